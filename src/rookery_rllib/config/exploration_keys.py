@@ -10,50 +10,13 @@ from rookery.face import Piecewise, nearest
 from rookery_rllib.config.algorithms import DDPG_KIND, ON_POLICY, Q_KIND, A, X
 from rookery_rllib.config.own_exploration import own_exploration
 from rookery_rllib.config.reader import Reader, Values
-from rookery_rllib.config.rows import Row, by, refused
+from rookery_rllib.config.rows import by, refused
 from rookery_rllib.config.scheduled_values import points_of, ramp, written_schedule
 
 APEX_RATE = 0.4
 
 APEX_LADDER = 7.0
 """What explorations by worker do: worker i of N has the rate ``0.4 ** (1 + 7 * i / (N - 1))``; here each copy has."""
-
-EXPLORATION_DEFAULTS: dict[str, dict[str, Any]] = {
-    "StochasticSampling": {"random_timesteps": 0},
-    "EpsilonGreedy": {
-        "initial_epsilon": 1.0, "final_epsilon": 0.05, "epsilon_timesteps": 100_000, "epsilon_schedule": None
-    },
-    "PerWorkerEpsilonGreedy": {},
-    "SoftQ": {"temperature": 1.0},
-    "Random": {},
-    "GaussianNoise": {
-        "random_timesteps": 1000, "stddev": 0.1, "initial_scale": 1.0, "final_scale": 0.02, "scale_timesteps": 10_000,
-        "scale_schedule": None,
-    },
-    "OrnsteinUhlenbeckNoise": {
-        "random_timesteps": 1000, "ou_theta": 0.15, "ou_sigma": 0.2, "ou_base_scale": 0.1, "initial_scale": 1.0,
-        "final_scale": 0.02, "scale_timesteps": 10_000, "scale_schedule": None,
-    },
-    "PerWorkerGaussianNoise": {"random_timesteps": 1000, "stddev": 0.1},
-    "PerWorkerOrnsteinUhlenbeckNoise": {
-        "random_timesteps": 1000, "ou_theta": 0.15, "ou_sigma": 0.2, "ou_base_scale": 0.1
-    },
-    "Curiosity": {
-        "eta": 1.0, "lr": 1e-3, "beta": 0.2, "feature_dim": 288, "feature_net_config": None,
-        "inverse_net_hiddens": (256,), "inverse_net_activation": "relu", "forward_net_hiddens": (256,),
-        "forward_net_activation": "relu", "sub_exploration": None,
-    },
-    "ParameterNoise": {"initial_stddev": 1.0, "random_timesteps": 10_000, "sub_exploration": None},
-}  # fmt: skip
-"""Keys of each type of exploration with what they are where nobody sets them."""
-
-CURIOSITY_FINE: dict[str, tuple[Any, ...]] = {
-    "inverse_net_hiddens": ((256,), [256]),
-    "inverse_net_activation": ("relu",),
-    "forward_net_activation": ("relu",),
-    "sub_exploration": (None, {"type": "StochasticSampling"}, "StochasticSampling"),
-}
-"""What some of its keys may be."""
 
 GONE_EXPLORATIONS: dict[str, str] = {
     "RE3": "novelty is rewarded by random network distillation here (algorithm.signals.rnd of a rookery.Trainer); use "
@@ -242,47 +205,80 @@ def team_exploration(reader: Reader) -> Values:
     return values
 
 
-CURIOSITY = {
-    "eta": "strength", "lr": "lr", "beta": "forward_share", "feature_dim": "num_features",
-    "forward_net_hiddens": "hidden", "feature_net_config": "model.hidden model.activation",
+def _of(kind: str, **defaults: Any) -> dict[str, Any]:
+    """Returns keys of a type of exploration, with their defaults."""
+    return {f"exploration_config.{kind}.{name}": default for name, default in defaults.items()}
+
+
+DRAWN = (*ON_POLICY, "PG")
+
+TYPE = {"exploration_config.type": "StochasticSampling"}
+EPSILON = {"initial_epsilon": 1.0, "final_epsilon": 0.05, "epsilon_timesteps": 100_000, "epsilon_schedule": None}
+SCALE = {"initial_scale": 1.0, "final_scale": 0.02, "scale_timesteps": 10_000, "scale_schedule": None}
+OU_STEPS = {"ou_theta": 0.15, "ou_sigma": 0.2, "ou_base_scale": 0.1}
+
+C = f"{A}signals.curiosity."
+Q_PATHS = f"{X}kind {X}epsilon {X}temperature {X}ladder"
+NOISE_PATHS = f"{X}kind {X}theta {X}std {X}ladder {A}learning_starts"
+
+SURPRISE = "The reward for surprise, a signal with values of its own."
+ONE_LAYER = "both models have one hidden layer, with relu; leave it out"
+OWN_PLAY = "what is learned from is the policy's own play; use 0"
+ADAPTS = "noise adapts until actions differ as wanted; leave it out"
+
+EXPLORATION = [
+    by(drawn_exploration, TYPE, "", "How actions are tried out: StochasticSampling, Curiosity.", DRAWN),
+    refused(_of("StochasticSampling", random_timesteps=0), OWN_PLAY, DRAWN),
+    by(drawn_exploration, _of("Curiosity", eta=1.0), f"{C}strength", SURPRISE, DRAWN),
+    by(drawn_exploration, _of("Curiosity", lr=1e-3), f"{C}lr", SURPRISE, DRAWN),
+    by(drawn_exploration, _of("Curiosity", beta=0.2), f"{C}forward_share", SURPRISE, DRAWN),
+    by(drawn_exploration, _of("Curiosity", feature_dim=288), f"{C}num_features", SURPRISE, DRAWN),
+    by(drawn_exploration, _of("Curiosity", feature_net_config=None), f"{C}model.hidden {C}model.activation", SURPRISE,
+       DRAWN),
+    refused(_of("Curiosity", inverse_net_hiddens=(256,)), ONE_LAYER, DRAWN, fine=((256,), [256])),
+    refused(_of("Curiosity", inverse_net_activation="relu"), ONE_LAYER, DRAWN, fine=("relu",)),
+    by(drawn_exploration, _of("Curiosity", forward_net_hiddens=(256,)), f"{C}hidden", SURPRISE, DRAWN),
+    refused(_of("Curiosity", forward_net_activation="relu"), ONE_LAYER, DRAWN, fine=("relu",)),
+    refused(_of("Curiosity", sub_exploration=None), ONE_LAYER, DRAWN,
+            fine=(None, {"type": "StochasticSampling"}, "StochasticSampling")),
+    by(q_exploration, TYPE, Q_PATHS, "How actions are tried out: EpsilonGreedy, PerWorkerEpsilonGreedy, SoftQ, "
+       "StochasticSampling, Random, ParameterNoise.", Q_KIND),
+    by(q_exploration, _of("EpsilonGreedy", **EPSILON), Q_PATHS, "A setting of EpsilonGreedy.", Q_KIND),
+    by(q_exploration, _of("SoftQ", temperature=1.0), Q_PATHS, "A setting of SoftQ.", Q_KIND),
+    refused(_of("StochasticSampling", random_timesteps=0), "random play ends with learning_starts; use 0", Q_KIND),
+    refused(_of("ParameterNoise", initial_stddev=1.0), ADAPTS, Q_KIND),
+    by(q_exploration, _of("ParameterNoise", random_timesteps=10_000), Q_PATHS, "A setting of ParameterNoise.", Q_KIND),
+    refused(_of("ParameterNoise", sub_exploration=None), ADAPTS, Q_KIND),
+    by(critic_exploration, TYPE, f"{A}learning_starts", "How actions are tried out: StochasticSampling.", ("SAC",)),
+    by(critic_exploration, _of("StochasticSampling", random_timesteps=0), f"{A}learning_starts",
+       "A setting of StochasticSampling.", ("SAC",)),
+    by(team_exploration, TYPE, f"{X}epsilon", "How actions are tried out: EpsilonGreedy.", ("QMIX",)),
+    by(team_exploration, _of("EpsilonGreedy", **EPSILON), f"{X}epsilon", "A setting of EpsilonGreedy.", ("QMIX",)),
+    by(drawn_exploration, TYPE, "", "How actions are tried out: StochasticSampling.", ("MADDPG",)),
+    refused(_of("StochasticSampling", random_timesteps=0), OWN_PLAY, ("MADDPG",)),
+    by(critic_exploration, TYPE, NOISE_PATHS, "How actions are tried out: GaussianNoise, OrnsteinUhlenbeckNoise, "
+       "PerWorkerGaussianNoise, PerWorkerOrnsteinUhlenbeckNoise.", DDPG_KIND),
+    by(critic_exploration, _of("GaussianNoise", random_timesteps=1000, stddev=0.1, **SCALE), NOISE_PATHS,
+       "A setting of GaussianNoise.", DDPG_KIND),
+    by(critic_exploration, _of("OrnsteinUhlenbeckNoise", random_timesteps=1000, **OU_STEPS, **SCALE), NOISE_PATHS,
+       "A setting of OrnsteinUhlenbeckNoise.", DDPG_KIND),
+    by(critic_exploration, _of("PerWorkerGaussianNoise", random_timesteps=1000, stddev=0.1), NOISE_PATHS,
+       "A setting of PerWorkerGaussianNoise.", DDPG_KIND),
+    by(critic_exploration, _of("PerWorkerOrnsteinUhlenbeckNoise", random_timesteps=1000, **OU_STEPS), NOISE_PATHS,
+       "A setting of PerWorkerOrnsteinUhlenbeckNoise.", DDPG_KIND),
+]  # fmt: skip
+
+EXPLORATION_DEFAULTS: dict[str, dict[str, Any]] = {
+    kind: {
+        row.key.removeprefix(f"exploration_config.{kind}."): row.default
+        for rows in EXPLORATION
+        for row in rows
+        if row.key.startswith(f"exploration_config.{kind}.")
+    }
+    for kind in (
+        "StochasticSampling", "EpsilonGreedy", "PerWorkerEpsilonGreedy", "SoftQ", "Random", "GaussianNoise",
+        "OrnsteinUhlenbeckNoise", "PerWorkerGaussianNoise", "PerWorkerOrnsteinUhlenbeckNoise", "Curiosity",
+        "ParameterNoise",
+    )
 }  # fmt: skip
-"""Keys of the exploration by curiosity, and the settings of the signal that they are."""
-
-
-def _rows() -> list[Row]:
-    """Returns the rows of every key of every type of exploration, by kind of algorithm."""
-    rows: list[Row] = []
-    kinds = (
-        ((*ON_POLICY, "PG"), drawn_exploration, ("StochasticSampling", "Curiosity"), ""),
-        (Q_KIND, q_exploration, ("EpsilonGreedy", "PerWorkerEpsilonGreedy", "SoftQ", "StochasticSampling",
-         "Random", "ParameterNoise"), f"{X}kind {X}epsilon {X}temperature {X}ladder"),
-        (("SAC",), critic_exploration, ("StochasticSampling",), f"{A}learning_starts"),
-        (("QMIX",), team_exploration, ("EpsilonGreedy",), f"{X}epsilon"),
-        (("MADDPG",), drawn_exploration, ("StochasticSampling",), ""),
-        (DDPG_KIND, critic_exploration, ("GaussianNoise", "OrnsteinUhlenbeckNoise", "PerWorkerGaussianNoise",
-         "PerWorkerOrnsteinUhlenbeckNoise"), f"{X}kind {X}theta {X}std {X}ladder {A}learning_starts"),
-    )  # fmt: skip
-    for only, function, types, paths in kinds:
-        type_key = {"exploration_config.type": "StochasticSampling"}
-        rows += by(function, type_key, paths, f"How actions are tried out: {', '.join(types)}.", only)
-        for kind in types:
-            for name in EXPLORATION_DEFAULTS[kind]:
-                key = f"exploration_config.{kind}.{name}"
-                if kind == "ParameterNoise" and name != "random_timesteps":
-                    rows += refused(key, "noise adapts until actions differ as wanted; leave it out", only)
-                elif name == "random_timesteps" and function in (drawn_exploration,):
-                    rows += refused(key, "what is learned from is the policy's own play; use 0", only)
-                elif kind == "Curiosity" and name in CURIOSITY:
-                    there = " ".join(f"{A}signals.curiosity.{path}" for path in CURIOSITY[name].split())
-                    rows += by(function, key, there, "The reward for surprise, a signal with values of its own.", only)
-                elif kind == "Curiosity":
-                    why = "both models have one hidden layer, with relu; leave it out"
-                    rows += refused(key, why, only, fine=CURIOSITY_FINE[name])
-                elif kind == "StochasticSampling" and function is q_exploration:
-                    rows += refused(key, "random play ends with learning_starts; use 0", only)
-                else:
-                    rows += by(function, key, paths, f"A setting of {kind}.", only)
-    return rows
-
-
-EXPLORATION = [_rows()]
+"""Keys of each type of exploration with what they are where nobody sets them."""
