@@ -17,10 +17,8 @@ import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from torch import Tensor
 
-from rookery.face import ActionSpec, ConfigError, GivenHead, ModelConfig, ObsSpec, Role, Rollout, Streams, TensorTree
-from rookery.face import LearnerRow as Row
+from rookery.face import ActionSpec, ConfigError, GivenHead, ModelConfig, ObsSpec, Role, Streams, TensorTree
 from rookery.face import Policy as Actor
-from rookery_rllib.base.chance import Chance
 from rookery_rllib.batch.minibatches import averaged, standardized
 from rookery_rllib.batch.numpy_functions import as_arrays
 from rookery_rllib.batch.sample_batch import SampleBatch
@@ -58,8 +56,7 @@ class ScriptLossConfig(ScriptPolicyConfig):
                 "(build_trainer without a base does), or write a rookery.extend.Algorithm with replay "
                 "(docs/how-to/own-algorithm.md)"
             )
-        chance = Chance(int(torch.randint(2**31, (), generator=generator, dtype=torch.int64, device="cpu")))
-        policy = made_policy(self, obs, action, chance)
+        policy, chance = made_policy(self, obs, action, generator)
         assert isinstance(policy, TorchPolicy)
         drawn = draws(policy)
         if drawn and acts_by_its_model(policy):
@@ -235,12 +232,9 @@ class ScriptLoss(ScriptLearning):
         for name, value in state["numbers"].items():
             setattr(policy, name, value)
 
-    def training_step(self, rollout: Rollout) -> Row:
-        """Postprocesses the trajectories; then one step on all of them, or epochs of minibatches."""
+    def learned(self, batch: SampleBatch) -> Any:
+        """Makes one step on all trajectories, or learns in epochs of minibatches; returns the policy's report."""
         policy = self.torch_policy
-        policy.on_global_var_update({"timestep": self.env_steps})
-        batch = self.postprocessed(rollout)
-        self.updates += 1
         telling, policy.handing_out = policy.handing_out, None  # the trainer hands out weights when all have learned
         try:
             told = self._epochs(batch) if "num_sgd_iter" in self.cfg.config else policy.learn_on_batch(batch)
@@ -248,7 +242,7 @@ class ScriptLoss(ScriptLearning):
             policy.handing_out = telling
         for engine in policy.engines:
             self.check_finite(engine)
-        return self.reported(told)
+        return told
 
     def _epochs(self, batch: SampleBatch) -> Mapping[str, Any]:
         """Learns in ``num_sgd_iter`` epochs of minibatches; returns the means of the last."""

@@ -62,8 +62,7 @@ class ScriptPolicyConfig(AlgorithmConfig):
     """Has no meaning: the policy has a model of its own, or none."""
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Actor:
-        chance = Chance(int(torch.randint(2**31, (), generator=generator, dtype=torch.int64, device="cpu")))
-        return ScriptActor(obs, action, self, name, generator, made_policy(self, obs, action, chance), chance)
+        return ScriptActor(obs, action, self, name, generator, *made_policy(self, obs, action, generator))
 
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,15 +78,18 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"fragment_length": length * rounds, "cut_after": length * rounds if whole else length}
 
 
-def made_policy(cfg: ScriptPolicyConfig, obs: ObsSpec, action: ActionSpec, chance: Chance) -> Policy:
-    """Makes the script's object; what it draws from global generators is the same for equal chances."""
+def made_policy(
+    cfg: ScriptPolicyConfig, obs: ObsSpec, action: ActionSpec, generator: torch.Generator
+) -> tuple[Policy, Chance]:
+    """Makes the script's object, and the state of the global generators that it draws from."""
+    chance = Chance(int(torch.randint(2**31, (), generator=generator, dtype=torch.int64, device="cpu")))
     rows = RowPreprocessor(obs.space, cfg.config.get("model"))
     with chance, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(int(np.random.randint(2**31)))  # of the chance
         made: Policy = cfg.policy_class(rows.observation_space, action.space, dict(cfg.config))
     made.raw_observation_space = obs.space  # type: ignore[attr-defined]
     made.preprocess = rows.rows  # type: ignore[attr-defined]
-    return made
+    return made, chance
 
 
 class ScriptActor(Actor):
@@ -356,7 +358,11 @@ class ScriptLearning(Algorithm[ScriptPolicyConfig]):
         self.script_policy.on_global_var_update({"timestep": self.env_steps})
         batch = self.postprocessed(rollout)
         self.updates += 1
-        return self.reported(self.script_policy.learn_on_batch(batch))
+        return self.reported(self.learned(batch))
+
+    def learned(self, batch: SampleBatch) -> Any:
+        """Lets the policy learn; returns its report."""
+        return self.script_policy.learn_on_batch(batch)
 
     def reported(self, told: Any) -> Row:
         """Keeps what a policy reports of its learning; returns the numbers among it."""

@@ -474,19 +474,14 @@ class TorchPolicy(Policy):
 def default_views(policy: Policy) -> dict[str, Any]:
     """Returns what every policy sees of a trajectory."""
     space, action = policy.observation_space, policy.action_space
+    beside = ("rewards", "dones", "infos", "eps_id", "unroll_id", "agent_index", "t")
     return {
         "obs": ViewRequirement(space=space),
         "new_obs": ViewRequirement("obs", shift=1, space=space, used_for_compute_actions=False),
         "actions": ViewRequirement(space=action, used_for_compute_actions=False),
         "prev_actions": ViewRequirement("actions", shift=-1, space=action),
-        "rewards": ViewRequirement(used_for_compute_actions=False),
         "prev_rewards": ViewRequirement("rewards", shift=-1),
-        "dones": ViewRequirement(used_for_compute_actions=False),
-        "infos": ViewRequirement(used_for_compute_actions=False),
-        "eps_id": ViewRequirement(used_for_compute_actions=False),
-        "unroll_id": ViewRequirement(used_for_compute_actions=False),
-        "agent_index": ViewRequirement(used_for_compute_actions=False),
-        "t": ViewRequirement(used_for_compute_actions=False),
+        **{name: ViewRequirement(used_for_compute_actions=False) for name in beside},
     }
 
 
