@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from restored import weights_of
 
 from rookery.core.errors import ConfigError
 from rookery_rllib.base.imports import find
@@ -101,20 +102,17 @@ def test_numbers_are_chosen_within_their_bounds(cls: Any) -> None:
 
 
 def test_a_run_repeats_and_goes_on_from_a_checkpoint(tmp_path: Any) -> None:
-    def weights(trainer: Any) -> np.ndarray:
-        return np.concatenate([value.ravel() for value in trainer.get_policy().get_weights().values()])
-
     one, other = ppo(Drawing), ppo(Drawing)
     one.train()
     other.train()
-    np.testing.assert_array_equal(weights(one), weights(other))
+    np.testing.assert_array_equal(weights_of(one), weights_of(other))
     path = one.save(str(tmp_path))
     one.train()
     again = ppo(Drawing)
     again.restore(path)
     assert again.get_policy()._trainer.policies["default_policy"].explorer.timestep == 64
     again.train()
-    np.testing.assert_array_equal(weights(one), weights(again))
+    np.testing.assert_array_equal(weights_of(one), weights_of(again))
 
 
 def test_rewards_that_an_exploration_changes_are_learned() -> None:

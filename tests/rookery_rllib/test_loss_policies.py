@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
+from restored import check_that_it_goes_on, weights_of
 
 from rookery.core.errors import ConfigError
 from rookery_rllib.examples.multi_agent_envs import TwoStepGame
@@ -119,8 +120,7 @@ def test_equal_seeds_give_equal_runs(way):
         torch.rand(trainer is one and 3 or 5)  # what others draw meanwhile
         for _ in range(3):
             trainer.train()
-    for name, weight in one.get_policy().get_weights().items():
-        assert (other.get_policy().get_weights()[name] == weight).all()
+    assert np.array_equal(weights_of(one), weights_of(other))
 
 
 def test_a_restored_trainer_goes_on_to_the_same_weights(tmp_path):
@@ -130,12 +130,8 @@ def test_a_restored_trainer_goes_on_to_the_same_weights(tmp_path):
     one, other = (made(env="CartPole-v1", config={**SMALL, **config, "kl_target": 1e-9}) for _ in range(2))
     for _ in range(2):
         one.train()
-    other.restore(one.save(str(tmp_path)))
+    check_that_it_goes_on(one, other, tmp_path)
     assert other.get_policy().kl_coeff == one.get_policy().kl_coeff > 0.2
-    for trainer in (one, other):
-        trainer.train()
-    for name, weight in one.get_policy().get_weights().items():
-        assert (other.get_policy().get_weights()[name] == weight).all()
 
 
 def test_a_model_that_remembers_learns_from_what_it_remembered():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
+from restored import check_that_it_goes_on
 from torch import nn
 
 from rookery.core.errors import ConfigError
@@ -87,14 +88,7 @@ def test_outputs_of_a_model_are_the_values_of_simple_q():
 def test_a_restored_trainer_goes_on_to_the_same_weights(tmp_path):
     trainer = made()
     trainer.train()
-    again = made()
-    again.restore(trainer.save(str(tmp_path)))
-    for each in (trainer, again):
-        each.train()
-    weights = [each.get_policy().model.state_dict() for each in (trainer, again)]
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
-    trainer.stop()
-    again.stop()
+    check_that_it_goes_on(trainer, made(), tmp_path)
 
 
 def test_what_a_model_adds_to_the_loss_is_learned():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
+from restored import weights_of
 from torch import nn
 
 from rookery import MultiAgentArena
@@ -216,10 +217,6 @@ def test_metrics_that_trajectories_leave_with_their_episode_are_in_the_result_an
 
 
 # --- saving, evaluating, acting ---------------------------------------------------------------------------------------
-
-
-def weights_of(trainer):
-    return np.concatenate([part.ravel() for part in trainer.get_weights()["default_policy"].values()])
 
 
 @pytest.mark.parametrize("cls", [PPOTrainer, DQNTrainer], ids=str)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
+from restored import check_that_it_goes_on
 from torch import nn
 
 from rookery.core.errors import ConfigError
@@ -110,15 +111,9 @@ def test_a_restored_trainer_goes_on_to_the_same_weights(tmp_path):
     def made():
         return PPOTrainer(config={**SMALL, **EPOCHS, "env": Diary, "model": {"custom_model": Looks}})
 
-    trainer, again = made(), made()
+    trainer = made()
     trainer.train()
-    again.restore(trainer.save(str(tmp_path)))
-    for each in (trainer, again):
-        each.train()
-    weights = [each.get_policy().model.state_dict() for each in (trainer, again)]
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
-    trainer.stop()
-    again.stop()
+    check_that_it_goes_on(trainer, made(), tmp_path)
 
 
 def test_an_lstm_on_a_model_sees_the_last_action_and_reward():
