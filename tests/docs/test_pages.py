@@ -18,6 +18,7 @@ PAGES = [
     *sorted((ROOT / "docs" / "how-to").glob("*.md")),
     ROOT / "docs" / "reference" / "search-spaces.md",
     ROOT / "docs" / "from-rllib.md",
+    ROOT / "docs" / "from-sb3.md",
     ROOT / "docs" / "from-mlagents.md",
 ]
 
