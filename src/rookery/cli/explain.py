@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rookery.cli.runs import Provenance, TrustedCode, find_run, read_json, read_provenance
+from rookery.algorithms.names import ALGORITHMS
+from rookery.cli.runs import ROOT, Provenance, TrustedCode, find_run, read_json, read_provenance
 from rookery.cli.timers import place_of, update_functions
+from rookery.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from rookery.run.describe.call_path import Call
@@ -60,6 +62,11 @@ def explain(
     """
     from rookery.core.config import explain_history
 
+    if str(run) in ALGORITHMS and not any(place.exists() for place in (run, ROOT / run)):
+        raise ConfigError(
+            f"{run}: is an algorithm, and explain takes a run; rookery train --help and docs/algorithms/{run}.md "
+            "describe its settings"
+        )
     folder = find_run(run)
     places = {"weights": weights, "env.step": env_step, "replay": replay, "memory": replay}  # the last as once called
     if what in places:

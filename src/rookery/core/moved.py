@@ -370,6 +370,10 @@ def attribute(module: str, name: str) -> Any:
     old = f"{module}:{name}"
     new, reason = new_name(old), why_removed(old)
     if reason or new == old:
+        if not reason and module == "rookery":
+            from rookery.core.settings.hints import NAMES
+
+            reason = NAMES.get(name, "")
         raise AttributeError(f"module {module!r} has no attribute {name!r}{reason and f': {reason}'}")
     place, _, now = new.partition(":")
     return getattr(import_module(place), now)

@@ -218,7 +218,7 @@ class Policy(nn.Module):
         return features, stacks, learned
 
     def act(
-        self, obs: TensorTree, noise: Tensor | None, deterministic: bool = False, memory: Tensor | None = None
+        self, obs: TensorTree, noise: Tensor | None = None, deterministic: bool = False, memory: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Actions ``[N, ...]`` as they are stored, and their log-probabilities ``[N]``.
 
@@ -243,7 +243,8 @@ class Policy(nn.Module):
             action = behavior.mode()
             logp = behavior.log_prob(action)
         else:
-            assert noise is not None
+            if noise is None:
+                raise ConfigError("act samples with noise=...; policy.predict(obs) takes what an environment returns")
             action, logp = self.head.draw(features, mask, noise, carried)
         if memory is not None:
             if self.recall is not None:

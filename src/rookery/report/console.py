@@ -31,6 +31,18 @@ RAREST = 8.0
 """Most seconds between lines of iterations, so that no line of progress comes between them."""
 
 
+def ending(result: IterationResult | None) -> list[str]:
+    """Returns the last lines of a training: the criterion that ended it, and the ratings of self-play."""
+    if result is None or not result.stop_reason:
+        return []
+    ratings = [
+        f"rating: {name} {standing.rating:.0f} after {standing.games:,} games, {standing.snapshots} snapshots"
+        for name, standing in result.self_play.items()
+        if standing.games
+    ]
+    return [f"stopped: {result.stop_reason}", *ratings]
+
+
 @dataclass(frozen=True)
 class PolicyFacts:
     """What is known of a policy before it learns or plays.
@@ -180,8 +192,8 @@ class PlainReporter(StandingReporter):
             self._show(result)
         else:
             self._unshown = result
-        if result.stop_reason:
-            write_line(f"stopped: {result.stop_reason}")
+        for line in ending(result):
+            write_line(line)
 
     def event(self, text: str) -> None:
         """Keeps the latest event for the end of the next line."""
@@ -256,8 +268,8 @@ class LiveReporter(Reporter):
             if self._display is not None:
                 self._display.finish(self._panel.draw(self._console, self._timers, None))
                 self._display = None
-        if self._panel.result is not None and self._panel.result.stop_reason:
-            self._console.print(Text(f"stopped: {self._panel.result.stop_reason}"))
+        for line in ending(self._panel.result):
+            self._console.print(Text(line))
 
     def _draw(self) -> None:
         if self._display is not None:

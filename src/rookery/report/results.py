@@ -45,6 +45,26 @@ class PolicyResult:
         raise AttributeError(f"no metric {name!r}; there are {', '.join(learning)}{nearest(name, list(learning))}")
 
 
+class PolicyReturn(float):
+    """Mean return of the agents of a policy in an evaluation: a number, with the attributes of a result.
+
+    Attributes:
+        return_mean: The number itself.
+        episodes: Agent episodes that it is the mean of.
+    """
+
+    def __new__(cls, return_mean: float, episodes: int) -> PolicyReturn:
+        """Returns the number with its attributes."""
+        return super().__new__(cls, return_mean)
+
+    def __init__(self, return_mean: float, episodes: int) -> None:
+        self.return_mean, self.episodes = return_mean, episodes
+
+    def __reduce__(self) -> tuple[type[PolicyReturn], tuple[float, int]]:
+        """Returns what pickles are made of."""
+        return PolicyReturn, (self.return_mean, self.episodes)
+
+
 @dataclass(frozen=True)
 class EvaluationResult:
     """The outcome of an evaluation: episodes that were played to measure policies, and that nothing was learned from.
@@ -59,7 +79,7 @@ class EvaluationResult:
         length_mean: Mean length of the episodes in environment steps.
         episodes: Number of episodes played.
         agents: Mean return of each agent, without what its group earned.
-        policies: Mean return of the agents of each policy, likewise.
+        policies: Mean return of the agents of each policy, likewise; ``policies["main"].return_mean`` is the same.
         env_steps: Environment steps that the measured policies were trained for.
         deterministic: Whether the most likely actions were played.
         returns: Return of each episode, in the order of their numbers.
@@ -75,7 +95,7 @@ class EvaluationResult:
     length_mean: float
     episodes: int
     agents: Mapping[str, float]
-    policies: Mapping[str, float]
+    policies: Mapping[str, PolicyReturn]
     env_steps: int
     deterministic: bool
     returns: tuple[float, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 from rookery.core.errors import ConfigError, nearest
@@ -19,11 +20,12 @@ class Callback(EpisodeListener):
     `state_dict()` and take it back by `load_state_dict(state)`: it is then part of every checkpoint.
 
     Raises:
-        ConfigError: Where a subclass is made that has a public method ``on_...`` which nobody would ever call.
+        ConfigError: When a subclass is made with a public method ``on_...`` that is never called, or that cannot take
+            the arguments it is called with (as one written for RLlib).
     """
 
     def __init_subclass__(cls) -> None:
-        """Refuses names of methods that look like moments of a training and are none."""
+        """Refuses methods ``on_...`` that would never be called, or could not take their arguments."""
         super().__init_subclass__()
         known = moments_named_in(Callback)
         for name in moments_named_in(cls):
@@ -32,6 +34,7 @@ class Callback(EpisodeListener):
                     f"callback {cls.__name__}.{name}: there is no such moment of a training{nearest(name, known)}; "
                     f"there are {', '.join(known)}; a method of your own needs a name that does not begin with on_"
                 )
+            _check_signature(cls, name)
 
     def on_train_start(self, trainer: Trainer) -> None:
         """Training begins, or goes on."""
@@ -52,3 +55,13 @@ class Callback(EpisodeListener):
 def moments_named_in(cls: type) -> list[str]:
     """Gives the names of the methods of a class that look like moments of a training."""
     return [name for name in dir(cls) if name.startswith("on_") and callable(getattr(cls, name))]
+
+
+def _check_signature(cls: type[Callback], name: str) -> None:
+    """Refuses a method that cannot be called with the arguments of the same method of `Callback`."""
+    given, expected = inspect.signature(getattr(cls, name)), inspect.signature(getattr(Callback, name))
+    try:
+        given.bind(*expected.parameters)
+    except TypeError as error:
+        arguments = ", ".join(list(expected.parameters)[1:])
+        raise ConfigError(f"callback {cls.__name__}.{name}{given}: {error}; write {name}(self, {arguments})") from None

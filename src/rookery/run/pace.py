@@ -75,6 +75,7 @@ def with_replay(run: Run, task: str, policies: Sequence[str] | None) -> list[str
         raise ConfigError(
             f"{task}: no policy of this run learns from replay (learning: {there}); choose an algorithm that does: "
             f"{playing}; or one that learns from data: {one_of(algorithms_with(offline=True))}"
+            f"{'; trainer.train(stop={...}) plays and learns' if task == 'learn' else ''}"
         )
     if policies is None:
         return known

@@ -18,6 +18,7 @@ from rookery.core.process.processor import usable_cores
 from rookery.core.process.torch_modes import in_users_modes, users_modes
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings.fields import Settings, object_name
+from rookery.core.settings.hints import ARGUMENTS
 from rookery.core.settings.layers import Layer, yaml_layer
 from rookery.core.settings.repeated_keys import Keys, refuse_repeated
 from rookery.core.settings.trust import texts_in
@@ -91,7 +92,7 @@ def code_values(
             values[path] = value
             called[path,] = f"{name}="
         else:
-            near = nearest(name, [*SHORTHANDS, *SECTIONS, "seed"])
+            near = f"; {ARGUMENTS[name]}" if name in ARGUMENTS else nearest(name, [*SHORTHANDS, *SECTIONS, "seed"])
             wrong.append(f"code: {name} = {value!r}: Trainer has no such argument{near}")
     if wrong:
         raise ConfigError(*wrong)

@@ -1,4 +1,4 @@
-"""Which setting was meant by one that does not exist: a slip of the finger, another section, another library's name."""
+"""Hints for names that do not exist: a typing mistake, another section, or a name of another library."""
 
 from __future__ import annotations
 
@@ -89,6 +89,48 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
 The table gives hints only: values may mean something else. ML-Agents counts `buffer_size` in decisions of an update,
 Stable-Baselines3 in decisions that are kept.
 """
+
+
+ARGUMENTS: dict[str, str] = {
+    **dict.fromkeys(
+        ("total_timesteps", "timesteps", "max_steps", "env_steps", "iterations", "minutes", "seconds", "episodes"),
+        'criteria end a training: stop={"env_steps": 100_000}, or iterations, episodes, seconds, minutes, any metric',
+    ),
+    **dict.fromkeys(("verbose", "progress_bar"), 'console="live" shows progress, or "plain", "quiet", "json"'),
+    **dict.fromkeys(("tensorboard_log", "log_dir", "logdir"), 'run_dir="runs/x" stores event files and metrics'),
+    **dict.fromkeys(
+        ("callback", "on_episode_start", "on_episode_step", "on_episode_end", "on_iteration", "on_train_start",
+         "on_train_end", "on_evaluate", "on_checkpoint"),
+        "callbacks=[MyCallback()] takes objects of a class that derives from rookery.Callback and has such methods",
+    ),
+    **dict.fromkeys(
+        ("privileged", "asymmetric", "state_space", "critic_obs"),
+        "an environment shows critics more than policies by itself: docs/how-to/central-critics.md",
+    ),
+    "policy_mapping_fn": "policy_mapping takes a function (agent, episode) -> policy, or a dict",
+    "policy_kwargs": 'model={"hidden": (64, 64), "activation": "tanh"}',
+    "eval_env": "evaluations create their own environments: evaluation_every=5",
+}  # fmt: skip
+"""Remedies for arguments of other libraries, or for values in another place, by the name of the argument."""
+
+NAMES: dict[str, str] = {
+    **dict.fromkeys(
+        ("make_vec_env", "DummyVecEnv", "SubprocVecEnv", "VecEnv"),
+        'Trainer("CartPole-v1", num_envs=8) creates its environments; env.implementation says how they are stepped',
+    ),
+    "VecNormalize": 'model={"normalize_obs": True} and scale_rewards=True normalize observations and rewards',
+    "VecFrameStack": 'model={"memory": {"frames": 4}} stacks observations',
+    **dict.fromkeys(
+        ("Monitor", "VecMonitor"), "returns and lengths of episodes are in every result, without a wrapper"
+    ),
+    "EvalCallback": "evaluation_every=5 evaluates, and the best checkpoint is kept",
+    "CheckpointCallback": "checkpoint_every=10 writes a checkpoint every 10 iterations",
+    "evaluate_policy": "trainer.evaluate(episodes=20)",
+    **dict.fromkeys(("BaseCallback", "DefaultCallbacks"), "derive from rookery.Callback"),
+    "Algorithm": "rookery.Trainer trains; rookery.extend.Algorithm is the base of your own algorithms",
+    **dict.fromkeys(("Tuner", "run"), "rookery.tune.run tries settings"),
+}
+"""Remedies for names of other libraries that a user may look for in ``rookery``."""
 
 
 def suggestion(path: str, known: Iterable[str]) -> str:

@@ -18,6 +18,9 @@ from rookery.core.settings.trust import CodeKind, a_kind, is_ours
 from rookery.envs.adapters.bundled import OURS
 from rookery.envs.schemes import MODULE_NAME, EnvScheme
 
+DATA_FILES = (".csv", ".parquet", ".npz", ".hdf5", ".h5", ".json", ".jsonl", ".demo")
+"""Ends of names of files with recorded data."""
+
 ENVIRONMENT = CodeKind(
     "an environment (a class with reset and step, or a function that makes one)",
     lambda found: callable(getattr(found, "reset", None)) and callable(getattr(found, "step", None)),
@@ -43,6 +46,11 @@ class ImportPaths(EnvScheme):
         what = f"env {name!r}"
         if reason := why_removed(name):
             raise UnknownEnvError(f"{what} was removed; {reason}")
+        if name.endswith(DATA_FILES):
+            raise UnknownEnvError(
+                f"{what} is a data file: rookery replay import {name} -o DIRECTORY makes it replay, from which rookery "
+                "train --algo bc --replay DIRECTORY learns"
+            )
         name = new_name(name)
         module, colon, attribute = name.partition(":")
         if colon:

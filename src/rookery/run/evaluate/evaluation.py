@@ -18,7 +18,7 @@ from rookery.envs.base import VectorBase, VectorEnv, is_only_one
 from rookery.envs.vector.closing import close_env
 from rookery.envs.vector.rendering import drawn
 from rookery.report.films import Film, Progress, check_suffix
-from rookery.report.results import EvaluationResult, IterationResult, interval
+from rookery.report.results import EvaluationResult, IterationResult, PolicyReturn, interval
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.worker import RolloutWorker
 from rookery.run.checkpoint.path_folders import as_typed
@@ -230,7 +230,9 @@ def summarize(run: Run, played: PlayedEpisodes, env_steps: int) -> EvaluationRes
         length_mean=math.fsum(result.length for result in results) / len(results),
         episodes=len(results),
         agents={agent: math.fsum(values) / len(values) for agent, values in by_agent.items()},
-        policies={policy: math.fsum(values) / len(values) for policy, values in by_policy.items()},
+        policies={
+            policy: PolicyReturn(math.fsum(values) / len(values), len(values)) for policy, values in by_policy.items()
+        },
         env_steps=env_steps,
         deterministic=played.deterministic,
         returns=returns,

@@ -1,0 +1,85 @@
+"""Names that other libraries use, where users type them: the error names the way here."""
+
+import pytest
+import torch
+
+import rookery
+from rookery import Callback, ConfigError, EnvError, PPOConfig, Trainer
+
+ARGUMENTS = {
+    "total_timesteps": 'stop={"env_steps": 100_000}',
+    "minutes": 'stop={"env_steps": 100_000}',
+    "verbose": 'console="live"',
+    "tensorboard_log": "run_dir=",
+    "callback": "callbacks=[MyCallback()]",
+    "on_episode_end": "callbacks=[MyCallback()]",
+    "policy_mapping_fn": "policy_mapping takes a function",
+    "policy_kwargs": 'model={"hidden"',
+    "privileged": "docs/how-to/central-critics.md",
+    "asymmetric": "docs/how-to/central-critics.md",
+    "n_envs": "did you mean 'num_envs'",
+}
+NAMES = {
+    "make_vec_env": "num_envs=8",
+    "VecNormalize": "normalize_obs",
+    "VecFrameStack": "frames",
+    "EvalCallback": "evaluation_every=5",
+    "Monitor": "returns and lengths",
+    "evaluate_policy": "trainer.evaluate",
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_an_argument_of_another_library_is_refused_with_its_remedy(name):
+    with pytest.raises(ConfigError, match=f"{name} = .*Trainer has no such argument") as error:
+        Trainer("CartPole-v1", **{name: 1})
+    assert ARGUMENTS[name] in str(error.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_of_another_library_is_missing_with_its_remedy(name):
+    with pytest.raises(AttributeError, match=f"no attribute '{name}'") as error:
+        getattr(rookery, name)
+    assert NAMES[name] in str(error.value)
+    with pytest.raises(AttributeError, match="no attribute 'vecnorm'$"):
+        _ = rookery.vecnorm
+
+
+def test_methods_that_other_libraries_call_otherwise_say_so():
+    with Trainer("CartPole-v1", PPOConfig(model={"hidden": (4,)}), num_envs=1, helpers=0, seed=0) as trainer:
+        with pytest.raises(ConfigError, match=r"trainer\.train\(stop=\{\.\.\.\}\) plays and learns"):
+            trainer.learn(100_000)
+        with pytest.raises(ConfigError, match=r"policy\.predict\(obs\)"):
+            trainer.policies["main"].act({"obs": torch.zeros(1, 4)})
+    with pytest.raises(ConfigError, match="frames = 4 beside it stacks observations"):
+        PPOConfig(model={"memory": {"kind": "stack"}})
+    with pytest.raises(EnvError, match=r"log\.csv' is a data file: rookery replay import log\.csv"):
+        Trainer("log.csv")
+
+
+def test_a_callback_with_the_signature_of_rllib_is_refused_when_it_is_written():
+    with pytest.raises(ConfigError, match=r"Old\.on_episode_end\(.*write on_episode_end\(self, episode\)"):
+
+        class Old(Callback):
+            def on_episode_end(self, *, worker, base_env, policies, episode, **kwargs):
+                """As in 2021."""
+
+    class Own(Callback):
+        def on_episode_end(self, episode, more=None):
+            """One argument more, with a default."""
+
+
+def test_explain_names_an_algorithm(rookery):
+    code, _, err = rookery("explain", "dqn")
+    assert code == 2
+    assert "dqn: is an algorithm, and explain takes a run" in err
+
+
+def test_the_return_of_a_policy_in_an_evaluation_is_a_number_with_attributes():
+    with Trainer("CartPole-v1", PPOConfig(model={"hidden": (4,)}), num_envs=1, helpers=0, seed=0) as trainer:
+        measured = trainer.evaluate(2)
+    main = measured.policies["main"]
+    assert main == main.return_mean == measured.return_mean
+    assert main.episodes == 2
+    assert f"{main:.1f}" == f"{measured.return_mean:.1f}"
+    assert main + 1 > measured.return_mean
