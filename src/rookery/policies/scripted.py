@@ -93,7 +93,7 @@ class ScriptedPolicy(Policy):
         return copy
 
     def act(
-        self, obs: TensorTree, noise: Tensor | None, deterministic: bool = False, memory: Tensor | None = None
+        self, obs: TensorTree, noise: Tensor | None = None, deterministic: bool = False, memory: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Actions ``[N, ...]`` as they are stored; log-probabilities are not known, and 0.
 

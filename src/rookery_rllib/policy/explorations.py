@@ -429,7 +429,7 @@ class ExploringPolicy(Actor):
         self.explorer = Explorer(made(config, normalized(action.space), face), bool(config.get("explore", True)))
 
     def act(
-        self, obs: TensorTree, noise: Tensor | None, deterministic: bool = False, memory: Tensor | None = None
+        self, obs: TensorTree, noise: Tensor | None = None, deterministic: bool = False, memory: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Actions ``[N, ...]`` that the exploration chooses; see `Policy.act`. What is drawn follows from `noise`."""
         explore = not deterministic and self.explorer.explores

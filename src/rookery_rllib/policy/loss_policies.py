@@ -104,7 +104,7 @@ class TorchActor(ScriptActor):
     """Where the global generator stands for this policy."""
 
     def act(
-        self, obs: TensorTree, noise: Tensor | None, deterministic: bool = False, memory: Tensor | None = None
+        self, obs: TensorTree, noise: Tensor | None = None, deterministic: bool = False, memory: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         with torch.random.fork_rng(devices=[]):
             if self._draws is None:

@@ -144,7 +144,7 @@ class ScriptActor(Actor):
         return stored if self._as_drawn else script_actions(stored, self.action_spec)
 
     def act(
-        self, obs: TensorTree, noise: Tensor | None, deterministic: bool = False, memory: Tensor | None = None
+        self, obs: TensorTree, noise: Tensor | None = None, deterministic: bool = False, memory: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Asks the script's policy; log-probabilities that it does not tell are 0."""
         rows = as_arrays(self.rows.rows(obs))

@@ -79,7 +79,7 @@ class FunctionPolicy(Policy):
         return self
 
     def act(
-        self, obs: TensorTree, noise: Tensor | None, deterministic: bool = False, memory: Tensor | None = None
+        self, obs: TensorTree, noise: Tensor | None = None, deterministic: bool = False, memory: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Asks the function; log-probabilities are not known, and 0.
 
