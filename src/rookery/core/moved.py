@@ -15,6 +15,8 @@ from importlib.util import find_spec
 from types import CodeType, ModuleType
 from typing import Any
 
+from rookery.core.settings.hints import NAMES
+
 _ROOMS: dict[str, dict[str, str]] = {
     "rookery": {
         "rookery": "judging=ope training=run",
@@ -370,10 +372,7 @@ def attribute(module: str, name: str) -> Any:
     old = f"{module}:{name}"
     new, reason = new_name(old), why_removed(old)
     if reason or new == old:
-        if not reason and module == "rookery":
-            from rookery.core.settings.hints import NAMES
-
-            reason = NAMES.get(name, "")
+        reason = reason or (NAMES.get(name, "") if module == "rookery" else "")
         raise AttributeError(f"module {module!r} has no attribute {name!r}{reason and f': {reason}'}")
     place, _, now = new.partition(":")
     return getattr(import_module(place), now)
