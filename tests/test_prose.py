@@ -30,7 +30,7 @@ src/rookery_rllib/trainer src/rookery_rllib/tune src/rookery_rllib/train_verbs.p
 src/rookery_mlagents/api src/rookery_mlagents/files src/rookery_mlagents/learn src/rookery_mlagents/link
 src/rookery_mlagents/old src/rookery_mlagents/testing src/rookery_mlagents/verbs src/rookery_mlagents/keys.py
 src/rookery_mlagents/key_meanings.py src/rookery_mlagents/onnx_unity.py
-docs/algorithms docs/how-to docs/reference docs/design.md docs/from-mlagents.md docs/from-rllib.md docs/kernels.md
+docs/how-to docs/reference docs/design.md docs/from-mlagents.md docs/from-rllib.md docs/kernels.md
 docs/performance.md docs/tutorial.md docs/trust.md
 CHANGELOG.md scripts examples benchmarks tests
 """.split()
