@@ -7,7 +7,7 @@ from rookery_rllib.base import ray_core as ray
 from rookery_rllib.batch.sample_batch import MultiAgentBatch
 from rookery_rllib.examples.multi_agent_envs import MultiAgentCartPole
 from rookery_rllib.examples.single_agent_envs import SimpleCorridor
-from rookery_rllib.trainer.metrics import collect_episodes, collect_metrics, summarize_episodes
+from rookery_rllib.trainer.results import collect_episodes, collect_metrics, summarize_episodes
 from rookery_rllib.trainer.trainers import PPOTrainer
 
 SMALL = {

@@ -19,7 +19,7 @@ from rookery_rllib.trainer.trial import session
 from rookery_rllib.trainer.trial.resources import PlacementGroupFactory, Resources, SyncConfig, cpus_and_gpus
 from rookery_rllib.trainer.trial.trainable import Trainable
 from rookery_rllib.trainer.trial.tune_errors import TuneError
-from rookery_rllib.tune import experiment, saving, schedulers, search, space, stopper, tuner
+from rookery_rllib.tune import experiment, schedulers, search, space, stopper, tuner
 from rookery_rllib.tune import trainables as registry
 from rookery_rllib.tune.analysis import Analysis, ExperimentAnalysis
 from rookery_rllib.tune.callback import Callback, LoggerCallback
@@ -779,5 +779,5 @@ def test_a_tuner_of_today_runs_the_same(results):
 
 
 def test_checkpoints_of_a_class_are_checked():
-    assert saving.validate_save_restore(Climb, {"lr": 1})
-    assert saving.validate_save_restore(Climb, {"lr": 1}, use_object_store=True)
+    assert registry.validate_save_restore(Climb, {"lr": 1})
+    assert registry.validate_save_restore(Climb, {"lr": 1}, use_object_store=True)

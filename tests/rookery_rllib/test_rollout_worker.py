@@ -12,7 +12,7 @@ from rookery_rllib.batch.sample_batch import MultiAgentBatch, SampleBatch
 from rookery_rllib.examples.multi_agent_envs import MultiAgentCartPole, TwoStepGame
 from rookery_rllib.policy.policies import Policy
 from rookery_rllib.policy.templates import build_policy_class
-from rookery_rllib.trainer.metrics import collect_metrics
+from rookery_rllib.trainer.results import collect_metrics
 from rookery_rllib.trainer.script_workers import RolloutWorker, WorkerSet
 from rookery_rllib.trainer.trainers import A2CTrainer, DQNTrainer, PGTrainer, PPOTrainer
 

@@ -91,8 +91,8 @@ _ROOMS: dict[str, dict[str, str]] = {
         ),
         "rookery_rllib.script": "command_line finder rollouts script=run_script",
         "rookery_rllib.trainer": (
-            "base_trainer build_trainers=trainers checks cluster_workers evaluation_workers fluent metrics "
-            "policy_server recording results script_workers trainers workers"
+            "base_trainer build_trainers=trainers checks cluster_workers evaluation_workers fluent "
+            "metrics=results policy_server recording results script_workers trainers workers"
         ),
         "rookery_rllib.trainer.trial": "checkpoints trainable",
     },
@@ -105,8 +105,8 @@ _ROOMS: dict[str, dict[str, str]] = {
     "rookery.compat.rllib.tuning": {
         "rookery_rllib.trainer.trial": "errors=tune_errors logger=loggers resources results=result_keys session",
         "rookery_rllib.tune": (
-            "analysis callback dict_paths driver experiment job registry=trainables reporters saving schedulers "
-            "search space stopper trial tuner"
+            "analysis callback dict_paths=trial driver experiment job registry=trainables reporters "
+            "saving=trainables schedulers search space stopper trial tuner"
         ),
     },
     "rookery.core": {
@@ -260,6 +260,7 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.compat.rllib.trainers:learner_extras": "rookery_rllib.trainer.results:learner_extras",
     "rookery.compat.rllib.trainers:spaces_by_policy": "rookery.compat.rllib.base_trainer:spaces_by_policy",
     "rookery.compat.rllib.tuning.dict_paths:unflatten_dict": "rookery_rllib.base.nested_dicts:unflatten_dict",
+    "rookery.compat.rllib.tuning.dict_paths:unflattened_lookup": "rookery_rllib.tune.stopper:unflattened_lookup",
     "rookery.compat.rllib.tuning.experiment:use_machine": "rookery.compat.rllib.machine:use_machine",
     "rookery.compat.rllib.tuning.registry:register_all": "rookery.compat.rllib.registrations:register_all",
     "rookery.compat.rllib.tuning.registry:registered": "rookery.compat.rllib.registrations:registered",

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from rookery.face import EpisodeResult, IterationResult, Timers, usable_cores
+from rookery_rllib.base import ray_core
 
 DEFAULT_POLICY_ID = "default_policy"
 
@@ -214,3 +215,36 @@ def counters(result: IterationResult, earlier: int, decisions: int) -> dict[str,
 def learner_extras(stats: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what stands beside ``learner_stats`` for algorithms with replay."""
     return {name: stats[name] for name in ("mean_td_error",) if name in stats}
+
+
+# --- of workers, as `ray.rllib.evaluation.metrics` --------------------------------------------------------------------
+
+
+def collect_episodes(
+    local_worker: Any = None,
+    remote_workers: Any = (),
+    to_be_collected: Any = (),
+    timeout_seconds: float | None = None,
+) -> tuple[list[Any], list[Any]]:
+    """Returns the episodes that have ended since the last call, and an empty list: nothing is still on its way."""
+    found = [] if local_worker is None else list(local_worker.get_metrics())
+    for ended in ray_core.get(
+        [worker.get_metrics.remote() for worker in remote_workers or ()], timeout=timeout_seconds
+    ):
+        found += ended
+    return found, []
+
+
+def summarize_episodes(episodes: Sequence[EndedEpisode], new_episodes: Sequence[EndedEpisode] | None = None) -> Any:
+    return summarized(episodes, len(episodes if new_episodes is None else new_episodes))
+
+
+def collect_metrics(
+    local_worker: Any = None,
+    remote_workers: Any = (),
+    to_be_collected: Any = (),
+    timeout_seconds: float | None = None,
+) -> dict[str, Any]:
+    episodes, _ = collect_episodes(local_worker, remote_workers, to_be_collected, timeout_seconds)
+    found: dict[str, Any] = summarize_episodes(episodes)
+    return found

@@ -208,6 +208,23 @@ def value_at(result: Mapping[str, Any], key: str, missing: Any = None) -> Any:
     return node
 
 
+_NOTHING = object()
+
+
+def unflattened_lookup(flat_key: str, lookup: Mapping[str, Any], delimiter: str = "/", **kwargs: Any) -> Any:
+    """Returns what stands in nested dicts at a path; `default` if it is given and nothing does.
+
+    Raises:
+        KeyError: If nothing does, and there is no default.
+    """
+    value = value_at(lookup, flat_key.replace(delimiter, "/"), missing=_NOTHING)
+    if value is not _NOTHING:
+        return value
+    if "default" in kwargs:
+        return kwargs["default"]
+    raise KeyError(flat_key)
+
+
 def stopper_of(stop: Any) -> Stopper:
     """Returns a stopper for what ``stop=`` is given."""
     if stop is None:

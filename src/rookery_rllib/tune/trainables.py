@@ -11,6 +11,9 @@ from rookery_rllib.trainer.trial.trainable import Trainable, wrap_function
 
 _TRAINABLES: dict[str, type[Trainable]] = table("trainables")
 
+ITERATIONS = 3
+"""Before `validate_save_restore` saves."""
+
 
 def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
     """Gives a class or function a name that `run` knows; `warn` has no meaning here."""
@@ -53,6 +56,35 @@ def get_trainable_cls(trainable_name: str) -> type[Trainable]:
 
 
 validate_trainable = get_trainable_cls
+
+
+def validate_save_restore(
+    trainable_cls: Any, config: dict[str, Any] | None = None, num_gpus: float = 0, use_object_store: bool = False
+) -> bool:
+    """Trains, saves, and restores in another object; says yes if it goes on as before. `num_gpus` has no meaning here.
+
+    Raises:
+        ConfigError: If the other object counts otherwise.
+    """
+    made = trainable_class(trainable_cls)
+    first, second = made(dict(config or {})), made(dict(config or {}))
+    try:
+        for _ in range(ITERATIONS):
+            first.train()
+        if use_object_store:
+            second.restore_from_object(first.save_to_object())
+        else:
+            second.restore(first.save())
+        result = second.train()
+        if result["training_iteration"] != ITERATIONS + 1:
+            raise ConfigError(
+                f"{made.__name__}: after a restore at iteration {ITERATIONS} the next one is "
+                f"{result['training_iteration']}"
+            )
+    finally:
+        first.stop()
+        second.stop()
+    return True
 
 
 ENV_CREATOR = "env_creator"

@@ -222,6 +222,14 @@ def experiment_tag(number: int, params: Mapping[str, Any]) -> str:
     return f"{number}_{','.join(parts)}" if parts else str(number)
 
 
+def format_vars(resolved_vars: Mapping[Any, Any]) -> str:
+    """Writes the values chosen for a trial as they stand in its name."""
+    paths = {
+        "/".join(map(str, path)) if isinstance(path, tuple) else path: part for path, part in resolved_vars.items()
+    }
+    return experiment_tag(0, paths).partition("_")[2]
+
+
 def _clean(value: Any) -> str:
     """A value as it may stand in a file's name."""
     if isinstance(value, float):

@@ -75,7 +75,7 @@ ray.rllib.contrib.maddpg  .maddpg: *
 ray.rllib.evaluation  policy.episodes: episode.MultiAgentEpisode
     trainer.script_workers: rollout_worker.RolloutWorker worker_set.WorkerSet
     .episode: *  .rollout_worker: *
-ray.rllib.evaluation.metrics  trainer.metrics: collect_metrics collect_episodes summarize_episodes
+ray.rllib.evaluation.metrics  trainer.results: collect_metrics collect_episodes summarize_episodes
     policy.policies: LEARNER_STATS_KEY
 
 ray.rllib.policy.policy  policy.policies: Policy LEARNER_STATS_KEY

@@ -57,16 +57,16 @@ ray.tune.suggest  tune.search: basic_variant.BasicVariantGenerator repeater.Repe
     suggestion.Searcher suggestion.ConcurrencyLimiter create_searcher  .*: *
     tune.search: optuna.OptunaSearch
     tune.space: grid_search variant_generator.grid_search
-    tune.dict_paths: variant_generator.format_vars
+    tune.trial: variant_generator.format_vars
 ray.tune.trainable  trainer.trial.trainable: Trainable with_parameters wrap_function
 ray.tune.trial  tune.trial: Trial Checkpoint ExportFormat Location TrialInfo
 ray.tune.tuner  tune.tuner: Tuner ResultGrid TuneConfig
 ray.tune.utils ray.tune.utils.util
     base.nested_dicts: merge_dicts deep_update unflatten_dict
     trainer.trial.loggers: flatten_dict
-    tune.dict_paths: unflattened_lookup
+    tune.stopper: unflattened_lookup
     tune.driver: date_str=moment
-    tune.saving: validate_save_restore
+    tune.trainables: validate_save_restore
 ray.tune.utils.log  tune.reporters: Verbosity has_verbosity set_verbosity
 
 ray.tune
