@@ -38,7 +38,7 @@ def weights(trainer, policy="main"):
     return torch.cat([value.flatten().double() for value in trainer.policies[policy].state_dict().values()])
 
 
-def learned(trainer, iterations=10):
+def learned(trainer, iterations=6):
     """By policy, the gradient of the first update, and the weights before and after so many; and the last result."""
     flat = {name: learner.optimizer.flat for name, learner in trainer.learners.items()}
     before = {name: one.data.clone() for name, one in flat.items()}

@@ -25,7 +25,7 @@ from rookery.core.settings.layers import Layer, flow, import_object
 from rookery.run.settings import PolicyEntry, RunConfig
 
 SEED = 20262
-COUNT = amount(300, 2000)
+COUNT = amount(150, 2000)
 
 FREE = {"env.name", "env.config", "env.wrappers", "policy_mapping", "stop", "policies", "module_config", "module"}
 """Settings that take anything, or keys of the user's own."""

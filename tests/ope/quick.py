@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-SMALL = {"fit_steps": 60, "clone_steps": 40, "resamples": 100}
+SMALL = {"fit_steps": 30, "clone_steps": 20, "resamples": 100}

@@ -149,7 +149,7 @@ def test_long_work_tells_how_far_it_is(poles_run, poles):
     told = []
     judge(poles_run, poles, progress=lambda *words: told.append(words), **{**SMALL, "fit_steps": 250})
     assert ("fitting Q, half 1 of 2", 100, 250) in told and ("fitting Q, half 2 of 2", 250, 250) in told
-    assert ("cloning the behaviour, half 2 of 2", 40, 40) in told
+    assert ("cloning the behaviour, half 2 of 2", 20, 20) in told
 
 
 def test_a_trainer_can_be_judged_as_it_is(poles):

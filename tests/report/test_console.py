@@ -9,6 +9,8 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 from rich.console import Console
 
 from rookery import PPOConfig, Trainer
@@ -100,9 +102,10 @@ def test_the_panel_shows_progress_returns_learning_time_and_events(timers):
     assert re.search(r"0:10  checkpoint 000005", shown)
 
 
-@pytest.mark.parametrize("width", [50, 60, 80, 96, 100, 120, 200])
-@pytest.mark.parametrize("height", [16, 24, 50])
-@pytest.mark.parametrize("policies", [1, 2, 30])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(width=st.integers(50, 200), height=st.integers(16, 60), policies=st.sampled_from([1, 2, 30]))
+@example(width=50, height=16, policies=30)
+@example(width=96, height=24, policies=2)
 def test_the_panel_fits_any_terminal(timers, width, height, policies):
     criteria = {"env_steps": 1000, "return_mean": 99}
     panel = panel_of(criteria, *(result(n, policies=policies, evaluation=measured(1.0 * n)) for n in range(1, 50)))

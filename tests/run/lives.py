@@ -119,7 +119,7 @@ MIXING = QMIXConfig(
     batch_size=8,
     learning_starts=60,
     train_every=24,
-    updates_per_step=0.2,
+    updates_per_step=0.1,
     replay={"capacity": 300},
     model={"hidden": (8,), "memory": {"kind": "gru", "size": 8, "sequence_length": 6, "previous_action": True}},
 )

@@ -653,8 +653,8 @@ def test_every_object_comes_back_as_it_was(tmp_path, names):
         watched = name in ("by its own word", "by actions")
         arguments = arguments_of(name) | ({"callbacks": [Counting()]} if watched else {})
         between = make(**arguments)
-        between.train({"iterations": 3})
-        for moment, trainer in (("between", between), ("within", stopped_at(60, **arguments))):
+        between.train({"iterations": 2})
+        for moment, trainer in (("between", between), ("within", stopped_at(30, **arguments))):
             trainer.save(tmp_path / f"{name}, {moment}")
             other = Trainer.load(tmp_path / f"{name}, {moment}", callbacks=[Counting()] * watched)
             found, explanations = differences(trainer, other)

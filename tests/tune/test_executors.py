@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from worker_cases import CASES, WAIT_SECONDS, Counting, event_of, job, rows, sleeping, start, step
 
 from rookery import tune
@@ -136,8 +138,8 @@ def test_a_trial_goes_on_in_a_new_process_from_its_last_checkpoint(make, tmp_pat
 # --- sharing --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cores", [1, 2, 3, 4, 7, 16])
-@pytest.mark.parametrize("cpus", [0.1, 0.25, 0.3, 0.5, 1, 1.5, 2, 2.5, 3, 5])
+@settings(max_examples=60)
+@given(cores=st.integers(1, 16), cpus=st.sampled_from([0.1, 0.25, 0.3, 0.5, 1, 1.5, 2, 2.5, 3, 5]))
 def test_shares_never_ask_for_more_cores_than_there_are(cores, cpus):
     shares, notes = deal(list(range(10, 10 + cores)), cpus, [], 0.0, None)
     if cpus > cores:
