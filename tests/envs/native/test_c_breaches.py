@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sources import RACE, SMALL, breach, needs_compiler
 
+from messages import check_error
 from rookery import c_env_of
 from rookery.core.errors import EnvError
 from rookery.envs.make import make_env
@@ -90,73 +91,57 @@ def test_what_is_written_behind_a_field_is_noticed():
 
 @needs_compiler
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("file", "settings", "said"),
     [
-        ({"limt": 3}, "small: env.config has 'limt', unknown to it; did you mean 'limit'?; it takes limit, breach"),
-        ({"limit": 0}, "small: env.config.limit: 0 is not from 1 to 100"),
-        ({"limit": 2.5}, "small: env.config.limit: 2.5 is no integer"),
-        ({"limit": "many"}, "small: env.config.limit: 'many' is no number"),
-        ({"limit": float("nan")}, "small: env.config.limit: nan"),
+        (SMALL, {"limt": 3}, "env.config has 'limt', unknown to it; did you mean 'limit'?; it takes limit, breach"),
+        (SMALL, {"limit": 0}, "small: env.config.limit: 0 is not from 1 to 100"),
+        (SMALL, {"limit": 2.5}, "small: env.config.limit: 2.5 is no integer"),
+        (SMALL, {"limit": "many"}, "small: env.config.limit: 'many' is no number"),
+        (SMALL, {"limit": float("nan")}, "small: env.config.limit: nan"),
+        (RACE, {"length": 20}, "race: env.config: length is more than limit"),  # as the file itself says it
     ],
 )
-def test_wrong_settings_are_named(settings, said):
-    assert said in message(make_env, str(SMALL), settings, (), 2, "auto")
+def test_wrong_settings_are_named(file, settings, said):
+    assert said in message(make_env, str(file), settings, (), 2, "auto")
 
 
-@needs_compiler
-def test_settings_that_the_file_itself_refuses_are_told_in_its_words():
-    text = message(make_env, str(RACE), {"length": 20}, (), 2, "auto")
-    assert text == "race: env.config: length is more than limit"
+def exporting(values):
+    return f"{HEAD}ROOKERY_EXPORT const RookeryEnv rookery_env = {{{values}}};"
 
 
-@needs_compiler
-def test_a_library_of_another_version_is_refused(tmp_path):
-    text = message(
-        CLibrary, file := library(tmp_path, f"{HEAD}ROOKERY_EXPORT const RookeryEnv rookery_env = {{7}};"), file
-    )
-    assert text == (
-        f"{file}: is of version 7 of rookery_env.h, this Rookery of 1; compile it again with the rookery_env.h of this "
-        "one (rookery envs build FILE.c)"
-    )
-
-
-@needs_compiler
-def test_a_library_whose_structures_have_other_sizes_is_refused(tmp_path):
-    sizes = "{1, sizeof(RookeryEnv), 10, sizeof(RookeryState), sizeof(RookeryRows)}"
-    file = library(tmp_path, f"{HEAD}ROOKERY_EXPORT const RookeryEnv rookery_env = {sizes};")
-    text = message(CLibrary, file, file)
-    assert text.startswith(f"{file}: RookeryLayout has 10 bytes there and ")
-    assert "compiled with another header, or for another machine; compile it again" in text
-
-
-@needs_compiler
-def test_a_library_without_an_environment_or_without_a_function_of_it_is_refused(tmp_path):
-    nothing = library(tmp_path, "int nothing;", "nothing")
-    assert message(CLibrary, nothing, nothing) == (
-        f"{nothing}: has no symbol rookery_env: end the file with ROOKERY_ENV(...)"
-    )
-    half = library(tmp_path, f'{HEAD}ROOKERY_ENV(.name = "half");', "half")
-    assert (
-        message(CLibrary, half, half)
-        == f"{half}: ROOKERY_ENV gives no describe and no reset and no step and no observe"
-    )
+def declaring(entry):
+    """The text of SMALL with another table of settings."""
+    text = SMALL.read_text()
+    begin, end = text.index("SETTINGS[] = {") + len("SETTINGS[] = {"), text.index("};\nstatic int64_t")
+    return text[:begin] + entry + text[end:]
 
 
 @needs_compiler
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("text", "said"),
     [
-        ('{"x", 5, 0, 1, 0}', "settings: 'x': 5 is not from 0 to 1"),
-        ('{"x", NAN, 0, 1, 0}', "settings: 'x': nan is not finite"),
-        ('{"x y", 0, 0, 1, 0}', "settings: 'x y': that is no name"),
-        ('{"x", 0, 0, 1, 0}, {"x", 0, 0, 1, 0}', "settings: 'x': that name is there twice"),
+        (
+            exporting("7"),
+            "is of version 7 of rookery_env.h, this Rookery of 1; compile it again with the rookery_env.h",
+        ),
+        (
+            exporting("1, sizeof(RookeryEnv), 10, sizeof(RookeryState), sizeof(RookeryRows)"),
+            "RookeryLayout has 10 bytes there and ... another header, or for another machine; compile it again",
+        ),
+        ("int nothing;", "has no symbol rookery_env: end the file with ROOKERY_ENV(...)"),
+        (
+            f'{HEAD}ROOKERY_ENV(.name = "half");',
+            "ROOKERY_ENV gives no describe and no reset and no step and no observe",
+        ),
+        (declaring('{"x", 5, 0, 1, 0}'), "settings: 'x': 5 is not from 0 to 1"),
+        (declaring('{"x", NAN, 0, 1, 0}'), "settings: 'x': nan is not finite"),
+        (declaring('{"x y", 0, 0, 1, 0}'), "settings: 'x y': that is no name"),
+        (declaring('{"x", 0, 0, 1, 0}, {"x", 0, 0, 1, 0}'), "settings: 'x': that name is there twice"),
     ],
 )
-def test_settings_that_cannot_be_declared_are_refused(tmp_path, entry, said):
-    text = SMALL.read_text()
-    begin, end = text.index("SETTINGS[] = {") + len("SETTINGS[] = {"), text.index("};\nstatic int64_t")
-    file = library(tmp_path, f"{text[:begin]}{entry}{text[end:]}")
-    assert message(CLibrary, file, file) == f"{file}: {said}"
+def test_a_library_that_cannot_be_is_refused(tmp_path, text, said):
+    file = library(tmp_path, text)
+    check_error(f"EnvError: {file}: {said}", CLibrary, file, file)
 
 
 def test_a_file_that_is_no_library_or_not_there_is_refused(tmp_path):
