@@ -116,24 +116,6 @@ def test_a_broken_contract_is_told_with_the_contract(module, words):
     assert "MyModel(obs_space, **module_config) with forward(obs) -> float features [N, F]" in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("path", "words"),
-    [
-        ("Net", "model.module 'Net' must be module:Name"),
-        ("no_such_package:Net", "model.module no_such_package:Net: there is no module 'no_such_package'"),
-        (f"{__name__}:Nett", "did you mean 'Net'"),
-    ],
-)
-def test_a_wrong_import_path_is_told(path, words):
-    with pytest.raises(ConfigError, match=words):
-        build(module=path)
-
-
-def test_arguments_without_a_model_are_an_error():
-    with pytest.raises(ConfigError, match="model.module is not set"):
-        build(module_config={"width": 5})
-
-
 def test_a_custom_model_sees_the_structure_of_the_space():
     space = spaces.Dict(
         {
@@ -175,22 +157,6 @@ def test_trying_a_model_out_leaves_its_mode_and_statistics_alone():
     assert module.norm.num_batches_tracked.item() == 0
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"hidden": (64, 0)}, "ModelConfig.hidden"),
-        ({"activation": "thanh"}, "did you mean 'tanh'"),
-        ({"obs_clip": 0.0}, "above 0"),
-        ({"log_std_init": 3.0}, "from -20 to 2"),
-        ({"module": 3}, "ModelConfig.module"),
-        ({"hiden": (64,)}, "did you mean 'hidden'"),
-    ],
-)
-def test_wrong_settings_are_told(settings, words):
-    with pytest.raises(ConfigError, match=words):
-        ModelConfig(**settings)
-
-
 GRID = spaces.Dict({"view": spaces.Box(0, 255, (5, 5, 2), np.uint8), "speed": BOX})
 
 
@@ -213,3 +179,23 @@ def test_a_custom_model_is_given_codes_as_they_are():
         trunk = build(GRID, module=Recorder, codes=codes)
         trunk(rows)
         assert torch.equal(trunk.module.seen["view"], torch.full((2, 5, 5, 2), number))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"module": "Net"}, "model.module 'Net' must be module:Name"),
+        ({"module": "no_such_package:Net"}, "model.module no_such_package:Net: there is no module 'no_such_package'"),
+        ({"module": f"{__name__}:Nett"}, "did you mean 'Net'"),
+        ({"module": 3}, "ModelConfig.module"),
+        ({"module_config": {"width": 5}}, "model.module is not set"),
+        ({"hidden": (64, 0)}, "ModelConfig.hidden"),
+        ({"hiden": (64,)}, "did you mean 'hidden'"),
+        ({"activation": "thanh"}, "did you mean 'tanh'"),
+        ({"obs_clip": 0.0}, "above 0"),
+        ({"log_std_init": 3.0}, "from -20 to 2"),
+    ],
+)
+def test_wrong_settings_are_told(settings, words):
+    with pytest.raises(ConfigError, match=words):
+        build(**settings)
