@@ -10,7 +10,6 @@ import pytest
 from taking import Taking
 
 from rookery import PPOConfig, Trainer
-from rookery.core.errors import ConfigError
 from rookery.envs import choice, only_here
 from rookery.envs.choice import choose
 from rookery.envs.make import lane_maker
@@ -183,11 +182,6 @@ def test_what_is_asked_for_is_not_measured(monkeypatch):
         assert isinstance(made.env, SerialEnv)
     with trainer(**{"env.implementation": "threads", "sampling.helpers": 2}) as made:
         assert isinstance(made.env, SharesEnv)
-
-
-def test_helpers_of_a_loop_are_refused():
-    with pytest.raises(ConfigError, match=r"sampling.helpers = 2, and env.implementation = serial has none"):
-        trainer(**{"env.implementation": "serial", "sampling.helpers": 2})
 
 
 # --- what lives in one process --------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import torch
 from test_exploring_rollouts import playing
 
 from rookery import DQNConfig, TD3Config, Trainer
-from rookery.core.errors import ConfigError
 from rookery.models.q_head import QValues
 from rookery.models.squashed import Deterministic
 from selection import slow
@@ -85,9 +84,3 @@ def test_workers_elsewhere_and_a_checkpoint_come_to_the_same_weights(name, tmp_p
     assert torch.equal(alone, weights(0, stop_at=2))
     cfg = cfg.replace(exploration={"ladder": 0.0})
     assert not torch.equal(alone, weights(3))
-
-
-def test_a_ladder_without_an_epsilon_is_refused():
-    cfg = DQNConfig(exploration={"kind": "noisy", "ladder": 7.0})
-    with pytest.raises(ConfigError, match=r"exploration.ladder = 7 is for exploration.kind = epsilon, not noisy"):
-        Trainer("CartPole-v1", cfg)

@@ -51,18 +51,3 @@ def test_a_dict_that_names_unknown_policies_says_all_of_them():
         "policy_mapping.x = 'po1': no such policy; there are pol1, pol2; did you mean 'pol1'?",
         "policy_mapping.z = 'other': no such policy; there are pol1, pol2",
     )
-
-
-def test_a_function_that_returns_an_unknown_policy_is_told_so():
-    with pytest.raises(ConfigError, match="returned 'mian' for agent 'x': no such policy.*did you mean 'main'"):
-        PolicyMapping(lambda agent, episode: "mian", ["main"])("x", EPISODE)
-
-
-def test_an_agent_the_dict_leaves_out_is_named():
-    with pytest.raises(ConfigError, match=r"agent 'agent2' has no policy.*did you mean 'agent1'.*add 'agent2'"):
-        PolicyMapping({"agent1": "main"}, ["main"])("agent2", EPISODE)
-
-
-def test_an_agent_that_could_play_several_policies_needs_a_rule():
-    with pytest.raises(ConfigError, match=r"agent 'x' could play any of a, b; pass policy_mapping=\{'x': 'a'"):
-        PolicyMapping(None, ["a", "b"])("x", EPISODE)

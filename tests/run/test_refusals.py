@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from messages import check_error
-from rookery import Callback, ConfigError, EvaluationConfig, MultiAgentArena, PPOConfig, Trainer
+from rookery import Callback, ConfigError, EvaluationConfig, MultiAgentArena, PPOConfig, Trainer, tune
 from rookery.algorithms.names import ALGORITHMS
 from rookery.algorithms.off_policy.dqn import DQNConfig, TargetConfig
 from rookery.algorithms.off_policy.sac import SACConfig
@@ -585,7 +585,7 @@ MISTAKES = [
     (lambda: arena(policies=["a", "b"]), "ConfigError: policy_mapping is missing: ... policy_mapping={'agent1': 'a'"),
     (
         lambda: arena(policies=["a", "b"], policy_mapping={"agent1": "a"}),
-        "ConfigError: agent 'agent2' has no policy; mapped agents are agent1 ... add 'agent2' to policy_mapping",
+        "ConfigError: agent 'agent2' has no policy; mapped agents are agent1; did you mean 'agent1'? ... add 'agent2'",
     ),
     (
         lambda: arena(policies=RUNNERS, policy_mapping={"agent1": "runner", "agent2": "bloker"}),
@@ -620,7 +620,16 @@ MISTAKES = [
     (lambda: forgetful(kind="lstm"), "ConfigError: policies.main.model.memory: ... use ppo, ... or leave memory out"),
     (lambda: forgetful(frames=4), "ConfigError: policies.main.model.memory: ... use ppo, ... or leave memory out"),
     (lambda: forgetful(previous_reward=True), "ConfigError: policies.main.model.memory: ... or leave memory out"),
+    # domains of tune, in a training that nothing tunes
+    (
+        lambda: cart(PPOConfig(lr=tune.uniform(1e-4, 1e-3))),
+        "ConfigError: algorithm.lr ... only tune.run (rookery tune)",
+    ),
     # workers, and what plays ahead
+    (
+        lambda: cart(config={"env.implementation": "serial", "sampling.helpers": 2}),
+        "ConfigError: sampling.helpers = 2, and env.implementation = serial has none",
+    ),
     (lambda: shared(7), "ConfigError: sampling.workers = 7: there are 6 lanes to share"),
     (lambda: shared(4, lane_group=2), "ConfigError: there are 3 groups of 2 lanes"),
     (lambda: shared(2, staleness=1), "ConfigError: use sampling.asynchronous=true"),

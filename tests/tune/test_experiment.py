@@ -87,11 +87,6 @@ def test_policies_have_domains_of_their_own(tmp_path):
     assert [config["policies"]["pol2"]["lr"] for config in configs] == [3e-3, 3e-3]
 
 
-def test_a_training_that_nobody_tunes_has_no_domains():
-    with pytest.raises(ConfigError, match=r"algorithm.lr.*only tune.run \(rookery tune\) tries values"):
-        Trainer("CartPole-v1", PPOConfig(lr=tune.uniform(1e-4, 1e-3)))
-
-
 # --- clones ---------------------------------------------------------------------------------------------------------
 
 
