@@ -1,7 +1,7 @@
 """Policies of 2021: `Policy`, which scripts derive theirs from.
 
-What all policies share is here. Those that act by a network derive from it twice: `LearnedPolicy` is the face of a
-policy that Rookery learns, and `TorchPolicy` has a loss of a script's own.
+It has what all policies share. Two classes act by a network: the algorithm of a trainer learns `LearnedPolicy`, and
+`TorchPolicy` learns by a loss of a script's own.
 """
 
 from __future__ import annotations
