@@ -7,6 +7,7 @@ Scripts that play and learn in loops of their own get advantages from it, and gr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,7 @@ class LearnedPolicy(Policy):
 
     def __init__(self, trainer: Any, name: str, config: dict[str, Any]) -> None:
         self._trainer, self._name = trainer, name
+        self.handing_out = partial(hand_out, trainer, name)
         policy: Actor = trainer.policies[name]
         self.raw_observation_space: Space[Any] = policy.obs_spec.space
         self.rows = RowPreprocessor(self.raw_observation_space, config.get("model"))
@@ -107,7 +109,7 @@ class LearnedPolicy(Policy):
 
     def _chosen(self, tree: Any, state: Any, explore: bool | None) -> tuple[Any, list[Any], dict[str, Any]]:
         """Actions as they are stored, the memory after them, and log-probabilities."""
-        explore = bool(self.config.get("explore", True)) if explore is None else explore
+        explore = self._explores(explore)
         policy, num = self.actor, len(next(iter(tree.values())))
         noise = torch.from_numpy(draw_noise(policy.noise, num, None)) if explore else None
         memory = None
@@ -176,11 +178,6 @@ class LearnedPolicy(Policy):
                     )
                 value.copy_(given)
         self._hand_out()
-
-    def _hand_out(self) -> None:
-        """Gives the weights as they are now to the processes that play."""
-        learner = self.learner
-        self._trainer.pool.set_weights({self._name: self.actor if learner is None else learner.behaviour})
 
     def _as_mine(self, weights: Mapping[str, Any], own: Mapping[str, Tensor]) -> dict[str, Any]:
         """Weights with the names of this policy's network. One that learns has an actor and more; others are an actor.
@@ -279,6 +276,12 @@ class LearnedPolicy(Policy):
 
     def sample_batch(self, columns: Mapping[str, Any]) -> SampleBatch:
         return SampleBatch(columns)
+
+
+def hand_out(trainer: Any, name: str) -> None:
+    """Gives the weights of a policy as they are now to the processes that play, for a trainer of Rookery."""
+    learner = trainer.learners.get(name)
+    trainer.pool.set_weights({name: trainer.policies[name] if learner is None else learner.behaviour})
 
 
 def _is_filter(name: str) -> bool:

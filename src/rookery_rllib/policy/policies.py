@@ -6,7 +6,7 @@ It has what all policies share. Two classes act by a network: the algorithm of a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,6 +38,8 @@ class Policy:
     """Name of the trainer whose algorithm learns it; None = its own code."""
     exploration: Any = None
     """How it tries actions out; None = not by an object of 2021."""
+    handing_out: Callable[[], None] | None = None
+    """Is called when weights have changed, so that the processes that play get them."""
 
     def __init__(self, observation_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         self.observation_space = observation_space
@@ -150,6 +152,13 @@ class Policy:
         return {}
 
     def set_weights(self, weights: Any) -> None: ...
+
+    def _hand_out(self) -> None:
+        if self.handing_out is not None:
+            self.handing_out()
+
+    def _explores(self, explore: bool | None) -> bool:
+        return bool(self.config.get("explore", True)) if explore is None else explore
 
     def get_initial_state(self) -> list[Any]:
         return []

@@ -51,10 +51,7 @@ def _itself(batch: Any) -> Any:
 
 
 class TorchPolicy(Policy):
-    """A policy with a model of torch and a loss of its own.
-
-    `handing_out`, if it is set, is called when weights have changed, so that the processes that play get them.
-    """
+    """A policy with a model of torch and a loss of its own."""
 
     @own_modes()
     def __init__(
@@ -82,7 +79,6 @@ class TorchPolicy(Policy):
         self.action_sampler_fn = action_sampler_fn
         self.action_distribution_fn = action_distribution_fn
         self.max_seq_len = max_seq_len
-        self.handing_out: Callable[[], None] | None = None
         self.view_requirements = {**default_views(self), **model.view_requirements}
         for number in range(len(model.get_initial_state())):
             view = ViewRequirement(f"state_out_{number}", shift=-1)
@@ -101,11 +97,6 @@ class TorchPolicy(Policy):
     def device(self) -> torch.device:
         found: torch.device = next(iter(self.model.parameters())).device
         return found
-
-    def _hand_out(self) -> None:
-        """Gives the weights as they are now to the processes that play."""
-        if self.handing_out is not None:
-            self.handing_out()
 
     # --- acting -------------------------------------------------------------------------------------------------------
 
@@ -133,7 +124,7 @@ class TorchPolicy(Policy):
         self, input_dict: SampleBatch, state_batches: list[Tensor], seq_lens: Any, explore: Any, timestep: Any
     ) -> Any:
         """Computes actions, states after and extra columns, as arrays."""
-        explore = bool(self.config.get("explore", True)) if explore is None else explore
+        explore = self._explores(explore)
         timestep = self.global_timestep if timestep is None else timestep
         self._train(False)
         distribution, inputs = None, None
@@ -210,7 +201,7 @@ class TorchPolicy(Policy):
             distribution = None
             if self.action_sampler_fn is None or self.action_distribution_fn is not None:
                 inputs, kind, after = self.distribution_inputs(
-                    seen, before, self._ones(len(batch)), bool(self.config.get("explore", True)), self.global_timestep
+                    seen, before, self._ones(len(batch)), self._explores(None), self.global_timestep
                 )
                 distribution = kind(inputs, self.model)
                 found["action_dist_inputs"] = inputs

@@ -42,7 +42,7 @@ from rookery_rllib.policy.callbacks import DefaultCallbacks, EpisodeBook, overri
 from rookery_rllib.policy.custom_loss import add_custom_loss
 from rookery_rllib.policy.episodes import SINGLE, rewriting
 from rookery_rllib.policy.explorations import ExplorationHook, explorer_of
-from rookery_rllib.policy.learned_policy import LearnedPolicy
+from rookery_rllib.policy.learned_policy import LearnedPolicy, hand_out
 from rookery_rllib.policy.learner_stats import learner_stats
 from rookery_rllib.policy.policies import Policy
 from rookery_rllib.policy.script_policies import ScriptLearning, settings_of
@@ -369,13 +369,7 @@ class BaseTrainer(Trainable):
                 self.policy_facades[name] = own if own is not None else cls(self.rookery, name, config)
                 if isinstance(own, TorchPolicy):
                     own.callbacks = self.callbacks
-                    own.handing_out = functools.partial(self._hand_out, name)
-
-    def _hand_out(self, name: str) -> None:
-        """Gives whoever plays the weights that a policy has now."""
-        learner = self.rookery.learners.get(name)
-        policy = self.rookery.policies[name] if learner is None else learner.behaviour
-        self.rookery.pool.set_weights({name: policy})
+                    own.handing_out = functools.partial(hand_out, self.rookery, name)
 
     # --- an iteration -------------------------------------------------------------------------------------------------
 
