@@ -12,7 +12,7 @@ from rookery.core.spaces.team_spaces import ALIVE, members_of
 from rookery.envs.base import Kind, Rows, Step, VectorBase, VectorEnv
 from rookery.envs.make import make_env
 from rookery.envs.teams import TeamEnv
-from team_envs import Squad, TwoStepGame
+from team_envs import Squad
 
 LANES = 4
 WALKERS = ("a", "b", "c")
@@ -217,11 +217,6 @@ def test_a_state_of_other_teams_is_refused():
 def test_teams_that_cannot_be_are_refused(teams, told):
     with pytest.raises(ConfigError, match=told):
         squad(**teams)
-
-
-def test_a_trainer_says_where_a_team_is_wrong():
-    with pytest.raises(ConfigError, match=r"teams\.blue: .* has no agent 'z'"):
-        Trainer(TwoStepGame, teams={"blue": ["a", "z"]}, num_envs=2)
 
 
 def test_teams_that_are_alike_form_one_kind_that_one_policy_plays():

@@ -8,7 +8,6 @@ from torch import nn
 from torch.nn import functional
 
 from rookery.core.batch import Sequences
-from rookery.core.errors import ConfigError
 from rookery.models.cells.table import CELLS
 from rookery.models.layers import linear
 from rookery.models.memory import MemoryConfig, build_memory
@@ -297,11 +296,6 @@ def test_first_weights_depend_on_the_generator_alone(kind, layers):
 
 def test_no_memory_is_none():
     assert build_memory(MemoryConfig(), 5, torch.Generator()) is None
-
-
-def test_heads_that_cannot_share_the_size_name_both_settings():
-    with pytest.raises(ConfigError, match=r"model\.memory\.heads: 3 heads.*model\.memory\.size 64.*such as 66"):
-        build_memory(MemoryConfig(kind="attention", heads=3), 5, torch.Generator())
 
 
 def test_pieces_are_runs_of_one_episode_and_the_longest_come_first():

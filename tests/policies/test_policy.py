@@ -7,7 +7,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from rookery.core.errors import RookeryError, SpaceError
+from rookery.core.errors import SpaceError
 from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
@@ -235,8 +235,3 @@ def test_predict_obeys_masks_of_the_observation_and_of_info():
 def test_predict_tells_what_observation_it_expected(space, obs, words):
     with pytest.raises(SpaceError, match=words):
         policy(space).predict(obs)
-
-
-def test_predict_refuses_a_memory_it_does_not_have():
-    with pytest.raises(RookeryError, match="policy 'main' remembers nothing"):
-        policy().predict(np.zeros(4, np.float32), memory=(1, 2))

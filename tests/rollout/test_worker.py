@@ -11,7 +11,6 @@ from pettingzoo.classic import tictactoe_v3
 from playing import Dice, ScriptedEnv, decisions_of, play, same_bytes, taken
 
 from rookery.core.batch import Demand
-from rookery.core.errors import ConfigError
 from rookery.core.seeding import Role, Streams
 from rookery.envs.make import make_env
 from rookery.envs.vector.faults import Tolerance
@@ -517,14 +516,6 @@ def test_a_mapping_function_is_asked_once_an_agent_and_episode():
         worker.sample()
     assert len(asked) == len(set(asked))
     assert {("b", 1, index) for index in range(4)} <= set(asked)
-
-
-def test_a_policy_made_for_other_spaces_is_refused_with_both_spaces():
-    worker = play(CountingParallel, ["main"], {"x": "main", "y": "main"}, T=4)
-    with pytest.raises(
-        ConfigError, match=r"agent 'y' observes Box\(.*\(2,\).*policy 'main' was made for Box\(.*\(1,\)"
-    ):
-        worker.sample()
 
 
 def test_kinds_with_policies_of_their_own_play_side_by_side():

@@ -412,16 +412,6 @@ def test_players_of_an_episode_that_is_given_up_are_all_cut_off(tmp_path):
         assert [count - 1, column[slot]] in first.boot_index.tolist()
 
 
-def test_a_state_of_another_environment_is_refused(tmp_path):
-    with make("CartPole-v1") as trainer:
-        trainer.train_iteration()
-        trainer.save(tmp_path / "batched")
-    with pytest.raises(ConfigError, match=r"env\.implementation = serial: keeps its value in the middle of a run"):
-        Trainer.load(tmp_path / "batched", config={"env.implementation": "serial"})
-    with pytest.raises(ConfigError, match=r"sampling\.num_envs = 5: keeps its value in the middle of a run"):
-        Trainer.load(tmp_path / "batched", num_envs=5)
-
-
 # --- the whole object graph ---------------------------------------------------------------------------------------
 
 DIFFERS = {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rookery import ConfigError, MADDPGConfig, PPOConfig, QMIXConfig, Trainer, VDNConfig, load_policy
+from rookery import MADDPGConfig, PPOConfig, QMIXConfig, Trainer, VDNConfig, load_policy
 from rookery.core.spaces.team_spaces import ALIVE
 from selection import slow
 from team_envs import Squad, TwoStepGame
@@ -49,10 +49,3 @@ def test_members_see_their_last_frames_and_who_acts_now(cfg):
         widths = {leaf.path: leaf.shape for leaf in recall.spec.leaves}
         assert {path: widths[path] for path in ("0/place", ALIVE)} == {"0/place": (6,), ALIVE: (3,)}
         assert result.policies["blue"].learning["skipped_steps"] == 0
-
-
-def test_teams_keep_their_value_in_a_run(tmp_path):
-    with Trainer(TwoStepGame, QMIXConfig(**SMALL), run_dir=tmp_path, **BOTH) as trainer:
-        trainer.train({"env_steps": 20})
-    with pytest.raises(ConfigError, match="teams"):
-        Trainer.load(tmp_path, resume=True, config={"teams": {"blue": ["b", "a"]}})

@@ -128,14 +128,6 @@ def test_a_run_with_workers_is_taken_up_exactly(case, tmp_path):
         assert weights_of(trainer) == expected
 
 
-def test_another_number_of_workers_cannot_take_it_up(tmp_path):
-    with trainer_of("CartPole-v1", PPO, 2) as trainer:
-        trainer.train_iteration()
-        trainer.save(tmp_path / "kept")
-    with pytest.raises(ConfigError, match=r"sampling\.workers"):
-        Trainer.load(tmp_path / "kept", sampling={"workers": 3})
-
-
 # --- losses -----------------------------------------------------------------------------------------------------------
 
 
