@@ -83,13 +83,14 @@ def test_actors_play_with_the_weights_they_are_given():
 
 def test_several_policies_give_a_batch_of_each():
     space = gymnasium.make("CartPole-v1").observation_space
-    spec = {name: (Drawn, space, Discrete(2), {}) for name in ("one", "two")}
+    spec = {name: (Drawn, space, Discrete(2, seed=seed), {}) for seed, name in enumerate(("one", "two"))}
     worker = RolloutWorker(
         env_creator=lambda context: MultiAgentCartPole({"num_agents": 2}),
         policy_spec=spec,
         policy_mapping_fn=lambda agent: ("one", "two")[agent % 2],
         policies_to_train=["two"],
         rollout_fragment_length=20,
+        seed=3,
     )
     batch = worker.sample()
     assert isinstance(batch, MultiAgentBatch)
