@@ -19,6 +19,7 @@ PAGES = [
     ROOT / "docs" / "reference" / "search-spaces.md",
     ROOT / "docs" / "from-rllib.md",
     ROOT / "docs" / "from-sb3.md",
+    ROOT / "docs" / "troubleshooting.md",
     ROOT / "docs" / "from-mlagents.md",
 ]
 
