@@ -521,7 +521,6 @@ FORGETTABLE = {
     "Rewarding": "holds the signals of a learner, which saves them",
     "DataSet": "read again from the replay buffer",
     "StoredDemonstrations": "likewise, with random numbers that whoever imitates saves",
-    "Staging": "memory on the way to a device; nothing stays in it",
     "DecisionSlab": "views of the storage of a SlotStore, made when first needed",
     "MeanValue": "says how values are read and learned; remembers nothing",
     "White": "noise that remembers nothing",
