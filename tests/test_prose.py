@@ -32,7 +32,7 @@ src/rookery_mlagents/old src/rookery_mlagents/testing src/rookery_mlagents/verbs
 src/rookery_mlagents/key_meanings.py src/rookery_mlagents/onnx_unity.py
 docs/how-to docs/reference docs/design.md docs/from-mlagents.md docs/from-rllib.md docs/kernels.md
 docs/performance.md docs/tutorial.md docs/trust.md
-CHANGELOG.md scripts examples benchmarks tests
+scripts examples benchmarks tests
 """.split()
 """Rooms whose texts still have findings; a room leaves the list once its last one is mended."""
 
