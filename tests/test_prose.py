@@ -23,16 +23,15 @@ UNFINISHED = """
 src/rookery/algorithms src/rookery/cli src/rookery/cluster src/rookery/core src/rookery/envs src/rookery/extend.py
 src/rookery/face.py src/rookery/models src/rookery/native src/rookery/onnx src/rookery/ope src/rookery/policies
 src/rookery/replay src/rookery/report src/rookery/rollout src/rookery/run src/rookery/script src/rookery/serving
-src/rookery/signals src/rookery/tasks src/rookery/tensor_envs src/rookery/tune
-src/rookery_rllib/base src/rookery_rllib/batch src/rookery_rllib/config src/rookery_rllib/env src/rookery_rllib/examples
-src/rookery_rllib/gym src/rookery_rllib/keras src/rookery_rllib/model src/rookery_rllib/policy src/rookery_rllib/script
-src/rookery_rllib/trainer src/rookery_rllib/tune src/rookery_rllib/train_verbs.py src/rookery_rllib/verbs.py
-src/rookery_mlagents/api src/rookery_mlagents/files src/rookery_mlagents/learn src/rookery_mlagents/link
-src/rookery_mlagents/old src/rookery_mlagents/testing src/rookery_mlagents/verbs src/rookery_mlagents/keys.py
-src/rookery_mlagents/key_meanings.py src/rookery_mlagents/onnx_unity.py
-docs/how-to docs/reference docs/design.md docs/from-mlagents.md docs/from-rllib.md docs/kernels.md
-docs/performance.md docs/tutorial.md docs/trust.md
-scripts examples benchmarks tests
+src/rookery/signals src/rookery/tasks src/rookery/tensor_envs src/rookery/tune src/rookery_rllib/base
+src/rookery_rllib/batch src/rookery_rllib/config src/rookery_rllib/env src/rookery_rllib/examples
+src/rookery_rllib/gym src/rookery_rllib/keras src/rookery_rllib/model src/rookery_rllib/policy
+src/rookery_rllib/script src/rookery_rllib/trainer src/rookery_rllib/tune src/rookery_rllib/train_verbs.py
+src/rookery_rllib/verbs.py src/rookery_mlagents/api src/rookery_mlagents/files src/rookery_mlagents/learn
+src/rookery_mlagents/link src/rookery_mlagents/old src/rookery_mlagents/testing src/rookery_mlagents/verbs
+src/rookery_mlagents/keys.py src/rookery_mlagents/key_meanings.py src/rookery_mlagents/onnx_unity.py docs/how-to
+docs/reference docs/design.md docs/from-mlagents.md docs/from-rllib.md docs/kernels.md docs/performance.md
+docs/tutorial.md scripts examples benchmarks tests
 """.split()
 """Rooms whose texts still have findings; a room leaves the list once its last one is mended."""
 
