@@ -331,13 +331,13 @@ def test_a_run_that_stopped_in_the_middle_goes_on_to_the_last_bit(name, tmp_path
     cfg = DQNConfig(learning_starts=60, train_every=7, updates_per_step=0.3, batch_size=8, **settings)
     keywords = {"num_envs": 3, "seed": 4, "sampling": {"iteration_steps": 60}}
     with Trainer(Choosy, cfg, **keywords) as through:
-        through.train({"iterations": 4})
+        through.train({"iterations": 3})
         wanted, batch = everything(through), drawn_next(through)
     with Trainer(Choosy, cfg, **keywords) as first:
         first.train({"iterations": 2})
         place = first.save(tmp_path / "half")
     with Trainer.load(place, env=Choosy) as second:
-        second.train({"iterations": 4})
+        second.train({"iterations": 3})
         found = everything(second)
         assert found.keys() == wanted.keys()
         for path, value in wanted.items():

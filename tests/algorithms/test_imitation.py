@@ -149,13 +149,13 @@ def test_a_run_goes_on_bit_for_bit(name, shown, swung, tmp_path):
     cfg = cfg.replace(imitation={"replay": [data], "steps": 500, "pretrain_steps": 3, "batch_size": 64})
     setting = {"seed": 3, "num_envs": 2, "warmup_steps": 20, "config": {"sampling.iteration_steps": 40}}
     with Trainer(env, cfg, run_dir=tmp_path / "whole", **setting) as trainer:
-        trainer.train({"iterations": 4})
+        trainer.train({"iterations": 3})
         whole = weights(trainer.policies["main"])
     with Trainer(env, cfg, run_dir=tmp_path / "parts", **setting) as trainer:
         trainer.train({"iterations": 2})
     with Trainer.load(tmp_path / "parts", resume=True) as trainer:
         assert trainer.learners["main"].imitation.cfg.pretrain_steps == 0, "not again"
-        trainer.train({"iterations": 4})
+        trainer.train({"iterations": 3})
         assert torch.equal(whole, weights(trainer.policies["main"]))
 
 

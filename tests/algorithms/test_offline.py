@@ -81,14 +81,14 @@ def test_a_run_on_data_goes_on_bit_for_bit(name, data, tmp_path):
     with Trainer(None, EVERY[name], replay=path, seed=0) as trainer:
         assert isinstance(trainer.env, AbsentEnv)
         before = weights(trainer).clone()
-        trainer.learn(15)
-        trainer.learn(15)
+        trainer.learn(8)
+        trainer.learn(8)
         whole = all_weights(trainer)
         assert not torch.equal(before, weights(trainer))
     with Trainer(None, EVERY[name], replay=path, seed=0, run_dir=tmp_path / "parts") as trainer:
-        trainer.learn(15)
+        trainer.learn(8)
     with Trainer.load(tmp_path / "parts", resume=True) as trainer:
-        trainer.learn(15)
+        trainer.learn(8)
         assert torch.equal(whole, all_weights(trainer))
 
 
@@ -96,23 +96,23 @@ def test_a_run_on_data_goes_on_bit_for_bit(name, data, tmp_path):
 def test_it_plays_on_and_goes_on_bit_for_bit(name, data, tmp_path):
     path, env = fitting(name, data)
     with Trainer(None, EVERY[name], replay=path, seed=0, run_dir=tmp_path / "run") as trainer:
-        trainer.learn(20)
+        trainer.learn(10)
     shared = {"env": env, "num_envs": 2, "config": {"sampling.iteration_steps": 40}}
     with Trainer.load(tmp_path / "run", **shared) as trainer:
         learner = trainer.learners["main"]
         size, made = len(learner.replay.buffer), learner.replay.gradient_steps
         statistics = [value.clone() for value in learner.policy.normalizer.state_dict().values()]
-        trainer.train({"env_steps": 80})
+        trainer.train({"env_steps": 40})
         half = trainer.save(tmp_path / "half")
-        assert len(learner.replay.buffer) == size + 80, "what was played is kept beside the data"
-        assert learner.replay.gradient_steps == made + 20
+        assert len(learner.replay.buffer) == size + 40, "what was played is kept beside the data"
+        assert learner.replay.gradient_steps == made + 10
         for was, now in zip(statistics, learner.policy.normalizer.state_dict().values(), strict=True):
             assert torch.equal(was, now), "statistics are those of the data"
-        trainer.train({"env_steps": 160})
+        trainer.train({"env_steps": 80})
         whole = all_weights(trainer)
     with Trainer.load(half) as trainer:
         assert trainer.env.num_lanes == 2
-        trainer.train({"env_steps": 160})
+        trainer.train({"env_steps": 80})
         assert torch.equal(whole, all_weights(trainer))
 
 

@@ -225,14 +225,14 @@ def test_six_iterations_equal_three_and_three_more(staleness, tmp_path):
     cfg = APPOConfig(fragment_length=10, batch_size=60, minibatch_size=30, buffered_batches=3, target_every=4)
     settings = {"num_envs": 3, "iteration_steps": 120, "seed": 4, "config": {"sampling.staleness": staleness}}
     with Trainer("CartPole-v1", cfg, **settings) as through:
-        through.train({"iterations": 6})
+        through.train({"iterations": 4})
         wanted = through.learners["main"].optimizer.flat.data.clone()
     with Trainer("CartPole-v1", cfg, **settings) as first:
-        first.train({"iterations": 3})
+        first.train({"iterations": 2})
         place = first.save(tmp_path / "half")
     with Trainer.load(place) as second:
         assert len(second.learners["main"].ring.batches) == 3
-        second.train({"iterations": 6})
+        second.train({"iterations": 4})
         assert torch.equal(second.learners["main"].optimizer.flat.data, wanted)
 
 

@@ -358,13 +358,13 @@ def test_signals_reward_those_who_act():
 def test_a_run_that_was_killed_goes_on_as_if_it_had_not(tmp_path):
     settings = {"num_envs": 2, "seed": 1, "config": {"logging.console": "quiet"}}
     with Trainer(Crew, POCAConfig(**SMALL, model={"normalize_obs": True}), **settings) as through:
-        through.train({"iterations": 4})
+        through.train({"iterations": 3})
         wanted = through.learners["main"].optimizer.flat.data.clone()
     with Trainer(Crew, POCAConfig(**SMALL, model={"normalize_obs": True}), **settings, run_dir=tmp_path / "run") as one:
         one.train({"iterations": 2})
         one.save()
     with Trainer.load(tmp_path / "run", env=Crew) as other:
-        other.train({"iterations": 4})
+        other.train({"iterations": 3})
         assert torch.equal(other.learners["main"].optimizer.flat.data, wanted)
 
 

@@ -291,11 +291,11 @@ def test_a_run_that_was_killed_goes_on_as_if_it_had_not(memory, tmp_path):
     cfg = POCAConfig(fragment_length=13, minibatch_size=32, epochs=1, model=model)
     settings = {"num_envs": 2, "seed": 1, "config": {"logging.console": "quiet"}}
     with Trainer(Leaving, cfg, **settings) as through:
-        through.train({"iterations": 4})
+        through.train({"iterations": 3})
         wanted = through.learners["main"].optimizer.flat.data.clone()
     with Trainer(Leaving, cfg, **settings, run_dir=tmp_path / "run") as one:
         one.train({"iterations": 2})
         one.save()
     with Trainer.load(tmp_path / "run", env=Leaving) as other:
-        other.train({"iterations": 4})
+        other.train({"iterations": 3})
         assert torch.equal(other.learners["main"].optimizer.flat.data, wanted)

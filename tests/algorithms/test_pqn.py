@@ -130,12 +130,12 @@ def test_it_learns_what_a_table_would():
 def test_a_run_that_stopped_goes_on_to_the_last_bit(tmp_path):
     cfg = PQNConfig(fragment_length=16, minibatch_size=32, model={"hidden": (8,), "normalize_obs": True})
     with Trainer("CartPole-v1", cfg, num_envs=4, seed=3) as through:
-        through.train({"iterations": 4})
+        through.train({"iterations": 3})
     with Trainer("CartPole-v1", cfg, num_envs=4, seed=3) as first:
         first.train({"iterations": 2})
         place = first.save(tmp_path / "half")
     with Trainer.load(place, env="CartPole-v1") as second:
-        second.train({"iterations": 4})
+        second.train({"iterations": 3})
     wanted, found = through.policies["main"].state_dict(), second.policies["main"].state_dict()
     assert all(torch.equal(value, found[name]) for name, value in wanted.items())
 

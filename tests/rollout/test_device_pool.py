@@ -66,7 +66,7 @@ def told(result):
             result.counters, result.running_length)  # fmt: skip
 
 
-def played(env, algorithm, by_tensors, iterations=4, **more):
+def played(env, algorithm, by_tensors, iterations=3, **more):
     """What a run comes to, and the state that it leaves."""
     with Trainer(env, algorithm, seed=3, **{"num_envs": 6, **more}) as trainer:
         assert isinstance(trainer.pool, DevicePool)

@@ -28,7 +28,7 @@ def state_of(trainer):
     return found.hexdigest()
 
 
-def played(env, algorithm, at_once, iterations=4, **more):
+def played(env, algorithm, at_once, iterations=3, **more):
     """What a run comes to, and how many calls for many steps it made."""
     with Trainer(env, algorithm, seed=3, **{"num_envs": 6, **more}) as trainer:
         worker = trainer.pool.worker
@@ -59,7 +59,7 @@ def played(env, algorithm, at_once, iterations=4, **more):
         (MultiAgentArena, PPO, {}),
         ("StatelessCartPole", PPO, {}),
         ("MountainCarContinuous-v0", PPO, {}),
-        ("Pendulum-v1", SAC, {"num_envs": 2, "iteration_steps": 250}),
+        ("Pendulum-v1", SAC, {"num_envs": 2, "iteration_steps": 150}),
         ("Pendulum-v1", PPO, {}),
     ],
 )

@@ -37,7 +37,7 @@ def test_every_decision_is_taken_once_in_order_with_its_reward_and_its_future(
     worker = play(env, names, rule, T={"main": T, "a": T, "b": T + 1}, decisions=demands, seed=seed)
     received = {name: [] for name in names}
     played_by = {name: [(0, 0)] for name in names}  # (vector step, version) from when on
-    while worker.vector_steps < 60:
+    while worker.vector_steps < 40:
         rollouts = worker.sample(max_env_steps=7 * lanes)
         for name, rollout in rollouts.items():
             wanted = (

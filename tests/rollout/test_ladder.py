@@ -68,13 +68,13 @@ def test_workers_elsewhere_and_a_checkpoint_come_to_the_same_weights(name, tmp_p
         sampling = {"num_envs": 6, "workers": workers, "iteration_steps": 120}
         given = {"seed": 3, "sampling": sampling, **({"cluster": {"ray": "here"}} if workers else {})}
         trainer = Trainer(env, cfg, run_dir=tmp_path / f"{workers}{stop_at}", **given)
-        for _ in range(stop_at or 4):
+        for _ in range(stop_at or 3):
             trainer.train_iteration()
         if stop_at:
             trainer.save()
             trainer.close()
             trainer = Trainer.load(tmp_path / f"{workers}{stop_at}", resume=True)
-            for _ in range(4 - stop_at):
+            for _ in range(3 - stop_at):
                 trainer.train_iteration()
         with trainer:
             return torch.cat([part.detach().flatten() for part in trainer.policies["main"].parameters()])

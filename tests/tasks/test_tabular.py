@@ -74,8 +74,8 @@ def test_a_saved_twin_goes_on_as_if_nothing_had_happened(name):
     other.reset(lambda lane, episode: 5)
     shown, lost = other.load_state_dict(decode(*encode(one.state_dict())), plan)
     assert not lost.any() and shown.rows[0].waiting.all()
-    for _ in range(60):
-        assert np.array_equal(one.render(2), other.render(2)) or _ % 30
+    for step in range(60):
+        assert step % 30 or np.array_equal(one.render(2), other.render(2))
         actions = rng.integers(0, 2, 4)
         expected, found = one.step((actions,)).rows[0], other.step((actions,)).rows[0]
         for field in ("reward", "terminated", "truncated"):
