@@ -112,8 +112,6 @@ def test_settings_of_workers_are_checked():
         translated("PPO", {"num_cpus_per_worker": -1, "placement_strategy": "SPRAED"}, cluster="10.0.0.1:6379")
     assert "num_cpus_per_worker = -1: must be a number of at least 0" in str(raised.value)
     assert "did you mean 'SPREAD'" in str(raised.value)
-    with pytest.raises(ConfigError, match=r"extra_python_environs_for_worker.*set the variables before it starts"):
-        translated("PPO", {"extra_python_environs_for_worker": {"A": "1"}})
 
 
 @pytest.mark.parametrize("env", ["CartPole-v0", SimpleCorridor])

@@ -10,7 +10,6 @@ import torch
 from restored import weights_of
 
 from rookery.core.errors import ConfigError
-from rookery_rllib.base.imports import find
 from rookery_rllib.policy.explorations import EpsilonGreedy, Exploration, GaussianNoise, StochasticSampling
 from rookery_rllib.trainer.trainers import A2CTrainer, DQNTrainer, PPOTrainer, SACTrainer
 from selection import slow
@@ -177,5 +176,3 @@ def test_what_is_not_an_exploration_is_refused() -> None:
         ppo(lambda **kwargs: type("Not", (), {"get_exploration_optimizer": lambda self, given: []})())
     with pytest.raises(ConfigError, match="there is no such class"):
         ppo("no.such.Class")
-    with pytest.raises((ImportError, AttributeError), match="EpsilonGreedy"):
-        find("ray.rllib.utils.exploration.PerWorkerEpsilonGreedy")

@@ -253,13 +253,6 @@ def test_ddpg_with_a_delay_is_td3():
     assert delayed["algorithm.name"] == "td3" and delayed["algorithm.target_noise"] == 0.0
 
 
-def test_sac_has_one_learning_rate_and_one_kind_of_layers():
-    with pytest.raises(ConfigError, match="one learning rate"):
-        translated("SAC", {"optimization": {"actor_learning_rate": 1e-5}})
-    with pytest.raises(ConfigError, match=r"Q_model\.fcnet_hiddens"):
-        translated("SAC", {"Q_model": {"fcnet_hiddens": [64]}})
-
-
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ConfigError, match="num_gpus = 0.5: torch finds no GPU here; set num_gpus = 0"):
@@ -288,6 +281,11 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
         ("R2D2", {}, "R2D2 learns policies that remember"),
         ("PPO", {"model": {"fcnet_activation": "tahn"}}, "did you mean 'tanh'"),
         ("ES", {}, "there is no algorithm 'ES'"),
+        ("SAC", {"optimization": {"actor_learning_rate": 1e-5}}, "one learning rate"),
+        ("SAC", {"Q_model": {"fcnet_hiddens": [64]}}, r"Q_model\.fcnet_hiddens"),
+        ("QMIX", {"mixer": None}, "mixer = None.*DQN without groups"),
+        ("MADDPG", {"use_local_critic": True}, "use_local_critic"),
+        ("PPO", {"extra_python_environs_for_worker": {"A": "1"}}, "_for_worker.*set the variables before it starts"),
     ],
 )
 def test_what_cannot_be_is_said_in_the_spelling_of_2021(algorithm, config, text):

@@ -9,7 +9,6 @@ from gymnasium.spaces import Dict, Discrete, MultiDiscrete, Tuple
 
 from rookery.core.errors import ConfigError
 from rookery_rllib.base.registrations import register_env
-from rookery_rllib.config.translation import translated
 from rookery_rllib.env.envs import ENV_STATE
 from rookery_rllib.env.teams import SharesEnv, UngroupedEnv, as_members
 from rookery_rllib.examples.multi_agent_envs import TwoStepGame
@@ -84,10 +83,6 @@ def test_what_cannot_be_is_refused():
         env = TwoStepGame(ENCODED).with_agent_groups({"both": [0, 1]}, *given)
         with pytest.raises(ConfigError, match=rf"{wrong} is .*must be a Tuple of 2 spaces, one for each of 0, 1"):
             as_members("QMIX", env, {})
-    with pytest.raises(ConfigError, match="mixer = None.*DQN without groups"):
-        translated("QMIX", {"mixer": None})
-    with pytest.raises(ConfigError, match="use_local_critic"):
-        translated("MADDPG", {"use_local_critic": True})
 
 
 @pytest.mark.slow

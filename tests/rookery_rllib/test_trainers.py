@@ -2,7 +2,6 @@
 
 import json
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from torch import nn
 
 from rookery import MultiAgentArena
 from rookery.core.errors import ConfigError
-from rookery.core.io.files import FileError
 from rookery_rllib.base import imports, machine
 from rookery_rllib.env.envs import MultiAgentEnv
 from rookery_rllib.model.model_v2 import TorchModelV2
@@ -544,12 +542,8 @@ def test_keras_layers_of_one_name_are_refused(keras):
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"num_worker": 2}, r"num_worker = 2: PPO has no such key; did you mean 'num_workers'\?"),
-        ({"model": {"fcnet_hidden": [3]}}, r"fcnet_hidden.*did you mean 'fcnet_hiddens'\?"),
-        ({"prioritized_replay": True}, r"prioritized_replay = True: it is a key of DQN.*and not of PPO"),
         ({"num_gpus": 1}, r"num_gpus = 1: torch finds no GPU here; set num_gpus = 0"),
         ({"callbacks": 3}, r"callbacks = 3: must be"),
-        ({"sgd_minibatch_size": 50}, r"sgd_minibatch_size = 50: must be at most train_batch_size = 40"),
     ],
 )
 def test_a_wrong_key_is_refused_in_the_words_of_rllib(config, said):
@@ -589,18 +583,6 @@ def test_a_callback_that_raises_is_named():
 def test_a_moment_that_does_not_exist_is_refused_with_the_nearest():
     with pytest.raises(ConfigError, match=r"on_episode_ends: there is no such moment; did you mean 'on_episode_end'"):
         type("Wrong", (DefaultCallbacks,), {"on_episode_ends": lambda self: None})
-
-
-def test_a_checkpoint_of_ray_is_refused_unread(tmp_path):
-    folder = tmp_path / "checkpoint_000002"
-    folder.mkdir()
-    for name, thing in (("checkpoint-2", {"worker": b""}), ("checkpoint-2.tune_metadata", {"iteration": 2})):
-        (folder / name).write_bytes(pickle.dumps(thing))
-    (folder / ".is_checkpoint").touch()
-    trainer = PPOTrainer(config={**SMALL, "env": "CartPole-v0"})
-    with pytest.raises(FileError, match=r"was written by Ray: a pickle.*Export the weights"):
-        trainer.restore(str(folder / "checkpoint-2"))
-    trainer.stop()
 
 
 def test_a_function_that_never_reports_is_an_error_that_says_so():
