@@ -7,9 +7,9 @@ import torch
 from gymnasium import spaces
 
 import small_tensor_envs
+from messages import check_error
 from rookery import (
     Callback,
-    ConfigError,
     DQNConfig,
     EntitySet,
     EnvError,
@@ -134,22 +134,6 @@ def test_they_are_named_by_class_path_and_function_and_told_their_device():
     assert make_env(Placed, {}, (), 2, "auto").tensors.told == "nowhere"
     with Trainer(Placed, SMALL, num_envs=2) as trainer:
         assert trainer.env.tensors.told == "cpu"
-
-
-def test_what_cannot_be_had_is_refused_in_words():
-    with pytest.raises(EnvError, match="Ticking plays many copies at once and cannot be wrapped"):
-        make_env(Ticking, {}, [lambda env: env], 2, "auto")
-    with pytest.raises(EnvError, match="Ticking plays many copies at once: env.implementation=processes has none"):
-        make_env(Ticking, {}, (), 2, "processes")
-    with pytest.raises(EnvError, match="Ticking: env.config has 'limt', unknown to it; did you mean 'limit'"):
-        make_env(Ticking, {"limt": 3}, (), 2, "auto")
-    with pytest.raises(EnvError, match="env makes 3 copies where num_envs=2 were asked for"):
-        make_env(lambda num_envs: Ticking(3), {}, (), 2, "auto")
-    with pytest.raises(ConfigError, match=r"Ticking has no parameters"):
-        Trainer(Ticking, SMALL, num_envs=2, config={"env.parameters.wind": 3.0})
-    lessons = {"curriculum.wind.lessons": [{"value": 1.0, "until": {"measure": "return", "threshold": 1.0}}, 2.0]}
-    with pytest.raises(ConfigError, match="wind"):
-        Trainer(Ticking, SMALL, num_envs=2, config=lessons)
 
 
 def test_a_run_evaluates_records_and_reports(tmp_path, capsys):
@@ -288,28 +272,11 @@ class Unreset(Ticking):
         super().reset(seed)
 
 
-def test_what_reset_gives_in_another_form_is_told():
-    with pytest.raises(EnvError) as caught:
-        rows_of(Unreset).reset(plan)
-    assert str(caught.value) == "Unreset: what reset() returned is None, expected a tensor (3, 3) of float32"
-
-
 class Partly(Everything):
     def show(self):
         shown = super().show()
         del shown["inside"]["bytes"]
         return shown
-
-
-def test_a_missing_part_is_told():
-    with pytest.raises(EnvError) as caught:
-        rows_of(Partly).reset(plan)
-    assert str(caught.value) == "Partly: what reset() returned: inside/bytes: missing from the observation"
-    env = rows_of(Everything)
-    with pytest.raises(
-        EnvError, match="Everything: obs is None, expected tensors by central, flags, inside/bytes, ins"
-    ):
-        env._contract.obs(None, "obs")
 
 
 class Spaces(Ticking):
@@ -323,25 +290,11 @@ class Spaces(Ticking):
             self.single_action_space = spaces.Text(3)
 
 
-def test_spaces_that_tensors_cannot_hold_are_refused():
-    with pytest.raises(EnvError, match=r"Spaces: sets of entities \(Sequence\) cannot be given as tensors"):
-        rows_of(Spaces, what="sets")
-    with pytest.raises(EnvError, match=r"Spaces: actions of Dict\(.*\) cannot be given as one tensor; use Discrete"):
-        rows_of(Spaces, what="composite")
-    with pytest.raises(EnvError, match=r"Spaces: action space Text\(.*\): use Discrete"):
-        rows_of(Spaces, what="text")
-
-
 class Outside(Everything):
     def show(self):
         shown = super().show()
         shown["place"][1] = 9
         return shown
-
-
-def test_a_category_that_is_not_in_the_space_is_told_with_its_lane():
-    with pytest.raises(EnvError, match="Outside: lane 1, vector step 0: place: category 9 is outside the space"):
-        rows_of(Outside).reset(plan)
 
 
 def test_steps_before_a_reset_and_actions_of_another_shape_are_refused():
@@ -375,3 +328,39 @@ def test_a_gymnasium_vector_environment_that_a_function_makes_is_one_still():
 def test_names_are_public():
     assert issubclass(Ticking, TensorEnv)
     assert TensorStep._fields == ("obs", "reward", "terminated", "truncated", "final_obs")
+
+
+LESSONS = {"curriculum.wind.lessons": [{"value": 1.0, "until": {"measure": "return", "threshold": 1.0}}, 2.0]}
+
+
+def ticking(config=None, wrappers=(), implementation="auto", env=Ticking):
+    return make_env(env, config or {}, wrappers, 2, implementation)
+
+
+def trained(config):
+    return Trainer(Ticking, SMALL, num_envs=2, config=config)
+
+
+MISTAKES = [
+    (lambda: ticking(wrappers=[lambda env: env]), "EnvError: Ticking plays many copies at once and cannot be wrapped"),
+    (lambda: ticking(implementation="processes"), "EnvError: plays many copies at once: env.implementation=processes"),
+    (lambda: ticking({"limt": 3}), "EnvError: Ticking: env.config has 'limt', unknown to it; did you mean 'limit'"),
+    (lambda: ticking(env=lambda num_envs: Ticking(3)), "EnvError: env makes 3 copies where num_envs=2 were asked for"),
+    (lambda: trained({"env.parameters.wind": 3.0}), "ConfigError: Ticking has no parameters"),
+    (lambda: trained(LESSONS), "ConfigError: wind"),
+    (lambda: rows_of(Spaces, what="sets"), "EnvError: Spaces: sets of entities (Sequence) cannot be given as tensors"),
+    (lambda: rows_of(Spaces, what="composite"), "EnvError: actions of Dict( ... cannot be given as one tensor; use"),
+    (lambda: rows_of(Spaces, what="text"), "EnvError: Spaces: action space Text( ... use Discrete"),
+    (lambda: rows_of(Unreset).reset(plan), "EnvError: what reset() returned is None, expected a tensor (3, 3) of"),
+    (lambda: rows_of(Partly).reset(plan), "EnvError: what reset() returned: inside/bytes: missing from the"),
+    (lambda: rows_of(Outside).reset(plan), "EnvError: lane 1, vector step 0: place: category 9 is outside the space"),
+    (
+        lambda: rows_of(Everything)._contract.obs(None, "obs"),
+        "EnvError: Everything: obs is None, expected tensors by central, flags, inside/bytes, ins",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "expected"), MISTAKES)
+def test_what_cannot_be_had_is_refused_in_words(make, expected):
+    check_error(expected, make)
