@@ -6,6 +6,7 @@ import pytest
 from lived_in import Walk, Windy
 from lives import FAST, digest, make, weights
 
+from messages import check_error
 from rookery import Callback, ConfigError, Trainer
 from rookery.run.lessons.parameters import sampler_of
 from selection import slow
@@ -18,33 +19,27 @@ def drawn(rng, most=1.0):
     return float(rng.uniform(0, most))
 
 
-def refused(env="Pendulum-v1", **config):
-    with pytest.raises(ConfigError) as error:
-        Trainer(env, FAST, config=config, num_envs=1)
-    return str(error.value)
+WIND, MASS_OF = "env.parameters.wind", "env.parameters.mass"
+REFUSED = [
+    ("Pendulum-v1", {"env.parameters.mas": 2.0}, "env.parameters.mas: ... 'mass'?; it has gravity, mass, length"),
+    ("Pendulum-v1", {MASS_OF: {"sampler": "unifrom"}}, "sampler 'unifrom' is unknown; did you mean 'uniform'?"),
+    ("Pendulum-v1", {MASS_OF: {**MASS, "low": 3.0}}, "low 3 is above high 2"),
+    ("Pendulum-v1", {MASS_OF: {"sampler": "uniform", "low": 1, "hgih": 2}}, "hgih = 2: ... did you mean 'high'?"),
+    ("Pendulum-v1", {MASS_OF: {"uniform": [1, 2]}}, "values that tune is to try stand at a setting"),
+    (Windy, {WIND: 3.0}, "code: env.parameters.wind: 3 is not from -2 to 2"),
+    (
+        Windy,
+        {WIND: {"sampler": "intervals", "intervals": [[0, 1], [1, 5]]}},
+        "env.parameters.wind: 5 is not from -2 to 2",
+    ),
+    (Windy, {WIND: 1.0, "curriculum.wind": {"lessons": [0, 1], "threshold": 1}}, "has lessons for it: leave one out"),
+    (Walk, {WIND: 1.0}, "Walk has no parameters"),
+]
 
 
-def test_what_cannot_be_drawn_is_refused_with_its_path_and_a_way_out():
-    assert refused(**{"env.parameters.mas": 2.0}) == (
-        "code: env.parameters.mas: Pendulum-v1 has no such parameter; did you mean 'mass'?; "
-        "it has gravity, mass, length"
-    )
-    assert "sampler 'unifrom' is unknown; did you mean 'uniform'?" in refused(
-        **{"env.parameters.mass": {"sampler": "unifrom"}}
-    )
-    assert refused(**{"env.parameters.mass": {**MASS, "low": 3.0}}).endswith("low 3 is above high 2")
-    assert "hgih = 2: there is no such setting; did you mean 'high'?" in refused(
-        **{"env.parameters.mass": {"sampler": "uniform", "low": 1, "hgih": 2}}
-    )
-    assert "values that tune is to try stand at a setting" in refused(**{"env.parameters.mass": {"uniform": [1, 2]}})
-    assert "code: env.parameters.wind: 3 is not from -2 to 2" in refused(Windy, **{"env.parameters.wind": 3.0})
-    assert "code: env.parameters.wind: 5 is not from -2 to 2" in refused(
-        Windy, **{"env.parameters.wind": {"sampler": "intervals", "intervals": [[0, 1], [1, 5]]}}
-    )
-    assert "Walk has no parameters" in refused(Walk, **{"env.parameters.wind": 1.0})
-    assert "curriculum.wind has lessons for it: leave one out" in refused(
-        Windy, **{"env.parameters.wind": 1.0, "curriculum.wind": {"lessons": [0, 1], "threshold": 1}}
-    )
+@pytest.mark.parametrize(("env", "values", "expected"), REFUSED)
+def test_what_cannot_be_drawn_is_refused_with_its_path_and_a_way_out(env, values, expected):
+    check_error(f"ConfigError: {expected}", Trainer, env, FAST, config=values, num_envs=1)
 
 
 def test_layers_reach_inside_of_a_sampler_and_a_plain_value_takes_its_place():
