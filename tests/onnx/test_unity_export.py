@@ -8,7 +8,7 @@ import torch
 from exported import observed, outputs, policy_of, sensed
 from gymnasium import spaces
 
-from rookery.core.errors import ConfigError
+from messages import check_error
 from rookery.core.spaces.entity_set import EntitySet
 from rookery.models.cells.table import CELLS
 from rookery.models.memory import MemoryConfig
@@ -423,37 +423,6 @@ def test_a_graph_that_computes_something_else_is_not_written(action, told, tmp_p
     assert path.read_bytes() == b"what was there"
 
 
-@pytest.mark.parametrize(
-    ("model", "options", "told"),
-    [
-        ({"memory": MemoryConfig(kind="gru", previous_action=True)}, {}, "memory.previous_action: a file for Unity"),
-        ({"memory": MemoryConfig(previous_reward=True)}, {}, "Unity tells a model no rewards"),
-        ({"memory": MemoryConfig(kind="gru")}, {"version": 2}, r"remembers \(gru\), and Unity refuses"),
-        ({"memory": MemoryConfig(frames=2)}, {"version": 2}, r"remembers \(memory.frames=2\)"),
-    ],
-)
-def test_memory_that_unity_has_no_place_for_is_refused_by_its_name(model, options, told, tmp_path):
-    with pytest.raises(ExportError, match=told):
-        write_unity(policy_of(NUMBERS, CHOICE, **model), tmp_path / "x.onnx", **options)
-
-
-def test_actions_that_version_two_has_no_place_for_are_refused(tmp_path):
-    with pytest.raises(ExportError, match="acts by numbers and choices"):
-        write_unity(policy_of(NUMBERS, HYBRID), tmp_path / "x.onnx", version=2)
-    with pytest.raises(ExportError, match="draws choices by their probabilities"):
-        write_unity(policy_of(NUMBERS, CHOICE, QValues()), tmp_path / "x.onnx", version=2)
-
-
-def test_options_and_observations_that_do_not_fit_are_refused(tmp_path):
-    policy, path = policy_of(NUMBERS, CHOICE), tmp_path / "x.onnx"
-    with pytest.raises(ConfigError, match="opset 8: must be 9 to 15"):
-        write_unity(policy, path, opset=8)
-    with pytest.raises(ConfigError, match="version 4"):
-        write_unity(policy, path, version=4)
-    with pytest.raises(ConfigError, match="'obs' is of shape"):
-        write_unity(policy, path, observations={"obs": np.zeros((3, 4), np.float32)})
-
-
 def test_training_goes_on_as_if_nothing_had_been_exported(tmp_path):
     policy = policy_of(NUMBERS, CHOICE).train()
     state, before = torch.get_rng_state(), {name: value.clone() for name, value in policy.state_dict().items()}
@@ -461,3 +430,26 @@ def test_training_goes_on_as_if_nothing_had_been_exported(tmp_path):
     assert policy.training
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(value, before[name]) for name, value in policy.state_dict().items())
+
+
+def written(path, action=CHOICE, head=None, memory=None, **options):
+    policy = policy_of(NUMBERS, action, head, memory=MemoryConfig(**memory or {}))
+    return write_unity(policy, path, **options)
+
+
+REFUSED = [
+    ({"memory": {"kind": "gru", "previous_action": True}}, "ExportError: memory.previous_action: a file for Unity"),
+    ({"memory": {"previous_reward": True}}, "ExportError: Unity tells a model no rewards"),
+    ({"memory": {"kind": "gru"}, "version": 2}, "ExportError: remembers (gru), and Unity refuses"),
+    ({"memory": {"frames": 2}, "version": 2}, "ExportError: remembers (memory.frames=2)"),
+    ({"action": HYBRID, "version": 2}, "ExportError: acts by numbers and choices"),
+    ({"head": QValues(), "version": 2}, "ExportError: draws choices by their probabilities"),
+    ({"opset": 8}, "ConfigError: opset 8: must be 9 to 15"),
+    ({"version": 4}, "ConfigError: version 4"),
+    ({"observations": {"obs": np.zeros((3, 4), np.float32)}}, "ConfigError: 'obs' is of shape"),
+]
+
+
+@pytest.mark.parametrize(("settings", "expected"), REFUSED)
+def test_what_unity_has_no_place_for_is_refused_by_its_name(settings, expected, tmp_path):
+    check_error(expected, written, tmp_path / "x.onnx", **settings)
