@@ -367,8 +367,11 @@ class SlotStore(ColumnWriter):
         self._store["truncated"].fill(False)
         self._store["length"].fill(0)
         self._finals["count"] = 0
-        if self._lockstep:
-            return
+        if not self._lockstep:
+            self._begin_columns()
+
+    def _begin_columns(self) -> None:
+        """Lets slots begin new columns, each when it decides, or at once with a decision that was pending."""
         self._column[:] = -1
         self._filled[:] = 0
         if self._carried is not None:
