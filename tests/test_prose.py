@@ -30,8 +30,7 @@ src/rookery_rllib/script src/rookery_rllib/trainer src/rookery_rllib/tune src/ro
 src/rookery_rllib/verbs.py src/rookery_mlagents/api src/rookery_mlagents/files src/rookery_mlagents/learn
 src/rookery_mlagents/link src/rookery_mlagents/old src/rookery_mlagents/testing src/rookery_mlagents/verbs
 src/rookery_mlagents/keys.py src/rookery_mlagents/key_meanings.py src/rookery_mlagents/onnx_unity.py docs/how-to
-docs/reference docs/design.md docs/from-mlagents.md docs/from-rllib.md docs/tutorial.md scripts examples benchmarks
-tests
+docs/reference docs/from-mlagents.md docs/from-rllib.md docs/tutorial.md scripts examples benchmarks tests
 """.split()
 """Rooms whose texts still have findings; a room leaves the list once its last one is mended."""
 
