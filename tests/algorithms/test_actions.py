@@ -56,7 +56,7 @@ class Flags(gymnasium.Env):
 @pytest.mark.parametrize(
     ("env", "cfg", "env_steps", "needed"),
     [
-        (Locks, PPOConfig(lr=3e-3, fragment_length=32, kl_coef=0.2), 5_000, 0.8),
+        (Locks, PPOConfig(lr=3e-3, fragment_length=32, kl_coef=0.2), 4_000, 0.8),
         slow(Locks, A2CConfig(lr=1e-2), 4_000, 0.75),
         slow(Locks, ReinforceConfig(lr=1e-2, batch_size=256), 4_000, 0.75),
         (Flags, PPOConfig(lr=3e-3, fragment_length=32), 3_000, 0.95),

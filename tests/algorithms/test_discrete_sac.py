@@ -181,7 +181,7 @@ class Choose(gymnasium.Env):
 @pytest.mark.parametrize("learns", [True, slow(False)])
 def test_it_learns_to_choose_what_a_mask_allows(learns):
     cfg = SACConfig(**{**SMALL, "lr": 1e-2 if learns else 1e-12, "tau": 0.05, "gamma": 0.5})
-    with Trainer(Choose, cfg, num_envs=2, seed=0, iteration_steps=600) as trainer:
-        trainer.train({"env_steps": 600})
+    with Trainer(Choose, cfg, num_envs=2, seed=0, iteration_steps=450) as trainer:
+        trainer.train({"env_steps": 450})
         score = trainer.evaluate(20).return_mean
     assert score > 8.5 if learns else score < 7.5

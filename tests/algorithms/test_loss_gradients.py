@@ -1,6 +1,7 @@
 """The closed forms of the losses' gradients against automatic differentiation of the losses, and their metrics."""
 
 import dataclasses
+import itertools
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from rookery.core.batch import Minibatch
 from rookery.core.spaces.arrays import action_spec
 from rookery.models.distributions import Categorical, Composite, Distribution
 from rookery.models.heads import Outputs, distribution_for, noise_for, output_width
+from selection import slow_repeats
 
 SPACES = {
     "discrete": spaces.Discrete(2),
@@ -121,10 +123,10 @@ def cases():
     return [(name, False) for name in SPACES] + [(name, True) for name in MASKABLE]
 
 
-@pytest.mark.parametrize("settings", PPO_SETTINGS.values(), ids=PPO_SETTINGS.keys())
-@pytest.mark.parametrize(("name", "masked"), cases())
-def test_ppo(name, masked, settings):
-    cfg = PPOConfig(**settings)
+@pytest.mark.parametrize(("case", "settings"), slow_repeats(of=itertools.product(cases(), PPO_SETTINGS)))
+def test_ppo(case, settings):
+    name, masked = case
+    cfg = PPOConfig(**PPO_SETTINGS[settings])
     for rows in (1, 2, 17, 256):
         for importance in (False, True):
             learning = Learning(name, rows, masked=masked, importance=importance, seed=rows, columns=1 + 2 * importance)

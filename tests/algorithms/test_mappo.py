@@ -1,5 +1,7 @@
 """MAPPO: what its critic sees of a group, who is learned from, and the loss of PPO but for large errors of values."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -14,7 +16,7 @@ from rookery.algorithms.on_policy.ppo import ppo_gradient, ppo_loss
 from rookery.core.errors import SpaceError
 from rookery.core.spaces.arrays import CENTRAL
 from rookery.models.heads import Outputs
-from selection import slow
+from selection import slow, slow_repeats
 
 ACTED = f"{CENTRAL}/acted"
 
@@ -145,11 +147,12 @@ def test_values_of_a_product_of_what_two_see_are_learned_by_a_critic_of_both_alo
     assert explained(PPOConfig) < 0.1  # each alone sees nothing of it
 
 
-@pytest.mark.parametrize("delta", [None, 0.3])
-@pytest.mark.parametrize("settings", PPO_SETTINGS.values(), ids=PPO_SETTINGS.keys())
-@pytest.mark.parametrize(("name", "masked"), cases())
-def test_the_gradient_in_closed_form_is_that_of_the_loss(name, masked, settings, delta):
-    cfg = MAPPOConfig(huber_delta=delta, **{"normalize_advantage": True, **settings})
+@pytest.mark.parametrize(
+    ("case", "settings", "delta"), slow_repeats(of=itertools.product(cases(), PPO_SETTINGS, [None, 0.3]))
+)
+def test_the_gradient_in_closed_form_is_that_of_the_loss(case, settings, delta):
+    name, masked = case
+    cfg = MAPPOConfig(huber_delta=delta, **{"normalize_advantage": True, **PPO_SETTINGS[settings]})
     for columns, rows in ((1, 17), (2, 64)):
         learning = Learning(name, rows, masked=masked, importance=True, seed=rows, columns=columns)
         wanted, reference = learning.by_autograd(mappo_loss, learning.batch, cfg)

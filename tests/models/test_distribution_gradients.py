@@ -1,11 +1,14 @@
 """`Distribution.gradient` against automatic differentiation of what `log_prob` and `entropy` say."""
 
+import itertools
+
 import pytest
 import torch
 from gymnasium import spaces
 
 from rookery.core.spaces.arrays import action_spec
 from rookery.models.heads import distribution_for, noise_for, output_width
+from selection import slow_repeats
 
 SPACES = {
     "discrete 2": spaces.Discrete(2),
@@ -80,9 +83,9 @@ def cases():
     return [(name, False) for name in SPACES] + [(name, True) for name in MASKABLE]
 
 
-@pytest.mark.parametrize("rows", [1, 2, 17, 256])
-@pytest.mark.parametrize(("name", "masked"), cases())
-def test_the_closed_form_is_the_derivative(name, masked, rows):
+@pytest.mark.parametrize(("of", "rows"), slow_repeats(of=itertools.product(cases(), [1, 2, 17, 256])))
+def test_the_closed_form_is_the_derivative(of, rows):
+    name, masked = of
     case = Case(name, rows, masked=masked, seed=rows)
     for entropy_gradient in (0.0, -0.37, case.entropy_gradient):
         assert_close(case.closed_form(entropy_gradient), case.by_autograd(entropy_gradient), 1e-12)

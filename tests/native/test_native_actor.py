@@ -1,5 +1,6 @@
 """Acting on kernels: the same as by the policy's modules, on every build that this processor can run."""
 
+import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
@@ -29,6 +30,7 @@ from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
 from rookery.models.build import ModelConfig
 from rookery.native.actor import attach_actor, native_actor
 from rookery.policies.policy import Policy
+from selection import slow_repeats
 
 VECTOR = spaces.Box(-5.0, 5.0, (4,), np.float32)
 OBSERVATIONS = {
@@ -119,10 +121,9 @@ def same(policy, rows=70, seed=0):
         assert logp == pytest.approx(likelihood, rel=1e-6, abs=1e-5)
 
 
-@pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS.keys())
-@pytest.mark.parametrize("obs", OBSERVATIONS.values(), ids=OBSERVATIONS.keys())
+@pytest.mark.parametrize(("obs", "action"), slow_repeats(of=itertools.product(OBSERVATIONS, ACTIONS)))
 def test_actions_and_their_probabilities_are_those_of_the_modules(obs, action):
-    same(acting(obs, action))
+    same(acting(OBSERVATIONS[obs], ACTIONS[action]))
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 59, 60, 61, 64, 70, 130])

@@ -258,7 +258,7 @@ def test_a_part_of_each_batch_comes_from_another_memory_and_resumes_exactly(tmp_
         if name == "sequences":
             shutil.rmtree(source)
             trained(source, RECURRENT)
-        whole = trained(tmp_path / f"{name} whole", cfg, iterations=4, **mixed)
+        whole = trained(tmp_path / f"{name} whole", cfg, iterations=3, **mixed)
         with Trainer.load(whole) as trainer:
             expected = digest(trainer)
             memory = trainer.learners["main"].replay.buffer
@@ -266,7 +266,7 @@ def test_a_part_of_each_batch_comes_from_another_memory_and_resumes_exactly(tmp_
             assert len(memory) == len(memory.own) + 300
         folder = trained(tmp_path / name, cfg, iterations=2, **mixed)
         with Trainer.load(folder, resume=True) as trainer:
-            trainer.train({"iterations": 4})
+            trainer.train({"iterations": 3})
             assert digest(trainer) == expected
 
 

@@ -224,8 +224,8 @@ RESUMED = [
 @pytest.mark.parametrize("name", slow_except("turns, late agents", of=RESUMED))
 def test_stopping_anywhere_changes_nothing(name, tmp_path):
     outcomes = []
-    # the first step; the last and the next of a fragment of 24; twice in a later rollout
-    for number, stops in enumerate([(), (1, 24, 25, 61, 70)]):
+    # the first step; the last of a fragment of 24; twice in a later rollout
+    for number, stops in enumerate([(), (1, 24, 61, 70)]):
         folder = tmp_path / str(number)
         trainer = overlapping(run_dir=folder, **CASES[name])
         for stop in stops:

@@ -88,7 +88,7 @@ def arguments_of(algorithm, memory, data):
     if known_capabilities()[algorithm].offline:
         settings["algorithm.gradient_steps"] = 8
         return {"env": None, "config": settings, "replay": data[algorithm in OF_NUMBERS]}
-    settings |= {"sampling.num_envs": 2, "sampling.iteration_steps": 48, "env.implementation": "serial"}
+    settings |= {"sampling.num_envs": 2, "sampling.iteration_steps": 32, "env.implementation": "serial"}
     settings |= {"evaluation.episodes": 2, "evaluation.max_episode_steps": 6}
     if known_capabilities()[algorithm].needs_team:
         return {"env": TwoStepGame, "config": {**settings, "teams": {"team": ("a", "b")}}}

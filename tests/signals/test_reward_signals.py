@@ -315,7 +315,7 @@ LEARNERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", slow_except("ppo-lstm", "appo", "reinforce", "pqn", "dqn", "sac", of=LEARNERS))
+@pytest.mark.parametrize("name", slow_except("ppo-lstm", "appo", "pqn", "dqn", "sac", of=LEARNERS))
 def test_a_run_goes_on_as_if_it_had_not_stopped(name, tmp_path):
     env, cfg, settings = LEARNERS[name]
     with Trainer(env, cfg, num_envs=4, seed=0, config=settings) as trainer:

@@ -369,7 +369,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("before", [slow(True), False], ids=["before", "after"])
-@pytest.mark.parametrize("kind", slow_except("hyperband", "pbt", "yielding", of=KINDS))
+@pytest.mark.parametrize("kind", slow_except("hyperband", "yielding", of=KINDS))
 def test_killed_at_any_record_it_comes_to_the_same(tmp_path, kind, before):
     climb(tmp_path / "whole", **KINDS[kind])
     wanted = outcome(tmp_path / "whole")

@@ -1,5 +1,6 @@
 """What all schedulers share, FIFO, and the simulated runner that the tests of schedulers stand on."""
 
+import itertools
 import math
 
 import numpy as np
@@ -16,6 +17,7 @@ from rookery.tune.schedulers.asha import ASHAConfig
 from rookery.tune.schedulers.hyperband import HyperBandConfig
 from rookery.tune.schedulers.median import MedianConfig
 from rookery.tune.trial import Status
+from selection import slow_repeats
 
 STREAMS = Streams(0)
 
@@ -126,8 +128,7 @@ def made(settings, seed):
     return import_object(settings.scheduler)(settings, {}, Streams(seed))
 
 
-@pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("settings", STOPPERS, ids=lambda settings: type(settings).__name__)
+@pytest.mark.parametrize(("settings", "seed"), slow_repeats(of=itertools.product(STOPPERS, range(12))))
 def test_whatever_happens_every_trial_ends_and_a_replay_says_the_same(settings, seed):
     """Trials that are fast or slow, fail, end on their own, take long strides, have no score, or equal ones."""
     rng = np.random.default_rng(seed)
