@@ -1,6 +1,6 @@
-"""Advantage-weighted regression (Peng et al. 2019, arXiv:1910.00177), without its memory of older play.
+"""Advantage-weighted regression (Peng et al. 2019, arXiv:1910.00177), without its replay buffer.
 
-The policy imitates itself: the better an action turned out, the more it counts.
+The policy imitates its own actions, weighted by their advantages.
 """
 
 from dataclasses import dataclass, field
@@ -44,12 +44,12 @@ class AWRConfig(AlgorithmConfig):
     """Settings of AWR."""
 
     algorithm: ClassVar[str] = "own_algorithm:AWR"
-    capabilities = Capabilities(supports_memory=True)  # `advantage_targets` gives rows in sequences then
+    capabilities = Capabilities(supports_memory=True)  # `advantage_targets` then returns rows in sequences
 
     lr: Scheduled[PositiveFloat] = 2e-3
     gamma: Fraction = 0.99
     gae_lambda: Fraction = 0.95
-    temperature: PositiveFloat = 0.3  # what an advantage is divided by; low = only the best actions count
+    temperature: PositiveFloat = 0.3  # advantages are divided by it; low = only the best actions count
     max_weight: PositiveFloat = 20.0
     epochs: PositiveInt = 5
     minibatch_size: PositiveInt = 128
@@ -69,7 +69,7 @@ def awr_loss(outputs: Outputs, batch: Minibatch, cfg: AWRConfig) -> tuple[torch.
 
 
 class AWR(Algorithm[AWRConfig]):
-    """The algorithm."""
+    """Advantage-weighted regression."""
 
     saved = ("net", "optimizer", "rng")
     fixed = ("forward",)
@@ -84,16 +84,16 @@ class AWR(Algorithm[AWRConfig]):
 
     @property
     def demand(self) -> Demand:
-        """So many decisions in a row of every slot."""
+        """Fragments of `fragment_length` consecutive decisions of every slot."""
         return Demand(self.cfg.fragment_length)
 
     @property
     def rows_per_step(self) -> int:
-        """Decisions in a gradient step, by which the number of threads is chosen."""
+        """Decisions in a gradient step; the number of threads depends on it."""
         return self.cfg.minibatch_size
 
     def training_step(self, rollout: Rollout) -> Row:
-        """One update: advantages in standard deviations, then epochs of weighted imitation."""
+        """Makes one update: normalizes advantages, then runs epochs of weighted imitation."""
         cfg, means = self.now(), Means()
         data = advantage_targets(
             self.forward, rollout, rollout.reward, [ValueColumn(cfg.gamma)], gae_lambda=cfg.gae_lambda

@@ -1,7 +1,7 @@
-"""A reward signal of one's own: what is seen is worth the more the less of what was seen before is like it.
+"""A custom reward signal: an observation is rewarded more, the less it resembles earlier ones.
 
-Observations become random features, whose inner products say how alike two observations are (Rahimi & Recht 2007); the
-reward is the width of a confidence ellipsoid of what was seen (Jin et al. 2020, arXiv:1907.05388, Algorithm 1).
+Observations are mapped to random features, whose inner products measure similarity (Rahimi & Recht 2007); the
+reward is the width of a confidence ellipsoid of earlier observations (Jin et al. 2020, arXiv:1907.05388, Algorithm 1).
 """
 
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ class EllipsoidConfig(SignalConfig):
     signal: ClassVar[str] = "own_signal:Ellipsoid"
 
     num_features: Structural[PositiveInt] = 128
-    distance: PositiveFloat = 1.0  # observations that are much nearer to each other count as one
+    distance: PositiveFloat = 1.0  # observations that are much closer to each other count as one
     scale: bool = True  # divide rewards by the running standard deviation of their returns
 
 
 class Ellipsoid(RewardSignal[EllipsoidConfig]):
     """The signal."""
 
-    episodic = False  # what is to be found in the next episode counts too
-    saved = ("projection", "phase", "precision")  # what a checkpoint holds
+    episodic = False  # novelty in the next episode counts too
+    saved = ("projection", "phase", "precision")  # stored in a checkpoint
 
     def __init__(self, policy, cfg, streams, name):
         super().__init__(policy, cfg, streams, name)
@@ -39,17 +39,17 @@ class Ellipsoid(RewardSignal[EllipsoidConfig]):
         self.precision = torch.eye(cfg.num_features)
 
     def features(self, obs):
-        """Random features ``[N, F]`` of raw observations, of length 1 or so."""
+        """Returns random features ``[N, F]`` of raw observations, of length about 1."""
         rows = torch.cat([leaf.reshape(len(leaf), -1).float() for leaf in obs.values()], 1)
         return (rows @ self.projection + self.phase).cos() * (2 / self.cfg.num_features) ** 0.5
 
     def observe(self, played: Decisions):
-        """Takes in all that was played, once."""
+        """Adds new decisions to the statistics; called once for each."""
         seen = self.features(played.next_obs)[~played.terminated]
         self.precision += seen.T @ seen
 
     def reward(self, seen: Decisions):
-        """The reward ``[N]`` of each decision."""
+        """Returns the reward ``[N]`` of each decision."""
         features = self.features(seen.next_obs)
         solved = torch.linalg.solve(self.precision, features.T).T
         return (features * solved).sum(1).clamp(min=0).sqrt().masked_fill(seen.terminated, 0.0)

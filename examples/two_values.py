@@ -1,7 +1,7 @@
-"""PPO that learns two values: of the environment's reward, and of a reward for what is new.
+"""PPO with two value functions: of the environment's reward, and of a reward for novelty.
 
-What an observation is worth to curiosity falls with how often one like it was seen (#Exploration, Tang et al. 2017,
-arXiv:1611.04717): observations are alike if a few random projections of them have the same signs.
+The novelty of an observation falls with the count of similar ones (#Exploration, Tang et al. 2017,
+arXiv:1611.04717): observations are similar if a few random projections of them have the same signs.
 """
 
 from dataclasses import dataclass
@@ -14,23 +14,23 @@ from rookery import PPO, PPOConfig
 from rookery.extend import Fraction, NonNegative, ValueColumn
 
 BITS = 12
-"""Projections, whose signs tell observations apart."""
+"""Number of projections whose signs distinguish observations."""
 
 
 @dataclass(frozen=True)
 class CuriousConfig(PPOConfig):
-    """Settings of PPO, and of the reward for what is new."""
+    """Settings of PPO, and of the reward for novelty."""
 
     algorithm: ClassVar[str] = "two_values:Curious"
 
     novelty_gamma: Fraction = 0.9
-    """Discount of the reward for what is new."""
+    """Discount of the reward for novelty."""
     novelty_strength: NonNegative = 0.1
-    """What its advantages count beside those of the environment's reward."""
+    """Weight of its advantages; those of the environment's reward have weight 1."""
 
 
 class Curious(PPO):
-    """The algorithm: a second reward signal, with values and a discount of its own."""
+    """PPO with a second reward signal, with its own value function and discount."""
 
     saved = ("counts",)
     fixed = ("projection",)
@@ -44,15 +44,15 @@ class Curious(PPO):
 
     @property
     def columns(self):
-        """The environment's reward, and that for what is new."""
+        """The environment's reward, and the reward for novelty."""
         return (*super().columns, ValueColumn(self.cfg.novelty_gamma, self.cfg.novelty_strength))
 
     def rewards(self, rollout):
-        """A column for each of `columns`, ``[T, F, 2]``."""
+        """Returns a column of rewards for each of `columns`, ``[T, F, 2]``."""
         return torch.cat((super().rewards(rollout), self.novelty(rollout).unsqueeze(-1)), -1)
 
     def novelty(self, rollout):
-        """One over the root of how often an observation like this was seen, ``[T, F]``."""
+        """Returns one over the root of the count of similar observations, ``[T, F]``."""
         rows = torch.cat([leaf.flatten(2).float() for leaf in rollout.obs.values()], -1)
         signs = (rows @ self.projection > 0).long()
         number = signs @ (2 ** torch.arange(BITS))
