@@ -1,6 +1,7 @@
 """The kernels against torch, on every build that this processor can run."""
 
 import gc
+import itertools
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,6 +27,7 @@ from rookery.core.native import (
     candidates,
 )
 from rookery.core.optim import Adam, Optimizer, RMSprop
+from selection import slow_repeats
 
 ROWS = (1, 15, 16, 17, 59, 60, 61, 250)
 SHARP = [name for name in ACTIVATIONS if name != "none"]
@@ -159,8 +161,10 @@ def normalized(width, clip=1.5):
 # --- networks --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("activation", SHARP)
-@pytest.mark.parametrize("widths", [(), (5,), (64, 64), (33, 16, 7), (16, 31, 48, 3)], ids=len)
+@pytest.mark.parametrize(
+    ("widths", "activation"),
+    slow_repeats(of=itertools.product([(), (5,), (64, 64), (33, 16, 7), (16, 31, 48, 3)], SHARP)),
+)
 def test_any_layers_are_those_of_torch(build, widths, activation):
     for outputs in ([1], [4], [5], [3, 1]):
         layers = Layers(build, [InputLeaf(FLOATS, 6)], widths, outputs, activation)
@@ -209,9 +213,9 @@ LEAVES = {
 }
 
 
-@pytest.mark.parametrize(("leaves", "sizes"), LEAVES.values(), ids=LEAVES.keys())
-@pytest.mark.parametrize("width", [5, 16, 40])
-def test_whatever_is_read_arrives_as_in_torch(build, width, leaves, sizes):
+@pytest.mark.parametrize(("read", "width"), slow_repeats(of=itertools.product(LEAVES, [5, 16, 40])))
+def test_whatever_is_read_arrives_as_in_torch(build, width, read):
+    leaves, sizes = LEAVES[read]
     for widths in ((width,), (width, 16)):
         for outputs in ([2], [6, 1]):
             layers = Layers(build, leaves, widths, outputs, sizes=sizes)

@@ -331,7 +331,7 @@ def test_real_policies_begin_each_life_with_an_empty_memory_in_training_and_in_e
     settings = cfg(memory)
     settings = settings.replace(model=settings.model.replace(native=native))
     with Trainer(env, settings, seed=1, num_envs=4, config={"env.implementation": "serial"}) as trainer:
-        for iteration in range(3):
+        for iteration in range(2):
             trainer.train_iteration()
             assert check_lives(decided) >= 4
             decided.clear()

@@ -88,7 +88,7 @@ def learned(algorithm, discrete, shuffled=False, **settings):
               "env.config.shuffled": shuffled, "sampling.iteration_steps": 400, **settings}  # fmt: skip
     with Trainer(TaughtEnv, algorithm, config=config, seed=1, num_envs=4, console="quiet") as trainer:
         row = trainer.train_iteration()
-        for _ in range(3):
+        for _ in range(2):
             row = trainer.train_iteration()
         assert "actions_not_learned" not in row.counters
         return trainer.policies["main"].predict(np.eye(SITUATIONS, dtype=np.float32))

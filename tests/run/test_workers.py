@@ -35,7 +35,7 @@ def weights_of(trainer):
     return found.hexdigest()
 
 
-def played(env, algorithm, workers, iterations=3, **more):
+def played(env, algorithm, workers, iterations=2, **more):
     """Weights after some iterations, and what the last of them says."""
     with trainer_of(env, algorithm, workers, **more) as trainer:
         for _ in range(iterations):
