@@ -13,7 +13,7 @@ class Lift(TensorEnv):
     It earns less the farther off it is, and an episode lasts 50 steps. One that leaves the shaft has failed.
     """
 
-    saved = ("place", "speed", "steps")  # what a checkpoint holds of it
+    saved = ("place", "speed", "steps")  # stored in a checkpoint
 
     def __init__(self, num_envs, device="cpu", shaft=3.0):
         super().__init__(Box(-np.inf, np.inf, (2,)), Box(-1.0, 1.0, (1,)), num_envs, device)
