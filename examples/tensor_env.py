@@ -1,4 +1,4 @@
-"""Lifts that learn to stop at a height: an environment whose copies are tensors, on a processor or graphics card."""
+"""Lifts that learn to stop at a height: an environment in tensors, on a CPU or GPU."""
 
 import numpy as np
 import torch
@@ -8,9 +8,9 @@ from rookery import PPOConfig, TensorEnv, TensorStep, Trainer
 
 
 class Lift(TensorEnv):
-    """A lift that is pushed up or down; it is shown how far it is from where it should be, and how fast it moves.
+    """A lift that is pushed up or down; it observes its distance from the target height, and its speed.
 
-    It earns less the farther off it is, and an episode lasts 50 steps. One that leaves the shaft has failed.
+    The reward falls with the distance, and an episode lasts 50 steps. A lift that leaves the shaft has failed.
     """
 
     saved = ("place", "speed", "steps")  # stored in a checkpoint
