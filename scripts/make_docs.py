@@ -31,7 +31,7 @@ from rookery.core.settings.layers import flow, import_object
 from rookery.core.source import field_texts
 from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
-from rookery.ope.judge import JudgingConfig
+from rookery.ope.offline_evaluation import OfflineEvaluationConfig
 from rookery.replay.buffer import ReplayConfig
 from rookery.replay.relabel import RelabelConfig
 from rookery.replay.selecting import SelectionConfig
@@ -110,7 +110,7 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("evaluation", "evaluation.", EvaluationConfig),
     ("checkpoint", "checkpoint.", CheckpointConfig),
     ("logging", "logging.", LoggingConfig),
-    ("judge, and rookery evaluate --replay", "--set ", JudgingConfig),
+    ("evaluate_offline, and rookery evaluate --replay", "--set ", OfflineEvaluationConfig),
     ("tune, of rookery tune", "tune.", TuneConfig),
     ("tune.search: optuna", "tune.search.", OptunaConfig),
     ("tune.scheduler: median", "tune.scheduler.", MedianConfig),

@@ -1,12 +1,12 @@
-"""How far data alone tell what a policy earns: ``python benchmarks/studies/judging.py [--sets 20]``.
+"""Accuracy of off-policy evaluation: ``python benchmarks/studies/judging.py [--sets 20]``.
 
 Policies of PPO, kept at several moments of one training, play CartPole and Pendulum for 50 steps with drawn actions.
-What each earns is measured by playing 40,000 episodes. One of them makes 20 sets of 200 episodes; the others are judged
-by each, undiscounted. Two things are counted: whether fitted Q ranks the five policies as their returns do, by one set
-(Kendall's tau), and in how many of the sets the 95 % intervals hold the measured return, of a policy near the one that
-made the data, and of one farther away. Each number is kept in `benchmarks/results/judging.json` as soon as it is known,
-so that the work can be done in parts (``--again`` begins anew); the page `benchmarks/results/judging.md` is written
-from there.
+The return of each is measured in 40,000 episodes. One of them records 20 sets of 200 episodes; the others are
+evaluated on each, undiscounted. Two things are counted: whether fitted Q ranks the five policies as their returns do,
+by one set (Kendall's tau), and in how many of the sets the 95 % intervals hold the measured return, of a policy near
+the one that made the data, and of one farther away. Each number is kept in `benchmarks/results/judging.json` as soon
+as it is known, so that the work can be done in parts (``--again`` begins anew); the page
+`benchmarks/results/judging.md` is written from there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from rookery import PPOConfig, Trainer, judge, record_replay
+from rookery import PPOConfig, Trainer, evaluate_offline, record_replay
 
 RESULTS = Path(__file__).parents[1] / "results"
 KEPT = RESULTS / "judging.json"
@@ -39,7 +39,7 @@ TASKS: dict[str, dict[str, Any]] = {
         "far": 30_000,
     },
 }
-"""By environment: env steps after which policies are kept; whose play the data are; and who is judged by every set."""
+"""By environment: env steps of the policies; the behaviour policy; the policies evaluated on every set."""
 
 
 def policies(env: str) -> dict[int, Path]:
@@ -73,10 +73,10 @@ def measured(env: str, steps: int) -> dict[str, float]:
     return {"mean": found.return_mean, "low": low, "high": high}
 
 
-def judged(env: str, steps: int, number: int) -> dict[str, Any]:
+def evaluated(env: str, steps: int, number: int) -> dict[str, Any]:
     """Judges a policy by a set; gives estimates, intervals and the effective sample size."""
     began = time.perf_counter()
-    found = judge(policies(env)[steps], data(env, number), deterministic=False, gamma=1.0, methods=METHODS)
+    found = evaluate_offline(policies(env)[steps], data(env, number), deterministic=False, gamma=1.0, methods=METHODS)
     estimates = {one.method: [one.value, *(one.interval or (None, None))] for one in found.estimates}
     seconds = time.perf_counter() - began
     return {"estimates": estimates, "effective": found.effective_size, "ratio": found.mean_ratio, "seconds": seconds}
@@ -96,7 +96,7 @@ def kendall(first: list[float], second: list[float]) -> float:
 
 
 def machine() -> str:
-    """Says on what it was measured."""
+    """Returns the machine of the measurement."""
     return f"Python {platform.python_version()}, torch {torch.__version__}, one core."
 
 
@@ -131,9 +131,9 @@ def page(found: dict[str, Any], sets: int) -> str:
             )
             for name in METHODS
         }
-        told = ", ".join(f"{name} {value:.1f}" for name, value in tau.items())
-        lines += ["", f"Kendall's tau of the five with what was measured: {told}.", ""]
-        lines += ["| judged by every set | sets | " + " | ".join(METHODS) + " | effective episodes, in the middle |"]
+        by_tau = ", ".join(f"{name} {value:.1f}" for name, value in tau.items())
+        lines += ["", f"Kendall's tau of the five with the measured returns: {by_tau}.", ""]
+        lines += ["| evaluated by every set | sets | " + " | ".join(METHODS) + " | effective episodes, in the middle |"]
         lines += ["|---|---|" + "---|" * (len(METHODS) + 1)]
         for which in ("near", "far"):
             steps = task[which]
@@ -147,7 +147,7 @@ def page(found: dict[str, Any], sets: int) -> str:
             cells = " | ".join(f"{value} of {len(rows)}" for value in held.values())
             lines.append(f"| {which}: after {steps:,} | {len(rows)} | {cells} | {middle:.1f} |")
         seconds = sorted(row["seconds"] for key, row in found.items() if key.startswith(env) and "seconds" in row)
-        lines += ["", f"A judgement took {seconds[len(seconds) // 2]:.0f} s in the middle."]
+        lines += ["", f"A evaluation took {seconds[len(seconds) // 2]:.0f} s in the middle."]
     return "\n".join(lines) + "\n"
 
 
@@ -169,7 +169,7 @@ def main() -> None:
         for steps, number in plan:
             key = f"{env} {steps} measured" if number is None else f"{env} {steps} set {number}"
             if key not in found:
-                found[key] = measured(env, steps) if number is None else judged(env, steps, number)
+                found[key] = measured(env, steps) if number is None else evaluated(env, steps, number)
                 print(key, json.dumps(found[key]), flush=True)
                 KEPT.write_text(json.dumps(known() | {key: found[key]}, indent=1) + "\n")
     (RESULTS / "judging.md").write_text(page(known(), options.sets))

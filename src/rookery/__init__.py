@@ -74,7 +74,8 @@ _HOME = {
     "load_policy": "rookery.native.actor",
     "write_unity": "rookery_mlagents.onnx_unity",
     "write_generic": "rookery.onnx.generic",
-    "judge": "rookery.ope.judge",
+    "evaluate_offline": "rookery.ope.offline_evaluation",
+    "judge": "rookery.ope.offline_evaluation",
     "record_replay": "rookery.run.evaluate.recording",
     "import_replay": "rookery.replay.formats.names",
     "export_replay": "rookery.replay.formats.names",
@@ -159,7 +160,8 @@ if TYPE_CHECKING:
     from rookery.models.build import ModelConfig as ModelConfig
     from rookery.native.actor import load_policy as load_policy
     from rookery.onnx.generic import write_generic as write_generic
-    from rookery.ope.judge import judge as judge
+    from rookery.ope.offline_evaluation import evaluate_offline as evaluate_offline
+    from rookery.ope.offline_evaluation import judge as judge
     from rookery.replay.buffer import ReplayConfig as ReplayConfig
     from rookery.replay.formats.names import export_replay as export_replay
     from rookery.replay.formats.names import import_replay as import_replay

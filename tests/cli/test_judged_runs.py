@@ -28,7 +28,7 @@ def test_it_is_told_and_kept(rookery, judged):
     for method in ("the data themselves", "fitted Q", "weighted importance sampling", "doubly robust"):
         assert method in out
     assert "data:main: 12 whole episodes" in out and "effective sample size 12.0 of 12" in out
-    assert "coverage    0.0% of the policy's choices" in out and "note        12 whole episodes are few" in out
+    assert "coverage    0.0% of the policy's actions" in out and "note        12 whole episodes are few" in out
     (row,) = [json.loads(line) for line in (judged / "judged.jsonl").read_text().splitlines()]
     assert row["estimates"]["wis"]["value"] == pytest.approx(row["estimates"]["data"]["value"], rel=1e-3)
     assert row["coverage"]["percentiles"]["policy"].keys() == {"5", "25", "50", "75", "95"}

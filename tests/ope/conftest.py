@@ -1,4 +1,4 @@
-"""Data and runs that are judged: CartPole for a few steps, by policies that have hardly learned."""
+"""Data and runs for off-policy evaluation: CartPole for a few steps, by policies that have hardly learned."""
 
 from __future__ import annotations
 

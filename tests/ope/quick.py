@@ -1,4 +1,4 @@
-"""Settings under which a judgement takes no time."""
+"""Settings for a quick off-policy evaluation."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from rookery.algorithms.offline.bc import BCConfig
 from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.models.build import ModelConfig
 from rookery.ope.episodes import WholeEpisodes
+from rookery.ope.evaluated_policy import EvaluatedPolicy
 from rookery.ope.fitted import FIT_GRADIENT, FitBatch, FittedInputs, FittedQ, PlannedActions, fit_loss
-from rookery.ope.judged_policy import JudgedPolicy
 from rookery.replay.segments import find_replay
 
 NEXT = np.array([[1, 2], [0, -1], [1, -1]])
@@ -21,7 +21,7 @@ NEXT = np.array([[1, 2], [0, -1], [1, -1]])
 
 PAYS = np.array([[1.0, 0.0], [0.0, 2.0], [-1.0, 1.0]])
 CHANCE = np.array([[0.8, 0.2], [0.3, 0.7], [0.6, 0.4]])
-"""Probabilities of the policy that is judged; the data choose evenly."""
+"""Probabilities of the policy that is evaluated; the data choose evenly."""
 
 GAMMA = 0.9
 
@@ -46,7 +46,7 @@ def table_policy():
         if value.shape == (2, 3):
             state[name] = torch.tensor(np.log(CHANCE.T), dtype=torch.float32)
     policy.load_state_dict(state)
-    given = JudgedPolicy(policy, False).probabilities({"obs": torch.arange(3)})
+    given = EvaluatedPolicy(policy, False).probabilities({"obs": torch.arange(3)})
     np.testing.assert_allclose(given.detach().numpy(), CHANCE, atol=1e-5)
     return policy
 
@@ -75,9 +75,9 @@ def closed_form(steps, gamma=GAMMA):
     return value
 
 
-def fitted(episodes, judged, gamma, steps):
+def fitted(episodes, evaluated, gamma, steps):
     seen = FittedInputs(episodes, torch.device("cpu"))
-    planned = PlannedActions(judged, episodes, np.random.default_rng(0))
+    planned = PlannedActions(evaluated, episodes, np.random.default_rng(0))
     found = FittedQ(seen, planned, gamma, 0)
     every = np.arange(len(episodes))
     found.fit(every, steps, ignore)
@@ -87,7 +87,7 @@ def fitted(episodes, judged, gamma, steps):
 def test_values_of_a_table_are_those_of_the_closed_form(tmp_path):
     episodes = WholeEpisodes(table_data(tmp_path / "data", 300, 1000))
     assert episodes.terminated.all()
-    value, q = fitted(episodes, JudgedPolicy(table_policy(), False), GAMMA, 1500)
+    value, q = fitted(episodes, EvaluatedPolicy(table_policy(), False), GAMMA, 1500)
     exact = closed_form(500)
     state, choice = episodes.obs(np.arange(len(episodes)))["obs"].numpy(), episodes.actions(np.arange(len(episodes)))
     np.testing.assert_allclose(value, exact[state], atol=0.02)
@@ -99,7 +99,7 @@ def test_where_episodes_are_cut_off_values_depend_on_the_time_that_is_left(tmp_p
     limit = 4
     episodes = WholeEpisodes(table_data(tmp_path / "data", 300, limit))
     assert not episodes.terminated.all()
-    value, _ = fitted(episodes, JudgedPolicy(table_policy(), False), 1.0, 1700)
+    value, _ = fitted(episodes, EvaluatedPolicy(table_policy(), False), 1.0, 1700)
     state = episodes.obs(np.arange(len(episodes)))["obs"].numpy()
     exact = np.array([closed_form(limit - time, 1.0)[one] for time, one in zip(episodes.time, state, strict=True)])
     assert abs(value - exact).max() < 0.1
@@ -125,14 +125,14 @@ def test_values_of_numbers_are_those_of_a_parabola(tmp_path):
     for name, value in state.items():
         value.fill_(np.log(0.05) if "log_std" in name else 0.0)
     policy.load_state_dict(state)  # mean 0, standard deviation 0.05
-    value, _ = fitted(episodes, JudgedPolicy(policy, False), GAMMA, 1000)
+    value, _ = fitted(episodes, EvaluatedPolicy(policy, False), GAMMA, 1000)
     at = episodes.obs(np.arange(len(episodes)))["obs"].numpy()[:, 0]
     np.testing.assert_allclose(value, -((0.5 * at) ** 2) - 0.0025, atol=0.04)
 
 
 def test_values_stay_where_returns_can_be(tmp_path):
     episodes = WholeEpisodes(table_data(tmp_path / "data", 30, 4))
-    value, q = fitted(episodes, JudgedPolicy(table_policy(), False), 1.0, 3)
+    value, q = fitted(episodes, EvaluatedPolicy(table_policy(), False), 1.0, 3)
     left = 4 - episodes.time
     for found in (value, q):
         assert (found <= 2.0 * left + 1e-5).all() and (found >= -1.0 * left - 1e-5).all()

@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 from quick import SMALL
 
-from rookery import ConfigError, PPOConfig, SACConfig, Trainer, judge, record_replay
+from rookery import ConfigError, PPOConfig, SACConfig, Trainer, evaluate_offline, record_replay
 from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.ope.episodes import WholeEpisodes
 from rookery.replay.recording import RecordedEpisode, Recording, write_recordings
@@ -71,7 +71,9 @@ def weights_by_hand(data, mean, std):
     "Importance weights of a squashed policy hold where its actions lie at their bounds",
 )
 def test_a_policy_at_its_bounds_earns_by_its_own_play_what_that_earned(at_bounds):
-    found = judge(*at_bounds, deterministic=False, gamma=1, methods=["is", "wis", "pdis"], trust_code=True, **SMALL)
+    found = evaluate_offline(
+        *at_bounds, deterministic=False, gamma=1, methods=["is", "wis", "pdis"], trust_code=True, **SMALL
+    )
     for method in ("is", "wis", "pdis"):
         assert found[method].value == pytest.approx(found["data"].value, rel=1e-3)
     assert found.effective_size == pytest.approx(40, rel=1e-3) and found.probabilities == "recorded"
@@ -83,7 +85,9 @@ def test_a_policy_at_its_bounds_earns_by_its_own_play_what_that_earned(at_bounds
 )
 def test_weights_of_another_policy_are_those_by_hand(at_bounds, tmp_path):
     other = run_of(tmp_path / "other", 9.5, 2.2)
-    found = judge(other, at_bounds[1], deterministic=False, gamma=1, methods=["is", "wis"], trust_code=True, **SMALL)
+    found = evaluate_offline(
+        other, at_bounds[1], deterministic=False, gamma=1, methods=["is", "wis"], trust_code=True, **SMALL
+    )
     weights, returns = weights_by_hand(at_bounds[1], 9.5, 2.2)
     assert found["is"].value == pytest.approx(float((weights * returns).mean()), rel=1e-3)
     assert found["wis"].value == pytest.approx(float((weights * returns).sum() / weights.sum()), rel=1e-3)
@@ -111,7 +115,7 @@ def test_more_than_a_thousandth_at_a_bound_is_refused_with_the_share(at_bounds, 
     run = at_bounds[0]
     for share, name in ((0.0015, "more"), (0.0005, "less")):
         data = at_a_bound(tmp_path / name, share)
-        found = judge(
+        found = evaluate_offline(
             run, data, deterministic=False, methods=None if name == "more" else ["wis"], trust_code=True, **SMALL
         )
         if name == "less":
@@ -119,11 +123,11 @@ def test_more_than_a_thousandth_at_a_bound_is_refused_with_the_share(at_bounds, 
             continue
         for method in ("is", "wis", "pdis", "dr"):
             assert found[method].value is None
-            assert "0.15% of the data's numbers lie at a bound" in found[method].reason
+            assert "0.15% of the data's action values lie at a bound" in found[method].reason
             assert "no column action_raw" in found[method].reason and "use fqe" in found[method].reason
         assert found["fqe"].value is not None and found.log_likelihood is None
-        with pytest.raises(ConfigError, match=r"--method wis: 0\.15% of the data's numbers"):
-            judge(run, data, deterministic=False, methods=["wis"], trust_code=True, **SMALL)
+        with pytest.raises(ConfigError, match=r"--method wis: 0\.15% of the data's action values"):
+            evaluate_offline(run, data, deterministic=False, methods=["wis"], trust_code=True, **SMALL)
 
 
 @pytest.mark.regression(
@@ -133,8 +137,8 @@ def test_more_than_a_thousandth_at_a_bound_is_refused_with_the_share(at_bounds, 
 def test_clipped_actions_of_another_kind_of_policy_are_refused_too(tmp_path):
     data = at_a_bound(tmp_path / "data", 0.01)
     with Trainer(Push, PPOConfig(model={"hidden": (8,)}), seed=0, console="quiet") as trainer:
-        found = judge(trainer, data, deterministic=False, methods=None, **SMALL)
-        assert "1.00% of the data's numbers lie at a bound" in found["wis"].reason
+        found = evaluate_offline(trainer, data, deterministic=False, methods=None, **SMALL)
+        assert "1.00% of the data's action values lie at a bound" in found["wis"].reason
         assert found.log_likelihood is not None, "a normal density has a value at a bound"
 
 
@@ -146,9 +150,11 @@ def test_normal_actions_beyond_the_bounds_have_no_density_under_a_squashed_polic
     with Trainer(Push, PPOConfig(model={"hidden": (8,)}), seed=0, run_dir=tmp_path / "ppo", console="quiet") as trainer:
         trainer.save()
     record_replay(Push, tmp_path / "ppo", 10, tmp_path / "data", deterministic=False, trust_code=True)
-    found = judge(at_bounds[0], tmp_path / "data", deterministic=False, trust_code=True, **SMALL)
-    assert "of the data's numbers lie at a bound or beyond" in found["wis"].reason
-    own = judge(tmp_path / "ppo", tmp_path / "data", deterministic=False, methods=["wis"], trust_code=True, **SMALL)
+    found = evaluate_offline(at_bounds[0], tmp_path / "data", deterministic=False, trust_code=True, **SMALL)
+    assert "of the data's action values lie at a bound or beyond" in found["wis"].reason
+    own = evaluate_offline(
+        tmp_path / "ppo", tmp_path / "data", deterministic=False, methods=["wis"], trust_code=True, **SMALL
+    )
     assert own["wis"].value == pytest.approx(own["data"].value, rel=1e-3)
 
 
@@ -158,8 +164,8 @@ def test_normal_actions_beyond_the_bounds_have_no_density_under_a_squashed_polic
 )
 def test_a_clone_of_actions_at_their_bounds_is_refused(at_bounds):
     assert RAW in next(find_replay(at_bounds[1]).pieces()).rows
-    found = judge(*at_bounds, deterministic=False, probabilities="cloned", trust_code=True, **SMALL)
-    assert "of the data's numbers lie at a bound or beyond" in found["is"].reason
+    found = evaluate_offline(*at_bounds, deterministic=False, probabilities="cloned", trust_code=True, **SMALL)
+    assert "of the data's action values lie at a bound or beyond" in found["is"].reason
     assert "action_raw" not in found["is"].reason, "a clone learns from actions alone"
 
 
@@ -182,7 +188,7 @@ def test_actions_of_many_numbers_have_weights_of_their_own(tmp_path):
     record_replay(Wide, tmp_path / "run", 10, tmp_path / "data", deterministic=False, trust_code=True)
     logp = WholeEpisodes(find_replay(tmp_path / "data")).logp
     assert logp.mean() < -60, "this case is about densities below those of any choice"
-    found = judge(
+    found = evaluate_offline(
         tmp_path / "run", tmp_path / "data", deterministic=False, methods=["wis", "pdis"], trust_code=True, **SMALL
     )
     for method in ("wis", "pdis"):
@@ -200,6 +206,6 @@ def test_likeliest_actions_of_a_squashed_policy_have_no_weights(tmp_path, mean):
     assert WholeEpisodes(find_replay(tmp_path / "likeliest")).logp.std() > 0.01, "they look like those of drawn actions"
     for probabilities in ("auto", "cloned"):
         asked = {"deterministic": False, "probabilities": probabilities, "trust_code": True}
-        found = judge(run, tmp_path / "likeliest", **asked, **SMALL)
+        found = evaluate_offline(run, tmp_path / "likeliest", **asked, **SMALL)
         assert "the likeliest actions of a squashed policy were recorded" in found["wis"].reason
         assert found["fqe"].value is not None

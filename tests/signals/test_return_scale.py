@@ -47,7 +47,7 @@ def rollout(fragments, T):
 
 
 def lives(rng, slots, T, takes):
-    """Random fragments of `slots` lives that go on from take to take."""
+    """Random fragments of `slots` lives that continue from rollout to rollout."""
     clock, first = dict.fromkeys(range(slots), 0), dict.fromkeys(range(slots), True)
     for _ in range(takes):
         fragments = []

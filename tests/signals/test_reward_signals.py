@@ -32,7 +32,7 @@ from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
 from rookery.signals.count import Count, CountConfig
 from rookery.signals.curiosity import Curiosity, CuriosityConfig
-from rookery.signals.gail import GAIL, Comparison, GAILConfig, discriminator_loss, gail_reward
+from rookery.signals.gail import GAIL, DiscriminatorBatch, GAILConfig, discriminator_loss, gail_reward
 from rookery.signals.rewards import RewardSignals, SignalsConfig
 from rookery.signals.rnd import RND, RNDConfig
 from rookery.signals.signal import ValueColumn, action_features, decisions_of
@@ -86,7 +86,7 @@ def test_rnd_rewards_the_error_of_the_next_observation():
     statistics = rnd.normalizer.statistics[0]
     x = ((seen.next_obs["obs"] - statistics.mean32) * statistics.inverse_std32).clamp(-5, 5).numpy()
     expected = ((layers(x, *parts(rnd.target)) - layers(x, *parts(rnd.predictor))) ** 2).mean(1)
-    expected[-1] = 0.0  # nobody knows what came then
+    expected[-1] = 0.0  # the next observation is unknown
     assert np.allclose(rnd.reward(seen).numpy(), expected, atol=1e-6)
 
 
@@ -135,7 +135,7 @@ def test_the_slope_between_demonstrations_and_play_is_that_of_finite_differences
     gail = GAIL(a_policy(), GAILConfig(), Streams(0), "main/gail")
     net = gail.net.double()
     expert, played, between = torch.randn(3, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    verdict = net(Comparison(expert, played, between))
+    outputs = net(DiscriminatorBatch(expert, played, between))
     eps = 1e-6
     by_hand = torch.zeros(4, 5, dtype=torch.float64)
     with torch.no_grad():
@@ -143,13 +143,13 @@ def test_the_slope_between_demonstrations_and_play_is_that_of_finite_differences
             shift = torch.zeros(5, dtype=torch.float64)
             shift[column] = eps
             by_hand[:, column] = (net.logit(between + shift) - net.logit(between - shift)) / (2 * eps)
-    assert torch.allclose(verdict.slope, by_hand.norm(dim=1), atol=1e-6)
+    assert torch.allclose(outputs.slope, by_hand.norm(dim=1), atol=1e-6)
     # and the gradient of the penalty with respect to a weight, through the gradient
     weight = net.layers[0].weight
     cfg = GAILConfig()
 
     def loss():
-        return discriminator_loss(net(Comparison(expert, played, between)), None, cfg)[0]
+        return discriminator_loss(net(DiscriminatorBatch(expert, played, between)), None, cfg)[0]
 
     loss().backward()
     with torch.no_grad():

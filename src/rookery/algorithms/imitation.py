@@ -24,7 +24,7 @@ from rookery.core.settings.reach import Count, CountFromZero, Reaches, Rows
 from rookery.models.build import ModelConfig
 from rookery.native.forward import attach
 from rookery.replay.demonstrations import StoredDemonstrations
-from rookery.signals.demonstrated import Demonstrated
+from rookery.signals.imitation_base import ImitationBase
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ImitationStep:
     variance_power: ClassVar[float] = 0.5
 
 
-class Imitation(BatchHook, Demonstrated):
+class Imitation(BatchHook, ImitationBase):
     """Makes gradient steps on demonstrations for a learner.
 
     Args:
@@ -99,7 +99,7 @@ class Imitation(BatchHook, Demonstrated):
         self.rng = learner.streams.generator(Role.LEARNER, learner.name, "imitation")
         self.demonstrations: StoredDemonstrations | None = None
         self.mark = ""
-        """A text that is another one if the demonstrations are others."""
+        """A text that differs for different demonstrations."""
         self.means = Means()
         """What gradient steps have measured since the last `summary`."""
 
@@ -108,7 +108,7 @@ class Imitation(BatchHook, Demonstrated):
 
         Args:
             demonstrations: Where decisions are drawn from.
-            mark: A text that is another one if they are others.
+            mark: A text that differs for different demonstrations.
         """
         self.demonstrations, self.mark = demonstrations, mark
         steps, normalizer = self.cfg.pretrain_steps, self.learner.policy.normalizer
@@ -119,7 +119,7 @@ class Imitation(BatchHook, Demonstrated):
             self.improve(demonstrations.decisions(self.batch_size), 1.0)
 
     @property
-    def imitator(self) -> str:
+    def imitator_name(self) -> str:
         """The path of its settings."""
         return f"policies.{self.learner.name}.imitation"
 

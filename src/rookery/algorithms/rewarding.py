@@ -16,7 +16,7 @@ from rookery.algorithms.algorithm import Algorithm, BatchHook
 from rookery.core.batch import Decisions, Rollout, Transitions
 from rookery.native.forward import attach
 from rookery.replay.buffer import SampledSequences
-from rookery.signals.rewards import RewardSignals, SignalsConfig, laid_out
+from rookery.signals.rewards import RewardSignals, SignalsConfig, to_rollout_shape
 from rookery.signals.signal import decisions_of
 
 
@@ -65,7 +65,7 @@ class Rewarding(BatchHook):
         if isinstance(batch, SampledSequences):
             seen: Decisions = decisions_of(batch.rollout)
             rollout = batch.rollout
-            reward = extrinsic * rollout.reward + laid_out(signals.again(seen), rollout)
+            reward = extrinsic * rollout.reward + to_rollout_shape(signals.current_rewards(seen), rollout)
             batch = replace(batch, rollout=replace(rollout, reward=reward))
         elif isinstance(batch, Transitions) and not signals.others:
             return batch if extrinsic == 1.0 else replace(batch, reward=extrinsic * batch.reward)
@@ -73,7 +73,7 @@ class Rewarding(BatchHook):
             assert learner.replay is not None
             steps = learner.replay.steps(batch)
             seen = steps
-            earned = signals.again(steps) * steps.discount
+            earned = signals.current_rewards(steps) * steps.discount
             summed = torch.zeros_like(batch.reward).index_add_(0, steps.window, earned)
             batch = replace(batch, reward=extrinsic * batch.reward + summed)
         else:

@@ -17,7 +17,7 @@ from rookery.cli.runs import find_saved, in_runs
 from rookery.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from rookery.report.judgement import Judgement
+    from rookery.report.offline_evaluation import OfflineEvaluation
 
 ROWS = "judged.jsonl"
 """File of a run directory with a row for each judgement."""
@@ -76,7 +76,7 @@ def check_options(replay: str | None, playing: Mapping[str, Any], judging: Mappi
     """Refuses options of the other way to evaluate.
 
     Args:
-        replay: Data to judge by; None where episodes are played.
+        replay: Data to evaluate by; None where episodes are played.
         playing: Options of playing, by name, those that were not given None.
         judging: Options of judging, likewise.
 
@@ -104,20 +104,20 @@ def judge_saved(
     trust_code: bool,
 ) -> None:
     """Judges a policy of a run by data, tells it, and writes a row and a picture into the directory of the run."""
-    from rookery.ope.judge import judge, quiet
+    from rookery.ope.offline_evaluation import evaluate_offline, no_progress
 
     saved = find_saved(run, checkpoint)
     settings = settings_of(given or [])
     if methods:
         settings["methods"] = methods
     with named_by_options(settings):
-        found = judge(
+        found = evaluate_offline(
             saved,
             in_runs(replay),
             policy=policy,
             deterministic=not stochastic,
             trust_code=trust_code,
-            progress=show_work if sys.stderr.isatty() else quiet,
+            progress=show_work if sys.stderr.isatty() else no_progress,
             **settings,
         )
     if as_json:
@@ -160,7 +160,7 @@ def named_by_options(settings: Mapping[str, Any]) -> Iterator[None]:
     Raises:
         ConfigError: If there is one; names the option, and what is like it.
     """
-    from rookery.ope.judge import METHODS
+    from rookery.ope.offline_evaluation import METHODS
 
     for method in settings.get("methods", ()):
         if method not in METHODS:
@@ -168,7 +168,7 @@ def named_by_options(settings: Mapping[str, Any]) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        where = re.compile(r"^(code: )?JudgingConfig\.")
+        where = re.compile(r"^(code: )?OfflineEvaluationConfig\.")
         raise ConfigError(*(where.sub("--set ", problem) for problem in error.problems)) from None
 
 
@@ -178,9 +178,9 @@ def folder_of(saved: Path) -> Path | None:
     return folder if (folder / "config.yaml").is_file() else None
 
 
-def tell(found: Judgement) -> None:
+def tell(found: OfflineEvaluation) -> None:
     """Writes the table, and what is to be known of it."""
-    from rookery.report.judgement import estimates_table, lines_of
+    from rookery.report.offline_evaluation import estimates_table, lines_of
 
     console = Console(file=sys.stdout, highlight=False, markup=False)
     how = "likeliest actions" if found.deterministic else "drawn actions"
@@ -193,14 +193,14 @@ def tell(found: Judgement) -> None:
         typer.echo(f"{label:<12}{text}")
 
 
-def draw(found: Judgement, title: str, target: Path, *, asked: bool) -> bool:
+def draw(found: OfflineEvaluation, title: str, target: Path, *, asked: bool) -> bool:
     """Draws the picture; where nobody asked for one and it cannot be drawn, says so and goes on. Tells whether it is
     there.
     """
-    from rookery.report.judgement import draw_judgement
+    from rookery.report.offline_evaluation import draw_evaluation
 
     try:
-        draw_judgement(found, title, target)
+        draw_evaluation(found, title, target)
     except ConfigError as error:
         if asked:
             raise

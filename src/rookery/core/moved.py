@@ -157,6 +157,9 @@ _ROOMS: dict[str, dict[str, str]] = {
     "rookery.judging": {
         "rookery.ope": "behavior coverage critic_error episodes estimators fitted judge judged_policy",
     },
+    "rookery.ope": {
+        "rookery.ope": "judge=offline_evaluation judged_policy=evaluated_policy",
+    },
     "rookery.onnx": {
         "rookery.onnx": "observations=written pictures=trunks",
         "rookery_mlagents": "unity=onnx_unity unity_rules=onnx_unity_rules",
@@ -164,9 +167,15 @@ _ROOMS: dict[str, dict[str, str]] = {
     "rookery.replay.formats": {
         "rookery_mlagents.files": "unity_demo=demo_replay",
     },
+    "rookery.report": {
+        "rookery.report": "judgement=offline_evaluation",
+    },
     "rookery.rollout": {
         "rookery.rollout.loops": "bursts=helper_process device_player=device fragments=native stepping=python",
         "rookery.rollout.remote": "hosts ranked_pool remote_pool shares wait_times",
+    },
+    "rookery.signals": {
+        "rookery.signals": "demonstrated=imitation_base",
     },
     "rookery.run": {
         "rookery.core": "clock=timers",
@@ -300,10 +309,25 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.models.recall:rows_of": "rookery.core.batch:rows_of",
     "rookery.native.networks:NativeRecurrence": "rookery.native.networks:NativeMemory",
     "rookery.onnx:write_unity": "rookery.onnx.unity:write_unity",
+    "rookery.ope.behavior:even_chances": "rookery.ope.behavior:uniform_probabilities",
+    "rookery.ope.coverage:of_choices": "rookery.ope.coverage:discrete_coverage",
+    "rookery.ope.coverage:of_numbers": "rookery.ope.coverage:continuous_coverage",
+    "rookery.ope.judge:JudgingConfig": "rookery.ope.offline_evaluation:OfflineEvaluationConfig",
+    "rookery.ope.judge:quiet": "rookery.ope.offline_evaluation:no_progress",
+    "rookery.ope.judged_policy:JudgedPolicy": "rookery.ope.evaluated_policy:EvaluatedPolicy",
+    "rookery.report.judgement:Judgement": "rookery.report.offline_evaluation:OfflineEvaluation",
+    "rookery.report.judgement:draw_judgement": "rookery.report.offline_evaluation:draw_evaluation",
     "rookery.rollout.fragments:EndedEpisodes": "rookery.rollout.worker_state:EndedEpisodes",
     "rookery.rollout.fragments:ManySteps": "rookery.rollout.loops.loop:Loop",
     "rookery.rollout.fragments:episodes_of": "rookery.rollout.worker_state:episodes_of",
     "rookery.run.clock:CheckpointPace": "rookery.run.checkpoint.checkpoint_part:CheckpointPace",
+    "rookery.signals.curiosity:Guesses": "rookery.signals.curiosity:DynamicsOutput",
+    "rookery.signals.demonstrated:Demonstrated": "rookery.signals.imitation_base:ImitationBase",
+    "rookery.signals.gail:Comparison": "rookery.signals.gail:DiscriminatorBatch",
+    "rookery.signals.gail:Verdict": "rookery.signals.gail:DiscriminatorOutput",
+    "rookery.signals.learned:parts_of": "rookery.signals.learned:shuffled_minibatches",
+    "rookery.signals.learned:seen_by": "rookery.signals.learned:normalized_spec",
+    "rookery.signals.rewards:laid_out": "rookery.signals.rewards:to_rollout_shape",
     "rookery_mlagents.old.old_files:OldKey": "rookery_mlagents.old.old_keys:OldKey",
     "rookery_rllib.policy.batches:Piece": "rookery_rllib.batch.trajectories:Trajectory",
     "rookery_rllib.policy.batches:columns_of": "rookery_rllib.batch.trajectories:columns_of",

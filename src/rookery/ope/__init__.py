@@ -1,1 +1,1 @@
-"""Judging a policy without an environment: what it would earn, and how far data can say so."""
+"""Off-policy evaluation: estimates the return of a policy from recorded data, without an environment."""

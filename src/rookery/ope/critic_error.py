@@ -1,4 +1,4 @@
-"""Temporal-difference errors on data that critics need not have learned from: those of a run, or fitted ones."""
+"""Temporal-difference errors of a run's critics on recorded data."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.models.q_head import Boltzmann, EpsilonGreedy
 from rookery.ope.episodes import WholeEpisodes
-from rookery.ope.judged_policy import JudgedPolicy
+from rookery.ope.evaluated_policy import EvaluatedPolicy
 
-Valued = Callable[[TensorTree, Tensor], Tensor]
-"""Values ``[n]`` of actions on raw observations; or ``[n, A]`` of all choices, whatever the actions are."""
+ValueFunction = Callable[[TensorTree, Tensor], Tensor]
+"""Computes action values ``[n]`` on raw observations; for discrete actions ``[n, A]``, whatever the given actions."""
 
 
-def critics_of(learner: Any, judged: JudgedPolicy) -> Valued | None:
-    """Gives what the critics of a run's learner say of actions, the lowest of several; None if it has none.
+def critics_of(learner: Any, evaluated: EvaluatedPolicy) -> ValueFunction | None:
+    """Returns the value function of a learner's critics, the minimum of several; None if it has none.
 
     Args:
-        learner: The learner; None of a policy that does not learn.
-        judged: Its policy.
+        learner: The learner; None if the policy does not learn.
+        evaluated: Its policy.
     """
-    policy = judged.policy
+    policy = evaluated.policy
     critics = getattr(learner, "critics", None)
-    if isinstance(critics, CriticLearner) and (judged.takes_choices or judged.takes_numbers):
+    if isinstance(critics, CriticLearner) and (evaluated.is_discrete or evaluated.is_continuous):
 
         def by_critics(obs: TensorTree, action: Tensor) -> Tensor:
             found: Tensor = critics.detached(StateAction(policy.normalize(obs), action))
-            if judged.takes_choices:
+            if evaluated.is_discrete:
                 return found.amin(0)
             return found.flatten(2).mean(2).amin(0) if found.dim() == 3 else found.amin(0)
 
         return by_critics
     values = getattr(getattr(learner, "cfg", None), "values", None)
-    if judged.takes_choices and values is not None and not getattr(values, "rescale", False):
+    if evaluated.is_discrete and values is not None and not getattr(values, "rescale", False):
 
         def by_policy(obs: TensorTree, action: Tensor) -> Tensor:
-            behavior = judged.behavior(obs)
+            behavior = evaluated.behavior(obs)
             assert isinstance(behavior, EpsilonGreedy | Boltzmann)
             return behavior.q
 
@@ -53,33 +53,33 @@ def critics_of(learner: Any, judged: JudgedPolicy) -> Valued | None:
 
 @torch.no_grad()
 def td_errors(
-    valued: Valued, judged: JudgedPolicy, episodes: WholeEpisodes, gamma: float, rng: np.random.Generator
+    valued: ValueFunction, evaluated: EvaluatedPolicy, episodes: WholeEpisodes, gamma: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """Gives ``r + gamma Q(s', a') - Q(s, a)`` of each decision, ``[N]``, where the policy does a'. Where an episode was
-    cut off, the value of what was seen last stands for the rest, as critics learn it.
+    """Returns ``r + gamma Q(s', a') - Q(s, a)`` of each decision, ``[N]``, with a' of the policy. Truncated episodes
+    are bootstrapped with the value of their final observation, as critics learn it.
 
     Args:
-        valued: Critics.
-        judged: The policy.
+        value_function: Critics.
+        evaluated: The policy.
         episodes: The data.
         gamma: Discount.
-        rng: Draws the policy's numbers.
+        rng: Samples the policy's continuous actions.
     """
-    found, device = np.empty(len(episodes)), device_of(judged.policy)
+    found, device = np.empty(len(episodes)), device_of(evaluated.policy)
     ended = episodes.is_last & episodes.terminated[episodes.episode]
-    for rows in episodes.parts():
+    for rows in episodes.chunks():
         obs, after = (
             {path: leaf.to(device) for path, leaf in tree.items()}
             for tree in (episodes.obs(rows), episodes.next_obs(rows))
         )
-        played = judged.within_bounds(episodes.actions(rows).to(device))
-        if judged.takes_choices:
+        played = evaluated.within_bounds(episodes.actions(rows).to(device))
+        if evaluated.is_discrete:
             q = of_those_made(valued(obs, played).unsqueeze(0), played)[0]
-            ahead = torch.where(judged.probabilities(after) > 0, valued(after, played), 0.0)
-            ahead = (ahead * judged.probabilities(after)).sum(1)
+            ahead = torch.where(evaluated.probabilities(after) > 0, valued(after, played), 0.0)
+            ahead = (ahead * evaluated.probabilities(after)).sum(1)
         else:
-            q, ahead = valued(obs, played), valued(after, judged.numbers(after, 1, rng)[0])
+            q, ahead = valued(obs, played), valued(after, evaluated.sample_actions(after, 1, rng)[0])
         reward = episodes.reward[rows]
-        goes_on = gamma * ~ended[rows]
-        found[rows] = reward + goes_on * ahead.double().cpu().numpy() - q.double().cpu().numpy()
+        continues = gamma * ~ended[rows]
+        found[rows] = reward + continues * ahead.double().cpu().numpy() - q.double().cpu().numpy()
     return found

@@ -1,4 +1,4 @@
-"""The whole episodes of stored replay, side by side: from their first decision to where they ended or were cut off."""
+"""Whole episodes of stored replay: from their first decision to termination or truncation."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ from rookery.replay.recording import LIKELIEST, RecordedEpisode
 from rookery.replay.segments import Spaces, StoredReplay, copy_rows, raw_actions
 
 PART = 4096
-"""Decisions that are looked at together."""
+"""Number of decisions in a chunk."""
 
 
 class WholeEpisodes:
-    """Reads stored replay; decisions are numbered from 0, episode after episode, each in the order of time.
+    """Whole episodes of a stored replay; decisions are numbered from 0, episode after episode, in the order of time.
 
     Args:
         stored: The replay.
 
     Attributes:
-        spaces: What decisions are made of.
-        length: ``[E]`` decisions of each episode.
-        first: ``[E]`` number of the first decision of each.
-        episode: ``[N]`` which episode each decision is of.
-        is_last: ``[N]`` which decisions are the last of their episode.
-        time: ``[N]`` how many decisions came before it in its episode.
+        spaces: Observation and action spaces.
+        length: ``[E]`` number of decisions of each episode.
+        first: ``[E]`` index of the first decision of each.
+        episode: ``[N]`` episode of each decision.
+        is_last: ``[N]`` whether each decision is the last of its episode.
+        time: ``[N]`` number of earlier decisions in the episode.
         reward: ``[N]`` float64.
-        logp: ``[N]`` float64, the log-probability that was recorded; None if none is known.
-        raw: ``[N, k]`` numbers before tanh of squashed actions, NaN where unknown; None where all are.
-        terminated: ``[E]`` whether each has no future; the others were cut off.
-        likeliest: Whether a note says that the likeliest actions of a squashed policy were recorded.
-        left_out: Episodes of which the replay holds a part alone.
+        logp: ``[N]`` float64, the recorded log-probability; None if not recorded.
+        raw: ``[N, k]`` squashed actions before tanh, NaN where unknown; None if all are.
+        terminated: ``[E]`` whether each terminated; the others were truncated.
+        likeliest: Whether a note states that the most likely actions of a squashed policy were recorded.
+        left_out: Number of episodes that the replay holds only in part.
 
     Raises:
-        ConfigError: If there are no rewards, or a number is not finite, or there are not two whole episodes.
+        ConfigError: If there are no rewards, a value is not finite, or there are fewer than two whole episodes.
     """
 
     def __init__(self, stored: StoredReplay) -> None:
         if "reward" in stored.missing:
             raise ConfigError(
-                f"{stored}: has no rewards, so that nobody can say what a policy would earn; import the data again "
-                "with their rewards, or with a function that makes some (--reward-function)"
+                f"{stored}: has no rewards, so that the return of a policy cannot be estimated; import the data again "
+                "with their rewards, or with a function that computes them (--reward-function)"
             )
         self.spaces = Spaces(stored.spaces.obs, stored.spaces.action, 0)
         obs, action, number = self.spaces.obs, self.spaces.action, len(stored)
-        rng = np.random.default_rng(0)  # of which nothing is drawn
+        rng = np.random.default_rng(0)  # never drawn from
         self.buffer = ReplayBuffer(obs, action, ReplayConfig(capacity=number), rng, memory_size=0, memory_every=1)
         copy_rows(stored, self.buffer)
         check_finite(self.buffer)
@@ -65,12 +65,12 @@ class WholeEpisodes:
         self.logp = None if "logp" in stored.missing or np.isnan(logp).any() else logp
 
     def _sort(self, whose: str) -> None:
-        """Finds the whole episodes and numbers their decisions."""
+        """Finds the whole episodes and orders their decisions."""
         buffer, number = self.buffer, len(self.buffer)
         after, every = buffer.after[:number], np.arange(number)
-        goes_on = (after < number) & (after != every)
+        continues = (after < number) & (after != every)
         begins = np.ones(number, bool)
-        begins[after[goes_on]] = False
+        begins[after[continues]] = False
         current = np.flatnonzero(begins)
         current = current[buffer.serial_of(current).argsort()]
         starts, which = current, np.arange(len(current))
@@ -80,7 +80,7 @@ class WholeEpisodes:
             rows.append(current)
             owners.append(which)
             last[which] = current
-            on = goes_on[current]
+            on = continues[current]
             current, which = after[current[on]], which[on]
         time = np.concatenate([np.full(len(part), step) for step, part in enumerate(rows)])
         found, owner = np.concatenate(rows), np.concatenate(owners)
@@ -89,9 +89,9 @@ class WholeEpisodes:
         if whole.sum() < 2:
             raise ConfigError(
                 f"{whose}: holds {int(whole.sum())} whole {'episode' if whole.sum() == 1 else 'episodes'} of "
-                f"{len(starts)}, and some must be held out while others are learned from: at least 2 are needed, each "
-                "from its first decision to its end; record more (rookery replay record), or import again with what "
-                "ends them (--time-limit N, --column terminated=NAME)"
+                f"{len(starts)}, and some are held out while others are learned from: at least 2 are needed, each "
+                "from its first decision to its end; record more (rookery replay record), or import again with the "
+                "episode ends (--time-limit N, --column terminated=NAME)"
             )
         kept = whole[owner]
         found, owner, time = found[kept], owner[kept], time[kept]
@@ -109,11 +109,11 @@ class WholeEpisodes:
 
     @property
     def number(self) -> int:
-        """How many whole episodes there are."""
+        """Number of whole episodes."""
         return len(self.length)
 
-    def ahead(self, gamma: float) -> np.ndarray:
-        """Gives what each decision earned until the end of its episode, discounted, ``[N]``."""
+    def returns_to_go(self, gamma: float) -> np.ndarray:
+        """Returns the discounted return from each decision to the end of its episode, ``[N]``."""
         found: np.ndarray = self.reward.copy()
         last = self.first + self.length - 1
         for step in range(1, int(self.length.max())):
@@ -122,28 +122,28 @@ class WholeEpisodes:
         return found
 
     def obs(self, rows: np.ndarray) -> TensorTree:
-        """What some decisions were made on, raw, ``[n, ...]``."""
+        """Returns the raw observations of some decisions, ``[n, ...]``."""
         return tensors(self.buffer.observations.gather_rows(self._rows[rows]))
 
     def next_obs(self, rows: np.ndarray) -> TensorTree:
-        """What was seen after them, raw, ``[n, ...]``; of no meaning where an episode terminated."""
+        """Returns the raw next observations, ``[n, ...]``; without meaning where an episode terminated."""
         return tensors(self.buffer.observations.gather(self.buffer.after[self._rows[rows]]))
 
     def actions(self, rows: np.ndarray) -> Tensor:
-        """What was played, as it is stored, ``[n, ...]``."""
+        """Returns the actions as stored, ``[n, ...]``."""
         return torch.from_numpy(self.buffer.action.take(self._rows[rows], axis=0))
 
     def raw_actions(self, rows: np.ndarray) -> Tensor | None:
-        """Returns the numbers before tanh, ``[n, k]``; see `raw`."""
+        """Returns the actions before tanh, ``[n, k]``; see `raw`."""
         return None if self.raw is None else torch.from_numpy(self.raw[rows])
 
     def at_bounds(self, beyond: bool, known: bool) -> float:
-        """Returns the share of the actions' numbers that lie at a bound, so that float32 does not say what tanh was
-        taken of; 0 where numbers have no bounds.
+        """Returns the share of continuous action values that lie at a bound, where tanh cannot be inverted in float32;
+        0 for actions without bounds.
 
         Args:
-            beyond: Whether numbers outside the bounds count too.
-            known: Whether those count as well of which it was recorded.
+            beyond: Whether values outside the bounds count too.
+            known: Whether values whose input of tanh was recorded count too.
         """
         action = self.spaces.action
         if not action.num_numbers or (action.kind == "box" and not action.is_bounded):
@@ -155,15 +155,15 @@ class WholeEpisodes:
         return float(found.mean())
 
     def rows_of(self, episodes: np.ndarray) -> np.ndarray:
-        """Gives the decisions of some episodes, given as ``[E]`` bool."""
+        """Returns the decisions of some episodes, given as ``[E]`` bool."""
         return np.flatnonzero(episodes[self.episode])
 
-    def parts(self) -> Iterator[np.ndarray]:
-        """Gives the numbers of all decisions, in parts that are small enough to be looked at together."""
+    def chunks(self) -> Iterator[np.ndarray]:
+        """Yields the indices of all decisions in chunks of `PART`."""
         return (np.arange(start, min(start + PART, len(self))) for start in range(0, len(self), PART))
 
     def recorded(self, episodes: np.ndarray) -> list[RecordedEpisode]:
-        """Gives some episodes, ``[E]`` bool, in the form in which they can be put into another buffer."""
+        """Returns some episodes, ``[E]`` bool, as recorded episodes that another buffer can take."""
         found = []
         for number in np.flatnonzero(episodes):
             rows = np.arange(self.first[number], self.first[number] + self.length[number])
@@ -183,7 +183,7 @@ class WholeEpisodes:
         return found
 
     def table(self, values: np.ndarray) -> np.ndarray:
-        """Gives a number of each decision, ``[N]``, as ``[E, T]``, with zeros behind the ends of episodes."""
+        """Returns a value of each decision, ``[N]``, as ``[E, T]``, with zeros after the end of an episode."""
         found = np.zeros((self.number, int(self.length.max())))
         found[self.episode, self.time] = values
         return found

@@ -1,4 +1,4 @@
-"""Off-policy estimates of a return, each from numbers of whole episodes; and their intervals.
+"""Off-policy estimates of a return from whole episodes, and their confidence intervals.
 
 Importance sampling, ordinary, weighted and per decision: Precup, Sutton & Singh 2000 (eligibility traces for off-policy
 policy evaluation). Doubly robust: Jiang & Li 2016 (arXiv:1511.03722, eq. 10). Intervals: the bias-corrected and
@@ -16,23 +16,23 @@ from statistics import NormalDist
 import numpy as np
 
 LARGEST_LOG = 600.0
-"""Logarithm that no weight exceeds, so that sums of weights stay finite."""
+"""Largest logarithm of a weight, so that sums of weights stay finite."""
 
 PART = 1 << 22
-"""Numbers of resamples that are held at once."""
+"""Number of resampled values that are held in memory at once."""
 
 NORMAL = NormalDist()
 
 
 @dataclass(frozen=True)
 class EpisodeSteps:
-    """What is known of the decisions of E episodes, ``[E, T]``; behind the end of an episode stand zeros.
+    """Log-ratios and rewards of E episodes, ``[E, T]``, padded with zeros after the end of an episode.
 
     Attributes:
-        log_ratio: Log of how much likelier each action is under the policy than it was when it was done; minus infinity
-            where the policy never does it.
-        reward: What each decision earned.
-        length: ``[E]`` decisions of each episode.
+        log_ratio: Log-ratio of the action's probability under the policy to that under the behaviour; minus infinity if
+            the policy never takes it.
+        reward: Reward of each decision.
+        length: ``[E]`` number of decisions of each episode.
     """
 
     log_ratio: np.ndarray
@@ -41,15 +41,15 @@ class EpisodeSteps:
 
     @property
     def valid(self) -> np.ndarray:
-        """Which places hold decisions, ``[E, T]``."""
+        """Mask of the entries that hold decisions, ``[E, T]``."""
         found: np.ndarray = np.arange(self.reward.shape[1]) < self.length[:, None]
         return found
 
     def weights(self, most: float | None) -> np.ndarray:
-        """Gives the importance weight of each decision: the product of the ratios up to it, ``[E, T]``.
+        """Returns the importance weight of each decision: the product of the ratios up to it, ``[E, T]``.
 
         Args:
-            most: Largest weight; larger ones are cut off. None = any.
+            most: Largest weight; larger ones are clipped. None = no limit.
         """
         limit = LARGEST_LOG if most is None else min(math.log(most), LARGEST_LOG)
         found: np.ndarray = np.exp(np.minimum(np.cumsum(self.log_ratio, axis=1), limit))
@@ -58,41 +58,41 @@ class EpisodeSteps:
 
 @dataclass(frozen=True)
 class Quotient:
-    """An estimate as the quotient of two sums over episodes; a plain mean has ones below.
+    """An estimate as the quotient of two sums over episodes; a plain mean has ones in the denominator.
 
     Attributes:
-        above: ``[E]`` what each episode adds to the sum above.
-        below: ``[E]`` what it adds to the one below.
+        numerator: ``[E]`` term of each episode in the numerator.
+        denominator: ``[E]`` term of each episode in the denominator.
     """
 
-    above: np.ndarray
-    below: np.ndarray
+    numerator: np.ndarray
+    denominator: np.ndarray
 
     @property
     def value(self) -> float | None:
-        """The quotient; None where the sum below is 0."""
-        total = float(self.below.sum())
-        return float(self.above.sum()) / total if total > 0 else None
+        """The quotient; None if the denominator is 0."""
+        total = float(self.denominator.sum())
+        return float(self.numerator.sum()) / total if total > 0 else None
 
 
 def discounts(length: int, gamma: float) -> np.ndarray:
-    """Gives the discount of each of so many decisions, ``[T]``."""
+    """Returns the discount of each of `length` decisions, ``[T]``."""
     return gamma ** np.arange(length, dtype=np.float64)
 
 
 def mean_of(values: np.ndarray) -> Quotient:
-    """Gives the mean of a number of each episode, ``[E]``."""
+    """Returns the mean of a value of each episode, ``[E]``, as a quotient."""
     return Quotient(values, np.ones(len(values)))
 
 
 def returns_of(steps: EpisodeSteps, gamma: float) -> np.ndarray:
-    """Gives what each episode earned, discounted, ``[E]``."""
+    """Returns the discounted return of each episode, ``[E]``."""
     found: np.ndarray = steps.reward @ discounts(steps.reward.shape[1], gamma)
     return found
 
 
 def last_weights(steps: EpisodeSteps, most: float | None) -> np.ndarray:
-    """Gives the weight of each whole episode, ``[E]``."""
+    """Returns the weight of each whole episode, ``[E]``."""
     found: np.ndarray = steps.weights(most)[np.arange(len(steps.length)), steps.length - 1]
     return found
 
@@ -103,7 +103,7 @@ def importance_sampling(steps: EpisodeSteps, gamma: float, most: float | None) -
 
 
 def weighted_sampling(steps: EpisodeSteps, gamma: float, most: float | None) -> Quotient:
-    """Does the same, divided by the sum of the weights and not by the number of episodes (WIS)."""
+    """Weighs the return of each episode, divided by the sum of the weights (WIS)."""
     weight = last_weights(steps, most)
     return Quotient(weight * returns_of(steps, gamma), weight)
 
@@ -115,12 +115,12 @@ def per_decision_sampling(steps: EpisodeSteps, gamma: float, most: float | None)
 
 
 def doubly_robust(steps: EpisodeSteps, value: np.ndarray, q: np.ndarray, gamma: float, most: float | None) -> Quotient:
-    """Corrects a model's value of each first observation by what its values were wrong by, weighted (DR, eq. 10).
+    """Corrects a model's value of each first observation by the weighted errors of its values (DR, eq. 10).
 
     Args:
         steps: The episodes.
-        value: ``[E, T]`` value of each observation under the policy.
-        q: ``[E, T]`` value of what was done there.
+        value: ``[E, T]`` state value of each observation under the policy.
+        q: ``[E, T]`` value of the recorded action.
         gamma: Discount.
         most: Largest weight.
     """
@@ -131,7 +131,7 @@ def doubly_robust(steps: EpisodeSteps, value: np.ndarray, q: np.ndarray, gamma: 
 
 
 def effective_size(weight: np.ndarray) -> float:
-    """Gives how many episodes of equal weight say as much as these (Kish 1965), from their weights ``[E]``."""
+    """Returns the effective sample size (Kish 1965) of episodes with weights ``[E]``."""
     largest = float(weight.max(initial=0.0))
     if largest == 0:
         return 0.0
@@ -143,23 +143,21 @@ def effective_size(weight: np.ndarray) -> float:
 
 
 def resampled(quotient: Quotient, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """Gives the estimate of each of so many drawings of as many episodes with replacement; those of no weight are left
-    out.
-    """
+    """Returns the estimates of `resamples` bootstrap samples of the episodes; samples without weight are left out."""
     return np.concatenate([*_parts(quotient, resamples, rng)])
 
 
 def _parts(quotient: Quotient, resamples: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    number = len(quotient.above)
+    number = len(quotient.numerator)
     size = max(PART // number, 1)
     for start in range(0, resamples, size):
         drawn = rng.integers(0, number, (min(size, resamples - start), number))
-        above, below = quotient.above[drawn].sum(1), quotient.below[drawn].sum(1)
-        yield above[below > 0] / below[below > 0]
+        numerator, denominator = quotient.numerator[drawn].sum(1), quotient.denominator[drawn].sum(1)
+        yield numerator[denominator > 0] / denominator[denominator > 0]
 
 
 def bca_interval(quotient: Quotient, resamples: int, rng: np.random.Generator) -> tuple[float, float] | None:
-    """Gives the 95 % interval of an estimate by the BCa bootstrap over episodes; None where there is no estimate."""
+    """Returns the 95 % interval of an estimate by the BCa bootstrap over episodes; None if there is no estimate."""
     value = quotient.value
     if value is None:
         return None
@@ -179,8 +177,8 @@ def bca_interval(quotient: Quotient, resamples: int, rng: np.random.Generator) -
 
 
 def _acceleration(quotient: Quotient) -> float:
-    """Skewness of the estimate by leaving out one episode after the other, as BCa takes it."""
-    above, below = quotient.above.sum() - quotient.above, quotient.below.sum() - quotient.below
+    """Returns the acceleration of BCa: the skewness of the jackknife estimates."""
+    above, below = quotient.numerator.sum() - quotient.numerator, quotient.denominator.sum() - quotient.denominator
     without = above[below > 0] / below[below > 0]
     distance = without.mean() - without if len(without) else np.zeros(1)
     spread = float(np.square(distance).sum())

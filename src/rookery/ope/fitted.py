@@ -1,8 +1,7 @@
-"""Fitted Q evaluation (FQE; Le, Voloshin & Yue 2019, arXiv:1903.08738): what actions are worth under a policy, learned
-from data, which never ask what else could have been played.
+"""Fitted Q evaluation (FQE; Le, Voloshin & Yue 2019, arXiv:1903.08738): action values of a policy, learned from data.
 
-What is valued is the return until the end of an episode as data show ends. Where episodes were cut off, nothing counts
-after that, and values depend on the time in the episode (Voloshin et al. 2019, arXiv:1911.06854): networks see it.
+Values are returns until the end of an episode as recorded. If episodes were truncated, nothing counts after that, and
+values depend on the time in the episode (Voloshin et al. 2019, arXiv:1911.06854), which networks then observe.
 """
 
 from __future__ import annotations
@@ -28,27 +27,27 @@ from rookery.models.layers import linear
 from rookery.models.structure import Inputs, Structure, Tower
 from rookery.native.forward import attach
 from rookery.ope.episodes import PART, WholeEpisodes
-from rookery.ope.judged_policy import JudgedPolicy
+from rookery.ope.evaluated_policy import EvaluatedPolicy
 from rookery.policies.normalize import ObsNormalizer
 
 TIME = "\0time"
-"""Path under which networks see the time in an episode."""
+"""Observation path of the time in an episode."""
 
 SAMPLES = 10
-"""Actions that are drawn of a policy in each decision, where they are numbers."""
+"""Number of continuous actions sampled from the policy in each decision."""
 
 BATCH, RATE, TAU, CHUNK = 256, 1e-3, 0.01, 100
-"""Decisions in a gradient step; the first learning rate, which falls to 0 as half a cosine does; how far targets follow
-in a step; and steps from one word of progress to the next.
+"""Batch size; initial learning rate, which decays to 0 by a cosine schedule; rate of the target network's update; and
+gradient steps between two calls of the progress function.
 """
 
 FEW_NUMBERS = 1 << 25
-"""Numbers of all observations together up to which these are normalized once and kept."""
+"""Total size of all observations up to which they are normalized once and cached."""
 
 
 @dataclass(frozen=True)
 class FitStep:
-    """What a gradient step reads."""
+    """Settings of a gradient step."""
 
     lr: float
     model: ModelConfig
@@ -57,12 +56,12 @@ class FitStep:
 
 @dataclass(frozen=True)
 class FitBatch:
-    """Decisions, ``[n, ...]``.
+    """Batch of decisions, ``[n, ...]``.
 
     Attributes:
-        obs: What they were made on, as networks take it, numbers of the action among it.
-        choice: What was chosen; None of numbers.
-        target: What that should be worth.
+        obs: Observations as networks take them, with continuous actions among them.
+        choice: The discrete action; None for continuous ones.
+        target: Target value.
     """
 
     obs: TensorTree
@@ -79,13 +78,13 @@ def _error(q: Tensor, batch: FitBatch) -> Tensor:
 
 
 def fit_loss(q: Tensor, batch: FitBatch, cfg: FitStep) -> tuple[Tensor, Metrics]:
-    """Mean square of the error of values, ``[n, A]`` of all choices or ``[n, 1]`` of numbers."""
+    """Returns the mean squared error of values, ``[n, A]`` for discrete or ``[n, 1]`` for continuous actions."""
     loss = _error(q, batch).square().mean()
     return loss, {"loss": loss.detach()}
 
 
 def fit_gradient(q: Tensor, batch: FitBatch, cfg: FitStep) -> OutputGradients:
-    """Gives the gradient of `fit_loss` with respect to the values, and its metrics."""
+    """Returns the gradient of `fit_loss` with respect to the values, and its metrics."""
     error = _error(q, batch)
     share = error.mul(2.0 / len(error)).unsqueeze(1)
     gradient = share if batch.choice is None else torch.zeros_like(q).scatter_(1, batch.choice.unsqueeze(1), share)
@@ -96,13 +95,13 @@ FIT_GRADIENT = ClosedForm(fit_loss, fit_gradient)
 
 
 class ActionValue(nn.Module):
-    """Values of all choices, ``[n, A]``, or of numbers that come with the observation, ``[n, 1]``.
+    """Q network: values of all discrete actions, ``[n, A]``, or of the continuous action in the input, ``[n, 1]``.
 
     Args:
-        obs: Layout of what the network sees.
+        obs: Layout of the network's observations.
         action: Layout of actions.
         model: Settings of the network.
-        generator: Draws the weights.
+        generator: Random generator of the weights.
     """
 
     def __init__(self, obs: ObsSpec, action: ActionSpec, model: ModelConfig, generator: torch.Generator) -> None:
@@ -117,22 +116,23 @@ class ActionValue(nn.Module):
         self.linear = linear(width, sum(action.sizes) or 1, gain=VALUE_GAIN, generator=generator)
 
     def forward(self, batch: FitBatch) -> Tensor:
-        """Values of the rows."""
+        """Returns the values of the rows."""
         found: Tensor = self.linear(self.trunk(batch.obs))
         return found
 
     def structure(self) -> Structure:
-        """Declares what `forward` computes."""
+        """Returns the structure of `forward`."""
         tower = Tower(self.trunk, (self.linear,))
         return Structure((tower,), self.model, lambda batch: Inputs(batch.obs), lambda parts, batch: parts[0])
 
 
 class FittedInputs:
-    """Shows networks the observations of data: normalized by their statistics, with the time where that matters.
+    """Inputs of networks from recorded observations: normalized by their statistics, with the time if values depend on
+    it.
 
     Args:
         episodes: The data.
-        device: Where networks are.
+        device: Device of the networks.
     """
 
     def __init__(self, episodes: WholeEpisodes, device: torch.device) -> None:
@@ -142,7 +142,7 @@ class FittedInputs:
         self._normalizer = ObsNormalizer(obs, 10.0, pictures)
         self._paths = [leaf.path for leaf in obs.leaves]
         if self._normalizer.paths:
-            for rows in episodes.parts():
+            for rows in episodes.chunks():
                 self._normalizer.update(episodes.obs(rows))
         self._normalizer.to(device)
         self.sees_time = not episodes.terminated.all()
@@ -164,7 +164,7 @@ class FittedInputs:
         return seen
 
     def __call__(self, rows: np.ndarray, numbers: Tensor | None = None) -> TensorTree:
-        """Gives the observations of some decisions, with the numbers of actions beside them if any are given."""
+        """Returns the observations of some decisions, with continuous actions beside them if given."""
         if self._known is None:
             seen = self._made(rows)
         else:
@@ -174,41 +174,41 @@ class FittedInputs:
 
 
 class PlannedActions:
-    """What the policy does in every decision of the data, found out once.
+    """Actions of the policy in every decision of the data, computed once.
 
     Args:
-        judged: The policy.
+        evaluated: The policy.
         episodes: The data.
-        rng: Draws numbers.
+        rng: Samples continuous actions.
 
     Attributes:
-        probability: ``[N, A]`` of each choice; None of numbers.
-        numbers: ``[S, N, k]`` some actions of numbers; None of choices.
-        played: What was done in the data, as networks take it.
+        probability: ``[N, A]`` of each discrete action; None for continuous ones.
+        numbers: ``[S, N, k]`` sampled continuous actions; None for discrete ones.
+        played: Recorded actions as networks take them.
     """
 
-    def __init__(self, judged: JudgedPolicy, episodes: WholeEpisodes, rng: np.random.Generator) -> None:
-        device = device_of(judged.policy)
-        every = list(episodes.parts())
+    def __init__(self, evaluated: EvaluatedPolicy, episodes: WholeEpisodes, rng: np.random.Generator) -> None:
+        device = device_of(evaluated.policy)
+        every = list(episodes.chunks())
         self.probability: Tensor | None = None
         self.numbers: Tensor | None = None
         self.played = torch.cat([episodes.actions(rows) for rows in every]).to(device)
-        if judged.takes_choices:
+        if evaluated.is_discrete:
             with torch.no_grad():
-                self.probability = torch.cat([judged.probabilities(episodes.obs(rows)) for rows in every])
+                self.probability = torch.cat([evaluated.probabilities(episodes.obs(rows)) for rows in every])
         else:
-            self.numbers = torch.cat([judged.numbers(episodes.obs(rows), SAMPLES, rng) for rows in every], 1)
-            self.played = judged.within_bounds(self.played)
+            self.numbers = torch.cat([evaluated.sample_actions(episodes.obs(rows), SAMPLES, rng) for rows in every], 1)
+            self.played = evaluated.within_bounds(self.played)
 
 
 class FittedQ:
-    """Values of actions under a policy, in units of what episodes earn.
+    """Action values of a policy, learned by fitted Q evaluation.
 
     Args:
         seen: Observations as networks take them.
-        planned: What the policy does.
+        planned: Actions of the policy.
         gamma: Discount.
-        seed: Names the first weights and what is drawn.
+        seed: Random seed of weights and batches.
     """
 
     def __init__(self, seen: FittedInputs, planned: PlannedActions, gamma: float, seed: int) -> None:
@@ -224,16 +224,16 @@ class FittedQ:
         self._scale = 1.0
         self._bounds: tuple[Tensor, Tensor] | None = None
 
-    def fit(self, rows: np.ndarray, gradient_steps: int, told: Callable[[int, int], None]) -> None:
-        """Learns from some decisions, all those of their episodes.
+    def fit(self, rows: np.ndarray, gradient_steps: int, progress: Callable[[int, int], None]) -> None:
+        """Learns from the decisions of some whole episodes.
 
         Args:
-            rows: Numbers of the decisions.
-            gradient_steps: How many are made.
-            told: Is told how many are made.
+            rows: Indices of the decisions.
+            gradient_steps: Number of gradient steps.
+            progress: Called with the steps done and their total.
         """
         episodes = self._episodes
-        self._scale = float(episodes.ahead(self._gamma)[rows].std()) or 1.0
+        self._scale = float(episodes.returns_to_go(self._gamma)[rows].std()) or 1.0
         self._bounds = self._bounds_of(rows)
         for step in range(gradient_steps):
             rate = RATE * 0.5 * (1.0 + math.cos(math.pi * step / gradient_steps))
@@ -243,12 +243,13 @@ class FittedQ:
             )
             track(self._target_data, self._optimizer.flat.data, TAU)
             if (step + 1) % CHUNK == 0 or step + 1 == gradient_steps:
-                told(step + 1, gradient_steps)
+                progress(step + 1, gradient_steps)
 
     def _bounds_of(self, rows: np.ndarray) -> tuple[Tensor, Tensor] | None:
-        """Gives the least and the most that can be earned from each decision on, ``[N]`` each, in units of the scale:
-        with the rewards of some decisions, in as many steps as the longest episode has left, or as a discount lets
-        count. Values beyond are cut off, so that none grow without end where data do not show what the policy does.
+        """Returns the lowest and highest possible return from each decision on, ``[N]`` each, in units of the scale:
+        with the extreme rewards of some decisions, over the steps that the longest episode has left, or over the
+        discounted horizon. Values beyond are clipped, so that they cannot diverge where data do not cover the policy's
+        actions.
         """
         episodes, gamma = self._episodes, self._gamma
         if self._seen.sees_time:
@@ -264,19 +265,21 @@ class FittedQ:
         return low, high
 
     def _within(self, value: Tensor, index: Tensor) -> Tensor:
-        """Values of some decisions, cut off at their bounds."""
+        """Returns values clipped to the bounds of their decisions."""
         if self._bounds is None:
             return value
         low, high = self._bounds
         return torch.minimum(torch.maximum(value, low[index]), high[index])
 
     def _batch(self, rows: np.ndarray) -> FitBatch:
-        """Decisions with what they should be worth: what they earned, and what comes after under the policy (eq. 2)."""
-        goes_on = ~self._episodes.is_last[rows]
-        after = self._values(np.where(goes_on, rows + 1, rows), one=True)
+        """Returns decisions with their targets: reward plus discounted value of the next decision under the policy (eq.
+        2).
+        """
+        continues = ~self._episodes.is_last[rows]
+        after = self._values(np.where(continues, rows + 1, rows), one=True)
         device = after.device
         reward = torch.from_numpy(self._episodes.reward[rows] / self._scale).to(device, torch.float32)
-        target = reward + self._gamma * torch.from_numpy(goes_on).to(device) * after
+        target = reward + self._gamma * torch.from_numpy(continues).to(device) * after
         played = self._planned.played[torch.from_numpy(rows).to(device)]
         if self._planned.numbers is None:
             return FitBatch(self._seen(rows), played, target)
@@ -284,11 +287,11 @@ class FittedQ:
 
     @torch.no_grad()
     def _values(self, rows: np.ndarray, *, one: bool) -> Tensor:
-        """What observations are worth under the policy, ``[n]``, in units of the scale.
+        """Returns state values under the policy, ``[n]``, in units of the scale.
 
         Args:
             rows: Which decisions.
-            one: Whether one of the policy's actions stands for all, where they are numbers.
+            one: Whether a single sampled continuous action is used instead of the mean over all samples.
         """
         index = torch.from_numpy(rows).to(self._planned.played.device)
         if self._planned.probability is not None:
@@ -301,15 +304,13 @@ class FittedQ:
         return self._within(torch.stack(found).mean(0), index)
 
     def _net(self, batch: FitBatch) -> Tensor:
-        """Values by the slow network."""
+        """Returns values of the target network."""
         found: Tensor = self._slow.outputs(batch)
         return found
 
     @torch.no_grad()
     def values(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Gives what the observations of some decisions are worth under the policy, and what was done there, ``[n]``
-        each.
-        """
+        """Returns state values under the policy and values of the recorded actions, ``[n]`` each."""
         value, q = np.empty(len(rows)), np.empty(len(rows))
         for start in range(0, len(rows), PART):
             part = rows[start : start + PART]

@@ -1,7 +1,7 @@
-"""Counting (Tang et al. 2017, arXiv:1611.04717): a state is worth the more the more rarely it was seen.
+"""Count-based exploration (Tang et al. 2017, arXiv:1611.04717): rarely visited states have higher rewards.
 
-Observations count as one if random projections of them have equal signs (SimHash, eq. 2 of the paper); with many
-projections only equal observations, and very near ones, do. The reward is one over the root of the count (eq. 1).
+Observations share a count if their random projections have equal signs (SimHash, eq. 2 of the paper); with many
+projections only equal or very similar observations do. The reward is one over the root of the count (eq. 1).
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from rookery.signals.signal import RewardSignal, SignalConfig
 
 @dataclass(frozen=True)
 class CountConfig(SignalConfig):
-    """Settings of counting."""
+    """Settings of count-based exploration."""
 
     signal: ClassVar[str] = "rookery.signals.count:Count"
 
     bits: Structural[Annotated[int, Interval(ge=1, le=62)]] = 32
-    """Random projections: with fewer of them more observations count as one."""
+    """Number of random projections: with fewer, more observations share a count."""
 
 
 class Count(RewardSignal[CountConfig]):
-    """Rewards what is seen after a decision by one over the root of how often it was seen.
+    """Rewards the next observation by one over the square root of its count.
 
     Attributes:
-        normalizer: Running mean and standard deviation of observations before the first count, which stay.
-        trunk: Lays observations out as numbers.
+        normalizer: Mean and standard deviation of the observations before the first count; fixed afterwards.
+        trunk: Flattens observations.
         projection: ``[numbers, bits]``.
-        codes: ``[C]`` int64, all codes that were seen, ascending.
-        counts: ``[C]`` int64, how often.
+        codes: ``[C]`` int64, all codes so far, ascending.
+        counts: ``[C]`` int64, count of each code.
     """
 
     episodic = False
@@ -67,13 +67,13 @@ class Count(RewardSignal[CountConfig]):
 
     @torch.no_grad()
     def code(self, obs: TensorTree) -> np.ndarray:
-        """Gives a whole number for each of the raw observations, ``[N]`` int64."""
+        """Returns the code of each raw observation, ``[N]`` int64."""
         signs = self.trunk(self.normalizer(obs)) @ self.projection > 0
         codes: np.ndarray = (signs * self.powers).sum(1).cpu().numpy()
         return codes
 
     def observe(self, played: Decisions) -> None:
-        """Counts what was seen after decisions."""
+        """Counts the next observations."""
         if not len(self.codes):
             self.normalizer.update(played.obs)
         found = self.code(played.next_obs)[~played.terminated.cpu().numpy()]
@@ -82,7 +82,7 @@ class Count(RewardSignal[CountConfig]):
         self.counts = np.bincount(place, weight, len(self.codes)).astype(np.int64)
 
     def reward(self, seen: Decisions) -> Tensor:
-        """Gives one over the root of the count, ``[N]``; 0 where the episode terminated."""
+        """Returns one over the square root of the count, ``[N]``; 0 where the episode terminated."""
         codes = self.code(seen.next_obs)
         at = np.minimum(np.searchsorted(self.codes, codes), max(len(self.codes) - 1, 0))
         there = self.codes[at] == codes if len(self.codes) else np.zeros(len(codes), bool)
@@ -91,5 +91,5 @@ class Count(RewardSignal[CountConfig]):
         return reward.masked_fill(seen.terminated, 0.0)
 
     def summary(self) -> dict[str, float | int | None]:
-        """Says how many different observations were seen."""
+        """Returns the number of different codes."""
         return {"seen": len(self.codes)}

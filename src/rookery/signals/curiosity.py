@@ -1,8 +1,9 @@
-"""Curiosity (Pathak et al. 2017, arXiv:1705.05363): what the agent's own doing leads to, and it did not expect.
+"""Curiosity (Pathak et al. 2017, arXiv:1705.05363): rewards consequences of actions that a forward model did not
+predict.
 
-Features of observations are learned by telling from two of them, one after the other, what was done between them: so
-they hold what the agent can influence. A forward model predicts the features of the next observation from those of the
-present one and the action; half its squared error is the reward (eq. 6).
+Features of observations are learned by an inverse model, which predicts the action from two successive observations: so
+they represent what the agent can influence. A forward model predicts the features of the next observation from those of
+the present one and the action; half its squared error is the reward (eq. 6).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from rookery.models.distributions import Distribution
 from rookery.models.heads import distribution_for, output_width
 from rookery.models.layers import HIDDEN_GAIN, linear
 from rookery.policies.policy import Policy
-from rookery.signals.learned import LearnedConfig, LearnedSignal, seen_by
+from rookery.signals.learned import LearnedConfig, LearnedSignal, normalized_spec
 from rookery.signals.signal import action_features, action_width
 
 
@@ -44,9 +45,9 @@ class CuriosityConfig(LearnedConfig):
     scale: bool = True
     """Whether rewards are divided by the running standard deviation of their returns."""
     largest: PositiveFloat | None = None
-    """Largest reward before that; none = any. ML-Agents has 1 / strength."""
+    """Largest reward before scaling; none = no limit. ML-Agents has 1 / strength."""
     num_features: Structural[Width] = 64
-    """Features of an observation."""
+    """Number of features of an observation."""
     hidden: Structural[Width] = 64
     """Width of the hidden layer of both models."""
     model: Structural[ModelConfig] = field(default_factory=lambda: ModelConfig(activation="relu"))
@@ -54,7 +55,9 @@ class CuriosityConfig(LearnedConfig):
 
 @dataclass(frozen=True)
 class StepBatch:
-    """What curiosity learns from, ``[N, ...]``: observations as networks take them, and what was done between them."""
+    """Training batch of curiosity, ``[N, ...]``: successive observations as networks take them, and the action between
+    them.
+    """
 
     obs: TensorTree
     next_obs: TensorTree
@@ -63,8 +66,8 @@ class StepBatch:
 
 
 @dataclass(frozen=True)
-class Guesses:
-    """What the models say: features that were there and expected ``[N, F]``, and what was played between."""
+class DynamicsOutput:
+    """Outputs of the models: next features and their predictions ``[N, F]``, and the distribution of the action."""
 
     next_features: Tensor
     expected: Tensor
@@ -78,7 +81,7 @@ class Dynamics(nn.Module):
         obs: Layout of observations as the trunk takes them.
         action: Layout of actions.
         cfg: Settings.
-        generator: Draws the weights.
+        generator: Random generator of the weights.
     """
 
     log_std: Tensor | None
@@ -102,36 +105,36 @@ class Dynamics(nn.Module):
         )
 
     def features(self, obs: TensorTree) -> Tensor:
-        """Features ``[N, F]`` of observations ``[N, ...]``."""
+        """Returns features ``[N, F]`` of observations ``[N, ...]``."""
         found: Tensor = self.last(self.trunk(obs))
         return found
 
     def expected(self, features: Tensor, action: Tensor) -> Tensor:
-        """Features ``[N, F]`` that the forward model expects next."""
+        """Returns the next features ``[N, F]`` that the forward model predicts."""
         found: Tensor = self.ahead(torch.cat((features, action_features(action, self.action_spec)), 1))
         return found
 
-    def forward(self, batch: StepBatch) -> Guesses:
-        """What both models say of each row."""
+    def forward(self, batch: StepBatch) -> DynamicsOutput:
+        """Returns the outputs of both models for each row."""
         features, after = self.features(batch.obs), self.features(batch.next_obs)
         between = distribution_for(self.action_spec, self.between(torch.cat((features, after), 1)), self.log_std, None)
-        return Guesses(after, self.expected(features, batch.action), between)
+        return DynamicsOutput(after, self.expected(features, batch.action), between)
 
 
-def dynamics_loss(guesses: Guesses, batch: StepBatch, cfg: CuriosityConfig) -> tuple[Tensor, Metrics]:
+def dynamics_loss(outputs: DynamicsOutput, batch: StepBatch, cfg: CuriosityConfig) -> tuple[Tensor, Metrics]:
     """Eq. 7 without the policy's part: the forward model's squared error and the inverse model's negative
-    log-likelihood (for numbers half the squared error), over the rows whose next observation is known.
+    log-likelihood (half the squared error for continuous actions), over the rows whose next observation is known.
     """
     known = batch.known.float()
     count = known.sum().clamp(min=1.0)
-    forward = (0.5 * (guesses.expected - guesses.next_features).square().sum(1) * known).sum() / count
-    inverse = (-guesses.between.log_prob(batch.action) * known).sum() / count
+    forward = (0.5 * (outputs.expected - outputs.next_features).square().sum(1) * known).sum() / count
+    inverse = (-outputs.between.log_prob(batch.action) * known).sum() / count
     loss = cfg.forward_share * forward + (1 - cfg.forward_share) * inverse
     return loss, {"forward_loss": forward.detach(), "inverse_loss": inverse.detach()}
 
 
 class Curiosity(LearnedSignal[CuriosityConfig]):
-    """Rewards decisions whose consequences were not expected; nothing before it has learned for the first time.
+    """Rewards decisions whose consequences were not predicted; the reward is 0 before the first gradient step.
 
     Attributes:
         net: The networks.
@@ -143,13 +146,15 @@ class Curiosity(LearnedSignal[CuriosityConfig]):
 
     def __init__(self, policy: Policy, cfg: CuriosityConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
-        self.net = Dynamics(seen_by(policy), policy.action_spec, cfg, self.generator(streams)).to(device_of(policy))
+        self.net = Dynamics(normalized_spec(policy), policy.action_spec, cfg, self.generator(streams)).to(
+            device_of(policy)
+        )
         self.optimizer = Adam(flatten([self.net]), betas=(0.9, 0.999), eps=1e-8)
         self.has_learned = False
 
     @torch.no_grad()
     def reward(self, seen: Decisions) -> Tensor:
-        """Gives half the squared error of the forward model, ``[N]``; 0 where the episode terminated."""
+        """Returns half the squared error of the forward model, ``[N]``; 0 where the episode terminated."""
         if not self.has_learned:
             return torch.zeros(len(seen), device=seen.terminated.device, dtype=torch.float32)
         normalize, net = self.policy.normalize, self.net
@@ -159,7 +164,7 @@ class Curiosity(LearnedSignal[CuriosityConfig]):
         return reward if self.cfg.largest is None else reward.clamp(max=self.cfg.largest)
 
     def fit(self, seen: Decisions) -> Metrics:
-        """Makes a step of features and both models."""
+        """Takes a gradient step of the features and both models."""
         self.has_learned = True
         normalize = self.policy.normalize
         batch = StepBatch(normalize(seen.obs), normalize(seen.next_obs), seen.action, ~seen.terminated)

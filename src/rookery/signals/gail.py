@@ -1,14 +1,14 @@
-"""Generative adversarial imitation learning (Ho & Ermon 2016, arXiv:1606.03476): to do what demonstrations show.
+"""Generative adversarial imitation learning (Ho & Ermon 2016, arXiv:1606.03476).
 
-A discriminator learns to tell the demonstrations' decisions from the policy's; what it takes for a demonstration is
-rewarded. A penalty keeps its gradient near 1 between the two (Gulrajani et al. 2017, arXiv:1704.00028, eq. 3), without
-which it wins too soon for anything to be learned from it.
+A discriminator learns to distinguish the demonstrations' decisions from the policy's; decisions that it classifies as
+demonstrations are rewarded. A gradient penalty (Gulrajani et al. 2017, arXiv:1704.00028, eq. 3) keeps it from
+saturating before the policy can learn from it.
 
-With a bottleneck (Peng et al. 2018, arXiv:1810.00821) it sees no more of a decision than a few bits, so that it cannot
-tell the policy's play from demonstrations by what does not matter.
+With a bottleneck (Peng et al. 2018, arXiv:1810.00821) only a few bits of a decision pass, so that it cannot separate
+the policy from demonstrations by irrelevant details.
 
-``-log(1 - D)`` is never below 0: staying alive pays by itself, which is wrong where demonstrations end soon. ``airl``
-gives ``log D - log(1 - D)`` (Fu et al. 2018, arXiv:1710.11248, section 4), which has both signs.
+``-log(1 - D)`` is never below 0: survival itself is rewarded, which is wrong if demonstrations end soon. ``airl`` gives
+``log D - log(1 - D)`` (Fu et al. 2018, arXiv:1710.11248, section 4), which has both signs.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.layers import ACTIVATIONS, HIDDEN_GAIN, linear
 from rookery.policies.normalize import ObsNormalizer
 from rookery.policies.policy import Policy
-from rookery.signals.demonstrated import Demonstrated, Demonstrations
+from rookery.signals.imitation_base import Demonstrations, ImitationBase
 from rookery.signals.learned import LearnedConfig, LearnedSignal
 from rookery.signals.signal import action_features, action_width
 
 EPS = 1e-7
-"""Keeps the logarithm of what is taken for a demonstration with certainty finite."""
+"""Keeps the logarithm finite at D = 1."""
 PASSES_GAIN = 0.1
-"""Size of the weights before a bottleneck: at first hardly anything passes."""
+"""Gain of the weights before a bottleneck: little information passes at first."""
 CLIP = 10.0
-"""Largest size of a normalized number, in standard deviations."""
+"""Largest magnitude of a normalized value, in standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -59,29 +59,28 @@ class GAILConfig(LearnedConfig):
     reward: Literal["gail", "airl"] = "gail"
     """``gail`` = -log(1 - D), never below 0; ``airl`` = log D - log(1 - D)."""
     use_actions: Structural[bool] = True
-    """Whether the discriminator sees actions, and not only what was decided on."""
+    """Whether the discriminator receives actions, not only observations."""
     penalty: NonNegative = 10.0
     """Weight of the gradient penalty."""
     bottleneck: Structural[Width | None] = None
-    """Width of a bottleneck before the verdict, through which noise lets little pass (VAIL; in ML-Agents 128); none =
-    no bottleneck.
-    """
+    """Width of a variational bottleneck before the output (VAIL; in ML-Agents 128); none = no bottleneck."""
     information: NonNegative = 0.5
-    """With `bottleneck`: what may pass of a decision on the average, in nats (I_c of the paper)."""
+    """With `bottleneck`: mean information of a decision that may pass, in nats (I_c of the paper)."""
     information_lr: PositiveFloat = 5e-4
-    """With `bottleneck`: step by which the weight of that limit follows what passes too much or too little."""
+    """With `bottleneck`: step size of the dual update of that limit's weight."""
     scale: bool = False
     """Whether rewards are divided by the running standard deviation of their returns."""
     model: Structural[ModelConfig] = field(default_factory=lambda: ModelConfig(activation="relu"))
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """What the discriminator learns from: demonstrations and the policy's play, ``[N, W]`` each, and points between.
+class DiscriminatorBatch:
+    """Training batch of the discriminator: demonstrations and the policy's decisions, ``[N, W]`` each, and points
+    between.
 
     Attributes:
-        noise: ``[3, N, Z]`` normal numbers for the bottleneck of each; None without one.
-        weight: Weight of its limit, without dimensions.
+        noise: ``[3, N, Z]`` normal noise for the bottleneck of each; None without one.
+        weight: Weight of the limit on information, a scalar.
     """
 
     expert: Tensor
@@ -92,9 +91,9 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Logits of demonstrations and of play, ``[N]``, and the size of the gradient at points between, ``[N]``; what
-    passes the bottleneck of both, in nats ``[2N]``, or None.
+class DiscriminatorOutput:
+    """Logits of demonstrations and of the policy's decisions, ``[N]``, the gradient norm at points between, ``[N]``,
+    and the information that passes the bottleneck of both, in nats ``[2N]``, or None.
     """
 
     expert: Tensor
@@ -104,13 +103,13 @@ class Verdict:
 
 
 class Discriminator(nn.Module):
-    """Tells from an observation and an action whether it is of a demonstration.
+    """Classifies an observation and an action as demonstration or policy.
 
     Args:
         obs: Layout of normalized observations.
         action: Layout of actions.
         cfg: Settings.
-        generator: Draws the weights.
+        generator: Random generator of the weights.
 
     Attributes:
         weight: With a bottleneck, the weight of its limit; a buffer.
@@ -140,20 +139,20 @@ class Discriminator(nn.Module):
         self._activate = ACTIVATIONS[cfg.model.activation]
 
     def inputs(self, obs: dict[str, Tensor], action: Tensor) -> Tensor:
-        """Gives what is judged as numbers ``[N, W]``; of pictures, what their network makes of them."""
+        """Returns observations and actions as vectors ``[N, W]``; images as features of their network."""
         seen: Tensor = self.trunk(obs)
         return seen if self.action_spec is None else torch.cat((seen, action_features(action, self.action_spec)), 1)
 
     def hidden(self, inputs: Tensor) -> Tensor:
-        """What is made of inputs ``[N, W]`` before the verdict; with a bottleneck the mean of what passes it."""
+        """Returns the hidden features of inputs ``[N, W]``; with a bottleneck, the mean of its distribution."""
         x = inputs
         for layer in self.layers:
             x = self._activate(layer(x))
         return x if self.passes is None else self.passes(x)
 
     def logit(self, inputs: Tensor, noise: Tensor | None = None) -> Tensor:
-        """Judges inputs ``[N, W]``: above 0 what looks like a demonstration, ``[N]``; `noise` ``[N, Z]`` disturbs what
-        passes the bottleneck.
+        """Returns the logits ``[N]`` of inputs ``[N, W]``, above 0 for demonstrations; `noise` ``[N, Z]`` is added in
+        the bottleneck.
         """
         return self._verdict(self.hidden(inputs), noise)
 
@@ -163,37 +162,41 @@ class Discriminator(nn.Module):
         return found.squeeze(1)
 
     def information(self, mean: Tensor) -> Tensor:
-        """What passes the bottleneck, in nats: the divergence from standard normal numbers, ``[N]`` of means
-        ``[N, Z]``.
+        """Returns the information that passes the bottleneck, in nats: the KL divergence from a standard normal,
+        ``[N]`` of means ``[N, Z]``.
         """
         return 0.5 * (mean.square() + (2.0 * self.log_std).exp() - 1.0 - 2.0 * self.log_std).sum(1)
 
-    def forward(self, batch: Comparison) -> Verdict:
-        """Judges both, and measures the slope between them."""
+    def forward(self, batch: DiscriminatorBatch) -> DiscriminatorOutput:
+        """Returns the logits of both, and the gradient norm between them."""
         between = batch.between.detach().requires_grad_()
         noise = (None, None, None) if batch.noise is None else batch.noise.unbind(0)
         with torch.enable_grad():
             (gradient,) = grad(self.logit(between, noise[2]).sum(), between, create_graph=True)
         expert, played = self.hidden(batch.expert), self.hidden(batch.played)
         passed = None if self.passes is None else self.information(torch.cat((expert, played)))
-        return Verdict(self._verdict(expert, noise[0]), self._verdict(played, noise[1]), gradient.norm(dim=1), passed)
+        return DiscriminatorOutput(
+            self._verdict(expert, noise[0]), self._verdict(played, noise[1]), gradient.norm(dim=1), passed
+        )
 
 
-def discriminator_loss(verdict: Verdict, batch: Comparison, cfg: GAILConfig) -> tuple[Tensor, Metrics]:
-    """Cross-entropy (eq. 17 of the paper, with the signs of D turned round) and gradient penalty; and with a bottleneck
-    what passes too much (Peng et al. 2018, eq. 9).
+def discriminator_loss(
+    outputs: DiscriminatorOutput, batch: DiscriminatorBatch, cfg: GAILConfig
+) -> tuple[Tensor, Metrics]:
+    """Cross-entropy (eq. 17 of the paper, with the signs of D reversed) and gradient penalty; with a bottleneck also
+    the excess information (Peng et al. 2018, eq. 9).
     """
-    entropy = functional.softplus(-verdict.expert).mean() + functional.softplus(verdict.played).mean()
-    penalty = (verdict.slope - 1).square().mean()
+    entropy = functional.softplus(-outputs.expert).mean() + functional.softplus(outputs.played).mean()
+    penalty = (outputs.slope - 1).square().mean()
     metrics: Metrics = {
         "loss": entropy.detach(),
         "penalty": penalty.detach(),
-        "expert_estimate": torch.sigmoid(verdict.expert.detach()).mean(),
-        "policy_estimate": torch.sigmoid(verdict.played.detach()).mean(),
+        "expert_estimate": torch.sigmoid(outputs.expert.detach()).mean(),
+        "policy_estimate": torch.sigmoid(outputs.played.detach()).mean(),
     }
     loss = entropy + cfg.penalty * penalty
-    if verdict.information is not None and batch.weight is not None:
-        passed = verdict.information.mean()
+    if outputs.information is not None and batch.weight is not None:
+        passed = outputs.information.mean()
         loss = loss + batch.weight * (passed - cfg.information)
         metrics |= {"information": passed.detach(), "information_weight": batch.weight}
     return loss, metrics
@@ -204,13 +207,13 @@ def gail_reward(estimate: Tensor) -> Tensor:
     return -torch.log(1 - estimate * (1 - EPS))
 
 
-class GAIL(Demonstrated, LearnedSignal[GAILConfig]):
-    """Rewards what its discriminator takes for a demonstration.
+class GAIL(ImitationBase, LearnedSignal[GAILConfig]):
+    """Rewards decisions that the discriminator classifies as demonstrations.
 
     Attributes:
-        normalizer: Running statistics of demonstrations and play alike.
+        normalizer: Running statistics of demonstrations and the policy's observations.
         net: The discriminator.
-        demonstrations: What is to be imitated; who begins a run gives it.
+        demonstrations: The demonstrations; set at the start of a run.
     """
 
     saved = ("normalizer", "net")
@@ -223,19 +226,19 @@ class GAIL(Demonstrated, LearnedSignal[GAILConfig]):
         self.optimizer = Adam(flatten([self.net]), betas=(0.9, 0.999), eps=1e-8)
         self.demonstrations: Demonstrations | None = None
         self.mark = ""
-        """A text that is another one if the demonstrations are others."""
+        """A text that differs for different demonstrations."""
 
     def imitate(self, demonstrations: Demonstrations, mark: str) -> None:
-        """Takes what is to be imitated.
+        """Sets the demonstrations.
 
         Args:
-            demonstrations: Where decisions are drawn from.
-            mark: A text that is another one if they are others.
+            demonstrations: Source of decisions.
+            mark: A text that differs for different demonstrations.
         """
         self.demonstrations, self.mark = demonstrations, mark
 
     @property
-    def imitator(self) -> str:
+    def imitator_name(self) -> str:
         """The signal's name."""
         return self.name
 
@@ -245,7 +248,7 @@ class GAIL(Demonstrated, LearnedSignal[GAILConfig]):
         return self.cfg.replay
 
     def expert(self, number: int) -> Decisions:
-        """Draws decisions of the demonstrations.
+        """Draws `number` decisions of the demonstrations.
 
         Raises:
             ConfigError: If there are none.
@@ -258,30 +261,30 @@ class GAIL(Demonstrated, LearnedSignal[GAILConfig]):
         return self.demonstrations.decisions(number)
 
     def inputs(self, seen: Decisions) -> Tensor:
-        """Gives what the discriminator judges, ``[N, W]``."""
+        """Returns the discriminator's inputs, ``[N, W]``."""
         return self.net.inputs(self.normalizer(seen.obs), seen.action)
 
     def observe(self, played: Decisions) -> None:
-        """Takes play, and as much of the demonstrations, into the running statistics."""
+        """Updates the running statistics with the decisions and as many demonstrations."""
         self.normalizer.update(played.obs)
         self.normalizer.update(self.expert(len(played)).obs)
 
     @torch.no_grad()
     def reward(self, seen: Decisions) -> Tensor:
-        """Gives the reward of each decision, ``[N]``."""
+        """Returns the reward of each decision, ``[N]``."""
         logit = self.net.logit(self.inputs(seen))
         return logit if self.cfg.reward == "airl" else gail_reward(torch.sigmoid(logit))
 
     def fit(self, seen: Decisions) -> Metrics:
-        """Makes a step of the discriminator on as many demonstrations as decisions."""
+        """Takes a gradient step of the discriminator on equally many demonstrations and decisions."""
         expert, played = self.inputs(self.expert(len(seen))), self.inputs(seen)
         share = torch.from_numpy(self.rng.random((len(seen), 1), dtype="float32")).to(played.device)
         between = share * expert + (1 - share) * played
         if self.net.passes is None:
-            return self.improve(self.net, discriminator_loss, Comparison(expert, played, between))
+            return self.improve(self.net, discriminator_loss, DiscriminatorBatch(expert, played, between))
         drawn = self.rng.standard_normal((3, len(seen), self.net.passes.out_features), dtype="float32")
         noise, weight = torch.from_numpy(drawn).to(played.device), self.net.weight
-        batch = Comparison(expert, played, between, noise, weight.clone())
+        batch = DiscriminatorBatch(expert, played, between, noise, weight.clone())
         metrics = self.improve(self.net, discriminator_loss, batch)
         passed = metrics["information"]
         weight.add_((passed - self.cfg.information) * self.cfg.information_lr).clamp_(min=0.0)

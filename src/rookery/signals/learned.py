@@ -1,4 +1,4 @@
-"""What signals that learn have in common: networks of their own, an optimizer, and how much they learn of an update."""
+"""Shared base of learned signals: own networks, an optimizer, and the number of gradient steps per update."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ from rookery.signals.signal import Report, RewardSignal, SignalConfig
 
 @dataclass(frozen=True)
 class LearnedConfig(SignalConfig):
-    """What can be set of every signal that learns."""
+    """Settings shared by all learned signals."""
 
     lr: PositiveFloat = 3e-4
     """Learning rate of its Adam."""
     max_grad_norm: PositiveFloat | None = None
-    """Longest gradient; longer ones are scaled down. None = any."""
+    """Largest norm of the gradient; longer ones are scaled down. None = no limit."""
     epochs: Count = 1
-    """Passes over what was played, in an update that learns from it."""
+    """Passes over the rollout in an update (on-policy algorithms)."""
     minibatches: Count = 4
-    """Gradient steps in a pass, each on an equal part of the decisions."""
+    """Number of minibatches, and gradient steps, in a pass."""
     share: Fraction = 1.0
-    """Part of the decisions that it learns from, drawn anew in each pass."""
+    """Share of the decisions to learn from, sampled anew in each pass."""
     updates_per_step: PositiveFloat = 1.0
-    """Of algorithms that learn from replay: gradient steps for each of theirs, on the same decisions; 0.25 = one for
+    """For algorithms with replay: gradient steps for each one of the policy, on the same decisions; 0.25 = one for
     four.
     """
     model: Structural[ModelConfig] = field(default_factory=ModelConfig)
-    """Its networks; memories and what concerns actions have no meaning."""
+    """Networks of the signal; memory and action settings have no effect."""
 
 
 LearnedT = TypeVar("LearnedT", bound=LearnedConfig)
 
 
 class LearnedSignal(RewardSignal[LearnedT]):
-    """Base of signals that learn by gradient steps, each on some decisions.
+    """Base of signals that learn by gradient steps.
 
     A subclass sets `optimizer` and defines `fit`.
     """
@@ -60,12 +60,12 @@ class LearnedSignal(RewardSignal[LearnedT]):
     def __init__(self, policy: Policy, cfg: LearnedT, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
         self.means = Means()
-        """What gradient steps have measured since the last `summary`."""
+        """Metrics of gradient steps since the last `summary`."""
         self.due = 0.0
-        """Gradient steps on what is drawn from replay that are still to be made, less than 1 between two draws."""
+        """Fraction of a gradient step on replay samples that is carried over, less than 1 between two draws."""
 
     def fit(self, seen: Decisions) -> Metrics:
-        """Makes one gradient step; returns what its loss measured."""
+        """Takes one gradient step; returns the metrics of its loss."""
         raise NotImplementedError
 
     def improve(
@@ -75,50 +75,50 @@ class LearnedSignal(RewardSignal[LearnedT]):
         batch: Any,
         closed_form: ClosedForm | None = None,
     ) -> Metrics:
-        """Makes a gradient step on a loss; arguments as of `gradient_step`."""
+        """Takes a gradient step on a loss; arguments as in `gradient_step`."""
         return gradient_step(forward, loss, batch, self.optimizer, self.cfg, closed_form)
 
     def learn(self, seen: Decisions) -> None:
-        """Makes the gradient steps of an update."""
+        """Takes the gradient steps of an update."""
         for rows in self.parts(len(seen)):
             self.means.add(self.fit(seen.at(rows)))
 
     def learn_drawn(self, seen: Decisions) -> None:
-        """Makes the gradient steps that go with one of the policy."""
+        """Takes the gradient steps for one of the policy."""
         self.due += self.cfg.updates_per_step
         while self.due >= 1.0:
             self.due -= 1.0
-            (rows,) = parts_of(len(seen), 1, self.rng, self.cfg.share)
+            (rows,) = shuffled_minibatches(len(seen), 1, self.rng, self.cfg.share)
             self.means.add(self.fit(seen.at(rows)))
 
     def parts(self, number: int) -> Iterator[Tensor]:
-        """Gives the rows ``[n]`` of each gradient step of an update on so many decisions."""
+        """Yields the rows ``[n]`` of each gradient step of an update on `number` decisions."""
         for _ in range(self.cfg.epochs):
-            yield from parts_of(number, self.cfg.minibatches, self.rng, self.cfg.share)
+            yield from shuffled_minibatches(number, self.cfg.minibatches, self.rng, self.cfg.share)
 
     def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
-        """Adds to states of version 1, which precede `updates_per_step`, that no gradient step is to be made."""
+        """Adds `due` = 0 to states of version 1, which precede `updates_per_step`."""
         return {"due": 0.0, **state}
 
     def summary(self) -> Report:
-        """Returns the means of what gradient steps measured."""
+        """Returns the mean metrics of gradient steps."""
         row, self.means = self.means.result(), Means()
         return dict(row)
 
 
-def parts_of(number: int, parts: int, rng: np.random.Generator, share: float) -> tuple[Tensor, ...]:
-    """Deals row numbers out in random order, in near-equal parts that are not empty.
+def shuffled_minibatches(number: int, parts: int, rng: np.random.Generator, share: float) -> tuple[Tensor, ...]:
+    """Splits row indices in random order into near-equal parts that are not empty.
 
     Args:
-        number: Rows.
-        parts: Parts, if there are rows enough.
-        rng: Decides the order.
-        share: Of the rows that are dealt out; one at least is.
+        number: Number of rows.
+        parts: Number of parts, if there are enough rows.
+        rng: Source of the order.
+        share: Share of the rows to use; at least one is used.
     """
     count = max(round(share * number), 1)
     return torch.from_numpy(rng.permutation(number)[:count]).tensor_split(min(parts, count))
 
 
-def seen_by(policy: Policy) -> ObsSpec:
-    """Gives the layout of observations as `Policy.normalize` returns them, without what is for critics alone."""
+def normalized_spec(policy: Policy) -> ObsSpec:
+    """Returns the layout of observations of `Policy.normalize`, without those for critics only."""
     return policy.own_spec if policy.normalizer is None else policy.normalizer.spec.own

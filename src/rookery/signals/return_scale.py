@@ -1,7 +1,7 @@
 """Reward scaling: the environment's reward divided by the running standard deviation of its discounted return.
 
 Engstrom et al. 2020, "Implementation matters in deep policy gradients", section 2. The mean is not subtracted, which
-would change what is worth doing. Statistics come from every slot and go on from rollout to rollout.
+would change the optimal policy. Statistics cover every slot and continue from rollout to rollout.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class ReturnScale(Stateful):
     """Scales the rewards of one policy.
 
     Args:
-        gamma: Discount of the return whose spread is measured.
-        clip: Largest size of a scaled reward; None = any.
+        gamma: Discount of the return whose standard deviation is measured.
+        clip: Largest magnitude of a scaled reward; None = no limit.
     """
 
     saved = ("statistics", "running")
@@ -35,7 +35,7 @@ class ReturnScale(Stateful):
         self.running = np.zeros(0)
 
     def __call__(self, rollout: Rollout) -> Tensor:
-        """Takes the rollout into the statistics and returns its rewards ``[T, F]``, scaled and clipped."""
+        """Updates the statistics with the rollout and returns its rewards ``[T, F]``, scaled and clipped."""
         returns = self._discounted(rollout)
         self.statistics.update(torch.from_numpy(returns[rollout.valid.numpy(force=True)]))
         reward = rollout.reward / self.deviation
@@ -47,7 +47,9 @@ class ReturnScale(Stateful):
         return float(torch.sqrt(self.statistics.var + 1e-8))
 
     def _discounted(self, rollout: Rollout) -> np.ndarray:
-        """The discounted sum of rewards up to each decision, ``[T, F]``, carried on from a slot's earlier fragments."""
+        """Returns the discounted sum of rewards up to each decision, ``[T, F]``, continued from a slot's earlier
+        fragments.
+        """
         slot, length, first = (part.numpy(force=True) for part in (rollout.slot, rollout.length, rollout.first))
         reward = rollout.reward.numpy(force=True)
         ended = (rollout.terminated | rollout.truncated).numpy(force=True)
@@ -57,7 +59,7 @@ class ReturnScale(Stateful):
         order = np.argsort(slot, kind="stable")  # fragments of a slot come in the order of time
         _, starts = np.unique(slot[order], return_index=True)
         turn = np.arange(len(order)) - np.repeat(starts, np.diff((*starts, len(order))))
-        for wave in range(int(turn.max(initial=-1)) + 1):  # the wave-th fragment of every slot that has so many
+        for wave in range(int(turn.max(initial=-1)) + 1):  # the fragment number `wave` of every slot that has one
             fragments = order[turn == wave]
             total = np.where(first[fragments], 0.0, self.running[slot[fragments]])
             for t in range(int(length[fragments].max())):

@@ -1,4 +1,4 @@
-"""The reward signals of one policy: its environment's reward and all others, side by side."""
+"""The reward signals of one policy: the environment's reward and all others."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ SIGNAL = CodeKind(
 
 @dataclass(frozen=True)
 class ExtrinsicConfig(Settings):
-    """What the environment's own reward counts; its discount is `gamma` of the algorithm."""
+    """Weight of the environment's reward; its discount is `gamma` of the algorithm."""
 
     strength: NonNegative = 1.0
-    """What it counts beside other signals; 0 = it is reported, and nothing is learned from it."""
+    """Weight of the environment's reward; 0 = it is reported, but not learned from."""
 
 
 @dataclass(frozen=True)
 class SignalsConfig(Settings):
-    """What rewards a policy: the environment, and whatever else is named here (docs/how-to/explore.md)."""
+    """Reward signals of a policy: the environment, and all that are named here (docs/how-to/explore.md)."""
 
     extrinsic: ExtrinsicConfig = field(default_factory=ExtrinsicConfig)
     """The environment's reward."""
     rnd: Structural[RNDConfig | None] = None
-    """Novelty, as random network distillation measures it; none = no such signal."""
+    """Novelty by random network distillation; none = no such signal."""
     curiosity: Structural[CuriosityConfig | None] = None
-    """Surprise at what actions lead to; none = no such signal."""
+    """Prediction error of the consequences of actions; none = no such signal."""
     count: Structural[CountConfig | None] = None
-    """Rarity of what is seen; none = no such signal."""
+    """Rarity of observations; none = no such signal."""
     gail: Structural[GAILConfig | None] = None
-    """Likeness to demonstrations; none = no such signal."""
+    """Similarity to demonstrations; none = no such signal."""
     own: Structural[Annotated[dict[str, Annotated[Any, Polymorphic()] | None], Polymorphic(), CODE]] = field(
         default_factory=dict
     )
@@ -58,8 +58,8 @@ class SignalsConfig(Settings):
     none = no such signal.
     """
     combine: Literal["sum", "mean"] = "sum"
-    """How advantages (or, without values of their own, rewards) of several signals make one: ``mean`` divides their sum
-    by how many there are, as ML-Agents does.
+    """Combination of the advantages (or, without separate values, rewards) of several signals: ``mean`` divides their
+    sum by the number of signals, as ML-Agents does.
     """
 
     @property
@@ -70,7 +70,7 @@ class SignalsConfig(Settings):
 
 
 class RewardSignals(Stateful):
-    """Rewards the decisions of one policy by all of its signals.
+    """All reward signals of one policy.
 
     Args:
         cfg: Settings.
@@ -79,8 +79,8 @@ class RewardSignals(Stateful):
         name: The policy's name.
 
     Attributes:
-        others: The signals beside the environment's reward, by name.
-        scales: Running standard deviations of the returns of those whose rewards are scaled, by name.
+        others: The signals except the environment's reward, by name.
+        scales: Running standard deviations of returns of the signals with scaled rewards, by name.
     """
 
     saved = ("others", "scales", "means")
@@ -100,11 +100,11 @@ class RewardSignals(Stateful):
 
     @property
     def unit(self) -> float:
-        """What strengths are divided by."""
+        """Divisor of strengths."""
         return 1.0 + len(self.others) if self.cfg.combine == "mean" else 1.0
 
     def columns(self, gamma: float) -> tuple[ValueColumn, ...]:
-        """Gives the signals as their values are learned, the environment's first.
+        """Returns the value columns of the signals, the environment's first.
 
         Args:
             gamma: Discount of the environment's reward.
@@ -114,38 +114,38 @@ class RewardSignals(Stateful):
         return own, *(ValueColumn(one.cfg.gamma, one.cfg.strength / self.unit, one.episodic) for one in signals)
 
     def rewards(self, rollout: Rollout, extrinsic: Tensor) -> Tensor:
-        """Gives the rewards of what was just played, ``[T, F, S]``, a column for each of `columns`; running statistics
-        move.
+        """Returns the rewards of a new rollout, ``[T, F, S]``, a column for each of `columns`; updates running
+        statistics.
 
         Args:
-            rollout: What was played.
-            extrinsic: ``[T, F]`` the environment's rewards as they are learned from.
+            rollout: The rollout.
+            extrinsic: ``[T, F]`` the environment's rewards as used in learning.
         """
         found = [extrinsic]
         seen = self._seen = decisions_of(rollout)
         for name, signal in self.others.items():
             signal.observe(seen)
-            reward = laid_out(signal.reward(seen), rollout)
+            reward = to_rollout_shape(signal.reward(seen), rollout)
             self.means.add({f"{name}_reward": reward[rollout.valid]})
             scale = self.scales.get(name)
-            found.append(reward if scale is None else scale(_along(rollout, reward, signal.episodic)))
+            found.append(reward if scale is None else scale(_with_rewards(rollout, reward, signal.episodic)))
         return torch.stack(found, -1)
 
     def learn(self) -> None:
-        """Lets signals learn from what they have rewarded last."""
+        """Updates the signals on the decisions that they have rewarded last."""
         if self._seen is not None:
             for signal in self.others.values():
                 signal.learn(self._seen)
         self._seen = None
 
     def observe(self, rollout: Rollout) -> None:
-        """Takes what goes into replay into running statistics."""
+        """Updates running statistics with a rollout for replay."""
         if self.others:
             self.rewards(rollout, rollout.reward)
             self._seen = None
 
-    def again(self, seen: Decisions) -> Tensor:
-        """Gives the rewards ``[N]`` of all signals but the environment's, by strength, as they stand now."""
+    def current_rewards(self, seen: Decisions) -> Tensor:
+        """Returns the current rewards ``[N]`` of all signals except the environment's, weighted by strength."""
         total = torch.zeros(len(seen), device=seen.terminated.device, dtype=torch.float32)
         for name, signal in self.others.items():
             reward = signal.reward(seen)
@@ -155,7 +155,7 @@ class RewardSignals(Stateful):
         return total
 
     def summary(self) -> Report:
-        """Returns what there is to know about all since the last call."""
+        """Returns metrics of all signals since the last call."""
         row: Report = dict(self.means.result())
         self.means = Means()
         for name, signal in self.others.items():
@@ -163,16 +163,16 @@ class RewardSignals(Stateful):
         return row
 
 
-def laid_out(reward: Tensor, rollout: Rollout) -> Tensor:
-    """Gives rewards ``[N]`` of the valid decisions of a rollout as ``[T, F]``, 0 elsewhere."""
+def to_rollout_shape(reward: Tensor, rollout: Rollout) -> Tensor:
+    """Returns rewards ``[N]`` of the valid decisions of a rollout as ``[T, F]``, 0 elsewhere."""
     rows, shape = rollout.valid_rows(), rollout.reward.shape
     if rows is None:
         return reward.view(shape)
     return reward.new_zeros(shape.numel()).index_copy(0, rows, reward).view(shape)
 
 
-def _along(rollout: Rollout, reward: Tensor, episodic: bool) -> Rollout:
-    """A rollout with other rewards, whose returns go on through ends of episodes if they are to."""
+def _with_rewards(rollout: Rollout, reward: Tensor, episodic: bool) -> Rollout:
+    """Returns a rollout with other rewards; without episode ends if the signal is not episodic."""
     if episodic:
         return replace(rollout, reward=reward)
     never = torch.zeros_like(rollout.terminated)

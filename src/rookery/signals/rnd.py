@@ -1,8 +1,8 @@
-"""Random network distillation (Burda et al. 2018, arXiv:1810.12894): what a network cannot predict yet is new.
+"""Random network distillation (Burda et al. 2018, arXiv:1810.12894): prediction error as novelty.
 
-A network of random weights, which never learns, maps what is seen to features; another one learns to predict these. Its
-error is small where it has often been, and large where it has not. The reward is that error, of what is seen after a
-decision, over the running standard deviation of its returns; these go on through the ends of episodes (section 2.3).
+A fixed network of random weights maps observations to features; another one learns to predict these. Its error is small
+for observations that it has often seen, and large for new ones. The reward is that error on the next observation, over
+the running standard deviation of its returns, which continue through the ends of episodes (section 2.3).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rookery.policies.policy import Policy
 from rookery.signals.learned import LearnedConfig, LearnedSignal
 
 CLIP = 5.0
-"""Largest size of a normalized number, in standard deviations (section 2.4)."""
+"""Largest magnitude of a normalized value, in standard deviations (section 2.4)."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class RNDConfig(LearnedConfig):
     scale: bool = True
     """Whether rewards are divided by the running standard deviation of their returns."""
     num_features: Structural[Width] = 64
-    """Numbers that are predicted."""
+    """Number of predicted features."""
     model: Structural[ModelConfig] = field(default_factory=lambda: ModelConfig(activation="relu"))
 
 
 @dataclass(frozen=True)
 class FeatureBatch:
-    """What the predictor learns from: observations ``[N, ...]`` as it takes them, and features ``[N, F]``."""
+    """Training batch of the predictor: observations ``[N, ...]`` as it takes them, and features ``[N, F]``."""
 
     obs: TensorTree
     target: Tensor
@@ -65,7 +65,7 @@ class FeatureNet(nn.Module):
         obs: Layout of the observations.
         cfg: Settings of the trunk.
         num_features: F.
-        generator: Draws the weights.
+        generator: Random generator of the weights.
     """
 
     def __init__(self, obs: ObsSpec, cfg: ModelConfig, num_features: int, generator: torch.Generator) -> None:
@@ -77,16 +77,16 @@ class FeatureNet(nn.Module):
         self.last = linear(width, num_features, gain=HIDDEN_GAIN, generator=generator)
 
     def forward(self, batch: FeatureBatch) -> Tensor:
-        """Features ``[N, F]``."""
+        """Returns features ``[N, F]``."""
         return self.features(batch.obs)
 
     def features(self, obs: TensorTree) -> Tensor:
-        """Features ``[N, F]`` of observations ``[N, ...]``."""
+        """Returns features ``[N, F]`` of observations ``[N, ...]``."""
         found: Tensor = self.last(self.trunk(obs))
         return found
 
     def structure(self) -> Structure:
-        """Declares what `forward` computes."""
+        """Returns the structure of `forward`."""
         return Structure((Tower(self.trunk, (self.last,)),), self.model, _inputs, _outputs)
 
 
@@ -99,13 +99,13 @@ def _outputs(parts: list[Tensor], batch: FeatureBatch) -> Tensor:
 
 
 def prediction_loss(features: Tensor, batch: FeatureBatch, cfg: RNDConfig) -> tuple[Tensor, Metrics]:
-    """The mean squared error of predicted features."""
+    """Returns the mean squared error of predicted features."""
     loss = (features - batch.target).square().mean()
     return loss, {"loss": loss.detach()}
 
 
 def prediction_gradient(features: Tensor, batch: FeatureBatch, cfg: RNDConfig) -> OutputGradients:
-    """The gradient of `prediction_loss` with respect to the features ``[N, F]``, and its metrics."""
+    """Returns the gradient of `prediction_loss` with respect to the features ``[N, F]``, and its metrics."""
     error = features - batch.target
     return [error * (2 / error.numel())], {"loss": error.square().mean()}
 
@@ -114,11 +114,11 @@ PREDICTION = ClosedForm(prediction_loss, prediction_gradient)
 
 
 class RND(LearnedSignal[RNDConfig]):
-    """Rewards what is seen after a decision by how badly its random features are predicted.
+    """Rewards the next observation by the prediction error of its random features.
 
     Attributes:
         normalizer: Running mean and standard deviation of observations.
-        target: The network of random weights.
+        target: The fixed network of random weights.
         predictor: The network that learns.
     """
 
@@ -137,34 +137,34 @@ class RND(LearnedSignal[RNDConfig]):
         self.forward: Callable[[Any], Any] = self.predictor
 
     def attach(self, attach: Callable[[Any], Any]) -> None:
-        """Lets the predictor run on kernels."""
+        """Runs the predictor on kernels if supported."""
         self.forward = attach(self.predictor)
 
     def observe(self, played: Decisions) -> None:
-        """Takes observations into the running statistics."""
+        """Updates the running statistics."""
         self.normalizer.update(played.obs)
 
     @torch.no_grad()
     def reward(self, seen: Decisions) -> Tensor:
-        """Gives the mean squared error of predicted features, ``[N]``; 0 where the episode terminated."""
+        """Returns the mean squared error of predicted features, ``[N]``; 0 where the episode terminated."""
         obs = self.normalizer(seen.next_obs)
         error = self.target.features(obs) - self.predictor.features(obs)
         return error.square().mean(1).masked_fill(seen.terminated, 0.0)
 
     def learn(self, seen: Decisions) -> None:
-        """Makes the gradient steps of an update; what is to be predicted is computed once."""
+        """Takes the gradient steps of an update; the target features are computed once."""
         obs, target = self._known(seen)
         for rows in self.parts(len(seen)):
             part = {path: leaf.index_select(0, rows) for path, leaf in obs.items()}
             self.means.add(self._predict(FeatureBatch(part, target.index_select(0, rows))))
 
     def fit(self, seen: Decisions) -> Metrics:
-        """Lets the predictor learn the features of what was decided on."""
+        """Takes a gradient step of the predictor on the decisions' observations."""
         return self._predict(FeatureBatch(*self._known(seen)))
 
     @torch.no_grad()
     def _known(self, seen: Decisions) -> tuple[TensorTree, Tensor]:
-        """Normalized observations and their features in the network that never learns."""
+        """Returns normalized observations and their features in the fixed network."""
         obs = self.normalizer(seen.obs)
         return obs, self.target.features(obs)
 

@@ -1,8 +1,8 @@
-"""What a reward signal is: something that rewards decisions beside the environment.
+"""Base class of reward signals, which reward decisions in addition to the environment.
 
 A signal of your own is one class that derives from `RewardSignal` and one of settings that names it;
-docs/how-to/explore.md has one of 30 lines. Signals see decisions row by row, whoever played them and in whatever
-order, so that the same class rewards what was just played and what is drawn from replay.
+docs/how-to/explore.md has one of 30 lines. Signals receive decisions as independent rows, in any order and of any
+policy, so that the same class rewards new rollouts and samples from replay.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ from rookery.core.state import Stateful
 from rookery.policies.policy import Policy
 
 Report = dict[str, float | int | None]
-"""Numbers about a signal, by name."""
+"""Metrics of a signal, by name."""
 
 
 @dataclass(frozen=True)
 class SignalConfig(Settings):
-    """What can be set of every reward signal.
+    """Settings shared by all reward signals.
 
     Attributes:
-        signal: Import path of the class these settings steer, ``package.module:Class``.
+        signal: Import path of the class of these settings, ``package.module:Class``.
     """
 
     signal: ClassVar[str]
 
     strength: NonNegative = 1.0
-    """What its rewards count; 0 = they are reported, and nothing is learned from them."""
+    """Weight of its rewards; 0 = they are reported, but not learned from."""
     gamma: Fraction = 0.99
-    """Discount of its rewards, where they have values of their own (PPO, A2C); elsewhere that of the algorithm counts.
+    """Discount of its rewards, if they have a value function of their own (PPO, A2C); otherwise the algorithm's
+    applies.
     """
 
 
@@ -49,12 +50,12 @@ SettingsT = TypeVar("SettingsT", bound=SignalConfig)
 
 @dataclass(frozen=True)
 class ValueColumn:
-    """A reward signal as its values are learned.
+    """A reward signal as a column of the value function.
 
     Attributes:
         gamma: Discount of its rewards.
-        strength: What its advantages count in the policy's loss.
-        episodic: Whether its returns end with the episode; else they go on into the next.
+        strength: Weight of its advantages in the policy's loss.
+        episodic: Whether its returns end with the episode; else they continue into the next one.
     """
 
     gamma: float
@@ -63,7 +64,7 @@ class ValueColumn:
 
 
 def decisions_of(rollout: Rollout) -> Decisions:
-    """Gives the valid decisions of a rollout, in the order of its flattened rows."""
+    """Returns the valid decisions of a rollout, in the order of its flattened rows."""
     rows, shape = rollout.valid_rows(), rollout.reward.shape
     fragment = torch.arange(shape[1], device=rollout.length.device, dtype=torch.int64)
     boot = rollout.boot_index[:, 0], rollout.boot_index[:, 1]
@@ -78,11 +79,12 @@ def decisions_of(rollout: Rollout) -> Decisions:
 
 
 def action_features(action: Tensor, spec: ActionSpec) -> Tensor:
-    """Gives actions ``[N, ...]`` as numbers ``[N, W]``: choices as one-hots, then flags, then numbers cut off at +-1.
+    """Returns actions ``[N, ...]`` as features ``[N, W]``: categories as one-hots, flags, continuous values clipped to
+    +-1.
 
     Args:
-        action: As it is stored.
-        spec: Its layout.
+        action: Actions as stored.
+        spec: Layout of actions.
     """
     elements = action.reshape(len(action), -1)
     count = len(spec.sizes)
@@ -93,16 +95,15 @@ def action_features(action: Tensor, spec: ActionSpec) -> Tensor:
 
 
 def action_width(spec: ActionSpec) -> int:
-    """Gives W of `action_features`."""
+    """Returns W of `action_features`."""
     return sum(spec.sizes) + spec.num_flags + spec.num_numbers
 
 
 class RewardSignal(Stateful, ABC, Generic[SettingsT]):
-    """Rewards decisions.
+    """Base class of reward signals.
 
     Args:
-        policy: The policy that is rewarded; its layouts and its observation normalizer are for use, its weights are
-            not.
+        policy: The rewarded policy; a signal may use its layouts and its observation normalizer, not its weights.
         cfg: Settings.
         streams: The run's random streams.
         name: Name of the policy and of the signal, for streams and messages.
@@ -112,8 +113,8 @@ class RewardSignal(Stateful, ABC, Generic[SettingsT]):
     """
 
     episodic: ClassVar[bool] = True
-    """Whether returns end with the episode, as the environment's do; else what is still to be found in the next one
-    counts too (Burda et al. 2018, section 2.3).
+    """Whether returns end with the episode, as the environment's do; else rewards of the next episode count too (Burda
+    et al. 2018, section 2.3).
     """
     saved: ClassVar[tuple[str, ...]] = ("rng",)
     fixed: ClassVar[tuple[str, ...]] = ("policy", "cfg", "name")
@@ -125,28 +126,28 @@ class RewardSignal(Stateful, ABC, Generic[SettingsT]):
         self.rng = streams.generator(Role.SIGNAL, name)
 
     def generator(self, streams: Streams) -> torch.Generator:
-        """Gives what first weights are drawn from."""
+        """Returns the random generator of initial weights."""
         return torch.Generator().manual_seed(streams.integer(Role.SIGNAL, self.name, 1))
 
     def attach(self, attach: Callable[[Any], Any]) -> None:
-        """Lets networks run on kernels where these know them: `attach` is ``native/forward.py:attach``."""
+        """Runs networks on kernels if supported: `attach` is ``native/forward.py:attach``."""
 
     def observe(self, played: Decisions) -> None:
-        """Takes decisions into running statistics. It is called once for all that is played, before it is rewarded."""
+        """Updates running statistics. Called once for all new decisions, before they are rewarded."""
 
     @abstractmethod
     def reward(self, seen: Decisions) -> Tensor:
-        """Gives the reward ``[N]`` of each decision, before it is scaled and multiplied by its strength."""
+        """Returns the reward ``[N]`` of each decision, before it is scaled and multiplied by its strength."""
 
     def learn(self, seen: Decisions) -> None:
-        """Learns from all decisions of an update, of algorithms that learn from what was just played."""
+        """Learns from all decisions of an update, in on-policy algorithms."""
 
     def learn_drawn(self, seen: Decisions) -> None:
-        """Learns from decisions that were drawn from replay for one gradient step of the policy."""
+        """Learns from decisions sampled from replay for one gradient step of the policy."""
         self.learn(seen)
 
     def summary(self) -> Report:
-        """Returns what there is to know about all that was learned since the last call."""
+        """Returns metrics of learning since the last call."""
         return {}
 
 

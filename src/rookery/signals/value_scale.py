@@ -1,13 +1,14 @@
 """Value scaling: large values are learned in a unit of about the standard deviation of their targets.
 
 As in PopArt (van Hasselt et al. 2016, arXiv:1602.07714) the last layer of the values is changed with the unit, so that
-what it says in the units of rewards stays as it was. The error of the values, and its gradient beside that of the
-policy, then have one size, whether returns are of 10 or of 10,000. Other than there small values keep their size: made
-larger, those of a task whose goal is rarely found would drown a policy that shares their trunk. The unit is a power of
-two, by which numbers are divided without rounding.
+its output in the units of rewards stays the same. The error of the values, and its gradient relative to the policy's,
+then have one magnitude, whether returns are about 10 or 10,000. Unlike PopArt, small values are not scaled up: in a
+task whose goal is rarely found, they would drown the gradient of a policy that shares their trunk. The unit is a power
+of two, by which numbers are divided without rounding.
 
-The mean of the values follows that of the targets at once, by the bias of the last layer, where gradient steps would
-take many updates: until then every time limit, after which the value of the last state counts, looks like a rescue.
+The mean of the values follows that of the targets at once, by the bias of the last layer, while gradient steps would
+take many updates: until then every time limit, which bootstraps with the value of the last state, looks like a large
+gain.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from rookery.core.state import Stateful
 from rookery.models.heads import GivenValueHead, ValueHead
 
 MEMORY = 10_000
-"""Decisions that the statistics go back to, about: returns grow while a policy learns."""
+"""Approximate window of the statistics in decisions: returns grow while a policy learns."""
 CAUTION = 1000
-"""Decisions at which the mean of the values moves half of the way: that of a few says little."""
+"""Number of decisions at which the mean of the values moves half of the way: the mean of a few is noisy."""
 
 
 class ValueScale(Stateful):
-    """Keeps the unit that values are learned in, one for all reward signals, so that their strengths stay comparable.
+    """Unit in which values are learned, one for all reward signals, so that their strengths stay comparable.
 
     Args:
         is_fixed: Whether the unit stays 1.
 
     Attributes:
-        unit: What rewards are divided by before targets are made of them: 1, 2, 4, ...
-        count: Targets seen, at most `MEMORY`.
+        unit: Divisor of rewards before targets are computed: 1, 2, 4, ...
+        count: Number of targets so far, at most `MEMORY`.
         mean: Mean of each column's targets so far, in the units of rewards; empty before the first.
         var: Variance of each column's targets so far, likewise.
     """
@@ -48,7 +49,7 @@ class ValueScale(Stateful):
     def __init__(self, is_fixed: bool) -> None:
         self.is_fixed = is_fixed
         self.merge: Callable[[int, Tensor, Tensor], tuple[int, Tensor, Tensor]] | None = None
-        """Merges count, mean and variance of rows with those of other ranks; None = there is one."""
+        """Merges count, mean and variance of rows with those of other ranks; None = a single rank."""
         self.unit = 1.0
         self.count = 0
         self.mean: list[float] = []
@@ -56,18 +57,18 @@ class ValueScale(Stateful):
 
     @torch.no_grad()
     def renewed(self, data: Minibatch, head: ValueHead | GivenValueHead) -> Minibatch:
-        """Takes value targets into the statistics; with their unit and their mean the last layer changes.
+        """Updates the statistics with value targets, and the last layer with their unit and mean.
 
         Args:
-            data: Rows in the unit so far, with targets ``[N, S]``; those that are not finite are passed over.
+            data: Rows in the current unit, with targets ``[N, S]``; targets that are not finite are ignored.
             head: The last layer of the values.
 
         Returns:
-            The rows in the new unit; what their values are moves in place.
+            The rows in the new unit; their values are changed in place.
         """
         if self.is_fixed:
             return data
-        mean = self._take_in(data.value_target)
+        mean = self._update(data.value_target)
         if mean is not None:
             count, average = len(data.value), data.value.mean(0)
             if self.merge is not None:
@@ -85,15 +86,15 @@ class ValueScale(Stateful):
         changed = {name: getattr(data, name) * change for name in ("advantage", "value_target", "value")}
         return replace(data, **changed)
 
-    def _take_in(self, target: Tensor) -> Tensor | None:
-        """Moves the statistics of each column by targets ``[N, S]`` (Chan et al. 1979); returns the mean of those that
-        are finite, ``[S]``, None if none is.
+    def _update(self, target: Tensor) -> Tensor | None:
+        """Updates the statistics of each column with targets ``[N, S]`` (Chan et al. 1979); returns the mean of finite
+        targets, ``[S]``, or None if there are none.
         """
         deviation, average = torch.std_mean(target, 0, correction=0)
         std, mean = torch.stack((deviation, average)).tolist()
         if not all(map(math.isfinite, (*std, *mean))):
             target = target[target.isfinite().all(1)]
-            return self._take_in(target) if len(target) else None
+            return self._update(target) if len(target) else None
         count = len(target)
         if self.merge is not None:
             count, average, spreads = self.merge(count, average, deviation.square())

@@ -1,4 +1,4 @@
-"""What a policy was judged to earn from data alone: as a table, a row of numbers, and a picture."""
+"""Result of an off-policy evaluation, as a table, a row of a file and a figure."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ LONG = {
     "pdis": "per-decision importance sampling",
     "dr": "doubly robust",
 }
-"""What methods are called."""
+"""Long names of the methods."""
 
 FEW = 0.1
-"""Part of the episodes below which the effective sample size is called small."""
+"""Share of the episodes below which the effective sample size is called small."""
 
 ALONE = 3.0
-"""Effective sample size below which single episodes decide what weights say."""
+"""Effective sample size below which single episodes dominate weighted estimates."""
 
 BY_WEIGHTS = ("is", "wis", "pdis", "dr")
-"""Methods that single episodes may carry."""
+"""Methods based on importance weights, which single episodes may dominate."""
 
 MARKS = (5, 25, 50, 75, 95)
-"""Percentiles that a row says of what is drawn."""
+"""Percentiles in a row."""
 
 
 @dataclass(frozen=True)
 class ReturnEstimate:
-    """What one method says of a return.
+    """Estimate of a return by one method.
 
     Attributes:
         method: Name of the method, one of `LONG`.
-        value: The estimate; None where there is none.
+        value: The estimate; None if there is none.
         interval: Its 95 % interval.
-        reason: Why there is none.
+        reason: Reason why there is none.
     """
 
     method: str
@@ -58,15 +58,15 @@ class ReturnEstimate:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How far data show what a policy would do.
+    """Degree to which data contain the actions that a policy takes.
 
     Attributes:
-        measure: ``probability`` of what the policy chooses, in the behaviour; ``distance`` of its numbers from those of
-            the data.
-        level: Probability, or distance, beyond which data do not show an action.
-        share: Part of the decisions in which the policy does such an action.
-        policy: What was measured of the policy's actions.
-        data: What was measured of the data's own.
+        measure: ``probability`` of the policy's discrete actions under the behaviour; ``distance`` of its continuous
+            actions from the data's.
+        level: Probability, or distance, beyond which data do not cover an action.
+        share: Share of the decisions in which the policy takes such an action.
+        policy: Measures of the policy's actions.
+        data: Measures of the recorded actions.
     """
 
     measure: Literal["probability", "distance"]
@@ -76,20 +76,20 @@ class Coverage:
     data: tuple[float, ...]
 
     def text(self) -> str:
-        """Says it in words."""
+        """Returns the coverage as a sentence."""
         mine, own = (float(np.median(values)) for values in (self.policy, self.data))
         if self.measure == "probability":
             return (
-                f"{self.share:.1%} of the policy's choices had a probability below {self.level:g} in the data; in the "
-                f"middle {mine:.2f}, of what was done {own:.2f}"
+                f"{self.share:.1%} of the policy's actions have a probability below {self.level:g} in the data; "
+                f"median {mine:.2f}, of recorded actions {own:.2f}"
             )
         return (
             f"{self.share:.1%} of the policy's actions lie farther from the data's than {self.level:.2g}, which 5 % of "
-            f"the data's own do; in the middle {mine:.2g}, of what was done {own:.2g}"
+            f"the data's own do; median {mine:.2g}, of recorded actions {own:.2g}"
         )
 
     def row(self) -> dict[str, Any]:
-        """Gives its numbers, of what was measured percentiles."""
+        """Returns the coverage as a row, with percentiles of the measures."""
         marks = {
             name: dict(zip(map(str, MARKS), np.percentile(values, MARKS).tolist(), strict=True))
             for name, values in (("policy", self.policy), ("data", self.data))
@@ -98,32 +98,32 @@ class Coverage:
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """What a policy was judged to earn, and how well data could say so.
+class OfflineEvaluation:
+    """Result of an off-policy evaluation: estimates of the return, and how reliable they are.
 
     Attributes:
         source: Checkpoint of the policy.
         policy: Name of the policy.
-        data: Replay that it was judged by.
-        deterministic: Whether its likeliest actions were judged; else drawn ones.
+        data: Replay that the estimates are from.
+        deterministic: Whether the most likely actions were evaluated; else sampled ones.
         gamma: Discount of a decision; 1 = none.
         episodes: Whole episodes of the data.
-        left_out: Episodes that the data hold in part.
-        decisions: Decisions of the whole episodes.
-        probabilities: Where probabilities of the data's actions come from: ``recorded`` or ``cloned``; ``none`` where
-            they cannot be used.
-        estimates: What each method says, the data's own return first.
-        effective_size: Episodes of equal weight that say as much; None without weights.
-        mean_ratio: Mean of how much likelier single actions were under the policy, about 1 if the probabilities are
-            right and data show all that the policy does; None without.
-        log_likelihood: Mean log-probability of the data's actions under the policy, drawn; None if it has none.
-        td_error: Root of the mean squared temporal-difference error; None where there is none.
-        td_source: Whose that is: ``critics`` of the run, or ``fitted``.
-        coverage: How far the data show what the policy would do; None where that cannot be said.
-        resamples: Drawings of the bootstrap.
-        max_weight: Weight that larger ones were cut off at; None = none was.
-        seed: Names all that was drawn.
-        notes: What else is to be known.
+        left_out: Number of episodes that the data hold only in part.
+        decisions: Number of decisions of the whole episodes.
+        probabilities: Source of the behaviour's probabilities: ``recorded`` or ``cloned``; ``none`` if they cannot be
+            used.
+        estimates: Estimate of each method, the data's own return first.
+        effective_size: Effective sample size in episodes; None without weights.
+        mean_ratio: Mean probability ratio of single actions, about 1 if the probabilities are right and the data cover
+            the policy's actions; None without weights.
+        log_likelihood: Mean log-probability of the data's actions under the stochastic policy; None if it has none.
+        td_error: Root mean squared temporal-difference error; None if not available.
+        td_source: ``critics`` of the run, or ``fitted``.
+        coverage: Coverage of the policy's actions by the data; None if it cannot be measured.
+        resamples: Number of bootstrap samples.
+        max_weight: Weight at which larger ones were clipped; None = no limit.
+        seed: Random seed.
+        notes: Further remarks.
     """
 
     source: str
@@ -148,41 +148,41 @@ class Judgement:
     notes: tuple[str, ...] = field(default_factory=tuple)
 
     def __getitem__(self, method: str) -> ReturnEstimate:
-        """Gives the estimate of a method."""
+        """Returns the estimate of a method."""
         return next(one for one in self.estimates if one.method == method)
 
     @property
-    def carried(self) -> tuple[str, ...]:
-        """The methods whose estimates single episodes carry."""
+    def dominated(self) -> tuple[str, ...]:
+        """The methods whose estimates single episodes dominate."""
         few = self.effective_size is not None and self.effective_size < ALONE
         return tuple(one.method for one in self.estimates if few and one.value is not None and one.method in BY_WEIGHTS)
 
     @property
     def meaning(self) -> str:
-        """Says in words what is estimated."""
+        """Description of the estimated quantity."""
         how = "undiscounted" if self.gamma == 1 else f"discounted by {self.gamma:g} a decision"
         return f"return of an episode, {how}, until it ends or is cut off as the data's are"
 
     def row(self) -> dict[str, Any]:
-        """Gives all of it as a line of a file."""
+        """Returns the evaluation as a row of a file."""
         given = asdict(self) | {"coverage": None if self.coverage is None else self.coverage.row()}
         given["estimates"] = {one.pop("method"): one for one in given["estimates"]}
         return given
 
 
 def number(value: float) -> str:
-    """A number for a table."""
+    """Returns a value as text of a table."""
     return f"{value:.2f}" if abs(value) < 1e4 else f"{value:.3g}"
 
 
-def estimates_table(judgement: Judgement) -> Table:
-    """Gives a table of estimates, a line each."""
+def estimates_table(evaluation: OfflineEvaluation) -> Table:
+    """Returns a table of estimates, one line each."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("METHOD", no_wrap=True)
     table.add_column("return", justify="right", no_wrap=True)
     table.add_column("95 % interval")
     before = ""
-    for one in judgement.estimates:
+    for one in evaluation.estimates:
         label = Text(LONG[one.method], style="dim" if one.method == "data" else "bold")
         if one.value is None or one.interval is None:
             table.add_row(label, "-", "likewise" if one.reason and one.reason == before else one.reason)
@@ -192,68 +192,70 @@ def estimates_table(judgement: Judgement) -> Table:
     return table
 
 
-def lines_of(judgement: Judgement) -> Iterator[tuple[str, str]]:
-    """Gives what stands beside the table: label and text."""
-    yield "estimated", judgement.meaning
-    whole = f"{judgement.episodes:,} whole episodes, {judgement.decisions:,} decisions"
+def lines_of(evaluation: OfflineEvaluation) -> Iterator[tuple[str, str]]:
+    """Yields the lines below the table: label and text."""
+    yield "estimated", evaluation.meaning
+    whole = f"{evaluation.episodes:,} whole episodes, {evaluation.decisions:,} decisions"
     yield (
         "data",
-        f"{judgement.data}: {whole}" + (f"; {judgement.left_out:,} in part left out" * bool(judgement.left_out)),
+        f"{evaluation.data}: {whole}" + (f"; {evaluation.left_out:,} in part left out" * bool(evaluation.left_out)),
     )
-    how = {"recorded": "as they were recorded", "cloned": "estimated by cloning", "none": "of no use here"}
-    yield "behaviour", f"probabilities of what was done: {how[judgement.probabilities]}"
-    if judgement.effective_size is not None:
-        share = judgement.effective_size / judgement.episodes
-        small = ": estimates by weights rest on few of them" if share < FEW else ""
-        if judgement.effective_size < ALONE:
-            small = ": single episodes carry the estimates by weights, which say nothing, and their intervals neither"
-        yield "weights", f"effective sample size {judgement.effective_size:.1f} of {judgement.episodes:,}{small}"
-    if judgement.mean_ratio is not None:
-        yield "ratio", f"{judgement.mean_ratio:.2f} in the mean of single decisions, 1 where probabilities are right"
-    if judgement.td_error is not None:
-        whose = "of the run's critics" if judgement.td_source == "critics" else "of fitted Q"
-        yield "TD error", f"{judgement.td_error:.4g} {whose}, root of the mean square"
-    if judgement.log_likelihood is not None:
+    how = {"recorded": "as recorded", "cloned": "estimated by cloning", "none": "not usable here"}
+    yield "behaviour", f"probabilities of recorded actions: {how[evaluation.probabilities]}"
+    if evaluation.effective_size is not None:
+        share = evaluation.effective_size / evaluation.episodes
+        small = ": estimates by weights rest on few episodes" if share < FEW else ""
+        if evaluation.effective_size < ALONE:
+            small = (
+                ": single episodes dominate the estimates by weights; neither these nor their intervals are reliable"
+            )
+        yield "weights", f"effective sample size {evaluation.effective_size:.1f} of {evaluation.episodes:,}{small}"
+    if evaluation.mean_ratio is not None:
+        yield "ratio", f"{evaluation.mean_ratio:.2f} mean over single decisions, 1 if probabilities are right"
+    if evaluation.td_error is not None:
+        whose = "of the run's critics" if evaluation.td_source == "critics" else "of fitted Q"
+        yield "TD error", f"{evaluation.td_error:.4g} {whose}, root mean square"
+    if evaluation.log_likelihood is not None:
         yield (
             "likelihood",
-            f"{judgement.log_likelihood:.3f}, mean log-probability of the data's actions under the policy",
+            f"{evaluation.log_likelihood:.3f}, mean log-probability of the data's actions under the policy",
         )
-    if judgement.coverage is not None:
-        yield "coverage", judgement.coverage.text()
-    for note in judgement.notes:
+    if evaluation.coverage is not None:
+        yield "coverage", evaluation.coverage.text()
+    for note in evaluation.notes:
         yield "note", note
 
 
-# --- the picture ------------------------------------------------------------------------------------------------------
+# --- the figure -------------------------------------------------------------------------------------------------------
 
 
-def draw_judgement(judgement: Judgement, title: str, target: Path) -> None:
-    """Draws estimates with their 95 % intervals, and beside them how far the data show what the policy does.
+def draw_evaluation(evaluation: OfflineEvaluation, title: str, target: Path) -> None:
+    """Draws estimates with their 95 % intervals, and beside them the coverage.
 
     Args:
-        judgement: What was judged.
-        title: What stands above.
+        evaluation: The evaluation.
+        title: Title of the figure.
         target: File to write; its suffix names the format.
 
     Raises:
         ConfigError: If matplotlib is not installed, or the file cannot be written.
     """
-    panels = 1 + (judgement.coverage is not None)
+    panels = 1 + (evaluation.coverage is not None)
     figure = new_figure(6.4 * panels, 4.2, "rookery evaluate --replay")
     axes = figure.subplots(1, panels, squeeze=False)[0]
-    _draw_estimates(axes[0], judgement)
+    _draw_estimates(axes[0], evaluation)
     axes[0].set_title(title, loc="left", fontsize=12, fontweight="bold")
-    if judgement.coverage is not None:
-        _draw_coverage(axes[1], judgement.coverage)
+    if evaluation.coverage is not None:
+        _draw_coverage(axes[1], evaluation.coverage)
     save_figure(figure, target, "-o")
 
 
-def _draw_estimates(axes: Axes, judgement: Judgement) -> None:
-    """A point and its interval for each method, hollow where single episodes carry it, and a line where the data's own
-    return lies.
+def _draw_estimates(axes: Axes, evaluation: OfflineEvaluation) -> None:
+    """Draws a point and its interval for each method, hollow if single episodes dominate it, and a line at the data's
+    own return.
     """
-    known = [one for one in judgement.estimates if one.value is not None and one.interval is not None]
-    hollow = judgement.carried
+    known = [one for one in evaluation.estimates if one.value is not None and one.interval is not None]
+    hollow = evaluation.dominated
     for place, one in enumerate(reversed(known)):
         assert one.value is not None and one.interval is not None
         color = "#555555" if one.method == "data" else COLORS[0]
@@ -263,18 +265,18 @@ def _draw_estimates(axes: Axes, judgement: Judgement) -> None:
             label = "behaviour's mean return"
             axes.axvline(one.value, color="#999999", linewidth=1.0, linestyle="--", zorder=1, label=label)
     if hollow:
-        label = "single episodes carry it: says nothing"
+        label = "dominated by single episodes: not reliable"
         axes.plot([], [], "o", color=COLORS[0], markerfacecolor="white", label=label)
     axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
     axes.set_yticks(range(len(known)), [LONG[one.method] for one in reversed(known)])
     axes.margins(y=0.12)
     dress(axes)
-    discount = "undiscounted" if judgement.gamma == 1 else f"discounted by {judgement.gamma:g} a decision"
+    discount = "undiscounted" if evaluation.gamma == 1 else f"discounted by {evaluation.gamma:g} a decision"
     axes.set_xlabel(f"return of an episode with 95 % interval\nsum of rewards, {discount}", color="#444444")
 
 
 def _draw_coverage(axes: Axes, coverage: Coverage) -> None:
-    """Two histograms, of the policy's actions and the data's own, and a line where the level lies."""
+    """Draws two histograms, of the policy's actions and the data's own, and a line at the level."""
     most = 1.0 if coverage.measure == "probability" else float(np.quantile((*coverage.policy, *coverage.data), 0.995))
     bins = np.linspace(0.0, most or 1.0, 31)
     for values, label, color in ((coverage.data, "the data's own", "#999999"), (coverage.policy, "policy", COLORS[1])):
@@ -283,12 +285,12 @@ def _draw_coverage(axes: Axes, coverage: Coverage) -> None:
     axes.axvline(coverage.level, color="#333333", linewidth=1.0, linestyle="--")
     dress(axes)
     what = {
-        "probability": "probability in the data's behaviour\nof what is done",
-        "distance": "distance of what is done from the data's actions near by\n"
+        "probability": "probability in the data's behaviour\nof the action",
+        "distance": "distance of the action from the data's nearby actions\n"
         "half ranges (standard deviations without bounds)",
     }
     axes.set_xlabel(what[coverage.measure], color="#444444")
-    axes.set_ylabel("part of the decisions", color="#444444")
+    axes.set_ylabel("share of the decisions", color="#444444")
     beyond = "below" if coverage.measure == "probability" else "above"
     axes.set_title(f"{coverage.share:.1%} of decisions {beyond} {coverage.level:.2g}", loc="left", fontsize=11)
     axes.legend(frameon=False, fontsize=9)

@@ -1,4 +1,4 @@
-"""What a policy does on observations of data, as it would play: drawn actions, or the likeliest ones."""
+"""The policy under evaluation, on recorded observations: sampled actions, or the most likely ones."""
 
 from __future__ import annotations
 
@@ -14,51 +14,51 @@ from rookery.ope.episodes import WholeEpisodes
 from rookery.policies.policy import Policy
 
 
-class JudgedPolicy:
-    """Tells what a policy does on the observations of data.
+class EvaluatedPolicy:
+    """Distribution and actions of a policy on recorded observations.
 
     Args:
         policy: The policy.
-        deterministic: Whether it plays its likeliest actions; else they are drawn.
+        deterministic: Whether it takes its most likely actions; else they are sampled.
 
     Attributes:
-        takes_choices: Whether an action is one of several choices.
-        takes_numbers: Whether an action is a vector of numbers.
-        squashes: Whether its numbers are brought between bounds by tanh.
+        is_discrete: Whether actions are discrete (one category).
+        is_continuous: Whether actions are continuous (a vector).
+        squashes: Whether its continuous actions are squashed by tanh.
     """
 
     def __init__(self, policy: Policy, deterministic: bool) -> None:
         self.policy = policy
         self.deterministic = deterministic
-        self.takes_choices = policy.action_spec.kind == "discrete"
-        self.takes_numbers = policy.action_spec.kind == "box"
+        self.is_discrete = policy.action_spec.kind == "discrete"
+        self.is_continuous = policy.action_spec.kind == "box"
         self.squashes = isinstance(policy.head, SquashedHead | HybridHead)
 
     @torch.no_grad()
     def behavior(self, obs: TensorTree) -> Behavior:
-        """What actions are drawn from on raw observations."""
+        """Returns the action distribution on raw observations."""
         device = device_of(self.policy)
         found: Behavior = self.policy({path: leaf.to(device) for path, leaf in obs.items()})
         return found
 
     def obstacle(self, episodes: WholeEpisodes) -> str:
-        """Says why actions of the policy have no probability that importance weights could be made of; empty if they
-        have one.
-        """
+        """Returns the reason why the policy's actions have no probability for importance weights, or ``""``."""
         behavior = self.behavior(episodes.obs(np.arange(1)))
         if isinstance(behavior, Disturbed):
-            return "the policy is deterministic: its numbers have no probability density; fqe needs none"
+            return "the policy is deterministic: its continuous actions have no probability density; fqe needs none"
         if self.deterministic and self.policy.action_spec.num_numbers:
-            return "the likeliest actions have no probability density; judge drawn ones (--stochastic), or use fqe"
+            return (
+                "the most likely actions have no probability density; evaluate sampled ones (--stochastic), or use fqe"
+            )
         return ""
 
     @torch.no_grad()
     def log_probs(self, episodes: WholeEpisodes) -> np.ndarray:
-        """Gives the log-probability of each of the data's actions under the policy, ``[N]`` float64; of likeliest
-        actions it is 0, of all others minus infinity.
+        """Returns the log-probability of each of the data's actions under the policy, ``[N]`` float64; if
+        deterministic, 0 for the most likely action and minus infinity for all others.
         """
         found = np.empty(len(episodes))
-        for rows in episodes.parts():
+        for rows in episodes.chunks():
             behavior = self.behavior(episodes.obs(rows))
             action = episodes.actions(rows).to(device_of(self.policy))
             if self.deterministic:
@@ -73,7 +73,7 @@ class JudgedPolicy:
         return found
 
     def probabilities(self, obs: TensorTree) -> Tensor:
-        """Gives the probability of each choice, ``[n, A]``."""
+        """Returns the probability of each discrete action, ``[n, A]``."""
         behavior, count = self.behavior(obs), self.policy.action_spec.sizes[0]
         if self.deterministic:
             return torch.nn.functional.one_hot(behavior.mode(), count).float()
@@ -82,10 +82,8 @@ class JudgedPolicy:
         return torch.stack([behavior.log_prob(one.expand(rows)) for one in every], -1).exp()
 
     @torch.no_grad()
-    def numbers(self, obs: TensorTree, samples: int, rng: np.random.Generator) -> Tensor:
-        """Gives actions that the policy would do, as the environment takes them, ``[S, n, k]``; of the likeliest there
-        is one.
-        """
+    def sample_actions(self, obs: TensorTree, samples: int, rng: np.random.Generator) -> Tensor:
+        """Returns actions of the policy as the environment takes them, ``[S, n, k]``; S = 1 if deterministic."""
         behavior = self.behavior(obs)
         if self.deterministic:
             return self.within_bounds(behavior.mode()).unsqueeze(0)
@@ -99,5 +97,5 @@ class JudgedPolicy:
         return torch.stack(found)
 
     def within_bounds(self, action: Tensor) -> Tensor:
-        """Numbers cut off at their bounds, as the environment takes them; choices as they are."""
-        return action.clamp(-1.0, 1.0) if self.takes_numbers and self.policy.action_spec.is_bounded else action
+        """Returns continuous actions clipped to their bounds, as the environment takes them; others unchanged."""
+        return action.clamp(-1.0, 1.0) if self.is_continuous and self.policy.action_spec.is_bounded else action

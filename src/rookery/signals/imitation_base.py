@@ -1,4 +1,4 @@
-"""What everybody who imitates has in common: demonstrations, which must be the same where a run goes on."""
+"""Shared base of imitation: demonstrations, which must be the same when a run resumes."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from rookery.core.state import Stateful
 
 
 class Demonstrations(Protocol):
-    """Holds decisions to be imitated."""
+    """Source of demonstrated decisions."""
 
     def decisions(self, number: int) -> Decisions:
-        """Draws so many decisions with replacement."""
+        """Draws `number` decisions with replacement."""
         ...
 
 
-class Demonstrated(Stateful):
-    """Keeps a mark of what was imitated, and refuses to go on with anything else; a subclass sets both
-    attributes, and says who it is and where they lie.
+class ImitationBase(Stateful):
+    """Stores a mark of the demonstrations, and refuses to resume with others. A subclass sets both attributes, and
+    defines `imitator_name` and `sources`.
 
     Attributes:
-        mark: A text that is another one if the demonstrations are others; empty before there are any.
+        mark: A text that differs for different demonstrations; empty before there are any.
     """
 
     saved: ClassVar[tuple[str, ...]] = ("mark",)
@@ -31,25 +31,25 @@ class Demonstrated(Stateful):
     mark: str
 
     @property
-    def imitator(self) -> str:
-        """Who imitates, as messages call it."""
+    def imitator_name(self) -> str:
+        """Name of the signal or algorithm in messages."""
         raise NotImplementedError
 
     @property
     def sources(self) -> Sequence[str]:
-        """Where the demonstrations lie."""
+        """Places of the demonstrations."""
         raise NotImplementedError
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave.
+        """Loads a state of `state_dict`.
 
         Raises:
-            ConfigError: If the demonstrations are others now.
+            ConfigError: If the demonstrations differ now.
         """
         mark = self.mark
         super().load_state_dict(state)
         if mark and self.mark != mark:
             raise ConfigError(
-                f"{self.imitator}: the demonstrations in {', '.join(self.sources)} are not those that the run has "
+                f"{self.imitator_name}: the demonstrations in {', '.join(self.sources)} are not those that the run has "
                 "learned from: put these back, or start a new run"
             )

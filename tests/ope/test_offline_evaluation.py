@@ -1,4 +1,4 @@
-"""A judgement as a whole: what is in it, where probabilities come from, and what is refused."""
+"""Off-policy evaluation as a whole: contents of the result, source of probabilities, refusals."""
 
 from __future__ import annotations
 
@@ -12,12 +12,22 @@ from gymnasium import spaces
 from quick import SMALL
 
 from recorded import keep
-from rookery import BCConfig, ConfigError, ModelConfig, PPOConfig, RookeryError, Trainer, judge, record_replay
-from rookery.report.judgement import ReturnEstimate, draw_judgement, estimates_table, lines_of
+from rookery import (
+    BCConfig,
+    ConfigError,
+    ModelConfig,
+    PPOConfig,
+    RookeryError,
+    Trainer,
+    evaluate_offline,
+    judge,
+    record_replay,
+)
+from rookery.report.offline_evaluation import ReturnEstimate, draw_evaluation, estimates_table, lines_of
 
 
-def test_a_policy_judged_by_its_own_play_earns_what_that_earned(poles_run, poles):
-    found = judge(poles_run, poles, deterministic=False, **SMALL)
+def test_a_policy_evaluated_by_its_own_play_earns_what_that_earned(poles_run, poles):
+    found = evaluate_offline(poles_run, poles, deterministic=False, **SMALL)
     own = found["data"]
     for method in ("is", "wis", "pdis"):
         assert found[method].value == pytest.approx(own.value, rel=1e-4)
@@ -34,52 +44,56 @@ def test_a_policy_judged_by_its_own_play_earns_what_that_earned(poles_run, poles
 
 
 def test_it_repeats_and_the_seed_counts(poles_run, poles):
-    one, same, other = (judge(poles_run, poles, deterministic=False, seed=seed, **SMALL) for seed in (1, 1, 2))
+    one, same, other = (
+        evaluate_offline(poles_run, poles, deterministic=False, seed=seed, **SMALL) for seed in (1, 1, 2)
+    )
     assert one == same and one["fqe"].value != other["fqe"].value
 
 
 def test_what_is_worth_little_is_said(poles_run, poles):
-    few = judge(poles_run, poles, deterministic=False, gamma=1, methods=["fqe"], **{**SMALL, "fit_steps": 1})
+    few = evaluate_offline(poles_run, poles, deterministic=False, gamma=1, methods=["fqe"], **{**SMALL, "fit_steps": 1})
     (told,) = [note for note in few.notes if "unexplained" in note]
     assert told.endswith("more gradient steps may help: --set fit_steps=10")
-    exact = judge(poles_run, poles, deterministic=False, gamma=0, methods=["fqe"], **{**SMALL, "fit_steps": 600})
+    exact = evaluate_offline(
+        poles_run, poles, deterministic=False, gamma=0, methods=["fqe"], **{**SMALL, "fit_steps": 600}
+    )
     assert not any("unexplained" in note for note in exact.notes)
     alone = dict(lines_of(replace(few, effective_size=1.0)))["weights"]
     assert alone.endswith(
-        "single episodes carry the estimates by weights, which say nothing, and their intervals neither"
+        "single episodes dominate the estimates by weights; neither these nor their intervals are reliable"
     )
     assert dict(lines_of(replace(few, effective_size=39.0)))["weights"] == "effective sample size 39.0 of 40"
 
 
 def test_undiscounted_returns_are_those_that_playing_measures(poles_run, poles):
-    found = judge(poles_run, poles, deterministic=False, gamma=1, methods=["wis"], **SMALL)
+    found = evaluate_offline(poles_run, poles, deterministic=False, gamma=1, methods=["wis"], **SMALL)
     assert found["data"].value == pytest.approx(found.decisions / found.episodes)
     assert "undiscounted" in found.meaning and [one.method for one in found.estimates] == ["data", "wis"]
 
 
 def test_likeliest_choices_have_weights_too(poles_run, poles):
-    found = judge(poles_run, poles, **SMALL)
+    found = evaluate_offline(poles_run, poles, **SMALL)
     assert found.deterministic
     assert found.effective_size < 5, "few episodes of drawn actions are those of the likeliest"
     assert found["fqe"].value > 0
 
 
 def test_weights_can_be_cut_off(poles_run, poles):
-    found = judge(poles_run, poles, weights_below=1.5, **SMALL)
+    found = evaluate_offline(poles_run, poles, weights_below=1.5, **SMALL)
     assert found.max_weight == 1.5
     assert found["is"].value <= 1.5 * found["data"].value
 
 
 def test_a_run_of_dqn_has_critics_and_probabilities_of_its_own(valued):
-    found = judge(valued, valued, **SMALL)
+    found = evaluate_offline(valued, valued, **SMALL)
     assert found.td_source == "critics" and found.probabilities == "recorded"
     assert found.left_out > 0
-    assert any("the run has learned from these data" in note for note in found.notes)
+    assert any("the run was trained on these data" in note for note in found.notes)
 
 
 def test_numbers_have_distances(swings):
     run, data = swings
-    found = judge(run, data, deterministic=False, **SMALL)
+    found = evaluate_offline(run, data, deterministic=False, **SMALL)
     assert found.probabilities == "recorded" and found["wis"].value == pytest.approx(found["data"].value, rel=1e-3)
     assert found.coverage.measure == "distance" and 0 <= found.coverage.share <= 1
     assert any("10 whole episodes are few" in note for note in found.notes)
@@ -96,12 +110,12 @@ def test_probabilities_that_were_not_recorded_are_cloned(poles_run, tmp_path):
         }
         for _ in range(30)
     ]
-    found = judge(poles_run, unknown(tmp_path, episodes), deterministic=False, **SMALL)
+    found = evaluate_offline(poles_run, unknown(tmp_path, episodes), deterministic=False, **SMALL)
     assert found.probabilities == "cloned"
     assert found["wis"].value is not None
     assert "estimated by cloning" in dict(lines_of(found))["behaviour"]
     with pytest.raises(ConfigError, match="probabilities = recorded: the data have no probability of each action"):
-        judge(poles_run, unknown(tmp_path, episodes), probabilities="recorded", **SMALL)
+        evaluate_offline(poles_run, unknown(tmp_path, episodes), probabilities="recorded", **SMALL)
 
 
 def unknown(tmp_path, episodes, missing=("logp",)):
@@ -121,15 +135,15 @@ def unknown(tmp_path, episodes, missing=("logp",)):
     return place
 
 
-def test_what_single_episodes_carry_is_hollow_and_a_reason_is_said_once(poles_run, poles, tmp_path):
+def test_estimates_that_single_episodes_dominate_are_hollow_and_a_reason_is_written_once(poles_run, poles, tmp_path):
     pytest.importorskip("matplotlib")
-    found = judge(poles_run, poles, **SMALL)
+    found = evaluate_offline(poles_run, poles, **SMALL)
     few, many = replace(found, effective_size=2.0), replace(found, effective_size=50.0)
-    assert many.carried == () and {"is", "dr"} <= set(few.carried) and "data" not in few.carried
+    assert many.dominated == () and {"is", "dr"} <= set(few.dominated) and "data" not in few.dominated
     for name, one in (("few", few), ("many", many)):
-        draw_judgement(one, "poles", tmp_path / f"{name}.svg")
+        draw_evaluation(one, "poles", tmp_path / f"{name}.svg")
     texts = [(tmp_path / f"{name}.svg").read_text() for name in ("few", "many")]
-    assert ["single episodes carry it" in text for text in texts] == [True, False]
+    assert ["dominated by single episodes" in text for text in texts] == [True, False]
     assert all(
         "behaviour's mean return" in text and "return of an episode with 95 % interval" in text for text in texts
     )
@@ -140,57 +154,63 @@ def test_what_single_episodes_carry_is_hollow_and_a_reason_is_said_once(poles_ru
 
 def test_a_picture_is_drawn(poles_run, poles, swings, tmp_path):
     pytest.importorskip("matplotlib")
-    draw_judgement(judge(poles_run, poles, **SMALL), "poles", tmp_path / "choices.png")
-    draw_judgement(judge(*swings, **SMALL), "swings", tmp_path / "numbers.svg")
+    draw_evaluation(evaluate_offline(poles_run, poles, **SMALL), "poles", tmp_path / "choices.png")
+    draw_evaluation(evaluate_offline(*swings, **SMALL), "swings", tmp_path / "numbers.svg")
     assert (tmp_path / "choices.png").stat().st_size > 5_000 and (tmp_path / "numbers.svg").stat().st_size > 5_000
 
 
 def test_long_work_tells_how_far_it_is(poles_run, poles):
     told = []
-    judge(poles_run, poles, progress=lambda *words: told.append(words), **{**SMALL, "fit_steps": 250})
+    evaluate_offline(poles_run, poles, progress=lambda *words: told.append(words), **{**SMALL, "fit_steps": 250})
     assert ("fitting Q, half 1 of 2", 100, 250) in told and ("fitting Q, half 2 of 2", 250, 250) in told
     assert ("cloning the behaviour, half 2 of 2", 20, 20) in told
 
 
-def test_a_trainer_can_be_judged_as_it_is(poles):
+def test_a_trainer_can_be_evaluated_as_it_is(poles):
     with Trainer("CartPole-v1", PPOConfig(model=ModelConfig(hidden=(8,))), seed=0, console="quiet") as trainer:
-        found = judge(trainer, poles, methods=["pdis"], **SMALL)
+        found = evaluate_offline(trainer, poles, methods=["pdis"], **SMALL)
     assert found.source == "this trainer" and found.policy == "main"
+
+
+def test_judge_is_a_deprecated_name(poles_run, poles):
+    with pytest.warns(DeprecationWarning, match="is now rookery.evaluate_offline"):
+        found = judge(poles_run, poles, methods=["wis"], **SMALL)
+    assert found == evaluate_offline(poles_run, poles, methods=["wis"], **SMALL)
 
 
 # --- deterministic policies and behaviour -----------------------------------------------------------------------------
 
 
-def test_it_is_told_where_the_run_has_seen_the_data(held, swings, poles_run, poles):
-    told = "the run has learned from these data"
-    assert any(told in note for note in judge(held, swings[1], **SMALL).notes)
-    assert not any(told in note for note in judge(poles_run, poles, **SMALL).notes)
+def test_a_note_names_data_that_the_run_was_trained_on(held, swings, poles_run, poles):
+    told = "the run was trained on these data"
+    assert any(told in note for note in evaluate_offline(held, swings[1], **SMALL).notes)
+    assert not any(told in note for note in evaluate_offline(poles_run, poles, **SMALL).notes)
 
 
 def test_of_a_deterministic_policy_fitted_q_alone_is_given(held, swings):
-    found = judge(held, swings[1], **SMALL)
+    found = evaluate_offline(held, swings[1], **SMALL)
     assert found["fqe"].value is not None and found.td_source == "critics"
     for method in ("is", "wis", "pdis", "dr"):
         assert found[method].value is None and "the policy is deterministic" in found[method].reason
     assert found.log_likelihood is None and found.probabilities == "none"
     with pytest.raises(ConfigError, match="--method wis: the policy is deterministic: .*fqe needs none"):
-        judge(held, swings[1], methods=["wis"], **SMALL)
+        evaluate_offline(held, swings[1], methods=["wis"], **SMALL)
 
 
 def test_likeliest_numbers_have_no_density(swings):
-    found = judge(*swings, **SMALL)
-    assert "judge drawn ones (--stochastic), or use fqe" in found["is"].reason and found["fqe"].value is not None
+    found = evaluate_offline(*swings, **SMALL)
+    assert "evaluate sampled ones (--stochastic), or use fqe" in found["is"].reason and found["fqe"].value is not None
 
 
 @pytest.mark.parametrize("kind", ["choices", "numbers"])
 def test_of_deterministic_behaviour_fitted_q_alone_is_given(kind, poles_run, swings, tmp_path):
     run, env = (poles_run, "CartPole-v1") if kind == "choices" else (swings[0], "Pendulum-v1")
     record_replay(env, run, 6, tmp_path / "likeliest", deterministic=True, max_episode_steps=60)
-    found = judge(run, tmp_path / "likeliest", deterministic=False, **SMALL)
+    found = evaluate_offline(run, tmp_path / "likeliest", deterministic=False, **SMALL)
     assert "deterministic" in found["wis"].reason and "use fqe" in found["wis"].reason
     assert found["fqe"].value is not None and found.probabilities == "none"
     with pytest.raises(ConfigError, match="--method dr: .*deterministic"):
-        judge(run, tmp_path / "likeliest", deterministic=False, methods=["dr"], **SMALL)
+        evaluate_offline(run, tmp_path / "likeliest", deterministic=False, methods=["dr"], **SMALL)
 
 
 def test_cloned_choices_that_are_certain_are_deterministic_behaviour(poles_run, tmp_path):
@@ -199,8 +219,10 @@ def test_cloned_choices_that_are_certain_are_deterministic_behaviour(poles_run, 
         for _ in range(8)
     ]
     settings = {**SMALL, "clone_steps": 400}
-    found = judge(poles_run, unknown(tmp_path, episodes), deterministic=False, **settings)
-    assert "the behaviour is deterministic: cloned, what was done has a probability of" in found["is"].reason
+    found = evaluate_offline(poles_run, unknown(tmp_path, episodes), deterministic=False, **settings)
+    assert (
+        "the behaviour is deterministic: under its clone, recorded actions have a probability of" in found["is"].reason
+    )
 
 
 def test_numbers_on_their_bounds_have_no_density(swings, tmp_path):
@@ -210,8 +232,8 @@ def test_numbers_on_their_bounds_have_no_density(swings, tmp_path):
         for _ in range(4)
     ]
     data = keep(tmp_path / "bounds", *box, episodes)
-    found = judge(swings[0], data, deterministic=False, probabilities="cloned", **SMALL)
-    assert "100.00% of the data's numbers lie at a bound or beyond" in found["is"].reason
+    found = evaluate_offline(swings[0], data, deterministic=False, probabilities="cloned", **SMALL)
+    assert "100.00% of the data's action values lie at a bound or beyond" in found["is"].reason
 
 
 class Masked(gymnasium.Env):
@@ -243,7 +265,7 @@ def test_drawn_choices_of_which_some_are_forbidden_have_weights(tmp_path):
         trainer.save()
     for name, drawn in (("drawn", True), ("likeliest", False)):
         record_replay(Masked, tmp_path / "run", 20, tmp_path / name, deterministic=not drawn, trust_code=True)
-        found = judge(tmp_path / "run", tmp_path / name, deterministic=False, trust_code=True, **SMALL)
+        found = evaluate_offline(tmp_path / "run", tmp_path / name, deterministic=False, trust_code=True, **SMALL)
         if drawn:
             assert found["wis"].value == pytest.approx(found["data"].value, rel=1e-3)
         else:
@@ -255,37 +277,37 @@ def test_drawn_choices_of_which_some_are_forbidden_have_weights(tmp_path):
 
 def test_data_of_other_spaces_are_refused(poles_run, swings):
     with pytest.raises(RookeryError, match="does not fit: it holds observations .*policy 'main' has"):
-        judge(poles_run, swings[1], **SMALL)
+        evaluate_offline(poles_run, swings[1], **SMALL)
 
 
 def test_data_without_rewards_are_refused(poles_run, tmp_path):
     episode = {"obs": np.zeros((3, 4)), "action": [0, 1], "reward": [0, 0], "terminated": True}
     data = unknown(tmp_path, [episode] * 4, missing=("reward",))
     with pytest.raises(ConfigError, match="has no rewards, .*import the data again with their rewards"):
-        judge(poles_run, data, **SMALL)
+        evaluate_offline(poles_run, data, **SMALL)
 
 
 @pytest.mark.parametrize(("episodes", "said"), [(1, "1 whole episode of 1"), (0, "0 whole episodes of 2")])
 def test_an_empty_hold_out_is_refused(poles_run, tmp_path, episodes, said):
     one = {"obs": np.zeros((3, 4)), "action": [0, 1], "reward": [1, 1]}
     data = unknown(tmp_path, [one] * episodes or [{**one, "open": True}] * 2, missing=())
-    with pytest.raises(ConfigError, match=f"holds {said}, and some must be held out .*record more"):
-        judge(poles_run, data, **SMALL)
+    with pytest.raises(ConfigError, match=f"holds {said}, and some are held out .*record more"):
+        evaluate_offline(poles_run, data, **SMALL)
 
 
 def test_a_number_that_is_none_is_refused(poles_run, tmp_path):
     one = {"obs": np.zeros((3, 4)), "action": [0, 1], "reward": [1, np.nan], "terminated": True}
     with pytest.raises(ConfigError, match="row 2: its reward has a number that is not finite"):
-        judge(poles_run, unknown(tmp_path, [one] * 2, missing=()), **SMALL)
+        evaluate_offline(poles_run, unknown(tmp_path, [one] * 2, missing=()), **SMALL)
 
 
 def test_a_policy_that_remembers_is_refused(poles):
     settings = PPOConfig(model=ModelConfig(hidden=(8,), memory={"kind": "gru"}))
     with (
         Trainer("CartPole-v1", settings, seed=0, console="quiet") as trainer,
-        pytest.raises(ConfigError, match="policy 'main' remembers, .*measured by playing alone"),
+        pytest.raises(ConfigError, match="policy 'main' has memory, .*evaluated by playing episodes only"),
     ):
-        judge(trainer, poles, **SMALL)
+        evaluate_offline(trainer, poles, **SMALL)
 
 
 def test_of_several_policies_one_must_be_named(poles):
@@ -293,37 +315,37 @@ def test_of_several_policies_one_must_be_named(poles):
     mapping = {"agent1": "pol1", "agent2": "pol2"}
     with Trainer("MultiAgentArena", policies=policies, policy_mapping=mapping, seed=0, console="quiet") as trainer:
         with pytest.raises(ConfigError, match=r"several policies \(pol1, pol2\), .*--policy NAME"):
-            judge(trainer, poles, **SMALL)
+            evaluate_offline(trainer, poles, **SMALL)
         with pytest.raises(ConfigError, match="--policy pol3: .*did you mean 'pol.'.*it has pol1, pol2"):
-            judge(trainer, poles, policy="pol3", **SMALL)
+            evaluate_offline(trainer, poles, policy="pol3", **SMALL)
 
 
 def test_settings_are_checked(poles_run, poles):
     with pytest.raises(ConfigError, match="methods"):
-        judge(poles_run, poles, methods=["magic"])
+        evaluate_offline(poles_run, poles, methods=["magic"])
     with pytest.raises(ConfigError, match="fit_step.*fit_steps"):
-        judge(poles_run, poles, fit_step=5)
+        evaluate_offline(poles_run, poles, fit_step=5)
     with pytest.raises(RookeryError, match="nowhere"):
-        judge(poles_run, "nowhere")
+        evaluate_offline(poles_run, "nowhere")
 
 
 # --- other spaces -----------------------------------------------------------------------------------------------------
 
 
-def test_one_of_several_policies_is_judged_among_the_others(tmp_path):
+def test_one_of_several_policies_is_evaluated_among_the_others(tmp_path):
     policies = {"pol1": PPOConfig(model=ModelConfig(hidden=(8,))), "pol2": PPOConfig(model=ModelConfig(hidden=(8,)))}
     mapping = {"agent1": "pol1", "agent2": "pol2"}
     run = {"policies": policies, "policy_mapping": mapping, "seed": 0, "console": "quiet"}
     with Trainer("MultiAgentArena", run_dir=tmp_path / "run", **run) as trainer:
         trainer.save()
     record_replay("MultiAgentArena", tmp_path / "run", 4, tmp_path / "data", deterministic=False, max_episode_steps=20)
-    found = judge(tmp_path / "run", tmp_path / "data", policy="pol2", deterministic=False, **SMALL)
+    found = evaluate_offline(tmp_path / "run", tmp_path / "data", policy="pol2", deterministic=False, **SMALL)
     assert found.policy == "pol2" and found.data.endswith(":pol2")
     assert found["wis"].value == pytest.approx(found["data"].value, rel=1e-3, abs=1e-4)
     assert any("all other policies count as part of the environment" in note for note in found.notes)
 
 
-def test_pictures_and_numbers_are_judged(tmp_path):
+def test_images_and_continuous_actions_are_evaluated(tmp_path):
     seen = spaces.Dict(camera=spaces.Box(0, 255, (8, 8, 3), np.uint8), near=spaces.Box(-np.inf, np.inf, (3,)))
     rng = np.random.default_rng(0)
     episodes = [
@@ -338,7 +360,7 @@ def test_pictures_and_numbers_are_judged(tmp_path):
     data = keep(tmp_path / "data", seen, spaces.Box(-1, 1, (2,), np.float32), episodes)
     settings = BCConfig(model=ModelConfig(hidden=(8,)), batch_size=8, distribution="squashed")
     with Trainer(None, settings, replay=data, seed=0, console="quiet") as trainer:
-        found = judge(
+        found = evaluate_offline(
             trainer, data, deterministic=False, probabilities="cloned", fit_steps=5, clone_steps=5, resamples=20
         )
     assert found.gamma == 1.0 and "undiscounted" in found.meaning, "cloning knows no discount"
@@ -354,6 +376,6 @@ def test_several_choices_at_once_have_weights_and_no_fitted_values(tmp_path, det
     ]
     data = keep(tmp_path / "data", spaces.Box(-9, 9, (2,)), spaces.MultiDiscrete([3, 2]), episodes)
     with Trainer(None, BCConfig(batch_size=8), replay=data, seed=0, console="quiet") as trainer:
-        found = judge(trainer, data, deterministic=deterministic, probabilities="cloned", **SMALL)
+        found = evaluate_offline(trainer, data, deterministic=deterministic, probabilities="cloned", **SMALL)
     assert found["pdis"].value is not None and found.coverage is None and found.td_error is None
-    assert "fitted Q takes actions that are one of several (Discrete) or numbers (Box)" in found["dr"].reason
+    assert "fitted Q takes discrete (Discrete) or continuous (Box) actions" in found["dr"].reason
