@@ -146,7 +146,7 @@ class ActionPart:
     numbers: int
 
     def output(self, name: str) -> str:
-        """Gives the name of an output for it."""
+        """Returns the name of an output for it."""
         return f"{name}/{self.path}" if self.path else name
 
     @property
@@ -161,13 +161,13 @@ class ActionPart:
         return FLOAT if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating) else WHOLE
 
     def as_output(self, stored: np.ndarray) -> np.ndarray:
-        """Gives stored actions ``[N, elements]`` as the environment takes them, in the type of the output."""
+        """Returns stored actions ``[N, elements]`` as the environment takes them, in the type of the output."""
         own = stored[:, self.columns].astype(self.spec.dtype).reshape(len(stored), *self.spec.shape)
         return self.spec.to_env(own).astype(self.dtype)
 
 
 def parts_of(action: ActionSpec) -> Iterator[ActionPart]:
-    """Gives the simple spaces of an action, in the order of its layout."""
+    """Yields the simple spaces of an action, in the order of its layout."""
     if not action.parts:
         yield ActionPart("", action, slice(None), 0, 0, 0)
         return

@@ -99,7 +99,7 @@ class Graph:
     # --- values -------------------------------------------------------------------------------------------------------
 
     def fresh(self, word: str) -> str:
-        """Gives a name that no value has yet."""
+        """Returns a name that no value has yet."""
         self._count += 1
         return f"_{word}_{self._count}"
 
@@ -136,7 +136,7 @@ class Graph:
         return node.outputs
 
     def name(self, value: str, name: str) -> str:
-        """Gives a value a name of its own, that of an output."""
+        """Returns a value a name of its own, that of an output."""
         self.nodes.append(Node("Identity", (value,), (name,), {}))
         return name
 
@@ -254,7 +254,7 @@ class Graph:
         return self.op("Where", condition, a, b)
 
     def best(self, x: str) -> str:
-        """Gives the place of the largest number in each row ``[N, n]``, the first of equals, int64 ``[N, 1]``."""
+        """Returns the place of the largest number in each row ``[N, n]``, the first of equals, int64 ``[N, 1]``."""
         return self.op("ArgMax", x, axis=1, keepdims=1)
 
     def drawn(self, logits: str) -> str:
@@ -302,7 +302,7 @@ class Graph:
 
 
 def element_type(dtype: Any) -> int:
-    """Gives the number that ONNX has for a type of elements."""
+    """Returns the number that ONNX has for a type of elements."""
     from onnx import helper
 
     return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))

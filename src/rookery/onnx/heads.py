@@ -69,7 +69,7 @@ class Acts:
     told: dict[str, str] = field(default_factory=dict)
 
     def stored(self, graph: Graph, *, drawn: bool) -> str:
-        """Gives the action ``[N, elements]`` as it is stored, float32."""
+        """Returns the action ``[N, elements]`` as it is stored, float32."""
         parts = [graph.cast(part.drawn if drawn else part.best, np.float32) for part in (*self.choices, *self.flags)]
         if self.numbers is not None:
             parts.append(self.numbers.drawn if drawn else self.numbers.best)
@@ -271,7 +271,7 @@ HEADS: dict[type, Callable[[Graph, Any, str, Allowed], Acts]] = {
 
 
 def parameters_of(behavior: Behavior) -> dict[str, Tensor]:
-    """Gives what actions are drawn from, by name, as `Acts.told` has it.
+    """Returns what actions are drawn from, by name, as `Acts.told` has it.
 
     ``log_probs`` ``[N, choices]``, ``flag_logits`` ``[N, flags]``, ``mean`` and ``log_std`` ``[N, k]``, ``values``
     ``[N, actions]``: those that there are.
@@ -302,7 +302,7 @@ def width_of(action: ActionSpec, name: str) -> int:
 
 
 def number_bounds(action: ActionSpec) -> tuple[np.ndarray, ...]:
-    """Gives how the numbers of stored actions become the environment's, ``[k]`` each, float32.
+    """Returns how the numbers of stored actions become the environment's, ``[k]`` each, float32.
 
     Returns:
         The lowest and highest stored number; what each is multiplied by and what is added then; and whether the

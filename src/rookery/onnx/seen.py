@@ -25,12 +25,12 @@ class Seen:
     one_hot: str = ""
 
     def plain(self, graph: Graph) -> str:
-        """Gives the stored numbers; those that are scaled are bytes, and whole again."""
+        """Returns the stored numbers; those that are scaled are bytes, and whole again."""
         return self.name if self.scale == 1.0 else graph.rounded(graph.scaled(self.name, self.scale))
 
 
 def one_hots(graph: Graph, seen: Seen, sizes: Sequence[int]) -> str:
-    """Gives categories ``[N, len(sizes)]`` as one-hots side by side, ``[N, sum(sizes)]``."""
+    """Returns categories ``[N, len(sizes)]`` as one-hots side by side, ``[N, sum(sizes)]``."""
     if seen.one_hot:
         return seen.one_hot
     whole = graph.cast(seen.name, np.int64)
@@ -42,5 +42,5 @@ def one_hots(graph: Graph, seen: Seen, sizes: Sequence[int]) -> str:
 
 
 def categories(graph: Graph, one_hot: str, sizes: Sequence[int]) -> str:
-    """Gives one-hots ``[N, sum(sizes)]`` as categories, float32 ``[N, len(sizes)]``."""
+    """Returns one-hots ``[N, sum(sizes)]`` as categories, float32 ``[N, len(sizes)]``."""
     return graph.cast(graph.concat([graph.best(part) for part in graph.split(one_hot, sizes)]), np.float32)

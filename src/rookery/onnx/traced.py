@@ -171,7 +171,7 @@ def traced_memory(graph: Graph, memory: Memory, num_features: int, x: str, remem
 
 
 def name_of(module: nn.Module) -> str:
-    """Gives what a message calls a module: of a user's own, the class of that."""
+    """Returns what a message calls a module: of a user's own, the class of that."""
     if isinstance(module, CustomMemory):
         return name_of(module.model)
     if isinstance(module, CustomTrunk):

@@ -111,7 +111,7 @@ def _evaluating(policy: Policy) -> Iterator[None]:
 
 
 def told_of(policy: Policy) -> dict[str, str]:
-    """Gives facts about a policy that stand in its file."""
+    """Returns facts about a policy that stand in its file."""
     return {
         "policy": policy.name,
         "observation_space": str(policy.own_spec.space),
@@ -183,7 +183,7 @@ def _masks(leaf: Leaf, num_rows: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def check_observations(policy: Policy, obs: Tree) -> Tree:
-    """Gives the leaves that a policy acts on.
+    """Returns the leaves that a policy acts on.
 
     Raises:
         ConfigError: If one is missing or has another shape.
@@ -199,7 +199,7 @@ def check_observations(policy: Policy, obs: Tree) -> Tree:
 
 
 def without_empty_entities(policy: Policy, obs: Tree) -> Tree:
-    """Gives observations in which entities whose numbers are all 0 are absent, as ML-Agents has it."""
+    """Returns observations in which entities whose numbers are all 0 are absent, as ML-Agents has it."""
     tree = dict(obs)
     for leaf in policy.own_spec.leaves:
         if leaf.entities is not None:

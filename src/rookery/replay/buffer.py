@@ -438,7 +438,7 @@ class ReplayBuffer(Stateful):
         )
 
     def _in_place(self) -> Stored | None:
-        """Gives the arrays in which rows lie; None where observations are not stored whole."""
+        """Returns the arrays in which rows lie; None where observations are not stored whole."""
         leaves, stored = self.observations.leaves, self._stored
         if stored is None or any(leaf.rows is not stored.obs[path] for path, leaf in leaves.items()):
             if self.observations.are_stacked:
@@ -447,7 +447,7 @@ class ReplayBuffer(Stateful):
         return stored
 
     def steps(self, row: Tensor, *, n_step: int, gamma: float) -> WindowSteps:
-        """Gives the decisions that windows consist of.
+        """Returns the decisions that windows consist of.
 
         Args:
             row: ``[N]`` serial numbers of the rows at which windows begin, as in `Transitions.row`.
@@ -767,7 +767,7 @@ def n_step_windows(
 
 
 def sequence_priorities(priority: Tensor, fragment: Tensor, fragments: int) -> tuple[Tensor, Tensor]:
-    """Gives sequences 0.9 times the largest and 0.1 times the mean of the priorities of their rows.
+    """Returns sequences 0.9 times the largest and 0.1 times the mean of the priorities of their rows.
 
     Args:
         priority: ``[N]`` of rows.

@@ -45,14 +45,14 @@ class StoredDemonstrations:
         return self._at(self.rng.integers(self.buffer.first, self.buffer.total, number))
 
     def epoch(self, size: int, most: int | None = None) -> Iterator[Decisions]:
-        """Gives every decision once, in random order, in near-equal parts of at most `size`; of more than `most` so
+        """Returns every decision once, in random order, in near-equal parts of at most `size`; of more than `most` so
         many.
         """
         order = self.buffer.first + self.rng.permutation(len(self))[:most]
         return map(self._at, np.array_split(order, -(-len(order) // size)))
 
     def every(self) -> Iterator[Decisions]:
-        """Gives every decision once, in the order of time, in parts."""
+        """Returns every decision once, in the order of time, in parts."""
         starts = range(self.buffer.first, self.buffer.total, part_of_rows(self.buffer))
         return (self._at(np.arange(start, min(start + starts.step, self.buffer.total))) for start in starts)
 
@@ -136,7 +136,7 @@ class DataSet:
         return tensors(self.buffer.observations.gather(self._after[self._ends[rows]]))
 
     def parts(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        """Gives rows in parts that are small enough to be looked at together."""
+        """Returns rows in parts that are small enough to be looked at together."""
         return (rows[start : start + PART] for start in range(0, len(rows), PART))
 
     def _returns(self, gamma: float) -> Returns:

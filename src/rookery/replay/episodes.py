@@ -61,11 +61,11 @@ class JoinedEpisodes:
         return tuple(self.read(np.arange(int(self._starts[-1]))))
 
     def returns(self) -> np.ndarray:
-        """Gives the sum of the rewards of each, NaN where it is not known."""
+        """Returns the sum of the rewards of each, NaN where it is not known."""
         return np.concatenate([part.returns() for part in self.parts])
 
     def read(self, which: np.ndarray) -> Iterator[RecordedEpisode]:
-        """Gives some episodes, by their numbers, which ascend."""
+        """Yields some episodes, by their numbers, which ascend."""
         for part, start, end in zip(self.parts, self._starts[:-1], self._starts[1:], strict=True):
             yield from part.read(which[(which >= start) & (which < end)] - start)
 
@@ -132,12 +132,12 @@ class ChosenEpisodes:
         return tuple(self.read(np.arange(len(self._which))))
 
     def returns(self) -> np.ndarray:
-        """Gives the sum of the new rewards of each."""
+        """Returns the sum of the new rewards of each."""
         rewards = (one.reward for one in self.read(np.arange(len(self._which))))
         return np.array([np.nan if one is None else float(one.sum(dtype=np.float64)) for one in rewards])
 
     def read(self, which: np.ndarray) -> Iterator[RecordedEpisode]:
-        """Gives some episodes, by their numbers, which ascend."""
+        """Yields some episodes, by their numbers, which ascend."""
         numbers = self._which[which]
         for number, one in zip(numbers.tolist(), self._source.read(numbers), strict=True):
             yield one if self._relabel.cfg.is_nothing else self._relabelled(one, int(self._first[number]))

@@ -170,7 +170,7 @@ class Observations(Stateful):
             leaf.grow(self.pool.size)
 
     def release(self, places: np.ndarray) -> None:
-        """Gives back those of the places that are aside."""
+        """Returns back those of the places that are aside."""
         if int(places.max(initial=0)) >= self.capacity:
             self.pool.give(places[places >= self.capacity] - self.capacity)
 

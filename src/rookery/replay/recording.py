@@ -119,11 +119,11 @@ class EpisodeSource(Protocol):
         ...
 
     def returns(self) -> np.ndarray:
-        """Gives the sum of the rewards of each ``[E]``, float64; NaN where it is not known."""
+        """Returns the sum of the rewards of each ``[E]``, float64; NaN where it is not known."""
         ...
 
     def read(self, which: np.ndarray) -> Iterator[RecordedEpisode]:
-        """Gives some of them, by their numbers, which ascend."""
+        """Returns some of them, by their numbers, which ascend."""
         ...
 
 
@@ -154,12 +154,12 @@ class Recording:
         return np.array([len(one) for one in self.episodes], np.int64)
 
     def returns(self) -> np.ndarray:
-        """Gives the sum of the rewards of each ``[E]``; NaN where it is not known, as of one that nothing has ended."""
+        """Returns the return of each episode ``[E]``; NaN where it is unknown, as for an unfinished one."""
         sums = [np.nan if one.reward is None else float(one.reward.sum(dtype=np.float64)) for one in self.episodes]
         return without_running(np.array(sums), [one.terminated or one.truncated for one in self.episodes[-1:]])
 
     def read(self, which: np.ndarray) -> Iterator[RecordedEpisode]:
-        """Gives some episodes, by their numbers."""
+        """Returns some episodes, by their numbers."""
         return (self.episodes[number] for number in which.tolist())
 
     @property

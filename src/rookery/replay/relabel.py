@@ -83,7 +83,7 @@ class Relabel:
     def rewards(
         self, obs: Tree, action: np.ndarray, reward: np.ndarray, next_obs: Tree, terminated: np.ndarray, first: int
     ) -> np.ndarray:
-        """Gives new rewards ``[n]``, float32.
+        """Returns new rewards ``[n]``, float32.
 
         Args:
             obs: What was seen, as it is stored, ``[n, ...]`` by leaf path.
@@ -101,7 +101,7 @@ class Relabel:
         return self.plain(reward)
 
     def plain(self, reward: np.ndarray) -> np.ndarray:
-        """Gives rewards ``[n]`` times the scale, plus the shift, cut off at the bounds; float32."""
+        """Returns rewards ``[n]`` times the scale, plus the shift, cut off at the bounds; float32."""
         found = reward.astype(np.float64) * self.cfg.scale + self.cfg.shift
         return (found if self.cfg.bounds is None else found.clip(*self.cfg.bounds)).astype(np.float32)
 

@@ -179,7 +179,7 @@ class Replay(Stateful):
         return replace(rows, obs=self.policy.normalize(rows.obs), next_obs=self.policy.normalize(rows.next_obs))
 
     def steps(self, rows: Transitions) -> WindowSteps:
-        """Gives the decisions that the windows of a batch consist of, raw, on the networks' device."""
+        """Returns the decisions that the windows of a batch consist of, raw, on the networks' device."""
         return self.buffer.steps(rows.row.cpu(), n_step=self.cfg.n_step, gamma=self.cfg.gamma).to(self.device)
 
     def sample_sequences(self, number: int, *, length: int, beta: float) -> SampledSequences:
@@ -234,7 +234,7 @@ class Replay(Stateful):
             )
 
     def summary(self) -> dict[str, float | int | None]:
-        """Gives the means over the gradient steps since the last call, and how many decisions and steps there are."""
+        """Returns the means over the gradient steps since the last call, and how many decisions and steps there are."""
         row = self.means.result()
         self.means = Means()
         return {**row, "replay_size": len(self.buffer), "gradient_steps": self.gradient_steps}

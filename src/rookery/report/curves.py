@@ -102,7 +102,7 @@ def group(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
     differing = varying_paths([known[0].settings for known in groups]) if len(groups) > 1 else []
 
     def is_inherited(path: str) -> bool:
-        """Says whether a policy's setting differs only as the setting of all policies does."""
+        """Returns whether a policy's setting differs only as the setting of all policies does."""
         return path.startswith("policies.") and f"algorithm.{path.split('.', 2)[-1]}" in differing
 
     named = ("env.name", "algorithm.name")
@@ -157,7 +157,7 @@ def save_figure(figure: Figure, target: Path, option: str) -> None:
 
 
 def dress(axes: Axes) -> None:
-    """Gives axes the look of all pictures: no box, a light grid, quiet numbers."""
+    """Returns axes the look of all pictures: no box, a light grid, quiet numbers."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color("#999999")
     axes.grid(color="#e6e6e6", linewidth=0.8)

@@ -201,7 +201,7 @@ def _worth(score: float, mode: str) -> float:
 
 
 def is_number(value: Any) -> bool:
-    """Says whether a value is a finite number, which can be compared."""
+    """Returns whether a value is a finite number, which can be compared."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 

@@ -175,7 +175,7 @@ def captioned(picture: Image.Image, lines: Sequence[str]) -> Image.Image:
 
 
 def are_flat(frames: Sequence[Frame]) -> bool:
-    """Says whether pictures are drawings of few colours, judged by some of them: these are kept without loss, which
+    """Returns whether pictures are drawings of few colours, judged by some of them: these are kept without loss, which
     takes less room for them than blurring does.
     """
     some = frames[:: max(len(frames) // SAMPLES, 1)]

@@ -365,7 +365,7 @@ def waits_text(waits: Mapping[str, float], between: str) -> str:
 
 
 def unhealthy(metric: str, value: Number) -> bool:
-    """Says whether a metric is outside its healthy range."""
+    """Returns whether a metric is outside its healthy range."""
     low, high = HEALTHY.get(metric, (None, None))
     return value is not None and ((low is not None and value < low) or (high is not None and value > high))
 

@@ -162,7 +162,7 @@ class SelfPlayResult:
     anchors: Mapping[str, float | None] = field(default_factory=dict)
 
     def row(self) -> dict[str, Any]:
-        """Gives its columns, without what they are of."""
+        """Returns its columns, without what they are of."""
         own = {name: value for name, value in vars(self).items() if name != "anchors"}
         return own | {f"anchors/{name}": value for name, value in self.anchors.items()}
 

@@ -52,7 +52,7 @@ class Record:
         return (self.won + 0.5 * self.drawn) / self.games if self.games else None
 
     def plus(self, score: float) -> Record:
-        """Gives the record with another game: 1 won, 0.5 drawn, 0 lost."""
+        """Returns the record with another game: 1 won, 0.5 drawn, 0 lost."""
         return Record(self.won + (score == 1.0), self.drawn + (score == 0.5), self.lost + (score == 0.0))
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ class Standing:
 
 
 def standings_table(standings: Sequence[Standing], anchors: Sequence[str]) -> Table:
-    """Gives a table of players, the best first.
+    """Returns a table of players, the best first.
 
     Args:
         standings: The players.
@@ -108,7 +108,7 @@ def standings_table(standings: Sequence[Standing], anchors: Sequence[str]) -> Ta
 
 
 def matrix_table(standings: Sequence[Standing]) -> Table:
-    """Gives the mean score of each player, a line each, against each other, in percent; a draw counts half."""
+    """Returns the mean score of each player, a line each, against each other, in percent; a draw counts half."""
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("SCORE AGAINST", no_wrap=True)
     for number in range(1, len(standings) + 1):

@@ -197,7 +197,7 @@ def write_session(
 
 
 def _set(target: Any, value: Any, numeric: bool) -> None:
-    """Gives a value to a message that holds a number or a text."""
+    """Returns a value to a message that holds a number or a text."""
     if numeric and is_number(value):
         target.number_value = value
     else:

@@ -112,7 +112,7 @@ class BlockColumns:
         return self._length
 
     def has(self, role: str) -> bool:
-        """Says whether there is a column of a role."""
+        """Returns whether there is a column of a role."""
         return any(known.partition("/")[0] == role for known in self._roles)
 
     def table(self, start: int, roles: Sequence[str] | None = None, number: int | None = None) -> ColumnTable:
@@ -249,14 +249,14 @@ class BlockEpisodes:
         return tuple(self.read(np.arange(len(self._bounds) - 1)))
 
     def returns(self) -> np.ndarray:
-        """Gives the sum of the rewards of each, NaN where it is not known."""
+        """Returns the sum of the rewards of each, NaN where it is not known."""
         if self._reward is None:
             return np.full(len(self._bounds) - 1, np.nan)
         sums = np.add.reduceat(self._reward.astype(np.float64), self._bounds[:-1])
         return without_running(sums, (self._terminated | self._truncated).tolist())
 
     def read(self, which: np.ndarray) -> Iterator[RecordedEpisode]:
-        """Gives some episodes, by their numbers, which ascend."""
+        """Yields some episodes, by their numbers, which ascend."""
         for number in which.tolist():
             start, end = int(self._bounds[number]), int(self._bounds[number + 1])
             ends, cut = bool(self._terminated[number]), bool(self._truncated[number])

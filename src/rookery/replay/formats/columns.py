@@ -457,7 +457,7 @@ class EpisodeFlags:
     steps: np.ndarray | None
 
     def with_limit(self, wanted: Wanted, flag: str | None) -> tuple[Wanted, tuple[str, ...]]:
-        """Gives how rows are to be read, with the environment's time limit where it says why an episode is over; and
+        """Returns how rows are to be read, with the environment's time limit where it says why an episode is over; and
         what people should know of it.
 
         Args:

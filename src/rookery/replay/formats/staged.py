@@ -103,5 +103,5 @@ class Staged:
 
     @contextmanager
     def opened(self) -> Iterator[Mapping[str, StagedColumn]]:
-        """Gives the columns by name."""
+        """Yields the columns by name."""
         yield self.columns
