@@ -120,7 +120,11 @@ SUBJECTS = (
     ("workers on Ray", "rollout/remote/remote_pool.py:RemotePool, cluster/ray_hosts.py:RayHosts", "how-to/workers.md"),
     ("several learners", "cluster/ranks.py:Ranks, algorithms/ranked.py:RankAgreement", "how-to/several-learners.md"),
     ("experiments of many trials", "tune/runner.py:Runner, tune/journal.py:Journal", "how-to/tune.md"),
-    ("off-policy evaluation", "ope/offline_evaluation.py:evaluate_offline, ope/estimators.py", "how-to/off-policy-evaluation.md"),
+    (
+        "off-policy evaluation",
+        "ope/offline_evaluation.py:evaluate_offline, ope/estimators.py",
+        "how-to/off-policy-evaluation.md",
+    ),
     ("policies that answer", "serving/server.py:PolicyServer, serving/batcher.py:Batcher", "how-to/serve.md"),
     ("ONNX", "onnx/generic.py:generic_model, onnx/check.py", "how-to/export.md"),
     ("clients from outside", "envs/external/client.py:Client, envs/external/env.py:ExternalEnv", "how-to/external.md"),
