@@ -52,6 +52,8 @@ PATTERN = re.compile(
 )
 CODE = re.compile(r"``.*?``|`[^`\n]*`|https?://\S+", re.DOTALL)
 FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2 *$", re.DOTALL | re.MULTILINE)
+KEY = re.compile(r"(['\"])\w+\1")
+"""A text of one word is a key, such as the kind of a stored record, and is not read."""
 C_TEXT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
 
 
@@ -102,6 +104,8 @@ def python_texts(content: str, with_texts: bool) -> Iterator[tuple[int, str]]:
             if comment[1] and not continues:
                 yield comment
             comment = (comment[0], f"{comment[1]}\n{token.string}") if continues else (line, token.string)
+        elif KEY.fullmatch(token.string):
+            continue
         elif tokenize.tok_name[token.type] in ("STRING", "FSTRING_MIDDLE") and (with_texts or line in docstrings):
             yield line, token.string
     if comment[1]:

@@ -190,7 +190,7 @@ if TYPE_CHECKING:
     from rookery.tune.executors.processes import ProcessExecutor
     from rookery.tune.executors.trial_worker import LOG as TRIAL_LOG
     from rookery.tune.job import Job, Start, Work
-    from rookery.tune.jobs.trainable import packed, unpacked
+    from rookery.tune.jobs.trainable import pack_files, unpack_files
     from rookery.tune.journal import FILE as JOURNAL_FILE
     from rookery.tune.journal import VERSION, ExperimentState, Journal, read
     from rookery.tune.names import EXECUTORS
@@ -337,7 +337,7 @@ _NAMES = {
     "rookery.tune.executors.processes": "ProcessExecutor",
     "rookery.tune.executors.trial_worker": "TRIAL_LOG=LOG",
     "rookery.tune.job": "Job Start Work",
-    "rookery.tune.jobs.trainable": "packed unpacked",
+    "rookery.tune.jobs.trainable": "pack_files unpack_files",
     "rookery.tune.journal": "ExperimentState JOURNAL_FILE=FILE Journal VERSION read",
     "rookery.tune.names": "EXECUTORS",
     "rookery.tune.optuna_search": "OptunaConfig",

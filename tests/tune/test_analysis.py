@@ -8,7 +8,7 @@ from experiments import Experiment
 
 from rookery import PPOConfig, Trainer
 from rookery.core.errors import ConfigError
-from rookery.tune.analysis import Analysis, filled
+from rookery.tune.analysis import Analysis, fill_template
 from rookery.tune.trial import Status
 
 
@@ -43,7 +43,7 @@ def test_any_column_of_the_rows_can_judge_if_it_is_said_whether_more_is_better(h
     assert analysis.best("loss", "min").score == 7.0  # 10 - 3, which the journal does not hold
     assert analysis.best("loss", "max").name == "00002"
     assert Analysis(hill.folder, "loss", "min").metrics == ("loss",)
-    with pytest.raises(ConfigError, match="say whether more is better"):
+    with pytest.raises(ConfigError, match="state whether more is better"):
         analysis.best("loss")
     with pytest.raises(ConfigError, match="did you mean 'loss'"):
         analysis.best("lose", "min")
@@ -72,9 +72,9 @@ def test_the_checkpoint_is_the_last_or_the_one_nearest_to_the_best_row(hill):
     hill.checkpoint("00000", 2)
     assert Analysis(hill.folder).best(scope="best").checkpoint.name == "000002"
     assert analysis["00001"].checkpoint is None
-    with pytest.raises(ConfigError, match="holds no checkpoint yet"):
+    with pytest.raises(ConfigError, match="has no checkpoint yet"):
         analysis["00001"].load()
-    with pytest.raises(ConfigError, match="is no checkpoint of a Trainer"):
+    with pytest.raises(ConfigError, match="is not a checkpoint of a Trainer"):
         analysis["00000"].load()
 
 
@@ -161,7 +161,7 @@ def test_without_pandas_the_error_says_what_to_install(hill, monkeypatch):
 
 def test_parameters_are_put_in_place_at_any_depth():
     template = {"a": {"b": {"uniform": [0, 1]}, "c": 2}, "hidden": [{"choice": [8, 16]}, 64]}
-    assert filled(template, {"a.b": 0.5, "hidden.0": 8, "new.x": 1}) == {
+    assert fill_template(template, {"a.b": 0.5, "hidden.0": 8, "new.x": 1}) == {
         "a": {"b": 0.5, "c": 2},
         "hidden": [8, 64],
         "new": {"x": 1},

@@ -9,7 +9,7 @@ from simulation import OPTIMUM, Simulation, hill, on_curve, replay, samples
 
 from rookery.core.seeding import Role, Streams
 from rookery.tune.scheduler import FIFO, Action, FIFOConfig
-from rookery.tune.schedulers.asha import ASHA, ASHAConfig, admits, rung_ages
+from rookery.tune.schedulers.asha import ASHA, ASHAConfig, passes_rung, rung_ages
 
 STOP = Action.STOP
 
@@ -62,13 +62,13 @@ def test_who_is_in_the_top_half_of_those_before_goes_on():
 
 def test_a_quarter_goes_on_with_a_reduction_of_four():
     rung = []
-    assert [admits(rung, score, 4) for score in (5, 4, 3, 2, 4.5, 1, 0, 4.8)] == [True] + [False] * 6 + [True]
+    assert [passes_rung(rung, score, 4) for score in (5, 4, 3, 2, 4.5, 1, 0, 4.8)] == [True] + [False] * 6 + [True]
 
 
 def test_equal_scores_decide_nothing():
     rung = []
-    assert [admits(rung, -200.0, 4) for _ in range(8)] == [True] * 8
-    assert [admits(rung, score, 4) for score in (-100, -150, -120, -200, -300)] == [True, True, True, False, False]
+    assert [passes_rung(rung, -200.0, 4) for _ in range(8)] == [True] * 8
+    assert [passes_rung(rung, score, 4) for score in (-100, -150, -120, -200, -300)] == [True, True, True, False, False]
 
 
 def test_scores_are_compared_with_scores_of_the_same_rung_only():

@@ -298,6 +298,8 @@ def test_a_class_of_a_script_is_sent_along(make, tmp_path):
 
 def test_here_too_says_that_there_are_no_gpus(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert InProcessExecutor(job(), 1.0, 1.0, None).notes == ["tune.gpus = 1: there are none here: trials run without"]
+    assert InProcessExecutor(job(), 1.0, 1.0, None).notes == [
+        "tune.gpus = 1: this machine has no GPU; trials run without"
+    ]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     assert InProcessExecutor(job(), 1.0, 1.0, None).notes == []

@@ -275,14 +275,14 @@ def test_seconds_are_a_metric_of_trainings_too(tmp_path, capsys):
         ({"num_samples": 3}, "num_samples = 3: nothing is drawn at random.*repeats = 3"),
         ({"resources_per_trial": {"cpu": 1}}, "resources_per_trial.*here it is cpus, gpus"),
         ({"metric": "episode_reward_mean"}, "episode_reward_mean.*here it is return_mean"),
-        ({"env": lambda config: 0.0}, r"is no environment.*trainable="),
+        ({"env": lambda config: 0.0}, r"this is not an environment.*trainable="),
         ({"config": {"tune": {"scheduler": "asha"}}}, r"tune.scheduler.max_time is missing"),
         ({"scheduler": "ashe"}, "no such name; there are random, optuna, fifo.*did you mean 'asha'"),
         ({"mode": "upwards"}, "mode.*'max' or 'min'"),
         ({"stop": {}}, "stop: nothing ends"),
         ({"metric": ("a", "b", "c"), "mode": ("max", "min")}, "one for each of the 3 metrics"),
         ({"metric": ()}, "tune: metric = .*must name a column"),
-        ({"scheduler": tune.OptunaConfig()}, "tune: scheduler = OptunaConfig: is no scheduler"),
+        ({"scheduler": tune.OptunaConfig()}, "tune: scheduler = OptunaConfig: this is not a scheduler"),
     ],
 )
 def test_what_is_wrong_is_refused_before_any_trial_starts(tmp_path, settings, said):
@@ -307,7 +307,7 @@ def test_a_class_that_nothing_ends_is_refused(tmp_path, scheduler):
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path):
     (tmp_path / "letter.txt").write_text("dear all")
-    with pytest.raises(ConfigError, match="holds other things"):
+    with pytest.raises(ConfigError, match="holds other files"):
         climb(tmp_path)
 
 

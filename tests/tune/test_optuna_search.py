@@ -178,8 +178,8 @@ def test_several_metrics_are_searched_at_once(sampler):
     ("cfg", "space", "modes", "says"),
     [
         (OptunaConfig(), {"a": tune.grid_search([1, 2])}, ("max",),
-         "search optuna does not try whole grids; write choice, or search: {name: random}"),
-        (OptunaConfig(sampler="cmaes"), NUMBERS, ("max", "min"), "search.sampler = 'cmaes' goes by one metric, not 2"),
+         "search optuna does not support grids; write choice, or search: {name: random}"),
+        (OptunaConfig(sampler="cmaes"), NUMBERS, ("max", "min"), "search.sampler = 'cmaes' supports one metric, not 2"),
     ],
 )  # fmt: skip
 def test_what_optuna_cannot_do_is_refused(cfg, space, modes, says):

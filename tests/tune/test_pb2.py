@@ -18,7 +18,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.seeding import Role, Streams
 from rookery.tune import space as tune
 from rookery.tune.scheduler import FIFO, Action, Exploit, FIFOConfig
-from rookery.tune.schedulers.pb2 import PB2, GaussianProcess, Kernel, PB2Config, fit, highest, share
+from rookery.tune.schedulers.pb2 import PB2, GaussianProcess, Kernel, PB2Config, fit, maximize, share
 from rookery.tune.schedulers.pbt import PBT, PBTConfig
 from selection import slow_repeats
 
@@ -110,7 +110,7 @@ def test_a_fit_of_what_never_changes_is_finite() -> None:
 
 def test_the_highest_point_of_a_smooth_function_is_found() -> None:
     peak = np.array([0.2, 0.9, 1.0])
-    found = highest(lambda points: -((points - peak) ** 2).sum(axis=1), 3, np.random.default_rng(0))
+    found = maximize(lambda points: -((points - peak) ** 2).sum(axis=1), 3, np.random.default_rng(0))
     np.testing.assert_allclose(found, peak, atol=0.02)
 
 
@@ -196,9 +196,9 @@ def test_points_that_others_go_on_with_are_avoided() -> None:
     scheduler.add("a", {"x": 0.5})
     for time, score in ((10.0, 0.0), (20.0, 1.0), (30.0, 2.0), (40.0, 3.0)):  # x = 0.5 gains 1, again and again
         scheduler.on_result("a", time, score)
-    alone = scheduler.promising("a", [{"x": 0.5}], np.random.default_rng(0))
+    alone = scheduler.best_point("a", [{"x": 0.5}], np.random.default_rng(0))
     crowded = [{"x": x} for x in np.linspace(float(alone[0]) - 0.1, float(alone[0]) + 0.1, 9).clip(0, 1)]
-    other = scheduler.promising("a", crowded, np.random.default_rng(0))
+    other = scheduler.best_point("a", crowded, np.random.default_rng(0))
     assert abs(other[0] - alone[0]) > 0.2
 
 

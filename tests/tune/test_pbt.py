@@ -424,7 +424,7 @@ def test_a_function_of_ones_own_has_the_last_word() -> None:
     scheduler = four(explore=lambda params: {path: 2 * value for path, value in params.items()})
     assert scheduler.explore("a", [], np.random.default_rng(0)) == {"algorithm.lr": pytest.approx(2.4e-3)}
     scheduler = four(explore=lambda params: {"lr": 1.0})
-    with pytest.raises(ConfigError, match=r"scheduler\.explore .*value for each of algorithm\.lr, and gave lr"):
+    with pytest.raises(ConfigError, match=r"scheduler\.explore .*value for each of algorithm\.lr, but returned lr"):
         scheduler.explore("a", [], np.random.default_rng(0))
 
 
@@ -448,7 +448,7 @@ def test_all_mistakes_are_told_at_once_with_hints() -> None:
     first, second, third = error.value.problems
     assert "did you mean 'algorithm.lr'" in first
     assert "x cannot change" in second
-    assert "those that have: algorithm.lr, x" in third
+    assert "these have one: algorithm.lr, x" in third
 
 
 def test_a_space_in_which_nothing_can_change_is_refused() -> None:

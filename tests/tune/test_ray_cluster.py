@@ -19,7 +19,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.settings.layers import Layer
 from rookery.tune.executor import Failed, Order, Stepped, Stopped
 from rookery.tune.executors.in_process import InProcessExecutor
-from rookery.tune.job import begin_anew
+from rookery.tune.job import reset_folder
 from rookery.tune.jobs.trainable import TrainableJob
 from rookery.tune.jobs.training_job import TrainingJob
 from rookery.tune.spec import split_layers
@@ -345,7 +345,7 @@ def test_a_trial_whose_process_dies_is_lost_and_goes_on_in_a_new_one(make, tmp_p
 def test_a_trial_that_empties_its_folder_does_not_hide_the_folder_from_a_worker_that_comes(make, tmp_path):
     workers = make(job())
     workers.begin(start(tmp_path))
-    begin_anew(tmp_path / "00000")  # what another worker did that took the trial over meanwhile
+    reset_folder(tmp_path / "00000")  # what another worker did that took the trial over meanwhile
     assert isinstance(step(workers), Stepped)
     assert [path.name for path in tmp_path.iterdir()] == ["00000"]
 

@@ -203,7 +203,7 @@ def test_a_full_disk_stops_the_experiment_and_no_trial_is_to_blame(tmp_path):
                 raise OSError(errno.ENOSPC, "No space left on device")
             super().save_checkpoint(folder)
 
-    with pytest.raises(FileError, match=r"trial 00000: OSError.*No space left.*make room.*rookery tune resume"):
+    with pytest.raises(FileError, match=r"trial 00000: OSError.*No space left.*free some disk space.*tune resume"):
         climb(tmp_path / "x", Crowded)
     assert [record for record in read(tmp_path / "x") if record["kind"] == "failure"] == []
     with pytest.MonkeyPatch.context() as patched:
@@ -218,7 +218,7 @@ def test_a_disk_that_is_full_for_the_runner_is_told_too(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(FileError, match=r"No space left on device; make room"):
+    with pytest.raises(FileError, match=r"No space left on device; free some disk space"):
         climb(tmp_path / "x")
 
 
@@ -312,7 +312,7 @@ def test_a_clone_takes_over_where_its_donor_stands(tmp_path):
 
 def test_cloning_what_cannot_be_saved_says_so(tmp_path):
     script = Script({("00001", 2.0): {"00001": Exploit("00000", {"x": 0.4})}})
-    with pytest.raises(FileError, match="00000.*no checkpoint that 00001 could go on from"):
+    with pytest.raises(FileError, match="00000.*no checkpoint for 00001 to resume from"):
         climb(tmp_path / "x", Careless, search=Noted(0.3, 0.8), scheduler=script)
 
 
@@ -402,7 +402,7 @@ def test_a_damaged_journal_says_where(tmp_path):
     path = tmp_path / "x" / "journal.jsonl"
     lines = path.read_text().splitlines()
     path.write_text("\n".join([*lines[:2], "{nonsense", *lines[2:]]) + "\n")
-    with pytest.raises(FileError, match=r"journal.jsonl:3: is no record"):
+    with pytest.raises(FileError, match=r"journal.jsonl:3: the line is not a record"):
         climb(tmp_path / "x", num_samples=1, resume=True)
     climb(tmp_path / "x", num_samples=1, force=True)
     assert len(history_of(tmp_path / "x").trials) == 1

@@ -133,7 +133,7 @@ def test_a_point_may_give_what_a_function_would_compute():
 def test_a_function_that_raises_is_found_before_anything_is_tried():
     space = {"x": tune.uniform(0, 1), "y": tune.sample_from(lambda config: config["xx"])}
     with pytest.raises(
-        ConfigError, match=r"y = sample_from\(.*the function raised KeyError: 'xx'; it was given {'x': 0"
+        ConfigError, match=r"y = sample_from\(.*the function raised KeyError: 'xx'; its argument was {'x': 0"
     ):
         suggestions(space, 1)
 
@@ -202,15 +202,15 @@ MISTAKES = [
     (pointed, {"lr": 1e-3}, "points[0]: lr = 0.001: there is no such parameter; did you mean 'algorithm.lr'?"),
     (pointed, {"algorithm.lrr": 1e-3}, "did you mean 'algorithm.lr'?"),
     (pointed, {"algorithm.lr": 1.0}, "points[0]: algorithm.lr = 1.0: 1.0 is not in loguniform(0.0001, 0.01)"),
-    (pointed, {"size": [64]}, "[64] is none of the values of choice([[64, 64], [128, 128]])"),
+    (pointed, {"size": [64]}, "[64] is not one of the values of choice([[64, 64], [128, 128]])"),
     (asked, {"algorithm.lr": 1e-3}, "search = Scripted: suggestion 0: size is missing"),
     (asked, {**BOTH, "algorithm.lr": 1.0}, "1.0 is not in loguniform(0.0001, 0.01)"),
     (asked, {**BOTH, "sice": 1}, "there is no such parameter; did you mean 'size'?"),
-    (asked, [1e-3], "suggestion 0 is [0.001]; ask must give parameters by path, or None"),
-    (searched, OnlyAsks(), "is no search, an object with ask(number)"),
-    (searched, AsksForNothing(), "is no search"),
-    (searched, Scripted, "test_search:Scripted: is no search, an object"),
-    (searched, 7, "search = 7: is no search"),
+    (asked, [1e-3], "suggestion 0 is [0.001]; ask must return parameters by path, or None"),
+    (searched, OnlyAsks(), "this is not a search, an object with ask(number)"),
+    (searched, AsksForNothing(), "this is not a search"),
+    (searched, Scripted, "test_search:Scripted: this is not a search, an object"),
+    (searched, 7, "search = 7: this is not a search"),
 ]
 
 

@@ -18,8 +18,8 @@ from rookery.core.config import resolve
 from rookery.core.seeding import Streams
 from rookery.core.settings.layers import Layer, override_layer, yaml_layer
 from rookery.run.settings import RunConfig
-from rookery.tune.space import Choices, Float, Grid, Integer, Normal, cell, drawn, grid_size, written
-from rookery.tune.spec import domains_in, fill, known, outline, read_layer, split, split_layers
+from rookery.tune.space import Choices, Float, Grid, Integer, Normal, cell, drawn, grid_size, to_json
+from rookery.tune.spec import chosen_values, domains_in, fill, merged_values, read_layer, split, split_layers
 
 QUICK = settings(max_examples=60, deadline=None)
 BOUND = st.floats(-1e6, 1e6, allow_nan=False)
@@ -191,7 +191,7 @@ def test_values_come_back_from_a_file_as_what_they_were():
     for values in ([(64, 64), (128,)], [PPOConfig, ModelConfig], [ModelConfig(hidden=(32,)), ModelConfig()], functions):
         domain = tune.choice(values)
         for value in values:
-            assert domain.adopt(json.loads(json.dumps(written(value)))) is value
+            assert domain.adopt(json.loads(json.dumps(to_json(value)))) is value
     assert tune.quniform(0, 1, 0.1).adopt(0.1 + 0.2) == 0.3
     assert type(tune.uniform(0, 3).adopt(1)) is float
 
@@ -305,8 +305,8 @@ def test_functions_see_plain_dicts_of_what_is_decided():
         {"algorithm": {"name": "ppo", "gamma": 0.9, "lr": 1.0}},
         {"algorithm": PPOConfig(lr=tune.uniform(0, 1), model=ModelConfig(hidden=(4, tune.choice([8]))))},
     ]
-    config = outline(layers)
-    assert known(config, {"algorithm.lr": 0.5}) == {
+    config = merged_values(layers)
+    assert chosen_values(config, {"algorithm.lr": 0.5}) == {
         "algorithm": {"name": "ppo", "gamma": 0.9, "lr": 0.5, "model": {"hidden": [4, None]}}
     }
 
@@ -344,9 +344,9 @@ def test_a_file_says_domains_as_mappings_of_one_key(tmp_path):
         ("{lograndit: [1, 5]}", "did you mean 'lograndint'?"),
         ("{loguniform: [1e-2, 1e-4]}", "loguniform: low must be below high, not 0.01 and 0.0001"),
         ("{loguniform: [1e-2]}", "loguniform takes low, high; write {loguniform: [low, high]}"),
-        ("{uniform: {low: 0, hihg: 1}}", "uniform has no 'hihg'; did you mean 'high'?"),
-        ("{choice: []}", "choice: needs at least one value"),
-        ("{choice: relu}", "choice: must be given a list of values, not 'relu'"),
+        ("{uniform: {low: 0, hihg: 1}}", "uniform has no argument 'hihg'; did you mean 'high'?"),
+        ("{choice: []}", "choice: at least one value is required"),
+        ("{choice: relu}", "choice: the argument must be a list of values, not 'relu'"),
         ("{sample_from: 'nowhere_at_all:f'}", "there is no module 'nowhere_at_all'"),
     ],
 )

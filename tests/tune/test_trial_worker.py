@@ -10,7 +10,7 @@ from worker_cases import job, start
 from rookery.core.errors import ConfigError, EnvError
 from rookery.core.process.interrupt import Interrupted
 from rookery.tune.executor import Failed, Order, Stepped, Stopped
-from rookery.tune.executors.trial_worker import TrialWorker, failed
+from rookery.tune.executors.trial_worker import TrialWorker, failure_of
 from rookery.tune.job import Job, Work
 
 
@@ -126,7 +126,7 @@ def test_of_an_environments_error_its_own_traceback_is_told_and_where_it_was():
         except ZeroDivisionError as error:
             raise EnvError("lane 3,\n episode 2") from error
     except EnvError as error:
-        event = failed("7", error)
+        event = failure_of("7", error)
     assert event.problem == "lane 3, episode 2"
     assert 'raise ZeroDivisionError("division by nothing")' in event.traceback
     assert event.traceback.endswith("lane 3,\n episode 2\n")
@@ -139,4 +139,4 @@ def test_an_error_of_ours_that_met_no_other_code_needs_no_traceback(tmp_path):
     assert event.traceback == ""
     assert "stop.cuont: the trials report no such number" in event.problem
     assert "did you mean 'count'?" in event.problem
-    assert isinstance(failed("0", ConfigError("one", "two")), Failed)
+    assert isinstance(failure_of("0", ConfigError("one", "two")), Failed)

@@ -61,11 +61,11 @@ def shell(tmp_path, monkeypatch, capsys):
         ({"stop": {"return_men": 3}}, "stop.return_men: .*did you mean 'return_mean'"),
         ({"stop": 5}, "stop = 5: must be criteria"),
         ({"scheduler": tune.ASHAConfig(max_time=9, time="env_step")}, "tune.scheduler.time = env_step.*'env_steps'"),
-        ({"scheduler": 3}, "scheduler = 3: is none: give one of fifo"),
-        ({"scheduler": tune.ASHAConfig}, r"scheduler = ASHAConfig: is a class; write ASHAConfig\(...\)"),
-        ({"search": "asha"}, "tune.search = asha: is no search; there are random, optuna"),
-        ({"search": 3}, "search = 3: is no search"),
-        ({"num_samples": tune.choice([1, 2])}, "tune.num_samples = .*steers the experiment"),
+        ({"scheduler": 3}, "scheduler = 3: this is not a scheduler: give one of fifo"),
+        ({"scheduler": tune.ASHAConfig}, r"scheduler = ASHAConfig: this is a class; write ASHAConfig\(...\)"),
+        ({"search": "asha"}, "tune.search = asha: this is not a search; there are random, optuna"),
+        ({"search": 3}, "search = 3: this is not a search"),
+        ({"num_samples": tune.choice([1, 2])}, "tune.num_samples = .*settings of the experiment cannot be tuned"),
         ({"preset": 3}, "preset = 3: must be"),
         ({"folder": 3}, "folder = 3: must be a path"),
         ({"points": [{"algorithm.lrr": 1e-3}]}, r"points\[0\]: algorithm.lrr = 0.001: there is no such parameter"),
@@ -97,8 +97,11 @@ async def coroutine(config):
     [
         ({"trainable": StepTakesMore}, r"its step must be step\(self\)"),
         ({"trainable": SetupTakesNothing}, r"its setup must be setup\(self, config\)"),
-        ({"trainable": coroutine}, "coroutine: is async"),
-        ({"trainable": Careless, "scheduler": tune.PBTConfig(interval=2)}, "Careless: cannot be saved.*PBTConfig"),
+        ({"trainable": coroutine}, "coroutine: the function is async"),
+        (
+            {"trainable": Careless, "scheduler": tune.PBTConfig(interval=2)},
+            "Careless: this class cannot be saved.*PBT",
+        ),
         ({"config": None}, "config = None: must be a mapping"),
         ({"config": "x"}, "config = 'x': must be a mapping"),
         ({"config": tune.uniform(0, 1)}, r"config = uniform\(0.0, 1.0\): must be a mapping"),
@@ -185,11 +188,11 @@ def damage(folder, number, *lines):
 @pytest.mark.parametrize(
     ("number", "lines", "said"),
     [
-        (2, [], r"journal.jsonl:2: does not follow from the lines before"),
-        (4, ['{"kind": "result"}'], r"journal.jsonl:4: does not follow"),
-        (4, ["garbage"], r"journal.jsonl:4: is no record"),
-        (1, [], r"journal.jsonl:1: is not how an experiment begins"),
-        (1, ['{"kind": "experiment", "version": 1}'], r"journal.jsonl:1: lacks job, seed, space"),
+        (2, [], r"journal.jsonl:2: the record does not follow from the lines before"),
+        (4, ['{"kind": "result"}'], r"journal.jsonl:4: the record does not follow"),
+        (4, ["garbage"], r"journal.jsonl:4: the line is not a record"),
+        (1, [], r"journal.jsonl:1: the first record is not an experiment"),
+        (1, ['{"kind": "experiment", "version": 1}'], r"journal.jsonl:1: the record lacks job, seed, space"),
         (1, ['{"kind": "experiment", "version": 9}'], r"its format is 9, this Rookery reads 1"),
     ],
 )
@@ -243,7 +246,7 @@ def test_whatever_a_trial_raises_the_others_go_on(tmp_path, error):
     ("item", "said"),
     [
         ((1, 2, 3), r"yielded \(1, 2, 3\): yield a number, a row, or a row and the folder"),
-        (({"height": 1}, "nowhere"), "checkpoint = 'nowhere' is no folder"),
+        (({"height": 1}, "nowhere"), "checkpoint = 'nowhere' is not a folder"),
         ([1], "height is a list|score is a list"),
     ],
 )
@@ -266,7 +269,7 @@ def test_a_number_beyond_all_floats_is_none(tmp_path):
 
 def test_an_exploration_that_raises_is_named_with_what_it_was_given(tmp_path):
     pbt = tune.PBTConfig(interval=2, quantile=0.5, explore=lambda params: params["y"])
-    with pytest.raises(ConfigError, match=r"scheduler.explore = .*raised KeyError: 'y'; it was given \{'x'"):
+    with pytest.raises(ConfigError, match=r"scheduler.explore = .*raised KeyError: 'y'; its argument was \{'x'"):
         climb(tmp_path / "x", scheduler=pbt)
 
 
@@ -323,5 +326,5 @@ def test_mistakes_at_the_shell_end_with_2_and_say_where(tmp_path, shell):
 
 
 def test_a_layer_without_a_file_says_its_source():
-    with pytest.raises(ConfigError, match="command line: tune.mode = .*steers the experiment"):
+    with pytest.raises(ConfigError, match="command line: tune.mode = .*settings of the experiment cannot be tuned"):
         train(None, config=[Layer("command line", {"tune.mode": {"choice": ["max"]}})])

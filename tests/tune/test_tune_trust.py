@@ -15,7 +15,7 @@ from rookery.core.io.files import FileError, write_directory
 from rookery.core.settings.layers import Layer
 from rookery.run.checkpoint.own_files import refuse_links_of_trials
 from rookery.tune.job import Start
-from rookery.tune.jobs.trainable import CONTENT, unpacked
+from rookery.tune.jobs.trainable import CONTENT, unpack_files
 from rookery.tune.jobs.training_job import TrainingJob
 from rookery.tune.journal import FILE, VERSION, ExperimentState, read
 from rookery.tune.trust import check_params
@@ -191,15 +191,15 @@ def test_parameters_name_no_code_that_the_experiment_does_not(tmp_path, monkeypa
 def test_the_folder_of_a_trial_lies_in_its_experiment(folder, tmp_path):
     trial = {"kind": "trial", "trial": "00000", "number": 0, "params": {}, "seed": 0, "folder": folder}
     journal_of_others(tmp_path / "theirs", (), trial)
-    with pytest.raises(FileError, match=f"{FILE}:2: does not follow .* lies outside of the experiment"):
+    with pytest.raises(FileError, match=f"{FILE}:2: the record does not follow .* lies outside of the experiment"):
         ExperimentState.of(tmp_path / "theirs", read(tmp_path / "theirs"))
 
 
 @pytest.mark.parametrize("name", ["../../gone-astray", "/tmp/gone-astray"])
 def test_files_of_a_checkpoint_stay_in_its_folder(name, tmp_path):
     write_directory(tmp_path / "000001", {quote(f"{CONTENT}{name}", safe=""): b"x"}, {})
-    with pytest.raises(FileError, match="names a file outside of it"):
-        unpacked(tmp_path / "000001", tmp_path)
+    with pytest.raises(FileError, match="the manifest names a file outside"):
+        unpack_files(tmp_path / "000001", tmp_path)
     assert not (tmp_path / "gone-astray").exists()
 
 

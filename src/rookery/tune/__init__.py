@@ -1,4 +1,4 @@
-"""Many trainings: what to try, how to choose, and what came of it.
+"""Hyperparameter tuning: search spaces, searches, schedulers, and the analysis of their results.
 
     from rookery import PPOConfig, tune
     analysis = tune.run("CartPole-v1", PPOConfig(lr=tune.loguniform(1e-4, 1e-2)), num_samples=8)
@@ -9,7 +9,7 @@ The names below are imported when they are first used.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rookery.tune.names import called_here
+from rookery.tune.names import hint_for
 
 _NAMES = {
     "experiment": "run resume",
@@ -27,7 +27,7 @@ _NAMES = {
     "schedulers.pbt": "PBTConfig",
     "schedulers.pb2": "PB2Config",
 }
-"""The names of each module."""
+"""Public names by module."""
 
 _HOME = {name: f"rookery.tune.{module}" for module, names in _NAMES.items() for name in names.split()}
 
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        hint = "" if name.startswith("_") else called_here(name, __all__)
+        hint = "" if name.startswith("_") else hint_for(name, __all__)
         raise AttributeError(f"module 'rookery.tune' has no attribute {name!r}{hint}")
     return getattr(import_module(_HOME[name]), name)
 

@@ -1,4 +1,4 @@
-"""What came of an experiment, read from its folder: running, finished or killed, it makes no difference.
+"""Results of an experiment, read from its folder; the experiment may be running, finished or killed.
 
 analysis = tune.Analysis("runs/lr")
 analysis.best().params
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrialResult(TrialSummary):
-    """A trial with its results, its files and its policies; attributes of `TrialSummary` are here too.
+    """A trial with its results, files and policies; it has the attributes of `TrialSummary` too.
 
     Attributes:
-        status: Where the trial stands.
+        status: Status of the trial.
         seed: Seed of the trial's random streams.
-        parents: Donors that the trial was cloned from: (its iteration then, donor), oldest first.
-        metric: Column that the trial is judged by.
+        parents: Donors that the trial was cloned from: (iteration of the trial at that time, donor), oldest first.
+        metric: Column that the trial is scored by.
         mode: ``max`` or ``min``.
-        scope: Rows that count: ``last``, ``best``, ``mean``, ``last-5``, ``last-10``.
+        scope: Rows that enter the score: ``last``, ``best``, ``mean``, ``last-5``, ``last-10``.
         template: The experiment's configuration, with domains where `params` belong.
     """
 
@@ -67,7 +67,7 @@ class TrialResult(TrialSummary):
 
     @cached_property
     def row(self) -> dict[str, Any]:
-        """The row that the score is of: the best for the scope ``best``, else the last with a number, or at all."""
+        """The row of the score: the best for the scope ``best``, else the last with a number, else the last."""
         known = [row for row in self.history if is_number(row.get(self.metric))] or [self.last]
         row = known[-1]
         if self.scope == "best" and self.metric in row:
@@ -77,16 +77,16 @@ class TrialResult(TrialSummary):
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """All settings of the trial, nested; of a training that has begun, as they were resolved."""
+        """All settings of the trial, nested; for a training that has begun, the resolved ones."""
         if self.is_training:
             return dict(yaml_layer(self.folder / "config.yaml").values)
-        return filled(self.template, self.params)
+        return fill_template(self.template, self.params)
 
     @property
     def checkpoint(self) -> Path | None:
-        """The last checkpoint; for the scope ``best`` the one nearest to the best row, of two as near the later.
+        """The last checkpoint; for the scope ``best`` the one nearest to the best row, of two equally near the later.
 
-        None if there is none. How near that can be is a matter of `checkpoint.every` and `checkpoint.keep_last`.
+        None if there is none. The distance depends on `checkpoint.every` and `checkpoint.keep_last`.
         """
         found = list_checkpoints(self.folder / FOLDER)
         if self.scope != "best" or not found:
@@ -95,19 +95,19 @@ class TrialResult(TrialSummary):
         return min(reversed(found), key=lambda path: abs((checkpoint_number(path.name) or (0, 0))[0] - wanted))
 
     def load(self, **keywords: Any) -> Trainer:
-        """Loads the training as its checkpoint has it; keywords are those of `Trainer.load`.
+        """Loads the training from its checkpoint; takes the keywords of `Trainer.load`.
 
         Raises:
-            ConfigError: If the trial is no training, or has no checkpoint yet.
+            ConfigError: If the trial is not a training, or has no checkpoint yet.
         """
         return Trainer.load(self._to_load(), **keywords)
 
     def policy(self, name: str | None = None, trust_code: TrustCode = False) -> Policy:
-        """Loads a policy of the checkpoint, to act with; the name is needed where there are several. Arguments are
-        those of `load_policy`.
+        """Loads a policy of the checkpoint for inference; `name` is needed if there are several. Takes the arguments of
+        `load_policy`.
 
         Raises:
-            ConfigError: If the trial is no training, or has no checkpoint yet.
+            ConfigError: If the trial is not a training, or has no checkpoint yet.
         """
         return load_policy(self._to_load(), name, trust_code)
 
@@ -119,32 +119,32 @@ class TrialResult(TrialSummary):
     def _to_load(self) -> Path:
         place = self.checkpoint
         if place is None:
-            raise ConfigError(f"{self.folder}: holds no checkpoint yet")
+            raise ConfigError(f"{self.folder}: the trial has no checkpoint yet")
         if not self.is_training:
-            raise ConfigError(f"{place}: is no checkpoint of a Trainer: this trial is a class or a function of yours; "
+            raise ConfigError(f"{place}: this is not a checkpoint of a Trainer: the trial is a class or a function; "
                               "its own load_checkpoint reads what its save_checkpoint wrote")  # fmt: skip
         return place
 
 
 class Analysis:
-    """An experiment as its folder tells it.
+    """Results of an experiment, read from its folder.
 
     Args:
         folder: Folder of the experiment.
-        metric: Another column to judge by than the experiment's own.
+        metric: Column to score trials by, in place of the experiment's own.
         mode: ``max`` or ``min``, for that column.
-        scope: Other rows to judge by.
+        scope: Rows that enter the score, in place of the experiment's own.
 
     Attributes:
         trials: All trials, in the order in which they were made.
         experiment: The first record of the journal: search space, job, section tune, seed.
         records: All records.
-        metrics: Columns that trials are judged by.
+        metrics: Columns that trials are scored by.
         modes: ``max`` or ``min``, for each metric.
-        scope: Rows of a trial that count.
+        scope: Rows of a trial that enter the score.
 
     Raises:
-        ConfigError: If there is no experiment, or it knows no such metric.
+        ConfigError: If there is no experiment, or it has no such metric.
         FileError: If its journal is damaged.
     """
 
@@ -175,7 +175,7 @@ class Analysis:
         """Returns a trial by its name.
 
         Raises:
-            ConfigError: If there is none.
+            ConfigError: If no trial has this name.
         """
         for trial in self.trials:
             if trial.name == name:
@@ -186,12 +186,12 @@ class Analysis:
 
     @property
     def space(self) -> dict[str, Any]:
-        """What each parameter may be: ``{"algorithm.lr": {"loguniform": [0.0001, 0.01]}}``."""
+        """The domain of each parameter: ``{"algorithm.lr": {"loguniform": [0.0001, 0.01]}}``."""
         return dict(self.experiment["space"])
 
     @property
     def is_running(self) -> bool:
-        """Whether somebody is writing the journal now."""
+        """Whether a process is writing the journal now."""
         with (self.folder / FILE).open("rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -201,17 +201,17 @@ class Analysis:
 
     @property
     def is_finished(self) -> bool:
-        """Whether all trials are over, and no other will come."""
+        """Whether all trials are over and the search is exhausted."""
         return self._state.is_exhausted and all(trial.status.is_over for trial in self.trials)
 
     def best(self, metric: str | None = None, mode: str | None = None, scope: str | None = None) -> TrialResult:
-        """Returns the best trial. With repeats over seeds, the best one of the best suggestion.
+        """Returns the best trial. With repeats over seeds, the best trial of the best suggestion.
 
-        So no lucky seed decides. The trial has the settings (``config``), the ``checkpoint`` and the ``policy``.
+        So a lucky seed does not decide. The trial has the settings (``config``), the ``checkpoint`` and the ``policy``.
 
         Args:
-            metric: A column of `metrics.jsonl`; None = what the experiment was judged by.
-            mode: ``max`` or ``min``; needed for a metric that the experiment was not judged by.
+            metric: A column of `metrics.jsonl`; None = the experiment's metric.
+            mode: ``max`` or ``min``; needed for a metric other than the experiment's.
             scope: ``last``, ``best``, ``mean``, ``last-5`` or ``last-10``; None = the experiment's.
 
         Raises:
@@ -222,22 +222,21 @@ class Analysis:
     def suggestions(
         self, metric: str | None = None, mode: str | None = None, scope: str | None = None
     ) -> list[Suggestion[TrialResult]]:
-        """Returns suggestions with their means over seeds, the best first; arguments are those of `best`.
+        """Returns suggestions with their means over seeds, the best first; takes the arguments of `best`.
 
-        Suggestions that lack a seed's number come after the rest, those without any are left out.
+        Suggestions that lack the score of a seed come last, those without any score are left out.
         """
         return self.summary(metric, mode, scope).suggestions
 
     def pareto(self) -> list[Suggestion[TrialResult]]:
-        """Returns the suggestions that no other beats in one metric without losing in another."""
+        """Returns the Pareto front: the suggestions that no other one beats in a metric without losing in another."""
         return self.summary().pareto()
 
     def rows(
         self, metric: str | None = None, mode: str | None = None, scope: str | None = None
     ) -> list[dict[str, Any]]:
-        """Returns a dict a trial: name, status, score, the columns of its row (`TrialResult.row`), ``config/PATH``.
-
-        Arguments are those of `best`.
+        """Returns a dict for each trial: name, status, score, the columns of its row (`TrialResult.row`),
+        ``config/PATH``. Takes the arguments of `best`.
         """
         return [
             {"trial": trial.name, "number": trial.number, "seed": trial.seed, "status": trial.status.value,
@@ -247,7 +246,7 @@ class Analysis:
         ]  # fmt: skip
 
     def dataframe(self, metric: str | None = None, mode: str | None = None, scope: str | None = None) -> DataFrame:
-        """Returns `rows` as a table of pandas.
+        """Returns `rows` as a pandas data frame.
 
         Raises:
             ConfigError: If there is no such metric, or pandas is not installed.
@@ -256,11 +255,11 @@ class Analysis:
 
     @property
     def trial_dataframes(self) -> dict[str, DataFrame]:
-        """All rows of each trial that has reported, by its name, as tables of pandas."""
+        """All rows of each trial that has reported, by its name, as pandas data frames."""
         return {trial.name: _frame(trial.rows) for trial in self.trials if trial.rows}
 
     def outcome(self) -> str:
-        """Says which trial is the best, and what can be done now, a command a line."""
+        """Returns a text that names the best trial and the commands for next steps, one a line."""
         lines = []
         found = self.summary()
         if found.suggestions:
@@ -274,10 +273,10 @@ class Analysis:
                 lines.append(f"its parameters:  {given}")
             if best.checkpoint is not None and best.is_training:
                 lines.append(f"measure it:      rookery evaluate {shown(best.folder)}")
-                lines.append(f"film it:         rookery record {shown(best.folder)}")
-            lines.append(f"pictures of all: rookery tune show {shown(self.folder)} -o report.html")
+                lines.append(f"record a video:  rookery record {shown(best.folder)}")
+            lines.append(f"plots of all:    rookery tune show {shown(self.folder)} -o report.html")
         if self.is_running:
-            lines.append("it is running")
+            lines.append("the experiment is running")
         elif not self.is_finished:
             lines.append(f"not finished:    rookery tune resume {shown(self.folder)}")
         return "\n".join(lines)
@@ -287,7 +286,7 @@ class Analysis:
     def summary(
         self, metric: str | None = None, mode: str | None = None, scope: str | None = None
     ) -> ExperimentSummary[TrialResult]:
-        """Returns the experiment as tables and pictures draw it; arguments are those of `best`.
+        """Returns the experiment for tables and plots; takes the arguments of `best`.
 
         Raises:
             ConfigError: If there is no such metric, mode or scope.
@@ -302,7 +301,7 @@ class Analysis:
             way = judged.get(column, mode)
             if way is None:
                 raise ConfigError(
-                    f"metric = {metric}: the experiment was not judged by it, so say whether more is better: "
+                    f"metric = {metric}: this is not a metric of the experiment, so state whether more is better: "
                     "mode = max or min"
                 )
             judged = {column: way}
@@ -328,7 +327,7 @@ class Analysis:
         )  # fmt: skip
 
     def _column(self, metric: str) -> str:
-        """The column that a metric means, which may be written with dots for slashes."""
+        """Returns the column of a metric, whose name may be written with dots for slashes."""
         trials = self._state.trials.values()
         known = dict.fromkeys(key for trial in trials for row in trial.rows[-1:] for key in row)
         if metric not in known:
@@ -338,7 +337,7 @@ class Analysis:
                 return name
         there = f"there are {', '.join(known)}" if known else "no iteration is over yet"
         raise ConfigError(
-            f"{self.folder}: metric = {metric}: the trials report no such number{nearest(metric, list(known))}; {there}"
+            f"{self.folder}: metric = {metric}: the trials report no such value{nearest(metric, list(known))}; {there}"
         )
 
 
@@ -346,11 +345,11 @@ def records_of(folder: Path) -> list[dict[str, Any]]:
     """Reads the journal of an experiment that has begun.
 
     Raises:
-        ConfigError: If there is none.
+        ConfigError: If there is no journal.
         FileError: If the journal is damaged.
     """
     if not (folder / FILE).is_file():
-        raise ConfigError(f"{folder}: is not the folder of an experiment (there is no {FILE} in it)")
+        raise ConfigError(f"{folder}: this is not the folder of an experiment (there is no {FILE} in it)")
     records = read(folder)
     if not records:
         raise ConfigError(f"{folder}: this experiment was killed before it began; start it again")
@@ -358,15 +357,15 @@ def records_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def write_report(analysis: Analysis, target: str | Path) -> None:
-    """Writes an experiment on one page: ``.html`` that needs nothing else, or its pictures alone as ``.png``.
+    """Writes a report of an experiment: one self-contained ``.html`` page, or its plots alone as ``.png``.
 
     Args:
         analysis: Experiment to show.
         target: File to write; its folder is made if it is missing.
 
     Raises:
-        ConfigError: If the file is to be of another kind or cannot be written, matplotlib is not installed, or no trial
-            has a number yet.
+        ConfigError: If the file has another ending or cannot be written, matplotlib is not installed, or no trial has a
+            score yet.
     """
     write_page(analysis.summary(), target)
 
@@ -376,7 +375,7 @@ def stages_of(records: Sequence[Record], clock: str) -> dict[str, list[Stage]]:
 
     Args:
         records: All records of a journal.
-        clock: Column of a row that ages are counted in.
+        clock: Column of a row that holds the trial's age.
     """
     found: dict[str, list[Stage]] = {}
     for record in records:
@@ -393,12 +392,12 @@ def stages_of(records: Sequence[Record], clock: str) -> dict[str, list[Stage]]:
     return found
 
 
-def filled(template: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a copy of a configuration with parameters in place.
+def fill_template(template: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a copy of a configuration with the values of its parameters.
 
     Args:
         template: Nested dicts and lists.
-        params: Values by dotted path; keys of a list are numbers.
+        params: Values by dotted path; keys of a list are indices.
     """
     tree = copy.deepcopy(dict(template))
     for path, value in params.items():

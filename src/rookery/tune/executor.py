@@ -1,7 +1,7 @@
-"""Executors run trials: the messages between the runner and its workers, and what every executor is.
+"""Base class of executors, which run trials, and the messages between the runner and its workers.
 
-A worker runs one trial at a time, an iteration for each order. `executors/` holds the one in this process, those in
-local processes, and those on Ray; all of them work through `executors/trial_worker.py`.
+A worker runs one trial at a time, one iteration for each order. `executors/` holds the executor in this process, the
+one with local processes, and the one on Ray; all of them use `executors/trial_worker.py`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rookery.tune.trial import Row
 
 @dataclass(frozen=True)
 class Order:
-    """One iteration to do.
+    """Request for one iteration.
 
     Attributes:
-        known: The last iteration that the journal knows of. A row of the next one that lies in `metrics.jsonl` already
-            (it was written, and its news was lost with the runner) is reported without doing it again.
-        save_at: A metric that only grows, and the value from which on the result must come with a checkpoint; or None.
-        ahead: Whether the next one will be ordered whatever this one reports, unless it is the last.
+        known: The last iteration in the journal. If `metrics.jsonl` already has the row of the next one (it was
+            written, but its event was lost with the runner), the row is reported without running the iteration again.
+        save_at: A metric that only grows, and the value at which the result must come with a checkpoint; or None.
+        ahead: Whether the next iteration will be ordered independently of this result, unless this is the last one.
     """
 
     known: int
@@ -35,13 +35,13 @@ class Order:
 
 @dataclass(frozen=True)
 class Stepped:
-    """A trial has done an iteration, or has found out that it is over.
+    """Event: a trial has finished an iteration, or is over.
 
     Attributes:
         trial: Name of the trial.
-        row: What the trial reports. Of an iteration that is known already, if it has nothing more to report than the
-            reason: a function has returned after its last row, or its last iteration was told before a kill.
-        reason: Why the trial is over by its own criteria; empty if it goes on.
+        row: Row that the trial reports. It is the row of a known iteration if only the reason is new: a function has
+            returned after its last row, or its last iteration was reported before a kill.
+        reason: Why the trial is over by its own criteria; empty if it continues.
     """
 
     trial: str
@@ -51,14 +51,14 @@ class Stepped:
 
 @dataclass(frozen=True)
 class Failed:
-    """A trial raised, or was lost with its process.
+    """Event: a trial raised an exception, or was lost with its process.
 
     Attributes:
         trial: Name of the trial.
-        problem: What happened, in one line.
-        traceback: As Python prints it, from the user's first line where that can be told.
-        lost: The process or machine is gone; the trial itself may be all right.
-        full: There was no room on a disk, for which no trial is to blame.
+        problem: The error, in one line.
+        traceback: As Python prints it, from the user's first line if that is known.
+        lost: The process or machine is gone; the trial itself may be correct.
+        full: A disk was full, which is not the trial's fault.
     """
 
     trial: str
@@ -70,7 +70,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Stopped:
-    """A trial was interrupted in the middle of an iteration, and has saved what it could."""
+    """Event: a trial was interrupted in the middle of an iteration, and has saved a checkpoint if it could."""
 
     trial: str
 
@@ -82,7 +82,7 @@ class Executor(ABC):
     """Runs trials.
 
     Attributes:
-        notes: What a user should know once: that less is there than was asked for.
+        notes: Notes to the user, each shown once: for example that fewer resources are available than were requested.
     """
 
     notes: list[str]
@@ -90,43 +90,43 @@ class Executor(ABC):
     @property
     @abstractmethod
     def free(self) -> int:
-        """How many more trials can begin now."""
+        """Number of further trials that can begin now."""
 
     @abstractmethod
     def begin(self, start: Start) -> None:
-        """Gives a trial to a free worker. What goes wrong is the answer to its first order."""
+        """Assigns a trial to a free worker. An error is reported as the event of its first order."""
 
     @abstractmethod
     def order(self, trial: str, order: Order) -> None:
-        """Orders an iteration of a trial that began; `wait` gives exactly one event for it."""
+        """Orders an iteration of a trial that has begun; `wait` returns exactly one event for it."""
 
     @abstractmethod
     def end(self, trial: str, save: bool) -> None:
-        """Frees the worker of a trial that has no order open; with `save` it has written a checkpoint before."""
+        """Frees the worker of a trial without an open order; with `save`, writes a checkpoint first."""
 
     @abstractmethod
     def wait(self, seconds: float) -> Event | None:
-        """Returns the next event; None if there is none for so long."""
+        """Returns the next event; None if there is none within `seconds`."""
 
     @abstractmethod
     def interrupt(self) -> None:
-        """Asks trials at work to save and stop at once; each answers its order, with `Stopped` if in the middle."""
+        """Makes running trials save and stop at once; each answers its order, in mid-iteration with `Stopped`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Ends everything, whatever it does."""
+        """Ends all workers, busy or not."""
 
 
 def pickled_job(job: Job, place: str) -> bytes:
-    """Returns a job as other processes load it.
+    """Returns a pickled job, for other processes.
 
     Raises:
         ConfigError: If it cannot be pickled.
     """
     try:
         return bytes(cloudpickle.dumps(WithSpecs(job, vars(job))))
-    except Exception as error:  # whatever an object does when it is pickled
+    except Exception as error:  # pickling runs code of any object
         raise ConfigError(
             f"tune.place = {place}: the trials cannot be sent to other processes, because pickling them raised "
-            f"{type(error).__name__}: {error}; make what cannot be pickled inside the trial, or use tune.place=here"
+            f"{type(error).__name__}: {error}; make such objects inside the trial, or use tune.place=here"
         ) from error

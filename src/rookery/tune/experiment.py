@@ -1,4 +1,4 @@
-"""What users call: `run` begins an experiment or goes on with it, `resume` goes on with one that knows itself."""
+"""Entry points for users: `run` begins or resumes an experiment, `resume` resumes one from its folder alone."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from rookery.tune.checks import (
 )
 from rookery.tune.executor import Executor
 from rookery.tune.identity import (
-    described,
+    describe_domains,
     experiment_yaml,
     refuse_changes,
     settings_spec,
@@ -66,7 +66,7 @@ from rookery.tune.scheduler import Scheduler
 from rookery.tune.search import Suggestions
 from rookery.tune.settings import SECTION, ExperimentFile, TuneConfig
 from rookery.tune.space import Domain, grid_size
-from rookery.tune.spec import domains_in, outline, read_layer, split_layers
+from rookery.tune.spec import domains_in, merged_values, read_layer, split_layers
 from rookery.tune.trial import per_metric
 from rookery.tune.trust import check_experiment, check_params
 
@@ -76,21 +76,21 @@ TRAINABLE = CodeKind(
 SCHEDULER = CodeKind("a scheduler (a class of rookery.tune.Scheduler)", lambda found: issubclass(found, Scheduler))
 
 RUNS = Path("runs")
-"""Where new folders are made."""
+"""Parent of new experiment folders."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What `run` made of its arguments.
+    """An experiment, built from the arguments of `run`.
 
     Attributes:
-        job: What a trial is.
-        cfg: How trials are chosen, judged and run.
+        job: Job of the trials.
+        cfg: Settings of the experiment.
         space: Domains by path.
-        config: What a trial is configured with, a nested dict with domains in it.
-        spec: How the experiment can be made again (`identity.py`).
-        objects: A search or scheduler that came as an object.
-        seed: Seed of the trials, where the user gave one.
+        config: Configuration of a trial, a nested dict with domains in it.
+        spec: Description from which the experiment can be made again (`identity.py`).
+        objects: A search or scheduler given as an object.
+        seed: Seed of the trials, if the user gave one.
     """
 
     job: Job
@@ -119,28 +119,28 @@ def run(
     force: bool = False,
     **keywords: Any,
 ) -> Analysis:
-    """Tries settings: trains with each suggestion of a search, as far as a scheduler lets it.
+    """Tunes hyperparameters: trains with each suggestion of a search, under the control of a scheduler.
 
-    Any setting may be a domain, wherever it stands: ``PPOConfig(lr=tune.loguniform(1e-4, 1e-2))``,
+    Any setting may be a domain: ``PPOConfig(lr=tune.loguniform(1e-4, 1e-2))``,
     ``num_envs=tune.grid_search([8, 16])``, ``config={"algorithm.gamma": tune.choice([0.9, 0.99])}``.
 
     Args:
-        env: Environment, as of `Trainer`; so are `algorithm`, `policies`, `policy_mapping`, `preset`, further keywords.
+        env: Environment, as in `Trainer`; so are `algorithm`, `policies`, `policy_mapping`, `preset`, further keywords.
         algorithm: Settings of the algorithm.
-        trainable: What is tried instead of a training: a class with ``step`` (see `Trainable`), or a function of its
-            `config` that reports, yields or returns numbers.
-        config: Of trainings: more layers of settings, files, dicts or `Layer` objects. Of a `trainable`: its
+        trainable: Tuned instead of a training: a class with ``step`` (see `Trainable`), or a function of its `config`
+            that reports, yields or returns metrics.
+        config: For trainings, more layers of settings: files, dicts or `Layer` objects. For a `trainable`, its
             configuration, a nested dict.
         policies: Policies by name.
         policy_mapping: Policy of each agent.
-        callbacks: Your code in the loop; each trial has copies of its own. Or a function that makes them.
-        preset: ``none``, ``auto`` or the name of one.
+        callbacks: Callbacks, copied for each trial; or a function that makes them.
+        preset: ``none``, ``auto`` or the name of a preset.
         stop: Ends each trial: criteria such as ``{"return_mean": 475, "env_steps": 100_000}``, each reached at or above
-            its threshold, or at or below it where it is on a metric of which less is better (``mode="min"``); for
-            trainings, a function of a result will do too.
-        seed: Names all random streams, those of trials included; None = drawn once and noted.
-        folder: Folder of everything that is written; None = a new one in ``runs/``.
-        resume: Go on with the experiment in `folder`, if there is one.
+            its threshold, or at or below it for a metric with ``mode="min"``; for trainings, a function of a result is
+            allowed too.
+        seed: Random seed of the search, the scheduler and all trials; None = drawn once and recorded.
+        folder: Folder of all files; None = a new one in ``runs/``.
+        resume: Resume the experiment in `folder`, if there is one.
         force: Replace the experiment in `folder`.
         keywords: Settings of `TuneConfig` (``metric``, ``num_samples``, ``search``, ``scheduler``, ...); all others
             are for `Trainer`, such as ``num_envs=16``.
@@ -149,14 +149,14 @@ def run(
         The results; see `Analysis`.
 
     Raises:
-        ConfigError: If a setting is wrong, before any trial starts; says all that are.
-        Interrupted: A KeyboardInterrupt, after Ctrl-C or SIGTERM; `resume` goes on.
+        ConfigError: If settings are wrong, before any trial starts; the message lists all of them.
+        Interrupted: A KeyboardInterrupt, after Ctrl-C or SIGTERM; `resume` continues the experiment.
     """
     own = {name: keywords.pop(name) for name in list(keywords) if name in fields_of(TuneConfig)}
     parts = {name: own[name] for name in ("search", "scheduler") if own.get(name) is not None}
     objects = {name: part for name, part in parts.items() if not isinstance(part, str | Mapping | Settings)}
     check_arguments(folder, env, preset, stop, objects)
-    own = named_parts({name: value for name, value in own.items() if name not in objects})
+    own = parts_as_mappings({name: value for name, value in own.items() if name not in objects})
     if trainable is None:
         known = [*fields_of(TuneConfig), *SHORTHANDS, *fields_of(RunConfig), "replay", "memory"]
         check_keywords(keywords, known, "neither tune.run nor Trainer has such an argument")
@@ -168,7 +168,7 @@ def run(
         unused = {"env": env, "algorithm": algorithm, "policies": policies, "policy_mapping": policy_mapping,
                   "callbacks": callbacks, **keywords}  # fmt: skip
         unused = {name: value for name, value in unused.items() if value is not None and value != ()}
-        check_keywords(unused, [], "is for trainings, and trainable= is given; what a trainable needs goes into config")
+        check_keywords(unused, [], "is for trainings, and trainable= is given; arguments of a trainable go into config")
         plan = trainable_plan(trainable, config, stop, seed, own, objects)
     return execute(plan, folder, resume=resume, force=force)
 
@@ -181,26 +181,26 @@ def training_plan(
     own: Mapping[str, Any],
     objects: Mapping[str, Any],
 ) -> Plan:
-    """Makes the plan where trials are trainings.
+    """Returns the plan for trials that are trainings.
 
     Args:
         layers: Settings, weakest first, with domains and section ``tune`` among them.
-        preset: ``none``, ``auto`` or the name of one.
-        callbacks: Code in the loop, or a function that makes it.
+        preset: ``none``, ``auto`` or the name of a preset.
+        callbacks: Callbacks, or a function that makes them.
         stop: A function of a result.
         own: Settings of the experiment given in code.
-        objects: A search or scheduler that came as an object.
+        objects: A search or scheduler given as an object.
     """
     layers, section = take_section(list(map(read_layer, layers)))
     cfg = settings_of([*section, Layer("code", own)])
     fixed, undecided = split_layers(layers)
-    ends = never if stop is None and hasattr(cfg.scheduler, "max_time") else stop
+    ends = never_stop if stop is None and hasattr(cfg.scheduler, "max_time") else stop
     seeds = [layer.values["seed"] for layer in fixed if isinstance(layer.values.get("seed"), int)]
     return Plan(
-        job=TrainingJob(fixed, undecided, preset, callbacks, ends, falling(cfg)),
+        job=TrainingJob(fixed, undecided, preset, callbacks, ends, minimized_metrics(cfg)),
         cfg=cfg,
         space=domains_in(undecided),
-        config=outline(layer.values for layer in layers),
+        config=merged_values(layer.values for layer in layers),
         spec=training_spec(layers, preset, {"callbacks": callbacks, "stop": stop}),
         objects=objects,
         seed=seeds[-1] if seeds else None,
@@ -210,28 +210,27 @@ def training_plan(
 def trainable_plan(
     trainable: Any, config: Any, stop: Any, seed: int | None, own: Mapping[str, Any], objects: Mapping[str, Any]
 ) -> Plan:
-    """Makes the plan where trials are a class or a function; arguments as of `run` and `training_plan`."""
+    """Returns the plan for trials of a class or a function; takes the arguments of `run` and `training_plan`."""
     if not isinstance(config, Mapping) and config != ():
         raise ConfigError(f'code: config = {show(config)}: must be a mapping, such as {{"x": tune.uniform(0, 1)}}')
     config = dict(config)
     cfg = settings_of([Layer("code", {"metric": SCORE, **own})])
-    ends = directed(stop, falling(cfg)) if isinstance(stop, Mapping) else stop or {}
+    ends = directed(stop, minimized_metrics(cfg)) if isinstance(stop, Mapping) else stop or {}
     job = TrainableJob(trainable, config, ends, cfg.save_every)
     check_trainable(trainable, stop, cfg, objects)
     return Plan(job, cfg, domains_in(config), config, trainable_spec(trainable, config, stop), objects, seed)
 
 
 def settings_of(sections: Sequence[Layer]) -> TuneConfig:
-    """Resolves the settings of an experiment from what layers say in section ``tune``, weakest first."""
+    """Resolves the settings of an experiment from sections ``tune`` of layers, weakest first."""
     refuse(
-        f"{layer.source}: {SECTION}.{name} = {show(value)}: steers the experiment and cannot be tried itself; give it "
-        "a value"
+        f"{layer.source}: {SECTION}.{name} = {show(value)}: settings of the experiment cannot be tuned; give it a value"
         for layer in sections
         for name, value in layer.values.items()
         if name not in ("search", "scheduler") and is_undecided(value)
     )
     refuse(
-        f"{layer.source}: {SECTION}.{name} = {chosen}: is no {name}; there are {', '.join(known)}"
+        f"{layer.source}: {SECTION}.{name} = {chosen}: this is not a {name}; there are {', '.join(known)}"
         for layer in sections
         for name, known, others in (("search", SEARCHES, SCHEDULERS), ("scheduler", SCHEDULERS, SEARCHES))
         if isinstance(part := layer.values.get(name), Mapping) and (chosen := part.get("name")) in others
@@ -241,60 +240,60 @@ def settings_of(sections: Sequence[Layer]) -> TuneConfig:
     return found
 
 
-def falling(cfg: TuneConfig) -> tuple[str, ...]:
-    """Returns the metrics of which less is better; a criterion on one of them is reached from above."""
+def minimized_metrics(cfg: TuneConfig) -> tuple[str, ...]:
+    """Returns the metrics with mode ``min``; a criterion on one of them is reached from above."""
     judged = zip(*per_metric(cfg.metric, cfg.mode), strict=True)
     return tuple(metric for metric, mode in judged if mode == "min" and metric != cfg.scheduler.time)
 
 
-def never(result: IterationResult) -> bool:
-    """Ends no trial: the scheduler does, at its `max_time`."""
+def never_stop(result: IterationResult) -> bool:
+    """Returns False: the scheduler ends trials, at its `max_time`."""
     return False
 
 
 def take_section(layers: Sequence[Layer]) -> tuple[list[Layer], list[Layer]]:
-    """Returns layers without section ``tune``, and that section of those that have it."""
+    """Returns the layers without section ``tune``, and those sections."""
     rest, sections = [], []
     for layer in layers:
         tree = nested(layer.values)
         if "trainable" in tree:
             raise ConfigError(
                 f"{layer.where('trainable')}: trainable = {show(tree['trainable'])}: a file can start trainings only; "
-                "rookery tune resume goes on with such an experiment, and tune.run(trainable=...) begins one"
+                "rookery tune resume continues such an experiment, and tune.run(trainable=...) begins one"
             )
         if SECTION not in tree:
             rest.append(layer)
             continue
         section = tree.pop(SECTION)
-        section = {} if section is None else section  # ``tune:`` with nothing behind it
+        section = {} if section is None else section  # ``tune:`` with nothing after it
         if not isinstance(section, Mapping | Settings):
             raise ConfigError(f"{layer.where(SECTION)}: {SECTION} = {show(section)}: must be a section of settings")
         rest.append(replace(layer, values=tree))
-        sections.append(replace(layer, values=named_parts(mapping_of(section))))
+        sections.append(replace(layer, values=parts_as_mappings(mapping_of(section))))
     return rest, sections
 
 
-def named_parts(section: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings in which a search or scheduler that is nothing but a name, or holds domains, is a mapping."""
+def parts_as_mappings(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns settings in which a search or scheduler given by its name, or with domains, is a mapping."""
     parts = dict(section)
     for name in {"search", "scheduler"} & section.keys():
-        parts[name] = {"name": parts[name]} if isinstance(parts[name], str) else described(parts[name])
+        parts[name] = {"name": parts[name]} if isinstance(parts[name], str) else describe_domains(parts[name])
     return parts
 
 
 def resume(folder: str | Path, trust_code: TrustCode = False, **changes: Any) -> Analysis:
-    """Goes on with an experiment: what is finished stays, what is not goes on from its last checkpoint.
+    """Resumes an experiment: finished trials stay, the others continue from their last checkpoints.
 
     Args:
         folder: Folder of the experiment.
-        trust_code: Whether code of any package may be run where an experiment of somebody else names it; or the names
-            that may be, ``["my.module:Annealing"]`` (docs/trust.md).
-        changes: Settings that may be others now: num_samples (more), place, cpus, gpus, max_concurrent, max_failures,
-            max_losses, save_every, seconds, console.
+        trust_code: Whether the experiment of another user may name and run code of any package; or the names that are
+            allowed, ``["my.module:Annealing"]`` (docs/trust.md).
+        changes: Settings to change: num_samples (more), place, cpus, gpus, max_concurrent, max_failures, max_losses,
+            save_every, seconds, console.
 
     Raises:
-        ConfigError: If there is no experiment, it was made with objects that no import finds (then `run` with
-            ``resume=True`` goes on) or code that is not trusted, or a change is not allowed.
+        ConfigError: If there is no experiment, it was made with objects that cannot be imported (then use `run` with
+            ``resume=True``) or code that is not trusted, or a change is not allowed.
         FileError: If its journal is damaged.
     """
     check_arguments(folder, None, "none", None, {})
@@ -318,16 +317,16 @@ def resume(folder: str | Path, trust_code: TrustCode = False, **changes: Any) ->
 
 
 def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool) -> Analysis:
-    """Begins an experiment, or goes on with it, and runs it to its end.
+    """Begins or resumes an experiment, and runs it to its end.
 
     Args:
-        plan: What is tried.
-        folder: Folder of everything that is written; None = a new one.
-        resume: Whether to go on, if there is something to go on with.
-        force: Whether to replace what is there.
+        plan: The experiment.
+        folder: Folder of all files; None = a new one.
+        resume: Whether to resume the experiment in `folder`, if there is one.
+        force: Whether to replace the experiment in `folder`.
     """
     job, cfg, space, started = plan.job, plan.cfg, plan.space, starting_folder()
-    place = absolute(new_folder(job.title) if folder is None else folder)  # trials may go elsewhere
+    place = absolute(new_folder(job.title) if folder is None else folder)  # trials may change the working directory
     check_columns(cfg, job.columns)
     if job.repeats_exactly and "search" not in plan.objects:
         check_variety(cfg, space)
@@ -356,7 +355,7 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
         refuse_links_of_trials(place)
     notes = [] if before or force else move_killed_experiment(place)
     with closing(make_executor(job, cfg, started)) as executor, closing(Journal(place, anew=not before)) as journal:
-        if not before:  # nothing was wrong: only now is an older experiment replaced
+        if not before:  # an older experiment is replaced only after all checks
             notes += remove_trials(place)
             journal.append(signed(FILE, record))
             write_file(place / "experiment.yaml", experiment_yaml(record).encode())
@@ -380,38 +379,38 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
 
 
 def first_record(folder: Path, resume: bool, force: bool) -> dict[str, Any] | None:
-    """Returns what the experiment in a folder began with, if it is to go on.
+    """Returns the first record of the experiment in a folder, if it is resumed.
 
     Raises:
-        ConfigError: If there is one that is neither to go on nor to be replaced, or something else.
+        ConfigError: If the folder holds an experiment that is neither resumed nor replaced, or other files.
         FileError: If its journal is damaged.
     """
     if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"folder = {str(folder)!r}: is a file; choose another folder")
-    there = (folder / FILE).exists() and (folder / FILE).stat().st_size > 0  # one killed before it began is none
+        raise ConfigError(f"folder = {str(folder)!r}: this is a file; choose another folder")
+    there = (folder / FILE).exists() and (folder / FILE).stat().st_size > 0  # empty: killed before it began
     killed = experiment_was_killed_at_start(folder)
     if there and not (resume or force or killed):
         raise ConfigError(
-            f"folder = {str(folder)!r}: there is an experiment here already; go on with it (rookery tune resume "
+            f"folder = {str(folder)!r}: there is an experiment here already; resume it (rookery tune resume "
             f"{folder}, tune.run(..., resume=True)), replace it (force), or choose another folder"
         )
     is_cut_off = force and (folder / FILE).exists()  # killed while an older experiment was being replaced
     if not there and folder.exists() and not (killed or is_cut_off):
-        raise ConfigError(f"folder = {str(folder)!r}: holds other things than an experiment; choose another folder")
+        raise ConfigError(f"folder = {str(folder)!r}: the folder holds other files; choose another folder")
     records = read(folder) if there and resume else []
     return records[0] if records else None
 
 
 def new_folder(title: str) -> Path:
-    """Returns a folder in ``runs/`` that is not there yet."""
+    """Returns a folder in ``runs/`` that does not exist yet."""
     usual = re.sub(r"[^\w.+-]+", "-", f"tune-{title}")
     names = (usual if number == 1 else f"{usual}-{number}" for number in itertools.count(1))
     return next(RUNS / name for name in names if not (RUNS / name).exists())
 
 
 def make_executor(job: Job, cfg: TuneConfig, folder: str) -> Executor:
-    """Makes what runs trials: this process where one runs at a time and nobody said otherwise; others begin in a
-    folder.
+    """Returns the executor: this process if one trial runs at a time and `place` is ``auto``. Other processes begin in
+    `folder`.
     """
     cpus = cfg.cpus or job.cpus
     kind = cfg.place

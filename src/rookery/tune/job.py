@@ -1,6 +1,6 @@
-"""What a trial can be: Job makes the Work of one trial, and Work does it an iteration at a time.
+"""Base classes of jobs: a Job makes the Work of one trial, and Work runs it one iteration at a time.
 
-`jobs/` holds the usual one, a Trainer, and classes and functions of users.
+`jobs/` holds the jobs for a Trainer and for classes and functions of users.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from rookery.tune.trial import Row
 
 @dataclass(frozen=True)
 class Start:
-    """What the work of a trial begins with.
+    """Arguments for the work of a trial.
 
     Attributes:
         trial: Name of the trial.
         params: Parameters by path.
-        seed: Names its random streams.
-        folder: Folder of its files. If there is a good checkpoint in ``folder/checkpoints``, the work goes on from the
-            last of them, with `params`; else it begins anew, whatever else lies there.
+        seed: Seed of its random streams.
+        folder: Folder of its files. If there is a good checkpoint in ``folder/checkpoints``, the work resumes from the
+            last one, with `params`; else it begins anew and ignores other files there.
     """
 
     trial: str
@@ -34,11 +34,11 @@ class Start:
 
 
 class Work(ABC):
-    """One trial at work. It appends a row to ``folder/metrics.jsonl`` for each iteration, before any checkpoint of it.
+    """A running trial. It appends a row to ``folder/metrics.jsonl`` for each iteration, before any checkpoint of it.
 
     Attributes:
-        iteration: Iterations behind it.
-        reason: Why it is over by its own criteria, as it stands; empty if it goes on. Known from the start: the last
+        iteration: Number of finished iterations.
+        reason: Why the trial is over by its own criteria; empty if it continues. Known from the start: the last
             checkpoint may be of its last iteration.
     """
 
@@ -47,32 +47,32 @@ class Work(ABC):
 
     @abstractmethod
     def step(self) -> tuple[Row, str]:
-        """Does an iteration; gives its row, and why the trial is over by its own criteria (empty if it goes on).
+        """Runs an iteration; returns its row, and why the trial is over by its own criteria (empty if it continues).
 
-        A checkpoint is written where the job's own settings want one, at the end too.
+        Writes a checkpoint when the job's own settings ask for one, and at the end.
         """
 
     @abstractmethod
     def save(self) -> None:
-        """Writes a checkpoint of this moment to ``folder/checkpoints``, unless the last one is of it; what cannot be
-        saved does nothing.
+        """Writes a checkpoint of the current state to ``folder/checkpoints``, unless the last one is current; does
+        nothing if the trial cannot be saved.
         """
 
-    def interrupt(self) -> None:  # noqa: B027  # most are asked between two iterations, which is soon enough
-        """Asks an iteration under way to save and raise `Interrupted`; called by a signal handler or another thread."""
+    def interrupt(self) -> None:  # noqa: B027  # most stop between two iterations, which is soon enough
+        """Makes a running iteration save and raise `Interrupted`; called by a signal handler or another thread."""
 
     @abstractmethod
     def close(self) -> None:
-        """Frees everything; nothing more is asked of it."""
+        """Frees all resources; no other call follows."""
 
 
 class Job(ABC):
-    """What all trials of an experiment have in common. It survives cloudpickle, and is made once in each process.
+    """Base class of jobs, shared by all trials of an experiment. A job can be cloudpickled, once for each process.
 
     Attributes:
-        columns: Names of numbers that rows will hold, beside those in groups (`jobs/rows.py`); empty if nobody knows.
-        repeats_exactly: Whether trials with the same parameters and seed are the same.
-        metrics: Columns worth showing beside the metric, in this order.
+        columns: Names of the metrics in rows, beside those in groups (`jobs/rows.py`); empty if unknown.
+        repeats_exactly: Whether trials with the same parameters and seed are identical.
+        metrics: Columns to show beside the metric, in this order.
     """
 
     columns: ClassVar[tuple[str, ...]] = ()
@@ -81,17 +81,17 @@ class Job(ABC):
 
     @abstractmethod
     def start(self, start: Start) -> Work:
-        """Makes the work of one trial, new or from its last checkpoint on."""
+        """Returns the work of one trial, new or resumed from its last checkpoint."""
 
-    def check(self, space: Mapping[str, Any]) -> None:  # noqa: B027  # of a user's code only the trial itself knows
-        """Refuses what no trial could run with: unknown paths, values of a wrong type, criteria that name nothing.
+    def check(self, space: Mapping[str, Any]) -> None:  # noqa: B027  # a user's code can be checked in the trial only
+        """Refuses wrong settings of all trials: unknown paths, values of a wrong type, criteria on unknown metrics.
 
         Raises:
             ConfigError: With a line for each mistake.
         """
 
     def fixed(self, space: Mapping[str, Any]) -> frozenset[str]:
-        """Gives the paths of `space` whose values no trial can change between two of its iterations.
+        """Returns the paths of `space` whose values cannot change between two iterations of a trial.
 
         Args:
             space: The domains of all parameters by path, which `check` has accepted.
@@ -100,7 +100,7 @@ class Job(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Describes the job, JSON-ready, for the experiment's files and to compare with when it is resumed."""
+        """Returns the job as JSON, for the experiment's files and for comparison when it is resumed."""
 
     @property
     @abstractmethod
@@ -109,22 +109,22 @@ class Job(ABC):
 
     @property
     def cpus(self) -> float:
-        """Cores that a trial can use, as far as its settings say."""
+        """Cores that a trial can use according to its settings."""
         return 1.0
 
     @property
     def working_directory(self) -> str | None:
-        """Folder that is sent to all machines where trials run on Ray; None = none."""
+        """Folder that Ray sends to all machines that run trials; None = none."""
         return None
 
 
 PARAMS = "params.json"
-"""File in a trial's folder that says what was chosen for it."""
+"""File in a trial's folder with its parameters."""
 
-KEPT = (PARAMS, "log.txt", "error.txt", "run.lock")
-"""Files in a trial's folder that are not its work's own."""
+KEPT_FILES = (PARAMS, "log.txt", "error.txt", "run.lock")
+"""Files in a trial's folder that its work does not own."""
 
 
-def begin_anew(folder: Path) -> None:
-    """Removes what an earlier start without a good checkpoint has left in a trial's folder."""
-    own_files.remove(folder, KEPT)
+def reset_folder(folder: Path) -> None:
+    """Removes the files that an earlier start without a good checkpoint has left in a trial's folder."""
+    own_files.remove(folder, KEPT_FILES)

@@ -1,14 +1,14 @@
-"""The journal of an experiment: what happened, a line of JSON each; and ExperimentState, which follows from it.
+"""Journal of an experiment: its events, one line of JSON each; and ExperimentState, computed from the journal.
 
-The journal is the only memory of the runner. It writes a record, and changes its own state by nothing but that record
-(`ExperimentState.apply`), so that reading the journal again after a kill gives exactly the state there was.
+The journal is the only persistent state of the runner. The runner writes a record, then changes its state by that
+record alone (`ExperimentState.apply`), so that reading the journal after a kill restores exactly the same state.
 
-    experiment  what is tried, how, with which seed                 resume   somebody went on
-    trial       a trial was made                                    begin    it got a worker
-    result      it finished an iteration; what the scheduler said   failure  it raised, or its process was lost
-    adopted     a clone has its donor's checkpoint                  over     it has nothing more to report
-    end         it is over, and with what score                     told     the search knows of a suggestion
-    drained     nobody ran; what the scheduler said then            exhausted  there is no more to try
+    experiment  job, search space, settings, seed                   resume     the experiment was resumed
+    trial       a trial was made                                    begin      it got a worker
+    result      it finished an iteration; actions of the scheduler  failure    it raised, or its process was lost
+    adopted     a clone has its donor's checkpoint                  over       it has nothing more to report
+    end         it is over; its score                               ``told``   the search received the score
+    drained     no trial ran; actions of the scheduler              exhausted  the search has no more suggestions
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.io.files import FileError, WriteError
 from rookery.core.io.json_text import parse_json
 from rookery.tune.scheduler import Action, Actions, Exploit
-from rookery.tune.space import Domain, written
+from rookery.tune.space import Domain, to_json
 from rookery.tune.trial import Status, Trial
 
 FILE = "journal.jsonl"
@@ -33,20 +33,20 @@ FILE = "journal.jsonl"
 VERSION = 1
 
 BEGINNING = {"seed", "space", "job", "tune", "spec"}
-"""What the first record holds."""
+"""Keys of the first record."""
 
 Record = Mapping[str, Any]
 
 
 class Journal:
-    """Appends records. A record is one write, so that a kill leaves whole ones and at most one torn line at the end.
+    """Appends records. Each one is one write, so that a kill leaves whole lines and at most one torn line at the end.
 
     Args:
         folder: Folder of the experiment; made if it is missing.
-        anew: Forget what is in it, whatever that is.
+        anew: Discard the existing journal.
 
     Raises:
-        FileError: If it cannot be written, somebody else is writing there, or a line of it is no record.
+        FileError: If it cannot be written, another process is writing it, or a line is not a record.
     """
 
     def __init__(self, folder: Path, anew: bool = False) -> None:
@@ -75,25 +75,25 @@ class Journal:
         """
         lines = "".join(f"{json.dumps(record, separators=(',', ':'))}\n" for record in records).encode()
         try:
-            written = os.write(self._file, lines)
+            count = os.write(self._file, lines)
         except OSError as error:
             raise WriteError(f"{self.path}: cannot be written: {error.strerror}") from None
-        if written < len(lines):  # the torn line is cut away when somebody goes on
-            raise WriteError(f"{self.path}: only {written} of {len(lines)} bytes could be written: the disk is full")
+        if count < len(lines):  # resuming cuts off the torn line
+            raise WriteError(f"{self.path}: only {count} of {len(lines)} bytes could be written: the disk is full")
 
     def sync(self) -> None:
-        """Makes sure that what was written survives a power cut."""
+        """Syncs the file to disk, so that its records survive a power cut."""
         os.fsync(self._file)
 
     def close(self) -> None:
-        """Lets others write here."""
+        """Closes the file and releases its lock."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 def whole_bytes(content: bytes) -> int:
-    """Counts the bytes of a journal that are whole lines."""
+    """Returns the number of bytes of a journal that are whole lines."""
     return content.rfind(b"\n") + 1
 
 
@@ -101,7 +101,7 @@ def read(folder: Path) -> list[dict[str, Any]]:
     """Returns the records of an experiment; a torn last line is left out.
 
     Raises:
-        FileError: If there is no journal, or a line of it is no record.
+        FileError: If there is no journal, or a line is not a record.
     """
     path = folder / FILE
     try:
@@ -114,49 +114,49 @@ def read(folder: Path) -> list[dict[str, Any]]:
             record = parse_json(line)
             record["kind"]
         except (ValueError, TypeError, KeyError, RecursionError):
-            raise FileError(f"{path}:{number}: is no record of a journal; the file was damaged") from None
+            raise FileError(f"{path}:{number}: the line is not a record of a journal; the file was damaged") from None
         records.append(record)
     if records and records[0]["kind"] != "experiment":
-        raise FileError(f"{path}:1: is not how an experiment begins; the file was damaged")
+        raise FileError(f"{path}:1: the first record is not an experiment; the file was damaged")
     if records and records[0].get("version") != VERSION:
         raise FileError(f"{path}: its format is {records[0].get('version')}, this Rookery reads {VERSION}")
     if records and (lost := BEGINNING - records[0].keys()):
-        raise FileError(f"{path}:1: lacks {', '.join(sorted(lost))}; the file was damaged")
+        raise FileError(f"{path}:1: the record lacks {', '.join(sorted(lost))}; the file was damaged")
     return records
 
 
 @contextmanager
-def following(folder: Path, number: int) -> Iterator[None]:
-    """Says which line is wrong where a record does not follow from those before it.
+def naming_line(folder: Path, number: int) -> Iterator[None]:
+    """Names the line of the journal in errors of a record that does not follow from those before it.
 
     Raises:
-        FileError: In place of what that raises.
+        FileError: In place of the original error.
     """
     try:
         yield
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise FileError(
-            f"{folder / FILE}:{number}: does not follow from the lines before; the file was damaged, or a search or "
-            f"scheduler raised {type(error).__name__}: {error}"
+            f"{folder / FILE}:{number}: the record does not follow from the lines before; the file was damaged, or a "
+            f"search or scheduler raised {type(error).__name__}: {error}"
         ) from error
 
 
 class ExperimentState:
-    """Where an experiment stands: what follows from the records so far.
+    """State of an experiment, computed from the records so far.
 
     Args:
         folder: Folder of the experiment.
-        space: Domains by path; with them, parameters are the objects that were chosen, not what JSON makes of them.
+        space: Domains by path; with them, parameters are the chosen objects, not their JSON form.
 
     Attributes:
         trials: All trials, in the order they were made.
         suggestions: The trials of each suggestion.
         queue: Names of pending trials, the first to begin first.
-        yielded: Those of them that gave their worker to others, or became a clone, after a result.
-        told: Suggestions that the search has been told of.
-        stops: Trials that the scheduler has stopped, or that came to their own end, and that have not ended yet: why.
-        adoptions: Clones that have not taken over their donor's checkpoint yet: the donor.
-        is_exhausted: Whether the search has said that there is no more to try.
+        yielded: Pending trials that gave up their worker, or became a clone, after a result.
+        completed: Suggestions whose score the search has received.
+        stops: Reasons of trials that the scheduler or their own criteria have stopped, but that have not ended yet.
+        adoptions: Donors of clones that have not taken over their donor's checkpoint yet.
+        is_exhausted: Whether the search has no more suggestions.
     """
 
     def __init__(self, folder: Path, space: Mapping[str, Domain]) -> None:
@@ -166,48 +166,48 @@ class ExperimentState:
         self.suggestions: dict[int, list[Trial]] = {}
         self.queue: list[str] = []
         self.yielded: set[str] = set()
-        self.told: set[int] = set()
+        self.completed: set[int] = set()
         self.stops: dict[str, str] = {}
         self.adoptions: dict[str, str] = {}
         self.is_exhausted = False
 
     @classmethod
     def of(cls, folder: Path, records: Iterable[Record], space: Mapping[str, Domain] | None = None) -> ExperimentState:
-        """Makes the state that follows from a whole journal; without domains, parameters are as JSON has them."""
+        """Returns the state after a whole journal; without domains, parameters keep their JSON form."""
         history = cls(folder, space or {})
         for number, record in enumerate(records, 1):
-            with following(folder, number):
+            with naming_line(folder, number):
                 history.apply(record)
         return history
 
     def apply(self, record: Record) -> None:
-        """Takes one record into account."""
+        """Updates the state by one record."""
         kind = record["kind"]
         if kind == "trial":
             name, number, folder = record["trial"], record["number"], self.folder / record["folder"]
-            if not folder.resolve().is_relative_to(self.folder.resolve()):  # in which files are written and removed
+            if not folder.resolve().is_relative_to(self.folder.resolve()):  # files there are written and removed
                 raise ValueError(f"the folder of a trial lies outside of the experiment: {folder}")
             made = Trial(name, number, self.params(record["params"]), folder, record["seed"])
             self.trials[name] = made
             self.suggestions.setdefault(number, []).append(made)
             self.queue.append(name)
         elif kind == "told":
-            self.told.add(record["number"])
+            self.completed.add(record["number"])
         elif kind == "exhausted":
             self.is_exhausted = True
         elif kind == "resume":
-            self.is_exhausted = False  # more samples may be wanted
+            self.is_exhausted = False  # num_samples may have grown
             running = [trial for trial in self.trials.values() if trial.status is Status.RUNNING]
             for trial in running:
                 trial.status = Status.PENDING
-            self.queue[:0] = [trial.name for trial in running]  # those that were at work go first
+            self.queue[:0] = [trial.name for trial in running]  # interrupted trials go first
         elif "trial" in record:
             self._apply_to(self.trials[record["trial"]], kind, record)
         for name, action in read_actions(record.get("actions", {})).items():
             self._act(self.trials[name], action, record)
 
     def _apply_to(self, trial: Trial, kind: str, record: Record) -> None:
-        """What a record about one trial changes in it."""
+        """Updates one trial by a record."""
         if kind == "begin":
             trial.status = Status.RUNNING
             self.queue.remove(trial.name)
@@ -241,7 +241,7 @@ class ExperimentState:
                 self.queue.remove(trial.name)
 
     def _act(self, trial: Trial, action: Action | Exploit, record: Record) -> None:
-        """What the scheduler said of a trial."""
+        """Applies an action of the scheduler to a trial."""
         if isinstance(action, Exploit):
             trial.params = self.params(action.params)
             trial.parents.append((trial.iteration, action.donor))
@@ -261,11 +261,11 @@ class ExperimentState:
             self.queue.append(trial.name)
 
     def params(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns parameters that the journal holds as JSON, as the objects that were chosen."""
-        return {path: chosen(self.space.get(path), value) for path, value in params.items()}
+        """Returns the chosen objects for parameters in their JSON form."""
+        return {path: from_json(self.space.get(path), value) for path, value in params.items()}
 
     def stop_running(self) -> None:
-        """Lets trials at work wait: nobody works on them any more."""
+        """Marks running trials as pending, as no worker runs them any more."""
         for trial in self.with_status(Status.RUNNING):
             trial.status = Status.PENDING
 
@@ -275,23 +275,23 @@ class ExperimentState:
 
 
 def write_actions(actions: Actions) -> dict[str, Any]:
-    """Writes actions as JSON."""
+    """Returns actions in their JSON form."""
     return {
-        name: {"donor": action.donor, "params": written(action.params)} if isinstance(action, Exploit) else action.value
+        name: {"donor": action.donor, "params": to_json(action.params)} if isinstance(action, Exploit) else action.value
         for name, action in actions.items()
     }
 
 
-def read_actions(written: Mapping[str, Any]) -> Actions:
-    """Reads actions from JSON."""
+def read_actions(actions: Mapping[str, Any]) -> Actions:
+    """Returns actions from their JSON form."""
     return {
         name: Exploit(action["donor"], action["params"]) if isinstance(action, Mapping) else Action(action)
-        for name, action in written.items()
+        for name, action in actions.items()
     }
 
 
-def chosen(domain: Domain | None, value: Any) -> Any:
-    """Returns the value that a journal holds as JSON, as the domain has it; a clone's may lie outside of the domain."""
+def from_json(domain: Domain | None, value: Any) -> Any:
+    """Returns the value of a domain for its JSON form; the value of a clone may lie outside of the domain."""
     try:
         return value if domain is None else domain.adopt(value)
     except ConfigError:

@@ -1,4 +1,4 @@
-"""Short names of searches, schedulers and executors, and where they are; names of other libraries, for messages."""
+"""Short names and import paths of searches, schedulers and executors; names of other libraries, for messages."""
 
 from collections.abc import Iterable
 
@@ -24,20 +24,20 @@ EXECUTORS = {
     "ray": "rookery.tune.executors.ray_cluster:RayExecutor",
 }
 
-ELSEWHERE = {
+OTHER_LIBRARIES = {
     "resources_per_trial": "cpus, gpus",
     "max_concurrent_trials": "max_concurrent",
     "checkpoint_freq": "checkpoint_every",
-    "checkpoint_at_end": "nothing: there is always one",
+    "checkpoint_at_end": "not needed: a checkpoint at the end is always written",
     "local_dir": "folder",
     "storage_path": "folder",
     "name": "folder",
     "restore": "policies={'main': {'init_from': 'runs/x'}}, or rookery resume",
     "search_alg": "search",
     "param_space": "config",
-    "reuse_actors": "nothing: processes are used again",
+    "reuse_actors": "not needed: processes are always reused",
     "verbose": "console",
-    "fail_fast": "nothing: a trial that fails ends alone",
+    "fail_fast": "not supported: a trial that fails ends alone",
     "keep_checkpoints_num": "config={'checkpoint.keep_last': 3}",
     "episode_reward_mean": "return_mean",
     "training_iteration": "iteration",
@@ -52,9 +52,9 @@ ELSEWHERE = {
     "PopulationBasedTraining": "PBTConfig",
     "FIFOScheduler": "FIFOConfig",
 }
-"""What names of Ray Tune and RLlib are called here, for messages."""
+"""Names of Ray Tune and RLlib, with their equivalents, for messages."""
 
 
-def called_here(name: str, known: Iterable[str]) -> str:
-    """Says what an unknown name may mean, for the end of a message; empty if nothing is like it."""
-    return f"; here it is {ELSEWHERE[name]}" if name in ELSEWHERE else nearest(name, list(known))
+def hint_for(name: str, known: Iterable[str]) -> str:
+    """Returns a hint at what an unknown name may mean, for the end of a message; empty if no name is similar."""
+    return f"; here it is {OTHER_LIBRARIES[name]}" if name in OTHER_LIBRARIES else nearest(name, list(known))

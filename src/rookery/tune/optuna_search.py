@@ -26,31 +26,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OptunaConfig(SearchConfig):
-    """Suggestions that learn from what came of those before."""
+    """Suggestions by a sampler of Optuna, which learns from earlier results."""
 
     search: ClassVar[str] = "rookery.tune.optuna_search:OptunaSearch"
 
     sampler: Literal["tpe", "gp", "cmaes", "qmc", "nsga2", "random"] = "tpe"
-    """``tpe`` for most; ``gp`` for few numbers and trials that take long; ``cmaes`` for hundreds of trials and numbers
-    only; ``qmc`` spreads points evenly and learns nothing; ``nsga2`` for several metrics and hundreds of trials.
+    """Sampler: ``tpe`` for most experiments; ``gp`` for few numeric parameters and long trials; ``cmaes`` for hundreds
+    of trials with numeric parameters only; ``qmc`` spreads points evenly without learning; ``nsga2`` for several
+    metrics and hundreds of trials.
     """
     startup: Count | None = None
     """Random suggestions before the sampler (tpe, gp, cmaes) begins; none = a quarter of `num_samples`, 4 to 10."""
     multivariate: bool = True
-    """Whether tpe looks at all parameters together, so that it sees which go with which."""
+    """Whether tpe models all parameters jointly, with their dependencies."""
     population: Rows = 20
-    """Members of a generation of nsga2."""
+    """Population size of nsga2."""
 
 
 class OptunaSearch(Search[OptunaConfig]):
-    """A study of Optuna, asked and told.
+    """Ask-and-tell interface to an Optuna study.
 
-    Several suggestions may be open at the same time: ``tpe`` takes those for bad ones meanwhile (constant liar), ``gp``
-    and ``cmaes`` go by what has come in.
+    Several suggestions may be open at the same time: ``tpe`` treats them as bad ones (constant liar), ``gp`` and
+    ``cmaes`` use finished ones only.
 
     Raises:
-        ConfigError: If Optuna or what a sampler needs is not installed, a domain is a grid, or the sampler cannot go by
-            several metrics.
+        ConfigError: If Optuna or a package of the sampler is not installed, a domain is a grid, or the sampler does not
+            support several metrics.
     """
 
     def __init__(
@@ -58,13 +59,13 @@ class OptunaSearch(Search[OptunaConfig]):
     ) -> None:
         super().__init__(cfg, space, modes, num_samples, streams)
         refuse(
-            f"{path} = {domain}: search optuna does not try whole grids; write choice, or search: {{name: random}}"
+            f"{path} = {domain}: search optuna does not support grids; write choice, or search: {{name: random}}"
             for path, domain in space.items()
             if isinstance(domain, Grid)
         )
         if cfg.sampler == "cmaes" and len(modes) > 1:
             raise ConfigError(
-                f"search.sampler = 'cmaes' goes by one metric, not {len(modes)}; use tpe, gp or nsga2, or one metric"
+                f"search.sampler = 'cmaes' supports one metric, not {len(modes)}; use tpe, gp or nsga2, or one metric"
             )
         self.axes = {path: Axis(domain) for path, domain in space.items()}
         self.trials: dict[int, optuna.Trial] = {}
@@ -75,17 +76,17 @@ class OptunaSearch(Search[OptunaConfig]):
         self.failed = optuna.trial.TrialState.FAIL
 
     def ask(self, number: int) -> dict[str, Any]:
-        """Optuna's next suggestion."""
+        """Returns Optuna's next suggestion."""
         trial = self.trials[number] = _quietly(lambda: self.study.ask(self.distributions))
         return {path: axis.value(trial.params[path]) for path, axis in self.axes.items()}
 
     def add(self, number: int, params: Mapping[str, Any]) -> None:
-        """Lets Optuna learn of a point as of its own suggestions."""
+        """Adds a point to the study, as one of its own suggestions."""
         self.study.enqueue_trial({path: axis.coordinate(params[path]) for path, axis in self.axes.items()})
         self.trials[number] = _quietly(lambda: self.study.ask(self.distributions))
 
     def tell(self, number: int, values: Sequence[float] | None) -> None:
-        """Tells Optuna what came of a suggestion; one without numbers counts as failed, and is not looked at again."""
+        """Passes the scores of a suggestion to Optuna; without finite scores it counts as failed, and is ignored."""
         trial = self.trials.pop(number)
         if values is None or not all(map(math.isfinite, values)):
             self.study.tell(trial, state=self.failed)
@@ -93,7 +94,7 @@ class OptunaSearch(Search[OptunaConfig]):
             self.study.tell(trial, list(values))
 
     def _sampler(self, optuna: Any) -> Any:
-        """The sampler, with a seed of this experiment."""
+        """Returns the sampler, seeded by the experiment."""
         cfg, samplers = self.cfg, optuna.samplers
         seed = self.streams.integer(Role.TUNE, "search", "optuna")
         startup = min(max(self.num_samples // 4, 4), 10) if cfg.startup is None else cfg.startup
@@ -111,17 +112,17 @@ class OptunaSearch(Search[OptunaConfig]):
 
 
 class Axis:
-    """A domain as Optuna knows it: a coordinate for each value.
+    """Map between the values of a domain and coordinates of an Optuna distribution.
 
-    Values on a step are numbered by it, so that the logarithm goes with it. For a normal distribution it is the share
-    below the value, for a choice the number of the value: in order if all are numbers that ascend, else without any.
+    Values with a step are multiples of it, also for logarithms. The coordinate of a normal value is its cumulative
+    probability, that of a choice its index: an integer if all values are ascending numbers, else categorical.
     """
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
 
     def distribution(self, kinds: Any) -> Any:
-        """Returns what Optuna draws coordinates from, given its module of distributions."""
+        """Returns the distribution of coordinates, from Optuna's module of distributions."""
         domain = self.domain
         if isinstance(domain, Float) and domain.step is None:
             return kinds.FloatDistribution(domain.low, domain.high, log=domain.log)
@@ -162,7 +163,7 @@ def _ascend(values: Sequence[Any]) -> bool:
 
 
 def _optuna() -> Any:
-    """The package, from here on silent but for errors.
+    """Imports Optuna and makes it log errors only.
 
     Raises:
         ConfigError: If it is not installed.
@@ -178,10 +179,10 @@ def _optuna() -> Any:
 
 
 def _quietly(call: Callable[[], Any]) -> Any:
-    """What `call` gives, without Optuna's warnings that parts of it are experimental.
+    """Returns the result of `call`, without Optuna's warnings about experimental features.
 
     Raises:
-        ConfigError: If a package is missing that the sampler needs.
+        ConfigError: If a package of the sampler is missing.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"optuna\..*")

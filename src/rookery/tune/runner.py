@@ -1,7 +1,7 @@
-"""The loop of an experiment: ask for trials, let each do an iteration, write it down, decide who goes on.
+"""The loop of an experiment: ask the search for trials, run iterations, record results, apply the scheduler's actions.
 
-`Runner.run` is all of it. What it decides goes through the journal first (`journal.py`), so that it can be killed at
-any moment; `Runner.resume` is what happens when it is started again.
+`Runner.run` is the loop. Decisions are written to the journal first (`journal.py`), so that the runner can be killed at
+any moment; `Runner.resume` restores its state.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from rookery.report.experiment import TrialSummary, format_params, format_value,
 from rookery.report.experiment_table import ProgressReporter
 from rookery.report.tensorboard import write_session
 from rookery.tune.executor import Event, Executor, Failed, Order, Stepped
-from rookery.tune.executors.trial_worker import is_full
+from rookery.tune.executors.trial_worker import is_disk_full
 from rookery.tune.job import PARAMS, Start
 from rookery.tune.jobs.rows import is_grouped, not_reported, number_of
-from rookery.tune.journal import ExperimentState, Journal, following, write_actions
-from rookery.tune.names import called_here
+from rookery.tune.journal import ExperimentState, Journal, naming_line, write_actions
+from rookery.tune.names import hint_for
 from rookery.tune.scheduler import FIFO, Action, Actions, Exploit, Scheduler
 from rookery.tune.search import AskTell
 from rookery.tune.settings import TuneConfig
-from rookery.tune.space import Domain, written
+from rookery.tune.space import Domain, to_json
 from rookery.tune.trial import Row, Status, Trial, per_metric, score_of
 
 POLL_SECONDS = 0.25
-"""Longest time between two looks at the clock and the table while nobody reports."""
+"""Longest time between two updates of the clock and the table while no trial reports."""
 
 STOP_SECONDS = 10.0
 """Time that trials get to save and stop after Ctrl-C."""
@@ -51,19 +51,19 @@ TRIALS = "trials"
 ERRORS = "error.txt"
 """File in a trial's folder with the tracebacks of its failures."""
 
-MAKE_ROOM = "make room, and go on with the experiment: rookery tune resume"
+MAKE_ROOM = "free some disk space, then resume the experiment: rookery tune resume"
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is tried.
+    """Static description of an experiment.
 
     Attributes:
         folder: Folder of the experiment.
-        cfg: Settings: how trials are chosen, judged and run.
+        cfg: Settings of the experiment.
         space: Domains of parameters by path.
         streams: All random streams.
-        seed: Seed of all trials with the first repeat's number, if the user gave one; else it is drawn from `streams`.
+        seed: Seed of the first repeat of all suggestions, if the user gave one; else it is drawn from `streams`.
     """
 
     folder: Path
@@ -74,12 +74,12 @@ class Experiment:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Columns that trials are judged by."""
+        """Columns that trials are scored by."""
         return per_metric(self.cfg.metric, self.cfg.mode)[0]
 
     @property
     def modes(self) -> tuple[str, ...]:
-        """Whether more is better or less, for each metric."""
+        """``max`` or ``min``, for each metric."""
         return per_metric(self.cfg.metric, self.cfg.mode)[1]
 
     def seed_of(self, repeat: int) -> int:
@@ -93,11 +93,11 @@ class Runner:
     """Runs an experiment to its end.
 
     Args:
-        experiment: What is tried.
+        experiment: Description of the experiment.
         search: Suggests parameters.
         scheduler: Decides after each result.
         executor: Runs trials.
-        journal: Holds what happened so far, and from now on.
+        journal: Records all events.
         reporter: Shows progress.
     """
 
@@ -122,24 +122,24 @@ class Runner:
         self.at_work: set[str] = set()
         """Trials with an open order."""
         self.reported: set[str] = set()
-        """Metrics of which some trial has reported a column, with a number or without."""
+        """Metrics whose column is in a row of some trial, with a number or without."""
         self.missing: set[str] = set()
-        """Metrics of which a note has said that a row lacks the column."""
+        """Metrics for which a note about a row without the column was shown."""
         self.columns: list[str] = []
         """Columns of the last row."""
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Runs trials until all are over; goes on where the journal ends.
+        """Runs trials until all are over; continues at the end of the journal.
 
         Raises:
-            Interrupted: A KeyboardInterrupt, after the first Ctrl-C or SIGTERM; trials have saved what they could.
-            FileError: If a disk is full: trials keep what they had, and go on when there is room.
+            Interrupted: A KeyboardInterrupt, after the first Ctrl-C or SIGTERM; trials have saved checkpoints.
+            FileError: If a disk is full; trials keep their files, and can be resumed later.
         """
         deadline = math.inf if self.cfg.seconds is None else time.monotonic() + self.cfg.seconds
-        hint = f"go on with: rookery tune resume {self.experiment.folder}, or tune.run(..., resume=True)"
-        with self.interrupt.watching(STOPPING), closing(self.executor):  # trainings here watch too: they end first
+        hint = f"resume with: rookery tune resume {self.experiment.folder}, or tune.run(..., resume=True)"
+        with self.interrupt.watching(STOPPING), closing(self.executor):  # trainings in this process stop first
             try:
                 if self.journal.records:
                     self.resume()
@@ -165,30 +165,30 @@ class Runner:
                 self.reporter.note(f"stopped; {hint}")
                 raise stopped.as_error(hint) from None
             except OSError as error:
-                if is_full(error):
+                if is_disk_full(error):
                     raise FileError(f"{self.experiment.folder}: {error}; {MAKE_ROOM}") from error
                 raise
 
     def summaries(self) -> list[TrialSummary]:
-        """Returns all trials as they stand, for tables."""
+        """Returns the current state of all trials, for tables."""
         return [
             TrialSummary(**trial.facts, status=trial.status, scores=tuple(self.scores(trial)), history=trial.rows)
             for trial in self.state.trials.values()
         ]
 
     def begin_trials(self) -> None:
-        """Gives free workers to trials that wait, and then to new ones."""
+        """Assigns free workers to waiting trials, then to new ones."""
         limit = self.cfg.max_concurrent or math.inf
         while self.executor.free and len(self.at_work) < limit and (trial := self.next_trial()) is not None:
-            if not (trial.folder / PARAMS).exists():  # somebody removed it
+            if not (trial.folder / PARAMS).exists():  # removed by the user
                 write_params(trial.folder, params_record(trial.name, trial.number, trial.params, trial.seed))
             self.record("begin", trial=trial.name)
             self.executor.begin(Start(trial.name, trial.params, trial.seed, trial.folder))
-            self.reporter.event(f"{trial.name} {'goes on' if trial.known else 'begins'}")
+            self.reporter.event(f"{trial.name} {'resumes' if trial.known else 'begins'}")
             self.order(trial)
 
     def next_trial(self) -> Trial | None:
-        """Returns the trial that begins next, if one waits or can be made; new ones go before those that yielded."""
+        """Returns the trial that begins next, if any; new trials go before those that yielded their worker."""
         waiting = list(self.state.queue)
         first = [name for name in waiting if not (self.scheduler.yields and name in self.state.yielded)]
         if not first and self.suggest():
@@ -196,12 +196,12 @@ class Runner:
         return next((self.state.trials[name] for name in first or waiting), None)
 
     def is_awaited(self, trial: Trial, age: float) -> bool:
-        """Returns whether another trial waits for the worker of this one, which has come to where it may yield it."""
+        """Returns whether this trial has reached its milestone and another trial waits for its worker."""
         milestone = self.scheduler.milestone(trial.name) if self.scheduler.yields else None
         return milestone is not None and age >= milestone and (bool(self.state.queue) or self.suggest())
 
     def suggest(self) -> bool:
-        """Makes the trials of a new suggestion; says whether there is one."""
+        """Makes the trials of a new suggestion; returns whether there is one."""
         if self.state.is_exhausted:
             return False
         number = len(self.state.suggestions)
@@ -213,7 +213,7 @@ class Runner:
         return True
 
     def make_trials(self, number: int, params: Mapping[str, Any], begin: int) -> None:
-        """Makes the trials of a suggestion, one for each seed from repeat `begin` on."""
+        """Makes the trials of a suggestion, one for each repeat from `begin` on."""
         records = []
         for repeat in range(begin, self.cfg.repeats):
             name = f"{number:05d}" if self.cfg.repeats == 1 else f"{number:05d}-{repeat}"
@@ -227,7 +227,7 @@ class Runner:
             self.scheduler.add(str(record["trial"]), params)
 
     def order(self, trial: Trial) -> None:
-        """Lets a trial do an iteration."""
+        """Orders an iteration of a trial."""
         milestone = self.scheduler.milestone(trial.name)
         save_at = None if milestone is None else (self.scheduler.cfg.time, milestone)
         self.at_work.add(trial.name)
@@ -235,21 +235,21 @@ class Runner:
         self.executor.order(trial.name, Order(trial.known, save_at, ahead=not decides))
 
     def resume_paused(self) -> bool:
-        """Asks the scheduler about paused trials, when nobody runs and nobody waits; says whether there are any."""
+        """Asks the scheduler about paused trials when no trial runs or waits; returns whether any trial is paused."""
         paused = [trial.name for trial in self.state.with_status(Status.PAUSED)]
         if not paused:
             return False
         actions = self.scheduler.drained(paused)
         if not actions.keys() & set(paused):
-            raise RuntimeError(f"{type(self.scheduler).__name__}.drained names none of the paused trials {paused}")
+            raise RuntimeError(f"{type(self.scheduler).__name__}.drained: must name one of the paused trials {paused}")
         self.record("drained", actions=write_actions(actions))
         self.act(actions)
         return True
 
-    # --- what is reported ---------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> None:
-        """Does what follows from one report of a worker."""
+        """Handles one event of a worker."""
         trial = self.state.trials[event.trial]
         self.at_work.discard(trial.name)
         if isinstance(event, Stepped):
@@ -261,8 +261,8 @@ class Runner:
             self.interrupt.number = self.interrupt.number or signal.SIGINT
 
     def take_result(self, trial: Trial, row: Row, reason: str) -> None:
-        """Notes that a trial has finished an iteration, and decides who goes on."""
-        if int(row["iteration"]) <= trial.known:  # told before: it repeats what a kill undid, or has come to its end
+        """Records an iteration of a trial, and applies the scheduler's actions."""
+        if int(row["iteration"]) <= trial.known:  # reported before: repeated after a kill, or the trial is over
             if reason:
                 self.executor.end(trial.name, save=True)
                 self.record("over", trial=trial.name, reason=reason)
@@ -292,7 +292,7 @@ class Runner:
             self.order(trial)
 
     def take_failure(self, trial: Trial, event: Failed) -> None:
-        """Notes that a trial raised or was lost: it goes on from its last checkpoint, as often as is allowed."""
+        """Records a failure or loss of a trial, which resumes from its last checkpoint as often as allowed."""
         self.executor.end(trial.name, save=False)
         if event.full:
             raise FileError(f"trial {trial.name}: {event.problem}; {MAKE_ROOM}")
@@ -302,49 +302,52 @@ class Runner:
         if self.fails_for_good(trial):
             self.finish(trial, Status.ERROR, event.problem)
         else:
-            self.reporter.event(f"{trial.name} {'was lost' if event.lost else 'failed'} and goes on: {event.problem}")
+            self.reporter.event(f"{trial.name} {'was lost' if event.lost else 'failed'} and resumes: {event.problem}")
 
     def fails_for_good(self, trial: Trial) -> bool:
-        """Says whether a trial has failed as often as it may."""
+        """Returns whether a trial has failed more often than allowed."""
         return trial.failures > self.cfg.max_failures or trial.losses > self.cfg.max_losses
 
     def checked(self, actions: Actions, trial: Trial) -> Actions:
         """Returns actions after a result or the end of a trial.
 
         Raises:
-            RuntimeError: If they are about others than this trial and paused ones.
+            RuntimeError: If they name other trials than this one and paused ones.
         """
         allowed = {trial.name, *(paused.name for paused in self.state.with_status(Status.PAUSED))}
         if wrong := [name for name in actions if name not in allowed]:
-            said = f"{type(self.scheduler).__name__} decides about {', '.join(wrong)} after {trial.name}"
-            raise RuntimeError(f"{said}: neither the trial that has reported nor a paused one")
+            scheduler = type(self.scheduler).__name__
+            raise RuntimeError(
+                f"{scheduler} decides about {', '.join(wrong)} after {trial.name}: this is neither the trial that has "
+                "reported nor a paused one"
+            )
         return actions
 
     def act(self, actions: Actions) -> None:
-        """Does what the scheduler said; pausing and going on are a matter of the state alone."""
+        """Carries out actions of the scheduler; pausing and resuming change the state alone."""
         for name, action in actions.items():
             trial = self.state.trials[name]
             if isinstance(action, Exploit):
                 self.adopt(trial)
                 params = format_params(trial.params, short_names(trial.params))
-                self.reporter.event(f"{name} goes on as a copy of {action.donor}, with {params}")
+                self.reporter.event(f"{name} continues as a clone of {action.donor}, with {params}")
             elif action is Action.STOP:
                 self.finish(trial, Status.TERMINATED)
 
     def adopt(self, trial: Trial) -> None:
-        """Gives a clone its donor's last checkpoint, in place of its own."""
+        """Replaces the checkpoints of a clone by its donor's last one."""
         donor = self.state.trials[self.state.adoptions[trial.name]]
         source = last_good(donor.folder / FOLDER)
         if source is None:
             raise FileError(
-                f"{donor.folder}: there is no checkpoint that {trial.name} could go on from; a function gives them "
-                "with tune.report(..., checkpoint=folder), a class has save_checkpoint and load_checkpoint"
+                f"{donor.folder}: there is no checkpoint for {trial.name} to resume from; a function writes them with "
+                "tune.report(..., checkpoint=folder), a class with save_checkpoint and load_checkpoint"
             )
         copied = trial.folder / f"{FOLDER}.new"
         shutil.rmtree(copied, ignore_errors=True)
         try:
             shutil.copytree(source, copied / source.name, copy_function=link_or_copy)
-        except (shutil.Error, FileNotFoundError):  # a donor that runs on has made room for a newer one meanwhile
+        except (shutil.Error, FileNotFoundError):  # a running donor has deleted it for a newer one
             if last_good(donor.folder / FOLDER) == source:
                 raise
             self.adopt(trial)
@@ -355,7 +358,7 @@ class Runner:
         self.journal.sync()
 
     def finish(self, trial: Trial, status: Status, problem: str = "") -> None:
-        """Ends a trial: tells the scheduler and, if it was the last of its suggestion, the search."""
+        """Ends a trial: informs the scheduler and, after the last trial of a suggestion, the search."""
         actions = self.checked(self.scheduler.on_end(trial.name), trial)
         reason = problem or self.state.stops.get(trial.name, "")
         self.record("end", trial=trial.name, status=status.value, reason=reason, score=self.scores(trial),
@@ -369,17 +372,17 @@ class Runner:
             self.refuse_unreported(trial)
 
     def tell(self, number: int) -> None:
-        """Tells the search what came of a suggestion, once all of its trials are over."""
+        """Passes the scores of a suggestion to the search, once all of its trials are over."""
         trials = self.state.suggestions[number]
-        if number not in self.state.told and all(trial.status.is_over for trial in trials):
+        if number not in self.state.completed and all(trial.status.is_over for trial in trials):
             values = self.values(trials)
             self.search.tell(number, values)
             self.record("told", number=number, values=values)
 
-    # --- numbers ------------------------------------------------------------------------------------------------------
+    # --- scores -------------------------------------------------------------------------------------------------------
 
     def kept(self, row: Row) -> dict[str, Any]:
-        """Returns what the journal keeps of a row."""
+        """Returns the columns of a row that the journal keeps."""
         names = dict.fromkeys(("iteration", "seconds", "env_steps", *self.experiment.metrics, self.scheduler.cfg.time))
         found = {name: value if is_number(value := number_of(row, name)) else None for name in names}
         self.columns = list(row)
@@ -392,44 +395,44 @@ class Runner:
         return found
 
     def refuse_unreported(self, trial: Trial) -> None:
-        """Stops an experiment whose trials do not report what they are judged by.
+        """Stops an experiment whose trials do not report the metric.
 
         Raises:
-            ConfigError: If a trial is over and nobody has reported a metric.
+            ConfigError: If a trial is over and no trial has reported a metric.
         """
         refuse(
-            f"tune.metric = {name}: {trial.name} is over and has never reported it{called_here(name, self.columns)}; "
-            f"it reports {', '.join(self.columns)}; begin again with one of these (with force, or in another folder)"
+            f"tune.metric = {name}: {trial.name} is over and has never reported it{hint_for(name, self.columns)}; "
+            f"it reports {', '.join(self.columns)}; start again with one of these (with force, or in another folder)"
             for name in self.experiment.metrics
             if self.columns and not (name in self.reported or is_grouped(name))
             if all(row.get(name) is None for row in trial.rows)
         )
 
     def age_and_score(self, row: Mapping[str, Any]) -> tuple[float, float]:
-        """Returns what a scheduler is told of a row."""
+        """Returns age and score of a row, for the scheduler."""
         metric, mode, clock = self.experiment.metrics[0], self.experiment.modes[0], self.scheduler.cfg.time
         age, value = row[clock], row[metric]
         if not is_number(age):
-            raise ConfigError(f"tune.scheduler.time = {clock}: the trials report no such number; iteration is one")
+            raise ConfigError(f"tune.scheduler.time = {clock}: the trials report no such number; use iteration")
         if not is_number(value):
             return float(age), -math.inf
         return float(age), float(value) if mode == "max" else -float(value)
 
     def scores(self, trial: Trial) -> list[float | None]:
-        """Returns what a trial came to, for each metric."""
+        """Returns the score of a trial for each metric."""
         judged = zip(self.experiment.metrics, self.experiment.modes, strict=True)
         return [score_of(trial.rows, metric, mode, self.cfg.scope) for metric, mode in judged]
 
     def values(self, trials: Sequence[Trial]) -> list[float] | None:
-        """Returns the mean over seeds of what trials came to; None if one of the metrics has no number."""
+        """Returns the mean score over seeds for each metric; None if one of the metrics has no number."""
         columns = zip(*map(self.scores, trials), strict=True)
         known = [[score for score in column if score is not None] for column in columns]
         return [math.fsum(scores) / len(scores) for scores in known] if all(known) else None
 
-    # --- stopping and going on ----------------------------------------------------------------------------------------
+    # --- stopping and resuming ----------------------------------------------------------------------------------------
 
     def stop_trials(self) -> None:
-        """Lets trials at work save and stop."""
+        """Makes running trials save and stop."""
         self.executor.interrupt()
         deadline = time.monotonic() + STOP_SECONDS
         while self.at_work and time.monotonic() < deadline:
@@ -440,23 +443,23 @@ class Runner:
             self.at_work.discard(trial.name)
             if isinstance(event, Failed):
                 self.take_failure(trial, event)
-            else:  # what it had just finished is told again when it goes on
+            else:  # an iteration just finished is reported again on resume
                 self.executor.end(trial.name, save=isinstance(event, Stepped))
         self.journal.sync()
 
     def resume(self) -> None:
-        """Takes up where the journal ends: search and scheduler are asked and told the same again.
+        """Replays the journal: makes the same calls of search and scheduler again.
 
-        What the journal says stands, also where they say something else now.
+        The journal decides, also if their answers differ now.
         """
         differs = False
         for number, record in enumerate(self.journal.records, 1):
-            with following(self.experiment.folder, number):
+            with naming_line(self.experiment.folder, number):
                 said = self.repeat(record)
                 differs = differs or (said is not None and said != record.get("actions", record.get("params")))
                 self.state.apply(record)
         if differs:
-            self.reporter.note("search or scheduler do not repeat themselves: from here on they may choose otherwise")
+            self.reporter.note("search or scheduler are not deterministic: from now on they may decide otherwise")
         self.record("resume", time=time.time(), num_samples=self.cfg.num_samples)
         for name in list(self.state.adoptions):
             self.adopt(self.state.trials[name])
@@ -471,13 +474,13 @@ class Runner:
             self.tell(number)
 
     def repeat(self, record: Mapping[str, Any]) -> Any:
-        """Asks and tells what led to a record; returns what was said now, in the record's form, if there is any."""
+        """Repeats the call of search or scheduler behind a record; returns its answer in JSON form, or None."""
         kind = record["kind"]
         if kind == "trial":
             said = None
             if record["number"] not in self.state.suggestions:
                 asked = self.search.ask(record["number"])
-                said = None if asked is None else written(asked)
+                said = None if asked is None else to_json(asked)
             self.scheduler.add(record["trial"], self.state.params(record["params"]))
             return said
         if kind == "told":
@@ -492,31 +495,31 @@ class Runner:
         return None
 
     def record(self, kind: str, **facts: Any) -> None:
-        """Writes a record, and lets the state follow."""
+        """Writes a record, and updates the state by it."""
         made = {"kind": kind, **facts}
         self.journal.append(made)
         self.state.apply(made)
 
 
 def params_record(name: str, number: int, params: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Returns what was chosen for a trial, JSON-ready."""
-    return {"trial": name, "number": number, "params": written(params), "seed": seed}
+    """Returns the parameters of a trial in JSON form."""
+    return {"trial": name, "number": number, "params": to_json(params), "seed": seed}
 
 
 def write_params(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Makes the folder of a trial, and writes there what was chosen for it."""
+    """Makes the folder of a trial, and writes its parameters there."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / PARAMS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
 def folder_name(name: str, params: Mapping[str, Any]) -> str:
-    """Returns a trial's name and its parameters as a file may be called: ``00003_lr=0.0005_hidden=64,64``."""
+    """Returns the folder name of a trial, with its parameters: ``00003_lr=0.0005_hidden=64,64``."""
     words = [f"{short}={format_value(params[path])}" for path, short in short_names(params).items()]
     return re.sub(r"[^\w.,=+-]+", "-", "_".join([name, *words]))[:100]
 
 
 def link_or_copy(source: str, target: str) -> None:
-    """Gives a file that never changes a second name, or copies it where that cannot be."""
+    """Makes a hard link to a file that never changes, or copies it if links are not possible."""
     try:
         Path(target).hardlink_to(source)
     except OSError:

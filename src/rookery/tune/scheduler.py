@@ -1,8 +1,8 @@
-"""What every scheduler is: after each result it says who goes on, who pauses, who stops, and who becomes a clone.
+"""Base class of schedulers, which decide after each result which trials continue, pause, stop or become a clone.
 
-A scheduler sees numbers only: a trial's name, its age (`SchedulerConfig.time`) and its score, of which higher is always
-better. It never touches a trial. That makes it a few lines long, deterministic (its random numbers come from the
-experiment's seed), and restorable: after a kill it is told the results of the journal again, in their order.
+A scheduler receives the name of a trial, its age (`SchedulerConfig.time`) and its score (higher is better). It never
+touches a trial. That keeps it short, deterministic (its random numbers come from the experiment's seed), and
+restorable: after a kill it receives the results of the journal again, in their order.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from rookery.core.settings.reach import Label
 
 
 class Action(Enum):
-    """What becomes of a trial."""
+    """Decision about a trial."""
 
     CONTINUE = "continue"
-    """It goes on; if it was paused, as soon as there is room."""
+    """The trial continues; a paused one as soon as a worker is free."""
     PAUSE = "pause"
-    """It keeps its checkpoint and gives its worker away until another action comes for it."""
+    """The trial keeps its checkpoint and frees its worker until another action follows."""
     STOP = "stop"
-    """It is over, also if it was paused."""
+    """The trial is over, also if it was paused."""
 
 
 @dataclass(frozen=True)
 class Exploit:
-    """It goes on as a copy of another trial, with parameters of its own.
+    """Decision that a trial becomes a clone of another one, with its own parameters.
 
     Attributes:
-        donor: The trial whose last checkpoint it takes over: weights, optimizer, memory, everything.
-        params: All its parameters from here on.
+        donor: The trial whose last checkpoint it takes over: weights, optimizer, replay buffer, all state.
+        params: All its parameters from now on.
     """
 
     donor: str
@@ -43,29 +43,29 @@ class Exploit:
 
 
 Actions = dict[str, Action | Exploit]
-"""By trial. A trial that has just reported and is not named goes on; others that are not named stay as they are."""
+"""Decisions by trial. A trial that has just reported and is not named continues; other trials keep their status."""
 
 
 @dataclass(frozen=True)
 class SchedulerConfig(Settings):
-    """What all schedulers have."""
+    """Settings of all schedulers."""
 
     scheduler: ClassVar[str] = "rookery.tune.scheduler:FIFO"
-    """Import path of the class that these settings steer."""
+    """Import path of the class with these settings."""
 
     time: Label = "iteration"
-    """What a trial's age is counted in: iteration, env_steps, seconds, or any metric that only grows."""
+    """Column that measures a trial's age: iteration, env_steps, seconds, or any metric that only grows."""
 
 
 C = TypeVar("C", bound=SchedulerConfig)
 
 
 class Scheduler(ABC, Generic[C]):
-    """Decides after each result.
+    """Base class of schedulers: decides after each result.
 
     Args:
         cfg: Settings of the scheduler.
-        space: The domains of all parameters by path (`tune/space.py:Domain`), for those that choose new ones.
+        space: The domains of all parameters by path (`tune/space.py:Domain`), to choose new values from.
         streams: Random streams of the experiment; use ``streams.generator(Role.TUNE, "scheduler", ...)``.
     """
 
@@ -76,26 +76,26 @@ class Scheduler(ABC, Generic[C]):
 
     @property
     def yields(self) -> bool:
-        """Whether a trial at its milestone gives its worker to a waiting trial.
+        """Whether a trial at its milestone frees its worker for a waiting trial.
 
-        Then all trials reach the same age together if there are fewer workers than trials.
+        Then all trials reach the same age together, with fewer workers than trials.
         """
         return False
 
     def add(self, trial: str, params: Mapping[str, Any]) -> None:
-        """Hears of a new trial, before its first result."""
+        """Adds a new trial, before its first result."""
 
     def milestone(self, trial: str) -> float | None:
-        """Returns the age at which the trial may next be paused or copied: its result of then comes with a checkpoint.
+        """Returns the age at which the trial may next be paused or cloned: its result at that age has a checkpoint.
 
-        What is paused is saved in any case; with a milestone it is saved before the news of it, so that not even a kill
-        right then costs an iteration. Asking changes nothing: after a kill it is not asked again.
+        A paused trial is always saved; with a milestone it is saved before it reports, so that a kill at that moment
+        does not cost an iteration. The call changes no state: it is not repeated after a kill.
         """
         return None
 
     @abstractmethod
     def on_result(self, trial: str, time: float, score: float) -> Actions:
-        """Decides after an iteration of a running trial; one that is over by its own criteria ends in any case.
+        """Decides after an iteration of a running trial; a trial that is over by its own criteria ends in any case.
 
         Args:
             trial: Name of the trial.
@@ -103,26 +103,26 @@ class Scheduler(ABC, Generic[C]):
             score: The metric, negated where lower is better; minus infinity where there is no number yet.
 
         Returns:
-            What becomes of it and, if this result decides about them too, of paused trials.
+            Decisions about this trial and, if the result decides about them too, paused trials.
         """
 
     def on_end(self, trial: str) -> Actions:
-        """Decides about paused trials when one is over, by its own criteria, by an error or by this scheduler."""
+        """Decides about paused trials when a trial is over, by its own criteria, an error or this scheduler."""
         return {}
 
     def drained(self, paused: Sequence[str]) -> Actions:
-        """Decides about paused trials, naming at least one, when nobody runs and no new trial will come."""
+        """Decides about paused trials, at least one of them, when no trial runs and the search is exhausted."""
         return dict.fromkeys(paused, Action.CONTINUE)
 
 
 @dataclass(frozen=True)
 class FIFOConfig(SchedulerConfig):
-    """Every trial runs to its end, first come, first served."""
+    """First in, first out: every trial runs to its end."""
 
 
 class FIFO(Scheduler[FIFOConfig]):
-    """Never interferes."""
+    """Scheduler that lets every trial run to its end."""
 
     def on_result(self, trial: str, time: float, score: float) -> Actions:
-        """Lets the trial go on."""
+        """Returns no action: the trial continues."""
         return {}

@@ -1,4 +1,4 @@
-"""The file of an experiment as JSON Schema: that of a training, where any value may be a domain, and section tune."""
+"""JSON Schema of an experiment's file: the schema of a training, with a domain for any value, and section tune."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rookery.tune.spec import LISTS
 
 
 def experiment_schema() -> Schema:
-    """Describes the file of ``rookery tune``."""
+    """Returns the schema of a file for ``rookery tune``."""
     schema = config_schema(everywhere={"$ref": "#/$defs/domain"})
     known = {"search": SEARCHES, "scheduler": SCHEDULERS}
     own = SchemaWriter(known).section(ExperimentFile)["properties"]
@@ -25,10 +25,10 @@ def experiment_schema() -> Schema:
 
 
 def _domain() -> Schema:
-    """Describes a mapping with one key, the name of a function of `tune.space`."""
+    """Returns the schema of a mapping with one key, the name of a function of `tune.space`."""
     kinds = []
     for name, function in FUNCTIONS.items():
         arguments: Schema = {"type": "array", "minItems": 1} if name in LISTS else {}
         text = (function.__doc__ or "").splitlines()[0]
         kinds.append(closed_mapping({name: {**arguments, "description": text}}, [name]))
-    return {"description": "A value that is still to be chosen.", "oneOf": kinds}
+    return {"description": "A domain: values to choose from.", "oneOf": kinds}

@@ -13,55 +13,55 @@ from rookery.tune.scheduler import FIFOConfig, SchedulerConfig
 from rookery.tune.search import RandomConfig, SearchConfig
 
 SECTION = "tune"
-"""Where in a file these settings stand."""
+"""Section of these settings in a file."""
 
 
 @dataclass(frozen=True)
 class TuneConfig(Settings):
-    """What is tried, how it is judged, and where it runs."""
+    """Settings of an experiment: search, scheduler, metric and resources."""
 
     metric: Label | tuple[Label, ...] = "return_mean"
-    """What trials are judged by: a column of `metrics.jsonl`. Several, for a search of many aims; schedulers go by the
+    """Column of `metrics.jsonl` that trials are scored by. Several, for a multi-objective search; schedulers use the
     first.
     """
     mode: Literal["max", "min"] | tuple[Literal["max", "min"], ...] = "max"
-    """Whether more is better, or less; for each metric, if there are several."""
+    """Whether to maximize or minimize the metric; one for each metric, if there are several."""
     scope: Literal["last", "best", "mean", "last-5", "last-10"] = "last"
-    """Which of a trial's rows count in the end: the last with a number, the best, all, the last 5 or 10."""
+    """Rows that enter a trial's final score: the last with a number, the best, all, the last 5 or 10."""
     num_samples: Rows = 1
-    """How often the search is asked; where there is a grid, so many times the whole grid."""
+    """Number of suggestions of the search; with a grid, repetitions of the whole grid."""
     repeats: Few = 1
-    """Seeds that each suggestion is tried with; the search is told their mean."""
+    """Seeds that each suggestion is tried with; the search receives the mean score."""
     points: tuple[Annotated[dict[str, Any], ARGUMENTS], ...] = ()
-    """Suggestions to try first, as parameters by path; what one leaves out is drawn."""
+    """Suggestions to try first, as parameters by path; missing parameters are drawn."""
     search: Annotated[Any, Polymorphic("random"), CODE] = field(default_factory=RandomConfig)
-    """What suggests parameters; its key ``name`` chooses which."""
+    """Search that suggests parameters, chosen by its key ``name``."""
     scheduler: Annotated[Any, Polymorphic("fifo"), CODE] = field(default_factory=FIFOConfig)
-    """What pauses, stops and clones trials; its key ``name`` chooses which."""
+    """Scheduler that pauses, stops and clones trials, chosen by its key ``name``."""
     place: Literal["auto", "here", "processes", "ray"] = "auto"
     """Where trials run: in this process, in local ones that share its cores, on Ray. ``auto``: here if one trial runs
     at a time, else in processes.
     """
     cpus: PositiveFloat | None = None
-    """Cores a trial; none = as its settings say, one for most."""
+    """Cores for each trial; none = derived from its settings, usually one."""
     gpus: NonNegative = 0.0
-    """GPUs a trial."""
+    """GPUs for each trial."""
     max_concurrent: Processes | None = None
-    """Trials at the same time, at most; none = as many as there is room for."""
+    """Maximum number of trials at the same time; none = as many as resources allow."""
     max_failures: CountFromZero = 0
-    """How often a trial that raises may go on from its last checkpoint before it counts as failed."""
+    """Number of times that a trial that raises is resumed from its last checkpoint before it counts as failed."""
     max_losses: CountFromZero = 3
-    """How often a trial whose process or machine is lost may."""
+    """Number of times that a trial whose process or machine is lost is resumed from its last checkpoint."""
     save_every: CountFromZero = 10
     """Iterations between checkpoints of trials that are classes; 0 = only at the end. (Trainings have
     `checkpoint.every`.)
     """
     seconds: PositiveFloat | None = None
-    """Time after which no iteration is begun, in this start of the experiment."""
+    """Time limit of this start of the experiment; no iteration begins after it."""
     seed: CountFromZero | None = None
-    """Names all random streams of search, scheduler and trials; none = drawn once and noted."""
+    """Random seed of search, scheduler and trials; none = drawn once and recorded."""
     console: Literal["auto", "live", "plain", "quiet", "json"] = "auto"
-    """Progress: a live table, plain lines, nothing; ``auto`` = live at a terminal, else plain."""
+    """Progress: a live table, plain lines, nothing, or JSON lines; ``auto`` = live at a terminal, else plain."""
 
     def __post_init__(self) -> None:
         metrics = (self.metric,) if isinstance(self.metric, str) else self.metric
@@ -74,12 +74,12 @@ class TuneConfig(Settings):
         for name, kind, known in (("search", SearchConfig, SEARCHES), ("scheduler", SchedulerConfig, SCHEDULERS)):
             if not isinstance(getattr(self, name), kind):
                 given = type(getattr(self, name)).__name__
-                raise ValueError(f"{name} = {given}: is no {name}; there are {', '.join(known)}")
+                raise ValueError(f"{name} = {given}: this is not a {name}; there are {', '.join(known)}")
 
 
 @dataclass(frozen=True)
 class ExperimentFile(Settings):
-    """What a file says of an experiment beside its training."""
+    """Sections of an experiment's file beside those of its training."""
 
     tune: TuneConfig = field(default_factory=TuneConfig)
-    """What is tried, how it is judged, and where it runs."""
+    """Settings of the experiment: search, scheduler, metric and resources."""

@@ -1,6 +1,6 @@
-"""Search spaces: what a parameter may be (Domain), and how the values of a suggestion are drawn.
+"""Search spaces: the possible values of a parameter (Domain), and how the values of a suggestion are drawn.
 
-A domain stands where a setting's value would stand, at any depth (`tune/spec.py` takes it from there):
+A domain takes the place of a setting's value, at any depth (`tune/spec.py` extracts it):
 
     PPOConfig(lr=tune.loguniform(1e-4, 1e-2), model=ModelConfig(hidden=tune.choice([[64, 64], [128, 128]])))
 
@@ -38,7 +38,7 @@ Rng = np.random.Generator
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Domain(Undecided, ABC):
-    """What a parameter may be. Made by the functions below, which check their arguments.
+    """Possible values of a parameter. The functions below make domains and check their arguments.
 
     Attributes:
         fixed: Whether a trial keeps its value to the end, because its checkpoints depend on it (`Job.fixed`).
@@ -48,18 +48,18 @@ class Domain(Undecided, ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Returns the domain as a file has it, JSON-ready: ``{"loguniform": [0.0001, 0.01]}``."""
+        """Returns the domain in the JSON form of files: ``{"loguniform": [0.0001, 0.01]}``."""
 
     @abstractmethod
     def adopt(self, value: Any) -> Any:
-        """Returns the value of this domain that `value` means: of a point, or read back from JSON.
+        """Returns the value of this domain equal to `value`, which is from a point or from JSON.
 
         Raises:
-            ConfigError: If `value` is none of the domain's.
+            ConfigError: If `value` is not in the domain.
         """
 
     def contains(self, value: Any) -> bool:
-        """Says whether `value` is one of the domain's."""
+        """Returns whether `value` is in the domain."""
         try:
             self.adopt(value)
         except ConfigError:
@@ -78,7 +78,7 @@ class Drawn(Domain):
 
     @abstractmethod
     def quantile(self, u: float) -> Any:
-        """Returns the value below which a share `u` in [0, 1) of the distribution lies."""
+        """Returns the quantile at probability `u` in [0, 1)."""
 
     def draw(self, rng: Rng) -> Any:
         """Draws a random value; takes one number from `rng`, whatever the domain."""
@@ -86,7 +86,7 @@ class Drawn(Domain):
 
 
 class Numeric(Drawn):
-    """A distribution of numbers.
+    """A distribution of real or whole numbers.
 
     Attributes:
         step: All values are multiples of it; None for any number.
@@ -192,7 +192,7 @@ class Normal(Numeric):
         return self.clip(NormalDist(self.mean, self.std).inv_cdf(min(max(u, 2.0**-54), 1 - 2.0**-53)))
 
     def share(self, value: float) -> float:
-        """Returns the share of the distribution below `value`: `quantile` turned round."""
+        """Returns the cumulative probability of `value`, the inverse of `quantile`."""
         return NormalDist(self.mean, self.std).cdf(value)
 
     def clip(self, value: float) -> float:
@@ -204,7 +204,7 @@ class Listed(Domain):
     """Values of any kind.
 
     Attributes:
-        values: What there is to choose from.
+        values: Values to choose from.
     """
 
     values: tuple[Any, ...]
@@ -216,27 +216,27 @@ class Listed(Domain):
         return self.values[int(u * len(self.values))]
 
     def describe(self) -> dict[str, Any]:
-        """Returns its function and values, as they are written."""
-        return {self.function: written(self.values)}
+        """Returns its function and values in JSON form."""
+        return {self.function: to_json(self.values)}
 
     def adopt(self, value: Any) -> Any:
-        """Returns the one of the values that `value` means."""
+        """Returns the value of the list equal to `value`."""
         return self.values[self.index(value)]
 
     def index(self, value: Any) -> int:
-        """Returns the place of `value` itself, or of what is written as it is.
+        """Returns the index of `value` itself, or of the value with the same JSON form.
 
         Raises:
-            ConfigError: If it has none.
+            ConfigError: If there is none.
         """
         for i, known in enumerate(self.values):
             if known is value:
                 return i
-        form = new_names(written(value))
+        form = new_names(to_json(value))
         for i, known in enumerate(self.values):
-            if new_names(written(known)) == form and isinstance(known, bool) == isinstance(value, bool):
+            if new_names(to_json(known)) == form and isinstance(known, bool) == isinstance(value, bool):
                 return i
-        raise ConfigError(f"{show(value)} is none of the values of {self}")
+        raise ConfigError(f"{show(value)} is not one of the values of {self}")
 
 
 @dataclass(frozen=True, repr=False)
@@ -249,7 +249,7 @@ class Choices(Listed, Drawn):
 
 @dataclass(frozen=True, repr=False)
 class Grid(Listed):
-    """Values that are all tried, with all values of other grids."""
+    """Values that are all tried, in combination with all values of other grids."""
 
     values: tuple[Any, ...]
     function: ClassVar[str] = "grid_search"
@@ -257,7 +257,7 @@ class Grid(Listed):
 
 @dataclass(frozen=True, repr=False)
 class Computed(Domain):
-    """What a function makes of the parameters chosen before.
+    """Value that a function computes from the parameters chosen before.
 
     Attributes:
         function: Takes the configuration so far, a nested dict, and, if it has a second parameter, a NumPy generator.
@@ -267,19 +267,19 @@ class Computed(Domain):
 
     def describe(self) -> dict[str, Any]:
         """Returns its function."""
-        return {"sample_from": written(self.function)}
+        return {"sample_from": to_json(self.function)}
 
     def adopt(self, value: Any) -> Any:
-        """Returns `value`: a function may give anything."""
+        """Returns `value`: a function may return any value."""
         return value
 
     def compute(self, config: Mapping[str, Any], rng: Rng) -> Any:
         """Returns its value, given the other parameters."""
-        return self.function(config) if takes(self.function, config) else self.function(config, rng)
+        return self.function(config) if accepts(self.function, config) else self.function(config, rng)
 
 
-# --- the functions users call ---------------------------------------------------------------------------------------
-# What they return is typed Any, because it stands where a number or a list is declared.
+# --- public functions -----------------------------------------------------------------------------------------------
+# They return Any, because a domain takes the place of a number or a list.
 
 
 def grid_search(values: Sequence[Any]) -> Any:
@@ -347,12 +347,12 @@ def sample_from(function: Callable[..., Any]) -> Any:
 
     Args:
         function: Takes a nested dict, ``lambda config: config["algorithm"]["lr"] / 2``, and, if it has a second
-            parameter, a NumPy generator of its own. It is asked after all other domains; several are asked in the order
-            in which they stand, and each sees what those before it gave.
+            parameter, a NumPy generator of its own. It is called after all other domains are drawn; several functions
+            are called in the order of the space, and each receives the values of those before it.
     """
     if not callable(function):
         raise ConfigError(f"sample_from: must be a function of the configuration so far, not {show(function)}")
-    if not (takes(function, {}) or takes(function, {}, None)):
+    if not (accepts(function, {}) or accepts(function, {}, None)):
         raise ConfigError(f"sample_from: {show(function)} must take the configuration so far as its first argument")
     return Computed(function)
 
@@ -362,7 +362,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     for function in (grid_search, choice, uniform, quniform, loguniform, qloguniform, randint, qrandint, lograndint,
                      qlograndint, randn, qrandn, sample_from)
 }  # fmt: skip
-"""The functions by name, as files know them."""
+"""The functions by name, as in files."""
 
 
 # --- suggestions ----------------------------------------------------------------------------------------------------
@@ -371,8 +371,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 def drawn(space: Mapping[str, Domain], streams: Streams, number: int) -> dict[str, Any]:
     """Draws the values of suggestion `number` for all parameters with a distribution.
 
-    Each parameter has a stream of its own, named by the experiment's seed, `number` and its path: another parameter in
-    the space changes nothing for those that were there.
+    Each parameter has its own random stream, which depends on the experiment's seed, `number` and its path: another
+    parameter in the space does not change the values of those already in it.
     """
     return {
         path: domain.draw(stream(streams, number, path)) for path, domain in space.items() if isinstance(domain, Drawn)
@@ -380,17 +380,17 @@ def drawn(space: Mapping[str, Domain], streams: Streams, number: int) -> dict[st
 
 
 def stream(streams: Streams, number: int, path: str) -> Rng:
-    """Returns the random numbers of one parameter in suggestion `number`."""
+    """Returns the random generator of one parameter in suggestion `number`."""
     return streams.generator(Role.TUNE, "search", number, path)
 
 
 def grid_size(space: Mapping[str, Domain]) -> int:
-    """Counts the combinations that the values of all grids have; 1 if there is no grid."""
+    """Returns the number of combinations of all grids; 1 if there is no grid."""
     return math.prod(len(domain.values) for domain in space.values() if isinstance(domain, Grid))
 
 
 def cell(space: Mapping[str, Domain], number: int) -> dict[str, Any]:
-    """Returns a combination of the values of all grids, as nested loops in the order of the space give them.
+    """Returns a combination of the values of all grids, in the order of nested loops over the space.
 
     The last grid changes fastest; after the last combination the first comes again.
     """
@@ -402,22 +402,22 @@ def cell(space: Mapping[str, Domain], number: int) -> dict[str, Any]:
     return values
 
 
-def written(value: Any) -> Any:
-    """Writes a value in the types of JSON, for files and to compare with.
+def to_json(value: Any) -> Any:
+    """Returns a value in JSON form, for files and comparisons.
 
-    Classes and functions are ``module:Name``, a lambda has a checksum of its code behind it; domains are what
-    `Domain.describe` says; other objects what they print, without the address.
+    Classes and functions become ``module:Name``, a lambda with a checksum of its code; domains the result of
+    `Domain.describe`; other objects their `repr`, without the address.
     """
     if isinstance(value, Domain):
         return value.describe()
     if isinstance(value, Settings):
-        return {str(key): written(part) for key, part in mapping_of(value).items()}
+        return {str(key): to_json(part) for key, part in mapping_of(value).items()}
     if isinstance(value, Schedule):
         return write_schedule(value)
     if isinstance(value, Mapping):
-        return {str(key): written(part) for key, part in value.items()}
+        return {str(key): to_json(part) for key, part in value.items()}
     if isinstance(value, tuple | list):
-        return [written(part) for part in value]
+        return [to_json(part) for part in value]
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     if value is None or isinstance(value, bool | int | float | str):
@@ -455,7 +455,7 @@ def _positive(kind: str, name: str, value: Any) -> float:
 
 
 def _range(kind: str, low: Any, high: Any, q: Any = None) -> Domain:
-    """The domain of a function of that name, if its arguments are right; bounds are put exactly on the step `q`."""
+    """Checks the arguments of the function `kind` and returns its domain; bounds are put exactly on the step `q`."""
     whole, log = "randint" in kind, "log" in kind
     read = _whole if whole else _number
     low, high = read(kind, "low", low), read(kind, "high", high)
@@ -484,34 +484,34 @@ def _range(kind: str, low: Any, high: Any, q: Any = None) -> Domain:
 
 
 def _values(kind: str, values: Any) -> tuple[Any, ...]:
-    """The argument of a function of that name as a tuple, if it is right."""
+    """Checks the argument of the function `kind` and returns it as a tuple."""
     if isinstance(values, str | bytes | Mapping | set | frozenset) or not hasattr(values, "__iter__"):
         order = " (a set has no order)" if isinstance(values, set | frozenset) else ""
-        raise ConfigError(f"{kind}: must be given a list of values, not {show(values)}{order}")
+        raise ConfigError(f"{kind}: the argument must be a list of values, not {show(values)}{order}")
     found = tuple(values)
     if not found:
-        raise ConfigError(f"{kind}: needs at least one value")
+        raise ConfigError(f"{kind}: at least one value is required")
     named: dict[str, Any] = {}
     for value in found:
         if is_undecided(value):
-            raise ConfigError(f"{kind}: its values must be decided, not {show(value)}; give each parameter one domain")
-        form = written(value)
+            raise ConfigError(f"{kind}: values must not be domains, like {show(value)}; give each parameter one domain")
+        form = to_json(value)
         if isinstance(form, str) and not isinstance(value, str) and named.setdefault(form, value) is not value:
-            raise ConfigError(f"{kind}: two of its values are both written {form!r}; give them names of their own")
+            raise ConfigError(f"{kind}: two values have the same name {form!r}; give them different names")
     return found
 
 
-def takes(function: Any, *arguments: Any) -> bool:
-    """Says whether something can be called with these arguments, as far as its signature says."""
+def accepts(function: Any, *arguments: Any) -> bool:
+    """Returns whether an object can be called with these arguments, according to its signature."""
     try:
         inspect.signature(function).bind(*arguments)
     except TypeError:
         return False
-    except ValueError:  # a builtin that says nothing
+    except ValueError:  # a builtin without a signature
         return True
     return True
 
 
 def _multiple(value: float, step: float) -> float:
-    """The nearest multiple of `step`, as it is written: three times 0.1 is 0.3."""
+    """Returns the multiple of `step` nearest to `value`, in decimal arithmetic: three times 0.1 is 0.3."""
     return float(round(value / step) * Decimal(repr(step)))

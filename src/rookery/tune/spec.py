@@ -1,10 +1,10 @@
-"""Where domains stand among settings: reading them from files, taking them out, and putting values in their place.
+"""Domains in settings: reads them from files, extracts them, and replaces them by values.
 
-The path of a domain is that of the setting it stands for, ``algorithm.model.hidden``; in a list it ends with the place,
+The path of a domain is the path of its setting, ``algorithm.model.hidden``; in a list it ends with the index,
 ``algorithm.model.hidden.0``.
 
-A layer of settings takes lists whole, and schedules too. So where a domain stands inside of one (``hidden: [{choice:
-[32, 64]}, 64]``), what is undecided is the list, although the parameter is its element.
+Layers of settings do not merge lists or schedules. So if a domain is inside of one (``hidden: [{choice: [32, 64]},
+64]``), the whole list is undecided, although the parameter is its element.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ FUNCTION = CodeKind("a function", lambda found: False, functions=True, compiled=
 
 
 def read_layer(layer: Layer) -> Layer:
-    """Returns the layer with a domain wherever a mapping of one key names one.
+    """Returns the layer with domains in place of mappings with one key that describe them.
 
-    Such are ``{loguniform: [1e-4, 1e-2]}``, ``{uniform: {low: 0, high: 1}}``, ``{sample_from: my.module:function}``.
+    Examples are ``{loguniform: [1e-4, 1e-2]}``, ``{uniform: {low: 0, high: 1}}``,
+    ``{sample_from: my.module:function}``.
 
     Raises:
-        ConfigError: With a line for each whose name or arguments are wrong; says where it stands.
+        ConfigError: With a line for each wrong name or argument, with its place.
     """
     problems: list[str] = []
 
@@ -48,8 +49,8 @@ def read_layer(layer: Layer) -> Layer:
             ((name, arguments),) = node.items()
             try:
                 if name in FUNCTIONS:
-                    return _called(name, arguments)
-                if meant := _meant(str(name), arguments):
+                    return _call_domain(name, arguments)
+                if meant := _suggest_domain(str(name), arguments):
                     raise ConfigError(f"there is no domain {name!r}; did you mean {meant!r}?")
             except ConfigError as error:
                 problems.extend(f"{layer.where(path)}: {path} = {show(dict(node))}: {why}" for why in error.problems)
@@ -61,7 +62,7 @@ def read_layer(layer: Layer) -> Layer:
 
 
 def domains_in(values: Any, path: str = "") -> dict[str, Domain]:
-    """Returns all domains in mappings, lists and settings objects, at any depth, by path, in their order.
+    """Returns all domains in mappings, lists and settings objects, at any depth, by path, in order.
 
     Raises:
         ConfigError: If two have the same path.
@@ -69,7 +70,7 @@ def domains_in(values: Any, path: str = "") -> dict[str, Domain]:
     if isinstance(values, Domain):
         return {path: values}
     found: dict[str, Domain] = {}
-    for _, at, part in _parts(values, path):
+    for _, at, part in _items(values, path):
         for inner, domain in domains_in(part, at).items():
             if inner in found:
                 raise ConfigError(f"code: {inner} has two domains, {found[inner]} and {domain}; leave one out")
@@ -78,10 +79,10 @@ def domains_in(values: Any, path: str = "") -> dict[str, Domain]:
 
 
 def fill(values: Any, params: Mapping[str, Any], path: str = "") -> Any:
-    """Puts a value in the place of each domain; what has no domain in it stays the same object.
+    """Replaces each domain by a value; objects without a domain are returned unchanged.
 
     Args:
-        values: A mapping, list or settings object, or what stands in one.
+        values: A mapping, list or settings object, or an item of one.
         params: Values by path, one for each domain.
         path: Path of `values`.
 
@@ -92,30 +93,30 @@ def fill(values: Any, params: Mapping[str, Any], path: str = "") -> Any:
         return params[path]
     if not is_undecided(values):
         return values
-    parts = [(key, fill(part, params, at)) for key, at, part in _parts(values, path)]
+    parts = [(key, fill(part, params, at)) for key, at, part in _items(values, path)]
     if isinstance(values, Settings):
         return values.replace(**dict(parts))
     return dict(parts) if isinstance(values, Mapping) else type(values)(part for _, part in parts)
 
 
 def split(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Separates what is decided from what is not.
+    """Separates fixed values from domains.
 
-    A settings object with a domain in it becomes a mapping that says its class, as a layer takes it.
+    A settings object with a domain in it becomes a mapping that names its class, as in a layer.
 
     Args:
-        values: Values by path, as of a layer, or a nested configuration.
+        values: Values by path, as in a layer, or a nested configuration.
 
     Returns:
-        The values without domains, and by path each domain, or list or schedule with domains in it. `domains_in` the
-        second is the search space; to `fill` the second gives what a trial adds to the first, as the values of a layer.
+        The values without domains, and by path each domain, or list or schedule with domains in it. `domains_in` of the
+        second is the search space; `fill` of the second are the values that a trial adds to the first.
     """
     undecided: dict[str, Any] = {}
 
     def decided(node: Any, path: str) -> Any:
         if not is_undecided(node):
             return node
-        if isinstance(node, Settings) or (isinstance(node, Mapping) and not _is_taken_whole(node)):
+        if isinstance(node, Settings) or (isinstance(node, Mapping) and not _is_unmergeable(node)):
             parts = {key: decided(part, f"{path}.{key}") for key, part in mapping_of(node).items()}
             return {key: part for key, part in parts.items() if part is not MISSING}
         undecided[path] = node
@@ -126,10 +127,10 @@ def split(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def split_layers(layers: Sequence[Layer]) -> tuple[list[Layer], dict[str, Any]]:
-    """Returns layers of settings, lowest first, without their domains; and what is undecided, as `split` does.
+    """Returns layers of settings, lowest first, without their domains; and the undecided values, as `split`.
 
-    Domains are read as by `read_layer`. A domain counts unless a higher layer says something for its path, so that
-    ``algorithm.lr=1e-3`` in the command line decides what a file left open.
+    Domains are read by `read_layer`. A value for the same path in a higher layer replaces a domain, so that
+    ``algorithm.lr=1e-3`` on the command line replaces the domain of a file.
 
     Raises:
         ConfigError: If a domain is wrong.
@@ -138,21 +139,21 @@ def split_layers(layers: Sequence[Layer]) -> tuple[list[Layer], dict[str, Any]]:
     undecided: dict[str, Any] = {}
     for layer in map(read_layer, layers):
         tree = nested(layer.values)
-        undecided = {path: node for path, node in undecided.items() if not _says(tree, path)}
+        undecided = {path: node for path, node in undecided.items() if not _has_value(tree, path)}
         decided, found = split(tree)
         fixed.append(replace(layer, values=decided) if found else layer)
         undecided |= found
     return fixed, undecided
 
 
-def outline(parts: Iterable[Mapping[str, Any]], keep_classes: bool = False) -> dict[str, Any]:
-    """Returns values of several layers, lowest first, as one nested dict: what functions of `sample_from` look at.
+def merged_values(parts: Iterable[Mapping[str, Any]], keep_classes: bool = False) -> dict[str, Any]:
+    """Returns values of several layers, lowest first, as one nested dict, the argument of functions of `sample_from`.
 
-    Settings objects become dicts of what they were given; domains stay.
+    Settings objects become dicts of their given values; domains stay.
 
     Args:
         parts: Values by path, of each layer.
-        keep_classes: Whether the dicts of settings objects say their class, under the key `CLASS`.
+        keep_classes: Whether the dicts of settings objects hold their class, under the key `CLASS`.
     """
     tree: dict[str, Any] = {}
 
@@ -169,13 +170,13 @@ def outline(parts: Iterable[Mapping[str, Any]], keep_classes: bool = False) -> d
     return tree
 
 
-def known(config: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a nested dict with the values chosen so far; other domains are left out, and None in a list."""
+def chosen_values(config: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a nested dict with the values chosen so far; other domains are left out, or None in a list."""
 
     def clean(node: Any, path: str) -> Any:
         if isinstance(node, Domain):
             return params.get(path, MISSING)
-        parts = [(key, clean(part, at)) for key, at, part in _parts(node, path)]
+        parts = [(key, clean(part, at)) for key, at, part in _items(node, path)]
         if isinstance(node, Mapping | Settings):
             return {key: part for key, part in parts if part is not MISSING}
         if isinstance(node, list | tuple):
@@ -186,21 +187,21 @@ def known(config: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any
     return tree
 
 
-def _parts(values: Any, path: str) -> list[tuple[Any, str, Any]]:
-    """What stands in a mapping, list or settings object at a path: its key, place or name, its own path, and itself."""
+def _items(values: Any, path: str) -> list[tuple[Any, str, Any]]:
+    """Returns the items of a mapping, list or settings object at a path: key, index or name; path; value."""
     listed = enumerate(values) if isinstance(values, list | tuple) else ()
     parts = mapping_of(values).items() if isinstance(values, Settings | Mapping) else listed
     return [(key, f"{path}.{key}" if path else str(key), part) for key, part in parts if key != CLASS]
 
 
-def _is_taken_whole(node: Mapping[Any, Any]) -> bool:
-    """Whether layers do not merge it key by key: a schedule, or a mapping whose keys are not plain names."""
+def _is_unmergeable(node: Mapping[Any, Any]) -> bool:
+    """Returns whether layers do not merge a mapping: a schedule, or a mapping whose keys are not plain names."""
     plain = all(isinstance(key, str) and key and "." not in key for key in node)
     return not plain or {"start", "end"} <= node.keys() or "points" in node
 
 
-def _says(tree: Mapping[str, Any], path: str) -> bool:
-    """Whether a layer gives a value for a path, or for a section it would be in."""
+def _has_value(tree: Mapping[str, Any], path: str) -> bool:
+    """Returns whether a layer has a value for a path, or for a section above it."""
     node: Any = tree
     for key in path.split("."):
         if not isinstance(node, Mapping | Settings):
@@ -212,8 +213,8 @@ def _says(tree: Mapping[str, Any], path: str) -> bool:
     return True
 
 
-def _called(name: str, arguments: Any) -> Domain:
-    """The domain that a function of this name makes of arguments from a file."""
+def _call_domain(name: str, arguments: Any) -> Domain:
+    """Calls a function of `space` with arguments from a file, and returns the domain."""
     function: Callable[..., Domain] = FUNCTIONS[name]
     if name == "sample_from" and isinstance(arguments, str):
         return function(FUNCTION.find(arguments))
@@ -223,7 +224,7 @@ def _called(name: str, arguments: Any) -> Domain:
     keywords = {str(key): value for key, value in arguments.items()} if isinstance(arguments, Mapping) else {}
     args = [] if isinstance(arguments, Mapping) else arguments if isinstance(arguments, list) else [arguments]
     for key in keywords.keys() - signature.parameters.keys():
-        raise ConfigError(f"{name} has no {key!r}{nearest(key, list(signature.parameters))}")
+        raise ConfigError(f"{name} has no argument {key!r}{nearest(key, list(signature.parameters))}")
     try:
         signature.bind(*args, **keywords)
     except TypeError:
@@ -232,9 +233,9 @@ def _called(name: str, arguments: Any) -> Domain:
     return function(*args, **keywords)
 
 
-def _meant(name: str, arguments: Any) -> str:
-    """The function that a misspelled one-key mapping means; empty if it may well be something else."""
-    bare = {known.replace("_", ""): known for known in FUNCTIONS}
+def _suggest_domain(name: str, arguments: Any) -> str:
+    """Returns the function that a misspelled mapping with one key probably means; empty if there is none."""
+    bare = {function.replace("_", ""): function for function in FUNCTIONS}
     word = name.lower().replace("_", "").replace("-", "")
     inside = list(arguments.values()) if isinstance(arguments, Mapping) else arguments
     numbers = isinstance(inside, list) and len(inside) in (2, 3) and all(map(is_number, inside))

@@ -1,4 +1,4 @@
-"""One trial: what is tried, how far it is, and what came of it."""
+"""One trial: its parameters, status, rows and score."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from typing import Any
 from rookery.report.experiment import is_number
 
 Row = Mapping[str, Any]
-"""What a trial reports after an iteration: flat, JSON-ready, as a line of `metrics.jsonl`; ``iteration`` counts from
-1."""
+"""Metrics of one iteration: a flat mapping, JSON-ready, as a line of `metrics.jsonl`; ``iteration`` counts from 1."""
 
 
 class Status(StrEnum):
-    """Where a trial stands."""
+    """Status of a trial."""
 
     PENDING = "PENDING"
-    """It waits for a free worker; new, or to go on from its last checkpoint."""
+    """The trial waits for a free worker; it is new, or will resume from its last checkpoint."""
     RUNNING = "RUNNING"
     PAUSED = "PAUSED"
-    """It has given its worker away and waits for the scheduler."""
+    """The trial has freed its worker and waits for the scheduler."""
     TERMINATED = "TERMINATED"
     ERROR = "ERROR"
 
@@ -35,21 +34,21 @@ class Status(StrEnum):
 
 @dataclass
 class Trial:
-    """One configuration with one seed, and its life.
+    """One configuration with one seed, and its history.
 
     Attributes:
         name: ``00003``; with repeats over seeds ``00003-1``.
         number: Number of the suggestion of the search, from 0; repeats have the same.
-        params: Parameters that were chosen, by path.
+        params: Chosen parameters by path.
         folder: Folder of the trial's files.
         seed: Seed of the trial's random streams.
-        status: Where the trial stands.
+        status: Status of the trial.
         row: The last row that the trial reported.
-        known: Iterations that need not be reported again; a clone counts those of its donor.
-        rows: The numbers of the metrics that matter in all rows so far, oldest first.
-        reason: Why the trial ended, in words.
-        failures: How often the trial raised.
-        losses: How often the process it ran in was lost.
+        known: Number of iterations in the journal; for a clone, those of its donor.
+        rows: Rows so far with the columns kept in the journal, oldest first.
+        reason: Why the trial ended, as text.
+        failures: Number of exceptions of the trial.
+        losses: Number of lost processes of the trial.
         error: The last failure, in one line.
         parents: Donors that the trial was cloned from: (its iteration, donor), oldest first.
     """
@@ -71,12 +70,12 @@ class Trial:
 
     @property
     def iteration(self) -> int:
-        """Iterations reported so far."""
+        """Number of iterations reported so far."""
         return int(self.row.get("iteration", 0))
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a `TrialSummary` says of the trial beside status, scores and history."""
+        """Fields of a `TrialSummary` beside status, scores and history."""
         names = ("name", "number", "params", "reason", "error", "folder")
         return {"last": self.row, **{name: getattr(self, name) for name in names}}
 
@@ -85,13 +84,13 @@ SCOPES = ("last", "best", "mean", "last-5", "last-10")
 
 
 def score_of(rows: Sequence[Row], metric: str, mode: str, scope: str) -> float | None:
-    """Returns one number for a trial; None if it never reported one.
+    """Returns the score of a trial; None if it never reported a number.
 
     Args:
         rows: Rows that the trial reported, oldest first.
         metric: Column of the rows.
-        mode: ``max`` or ``min``: which numbers are better, for the scope ``best``.
-        scope: ``last`` row that has a number, ``best`` of all, ``mean`` of all, mean of the ``last-5`` or ``last-10``.
+        mode: ``max`` or ``min``, for the scope ``best``.
+        scope: ``last`` row with a number, ``best`` of all, ``mean`` of all, mean of the ``last-5`` or ``last-10``.
     """
     known = [float(row[metric]) for row in rows if is_number(row.get(metric))]
     if not known:
@@ -103,7 +102,7 @@ def score_of(rows: Sequence[Row], metric: str, mode: str, scope: str) -> float |
 
 
 def per_metric(metric: str | Sequence[str], mode: str | Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns metrics, and a mode for each of them, of settings that may name one or several."""
+    """Returns all metrics, and a mode for each of them, from settings with one or several."""
     metrics = (metric,) if isinstance(metric, str) else tuple(metric)
     modes = (mode,) if isinstance(mode, str) else tuple(mode)
     return metrics, modes * len(metrics) if len(modes) == 1 else modes

@@ -1,4 +1,4 @@
-"""Which code the folder of an experiment names may be run: see `core/settings/trust.py` and docs/trust.md."""
+"""Checks of the code that the folder of an experiment names: see `core/settings/trust.py` and docs/trust.md."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from rookery.tune.search import SearchConfig
 from rookery.tune.settings import SECTION, TuneConfig
 from rookery.tune.space import FUNCTIONS
 
-CALLED = ("sample_from", "explore", "trainable")
-"""Keys under which stands what is called as it is."""
+CALLABLE_KEYS = ("sample_from", "explore", "trainable")
+"""Keys whose values are called directly."""
 
 SEARCH = CodeKind("settings of a search", lambda found: issubclass(found, SearchConfig))
 SCHEDULER = CodeKind("settings of a scheduler", lambda found: issubclass(found, SchedulerConfig))
@@ -36,12 +36,12 @@ PARTS = {
 
 
 def check_experiment(folder: Path, record: Record, trust_code: TrustCode) -> None:
-    """Refuses an experiment of others that names code of others, unless it is trusted.
+    """Refuses a foreign experiment that names code of other packages, unless the code is trusted.
 
     Args:
         folder: Folder of the experiment.
         record: First record of its journal.
-        trust_code: What of the code that it names may be run.
+        trust_code: Which of the named code may be run.
 
     Raises:
         ConfigError: With a line for each name.
@@ -49,7 +49,7 @@ def check_experiment(folder: Path, record: Record, trust_code: TrustCode) -> Non
     trust = Trust.of(is_signed(FILE, record), trust_code)
     trust.check(folder / FILE, code_of_experiment(record))
     if not trust.everything:
-        refuse_reach(folder / FILE, reached_by_experiment(record))
+        refuse_reach(folder / FILE, objections_to_experiment(record))
 
 
 def code_of_experiment(record: Record) -> Iterator[Named]:
@@ -68,29 +68,29 @@ def code_in(values: Mapping[str, Any]) -> Iterator[Named]:
     for path, leaf in leaves_in(values):
         kind, known = PARTS.get(path, (None, ()))
         name = name_in(leaf, is_code=True)
-        if (kind and name and name not in known) or (path.rpartition(".")[2] in CALLED and leaf is not None):
+        if (kind and name and name not in known) or (path.rpartition(".")[2] in CALLABLE_KEYS and leaf is not None):
             yield Named(path, name or str(leaf), kind)
     yield from (named for named in named_code(values, FUNCTIONS) if named.path not in PARTS)
 
 
 def check_params(folder: Path, records: Iterable[Record], now: Record) -> None:
-    """Refuses parameters of trainings in a journal that name other code than the experiment itself does; what a
-    function chose, of `sample_from`, is as good as that function.
+    """Refuses parameters of trainings in a journal that name other code than the experiment itself; values of
+    `sample_from` are trusted like their function.
 
     Args:
         folder: Folder of the experiment.
         records: The journal.
-        now: The first record as the experiment has it that goes on, whose code is trusted.
+        now: The first record of the resumed experiment, whose code is trusted.
 
     Raises:
         ConfigError: With a line for each name.
     """
-    if now["spec"]["trainable"]:  # whose parameters name code to nobody but the user's own
+    if now["spec"]["trainable"]:  # only the user's own code reads its parameters
         return
     trust = Trust(names=frozenset(texts_in([now["space"], now["spec"], now["tune"]])))
-    allowed = list(reached_by_experiment(now))
+    allowed = list(objections_to_experiment(now))
     texts = {(one.path, repr(one.value)) for one in allowed}
-    sizes = {one.path for one in allowed if not isinstance(one.value, str)}  # a search draws others between them
+    sizes = {one.path for one in allowed if not isinstance(one.value, str)}  # a search draws other values between them
     config = variant(now["spec"]["config"], 0)
     computed = {path for path, domain in now["space"].items() if "sample_from" in domain}
     for record in records:
@@ -105,32 +105,34 @@ def check_params(folder: Path, records: Iterable[Record], now: Record) -> None:
 
 
 def _params_in(record: Record) -> Iterator[Mapping[str, Any]]:
-    """The parameters that a record gives to trials."""
+    """Yields the parameters of trials in a record."""
     for part in (record, *record.get("actions", {}).values()):
         if isinstance(part, Mapping) and isinstance(part.get("params"), Mapping):
             yield part["params"]
 
 
-def reached_by_experiment(record: Record) -> Iterator[Objection]:
+def objections_to_experiment(record: Record) -> Iterator[Objection]:
     """Yields the objections to the first record of a foreign journal."""
     section = {name: part for name, part in record["tune"].items() if name != "points"}
     config = {} if record["spec"]["trainable"] else record["spec"]["config"]
     trees = [nested(variant(config, 0))]
-    for number in range(count(config)):
+    for number in range(max_alternatives(config)):
         yield from objections_in(variant(config, number))
     for point in record["tune"].get("points", ()):
         yield from objections_in(point, trees)
     yield from of_settings(TuneConfig, variant(section, 0), SECTION)
-    for name in section.keys() - fields_of(TuneConfig).keys():  # keywords of `tune.run` that are no settings
-        yield Objection(f"{SECTION}.{name}", section[name], "is no setting of an experiment")
+    for name in section.keys() - fields_of(TuneConfig).keys():  # keywords of `tune.run` that are not settings
+        yield Objection(f"{SECTION}.{name}", section[name], "is not a setting of an experiment")
     for name, known in (("search", SEARCHES), ("scheduler", SCHEDULERS)):
         part = section.get(name)
         if isinstance(part, Mapping):
-            yield from _of_part(part, known, f"{SECTION}.{name}", trees)
+            yield from _objections_to_part(part, known, f"{SECTION}.{name}", trees)
 
 
-def _of_part(part: Mapping[str, Any], known: Mapping[str, str], path: str, trees: list[Any]) -> Iterator[Objection]:
-    """Yields the objections to a search or scheduler, and to the parameters that it varies."""
+def _objections_to_part(
+    part: Mapping[str, Any], known: Mapping[str, str], path: str, trees: list[Any]
+) -> Iterator[Objection]:
+    """Yields the objections to a search or scheduler, and to the parameters that it changes."""
     names = ClassNames(known)
     cls, _ = names.find(names.spelled(part.get("name")))
     if cls is not None:
@@ -139,20 +141,20 @@ def _of_part(part: Mapping[str, Any], known: Mapping[str, str], path: str, trees
         for setting, domain in varied.items() if isinstance(varied, Mapping) else ():
             values = domain if isinstance(domain, list | tuple) else [domain]
             for value in values:
-                for number in range(count(value)):
+                for number in range(max_alternatives(value)):
                     yield from objections_in({setting: variant(value, number)}, trees)
 
 
-def count(node: Any) -> int:
+def max_alternatives(node: Any) -> int:
     """Returns the largest number of alternatives of a domain in a tree."""
     if _is_domain(node):
         return len(_alternatives(node))
     parts = node.values() if isinstance(node, Mapping) else node if isinstance(node, list | tuple) else ()
-    return max(map(count, parts), default=1)
+    return max(map(max_alternatives, parts), default=1)
 
 
 def variant(node: Any, number: int) -> Any:
-    """Returns a tree with each domain replaced by its alternative of a number, counted in turn."""
+    """Returns a tree with each domain replaced by its alternative `number`, modulo their count."""
     if _is_domain(node):
         found = _alternatives(node)
         return found[number % len(found)]
@@ -166,7 +168,7 @@ def _is_domain(node: Any) -> bool:
 
 
 def _alternatives(domain: Mapping[str, Any]) -> list[Any]:
-    """Returns values of a domain, the ends of a range among them; [None] for a function."""
+    """Returns values of a domain, including the ends of a range; [None] for a function."""
     ((name, arguments),) = domain.items()
     if name == "sample_from":
         return [None]

@@ -35,7 +35,7 @@ from rookery.face import (
     Stepped,
     last_good,
     read_manifest,
-    unpacked,
+    unpack_files,
 )
 from rookery.face import TRIAL_LOG as LOG
 from rookery.face import ProgressReporter as Listener
@@ -335,7 +335,7 @@ class Driver:
             return
         target = Path(trial.logdir, f"checkpoint_{read_manifest(last)['iteration']:06d}")
         if not (target / MARKER).exists():
-            made = unpacked(last, Path(trial.logdir))
+            made = unpack_files(last, Path(trial.logdir))
             made.chmod(0o755)
             made.rename(target)
         self.look_at_checkpoints(trial)

@@ -24,10 +24,10 @@ from rookery.face import (
     last_good,
     list_checkpoints,
     make_folder,
-    packed,
+    pack_files,
     read_manifest,
     remove_directory,
-    unpacked,
+    unpack_files,
     write_directory,
 )
 from rookery.face import TrialRow as Row
@@ -180,7 +180,7 @@ class TrialOf2021(Work):
         if visible:
             self.trainable.restore(visible[-1][1])
         elif own is not None:
-            self._unpacked = unpacked(own, self._folder)
+            self._unpacked = unpack_files(own, self._folder)
             self.trainable.restore(str(self._unpacked))
             self._saved_at = self.trainable.iteration
         elif self._job.restore:
@@ -217,7 +217,7 @@ class TrialOf2021(Work):
             self.trainable.save(folder)
             (made,) = Path(folder).iterdir()
             facts = {"iteration": self.iteration, "seconds": 0.0, "reason": ""}
-            write_directory(self._checkpoints / f"{self.iteration:06d}", packed(made), facts, replace=True)
+            write_directory(self._checkpoints / f"{self.iteration:06d}", pack_files(made), facts, replace=True)
         for old in list_checkpoints(self._checkpoints)[:-KEEP_LAST]:
             remove_directory(old)
         self._saved_at = self.iteration

@@ -92,7 +92,7 @@ class Function(Domain):
 
 def call_with(function: Callable[..., Any], spec: Any) -> Any:
     """Calls a function of ``spec``, or of nothing."""
-    return function(spec) if ours.takes(function, spec) else function()
+    return function(spec) if ours.accepts(function, spec) else function()
 
 
 # --- the functions scripts call ---------------------------------------------------------------------------------------

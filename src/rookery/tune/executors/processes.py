@@ -1,8 +1,8 @@
-"""Local processes, each with one trial at a time, that share the cores and GPUs without asking for one twice.
+"""Executor that runs trials in local processes, with the cores and GPUs divided among them.
 
-A worker process is a fresh interpreter that runs `worker_process.py`. It is started when it is first needed, and does
-one trial after the other. It has cores of its own, to which it and all it starts are tied, so that everything inside
-sees only those: what is measured, what follows a rule, and libraries with threads of their own.
+A worker process is a fresh interpreter that runs `worker_process.py`. It starts when it is first needed, and runs one
+trial after the other. It and its children are pinned to its own cores, so that measurements, rules and libraries with
+their own threads see only those.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from rookery.tune.executors.trial_worker import LOG
 from rookery.tune.job import Job, Start
 
 LAST_LINES = 20
-"""Lines of the log that are shown of a trial whose process was lost."""
+"""Number of log lines shown for a trial whose process was lost."""
 
 
 class ProcessExecutor(Executor):
     """Runs trials in processes on this machine.
 
     Args:
-        job: What a trial does; sent to each process once, by cloudpickle.
-        cpus: Cores a trial, which may be a fraction.
-        gpus: GPUs a trial, likewise; 0 = GPUs are not dealt out.
-        max_concurrent: Processes, at most; None = as many as cores and GPUs allow.
+        job: Job of the trials; sent to each process once, by cloudpickle.
+        cpus: Cores for each trial, possibly a fraction.
+        gpus: GPUs for each trial, likewise; 0 = GPUs are not assigned.
+        max_concurrent: Maximum number of processes; None = as many as cores and GPUs allow.
 
     Raises:
         ConfigError: If the job cannot be sent to another process.
@@ -53,11 +53,11 @@ class ProcessExecutor(Executor):
 
     @property
     def free(self) -> int:
-        """Workers without a trial."""
+        """Number of workers without a trial."""
         return sum(worker.start is None for worker in self._workers)
 
     def begin(self, start: Start) -> None:
-        """Begins a trial in a process that waits, or in a new one."""
+        """Begins a trial in an idle process, or in a new one."""
         idle = [worker for worker in self._workers if worker.start is None]
         next((worker for worker in idle if worker.is_alive), idle[0]).begin(start)
 
@@ -69,7 +69,7 @@ class ProcessExecutor(Executor):
             self._events.append(worker.lost())
 
     def wait(self, seconds: float) -> Event | None:
-        """Returns the next event. Of those that are there at the same time, all come before any later one."""
+        """Returns the next event; events that are available at the same time come before any later one."""
         if not self._events:
             at_work = {worker.line.fileno(): worker for worker in self._workers if worker.busy}
             poll = select.poll()
@@ -85,7 +85,7 @@ class ProcessExecutor(Executor):
             self.notes.append(f"{trial}: {problem}")
 
     def interrupt(self) -> None:
-        """Sends SIGTERM to processes at work."""
+        """Sends SIGTERM to busy processes."""
         for worker in self._workers:
             if worker.busy:
                 with suppress(ProcessLookupError):
@@ -101,7 +101,7 @@ class ProcessExecutor(Executor):
 
 
 class _Worker:
-    """One process at a time, and its trial."""
+    """A worker process and its trial; a lost process is replaced."""
 
     line: socket.socket
     process: subprocess.Popen[bytes]
@@ -109,7 +109,7 @@ class _Worker:
 
     def __init__(self, allotment: Allotment, pickled: bytes, folder: str) -> None:
         self.start: Start | None = None
-        self.busy = False  # it owes the answer to an order
+        self.busy = False  # True while an order is open
         self._allotment = allotment
         self._pickled = pickled
         self._folder = folder
@@ -117,15 +117,15 @@ class _Worker:
 
     @property
     def is_alive(self) -> bool:
-        """Whether there is a process that waits for a trial."""
+        """Whether the process runs."""
         return self._end is not None and self._end.alive and self.process.poll() is None
 
     def begin(self, start: Start) -> None:
-        """Takes a trial; starts a process if there is none."""
+        """Begins a trial; starts a process if there is none."""
         if not self.is_alive:
             self._start_process()
         self.start = start
-        self.send("begin", start)  # if it cannot be sent, the first order will say so
+        self.send("begin", start)  # if sending fails, the first order reports it
 
     def _start_process(self) -> None:
         self.close()
@@ -134,7 +134,7 @@ class _Worker:
         cores = ",".join(map(str, own.cores)) if hasattr(os, "sched_setaffinity") else ""
         gpus = {} if own.gpus is None else {GPUS: ",".join(own.gpus)}
         number, threads = far.fileno(), len(own.cores)
-        variables = {LIMIT: str(threads), **gpus}  # where there is no affinity, the limit alone says it
+        variables = {LIMIT: str(threads), **gpus}  # the only limit on systems without affinity
         module = "rookery.tune.executors.worker_process"
         with started_in(self._folder, enter=False):
             self.process = start_child(module, [str(number), cores], [number], threads, variables)
@@ -146,7 +146,7 @@ class _Worker:
             self.send(paths, self._pickled, files=(far.fileno(),))
 
     def send(self, *message: object, files: tuple[int, ...] = ()) -> bool:
-        """Tells the process something; says whether there is one to hear it."""
+        """Sends a message to the process; returns whether the process exists."""
         try:
             send_frame(self.line, message, files)
         except (Gone, OSError):
@@ -154,7 +154,7 @@ class _Worker:
         return True
 
     def answer(self) -> Event:
-        """Returns what the process says of its order, or of its end."""
+        """Returns the event of the order, or of the end of the process."""
         self.busy = False
         try:
             event: Event = receive_frame(self.line)[0]
@@ -163,7 +163,7 @@ class _Worker:
         return event
 
     def lost(self) -> Failed:
-        """Returns what is known of a process that is gone; nothing of it is left afterwards."""
+        """Returns the event of a process that is gone, and cleans up after it."""
         assert self.start is not None
         how = self.heartbeats.describe_end(self.process)
         problem = f"the process {self.process.pid} of trial {self.start.trial} {how}"
@@ -174,7 +174,7 @@ class _Worker:
         return Failed(self.start.trial, problem, f"{problem}\nthe end of {log}:\n{shown}" if shown else "", lost=True)
 
     def end(self, save: bool) -> str:
-        """Ends the trial; returns what went wrong in one line."""
+        """Ends the trial; returns the error in one line, or an empty string."""
         self.start = None
         if not self.is_alive or not self.send("end", save):
             return ""
@@ -186,14 +186,14 @@ class _Worker:
         return problem
 
     def close(self) -> None:
-        """Ends the process and what it has started, if it is still there."""
+        """Ends the process and its children, if it still runs."""
         self.busy = False
         if self._end is not None:
             self._end()
 
 
 def _end_process(process: subprocess.Popen[bytes], line: socket.socket, owner: int) -> None:
-    if os.getpid() != owner:  # a fork of the driver, which is not the one to end it
+    if os.getpid() != owner:  # a fork of the driver must not end it
         return
     line.close()
     with suppress(ProcessLookupError, PermissionError):

@@ -1,8 +1,8 @@
-"""Trials on Ray: each worker is an actor on whichever node has room for it, and holds a `TrialWorker`.
+"""Executor that runs trials on Ray: each worker is an actor with a `TrialWorker` on a node with free resources.
 
-Ray decides on which node a worker is, by the cores and GPUs that a trial is said to need. A worker that is lost with
-its node makes a `Failed` event; the trial goes on from its last checkpoint elsewhere, so the experiment's folder has
-to be on a disk that all nodes share. This module needs Ray, and is imported only where ``tune.place = ray``.
+Ray chooses the node by the cores and GPUs of a trial. A worker that is lost with its node makes a `Failed` event; the
+trial resumes from its last checkpoint on another node, so the experiment's folder must be on a disk that all nodes
+share. This module needs Ray, and is imported only with ``tune.place = ray``.
 """
 
 from __future__ import annotations
@@ -30,53 +30,53 @@ from rookery.core.process import heartbeats
 from rookery.core.settings.starting_folder import module_paths, starting_folder
 from rookery.tune.executor import Event, Executor, Failed, Order, Stepped, Stopped, pickled_job
 from rookery.tune.executors.trial_worker import TrialWorker
-from rookery.tune.executors.worker_process import send_prints
+from rookery.tune.executors.worker_process import redirect_process_output
 from rookery.tune.job import Job, Start, Work
 
 LATE_SECONDS = 10.0
-"""After so long without a worker, a trial's user is told what is missing, and it takes the next worker that is free."""
+"""After this time without a worker, a note names the missing resources, and the trial takes the next free worker."""
 
 AHEAD_SECONDS = 0.1
-"""While so little time has passed since an order, iterations that follow in any case are done without asking: an order
-takes Ray about a millisecond.
+"""For this time after an order, a worker runs iterations that would follow in any case without a new order, as an order
+takes about a millisecond on Ray.
 """
 
-LOOK_SECONDS = 1.0
-"""Between two looks at which nodes there are."""
+REFRESH_SECONDS = 1.0
+"""Time between two queries of the nodes of the cluster."""
 
 END_SECONDS = 300.0
-"""What a trial gets to save and free what it has, before its worker is ended."""
+"""Time for a trial to save and free its resources, before its worker is killed."""
 
 CONTROL = "control"
-"""The thread of a worker that can be reached while a trial is at work."""
+"""Concurrency group of a worker's calls that run while its trial is busy."""
 
 
 # --- on a node ----------------------------------------------------------------------------------------------------
 
 
 class TrialActor(TrialWorker):
-    """What runs in a process on a node, for one trial after the other.
+    """Ray actor that runs one trial after the other in a process on a node.
 
     Args:
-        job: What a trial does, pickled.
-        cores: Cores that a trial may use; threads and helpers are chosen by it.
-        cwd: Where relative paths in the trial's settings begin, if the node has it.
-        path: Where the runner finds modules; what is not there on this node is passed over.
-        key: Of its heartbeats.
+        job: Job of the trials, pickled.
+        cores: Cores that a trial may use; the numbers of threads and processes depend on it.
+        cwd: Folder of relative paths in the trial's settings, if the node has it.
+        path: Module paths of the runner; folders missing on this node are ignored.
+        key: Key of its heartbeats.
     """
 
     def __init__(self, job: bytes, cores: int, cwd: str, path: list[str], key: str) -> None:
         settle_in(cores, cwd, path, {})
         store_heartbeats(key)
-        super().__init__(lambda: cloudpickle.loads(job), send_prints)
+        super().__init__(lambda: cloudpickle.loads(job), redirect_process_output)
 
     def work_of(self, start: Start) -> Work:
-        """Makes the work of a trial; of a module that only the runner has, the error names this machine."""
+        """Returns the work of a trial; errors of modules missing on this machine name the machine."""
         with naming_machine():
             return super().work_of(start)
 
     def steps(self, order: Order) -> list[Event]:
-        """Does an iteration, and then for a moment those that would be ordered next in any case."""
+        """Runs an iteration, then for `AHEAD_SECONDS` those that would be ordered next in any case."""
         iterate, until = self.step, time.monotonic() + AHEAD_SECONDS
         events = [iterate(order)]
         while order.ahead and isinstance(last := events[-1], Stepped) and not last.reason and time.monotonic() < until:
@@ -94,13 +94,13 @@ class RayWorker:
 
     Attributes:
         actor: Ray's handle of the actor.
-        key: Of its heartbeats.
-        probe: Of which it says whether it sees it.
-        code: Ray's ticket of the code that it runs.
-        node: Ray's id of its node; empty before it has one, and when its process or node is gone.
-        start: The trial that is here, or None.
-        ahead: What it has reported already of iterations that are not ordered yet.
-        why: Why it was killed from here, behind its name; empty if it was not.
+        key: Key of its heartbeats.
+        probe: File with which it checks that it sees the experiment's disk.
+        code: Ray reference to the code version that it runs.
+        node: Ray's id of its node; empty before it has one, and after its process or node is gone.
+        start: The trial on this worker, or None.
+        ahead: Events of iterations that are not ordered yet.
+        why: Why the runner killed it, to follow its name in a message; empty if it did not.
     """
 
     actor: Any
@@ -118,10 +118,10 @@ class Waiting:
     """A trial that waits for a worker.
 
     Attributes:
-        start: What the trial begins with.
-        since: When it began to wait.
-        order: The order that is open.
-        is_late: Whether it has waited for too long, which its user knows by now.
+        start: Arguments of the trial.
+        since: Time when it began to wait.
+        order: The open order.
+        is_late: Whether it has waited for too long and a note was shown.
     """
 
     start: Start
@@ -131,13 +131,13 @@ class Waiting:
 
 
 class RayExecutor(Executor):
-    """Places on the nodes of a Ray cluster, as many as have room. They are made when they are needed, and stay.
+    """Runs trials on workers on the nodes of a Ray cluster. Workers are made when they are needed, and stay.
 
     Args:
-        job: What a trial does.
-        cpus: Cores a trial.
-        gpus: GPUs a trial.
-        max_concurrent: Places, at most; None = as many as there is room for.
+        job: Job of the trials.
+        cpus: Cores for each trial.
+        gpus: GPUs for each trial.
+        max_concurrent: Maximum number of workers; None = as many as resources allow.
 
     Raises:
         ConfigError: If there is no cluster at ``RAY_ADDRESS``, or the job cannot be sent to other processes.
@@ -147,56 +147,56 @@ class RayExecutor(Executor):
         self._job = pickled_job(job, "ray")
         self._folder, self._paths = starting_folder(), module_paths(sys.path)
         self.notes = []
-        self._asked, self._most = Resources(cpus, gpus), max_concurrent or sys.maxsize
+        self._requested, self._max_workers = Resources(cpus, gpus), max_concurrent or sys.maxsize
         self._workers: list[RayWorker] = []
         self._waiting: dict[str, Waiting] = {}
-        self._open: dict[Any, RayWorker] = {}  # in the order of asking, so that nobody's answer waits for long
+        self._open: dict[Any, RayWorker] = {}  # in the order of the calls, so that no answer waits for long
         self._ready: deque[Event] = deque()
         self._is_stopping, self._monitor = False, HeartbeatMonitor()
         instead, sent = "place=processes needs no Ray", job.working_directory
         self._connected_here = connect(said="tune.place = ray", instead=instead, working_directory=sent)
-        self._resources, self._room, self._looked = self._asked, 0, -math.inf
-        self._look()
+        self._resources, self._capacity, self._refreshed = self._requested, 0, -math.inf
+        self._refresh_nodes()
 
     # --- workers ---------------------------------------------------------------------------------------------------
 
     @property
     def free(self) -> int:
-        """How many more trials can begin now; one at least while there is none, which then waits for its worker."""
+        """Number of further trials that can begin now; at least one while none runs, which waits for its worker."""
         if any(waiting.is_late for waiting in self._waiting.values()):
             return 0
-        nobody = not self._waiting and all(worker.start is None for worker in self._workers)
-        return max(len(self._idle()) + max(self._room - len(self._workers), 0), int(nobody))
+        no_trial = not self._waiting and all(worker.start is None for worker in self._workers)
+        return max(len(self._idle()) + max(self._capacity - len(self._workers), 0), int(no_trial))
 
-    def _look(self) -> None:
-        """Sees now and then which nodes there are, forgets idle workers on those that are gone, and tells who waits."""
-        if time.monotonic() - self._looked < LOOK_SECONDS:
+    def _refresh_nodes(self) -> None:
+        """Queries the nodes periodically, removes idle workers on lost nodes, and adds notes about waiting trials."""
+        if time.monotonic() - self._refreshed < REFRESH_SECONDS:
             return
-        self._looked = time.monotonic()
+        self._refreshed = time.monotonic()
         self._kill_frozen()
         try:
             alive = nodes()
-        except HeadLostError:  # which stops the experiment if it lasts
+        except HeadLostError:  # stops the experiment if it lasts
             return
         for worker in self._idle():
             if worker.node not in alive:
                 self._remove(worker)
-        resources = self._asked.within_largest(list(alive.values()))
+        resources = self._requested.within_largest(list(alive.values()))
         if resources != self._resources:
-            note = f"tune: {self._asked} a trial, and no node of the Ray cluster has that: trials get {resources}"
-            self.notes.append(note if resources != self._asked else f"tune: from here on trials get {resources}")
+            note = f"tune: no node of the Ray cluster has {self._requested} for a trial: trials get {resources}"
+            self.notes.append(note if resources != self._requested else f"tune: from now on trials get {resources}")
         self._resources = resources
-        self._room = min(sum(resources.times_in(node) for node in alive.values()), self._most)
+        self._capacity = min(sum(resources.times_in(node) for node in alive.values()), self._max_workers)
         for trial, waiting in self._waiting.items():
-            if not waiting.is_late and self._looked - waiting.since > LATE_SECONDS:
+            if not waiting.is_late and self._refreshed - waiting.since > LATE_SECONDS:
                 waiting.is_late = True
                 self.notes.append(
                     f"{trial} waits for a worker: it needs {resources} on one node, {free_of_all()} in all; it begins "
-                    "when there is room, and the others go on"
+                    "when they are free, and the others continue"
                 )
 
     def _kill_frozen(self) -> None:
-        """Kills workers that have begun, and have sent no heartbeat for too long; their calls fail then."""
+        """Kills workers that have begun, and have sent no heartbeat for too long; then their calls fail."""
         latest = self._monitor.latest(worker.key for worker in self._workers)
         for worker in self._workers:
             last = latest.get(worker.key)
@@ -208,7 +208,7 @@ class RayExecutor(Executor):
         return [worker for worker in self._workers if worker.node and worker.start is None]
 
     def _make(self, folder: Path) -> None:
-        """Asks Ray for a worker, and the worker for the code that it runs and whether it sees a folder."""
+        """Creates a worker on Ray, and asks it for its code version and whether it sees a folder."""
         resources, probe = self._resources, DiskProbe(folder)
         remote: Any = ray.remote(concurrency_groups={CONTROL: 1})(TrialActor)
         cores, key = max(math.floor(resources.cpus), 1), new_key()
@@ -219,7 +219,7 @@ class RayExecutor(Executor):
         self._open[probe.ask(actor)] = self._workers[-1]
 
     def _remove(self, worker: RayWorker) -> None:
-        """Ends a worker, whatever it does."""
+        """Ends a worker, busy or not."""
         ray.kill(worker.actor)
         self._monitor.forget(worker.key)
         worker.probe.remove()
@@ -227,7 +227,7 @@ class RayExecutor(Executor):
         self._open = {answer: other for answer, other in self._open.items() if other is not worker}
 
     def _fill(self) -> None:
-        """Gives idle workers to the trials that have waited longest, and asks for workers if there are too few."""
+        """Assigns idle workers to the trials that have waited longest, and creates workers if there are too few."""
         for worker, trial in zip(self._idle(), list(self._waiting), strict=False):
             waiting = self._waiting.pop(trial)
             worker.start = waiting.start
@@ -244,12 +244,12 @@ class RayExecutor(Executor):
         return next(worker for worker in self._workers if worker.start is not None and worker.start.trial == trial)
 
     def begin(self, start: Start) -> None:
-        """Puts a trial on a free worker, or lets it wait for a new one."""
+        """Assigns a trial to a free worker, or makes it wait for a new one."""
         self._waiting[start.trial] = Waiting(replace(start, folder=start.folder.resolve()), time.monotonic())
         self._fill()
 
     def order(self, trial: str, order: Order) -> None:
-        """Orders an iteration; a trial that waits for a worker does it when it has one."""
+        """Orders an iteration; a trial that waits for a worker runs it when it has one."""
         if trial in self._waiting:
             self._waiting[trial].order = order
         else:
@@ -260,7 +260,7 @@ class RayExecutor(Executor):
                 self._open[worker.actor.steps.remote(order)] = worker
 
     def end(self, trial: str, save: bool) -> None:
-        """Frees the worker of a trial; one that is lost is given up."""
+        """Frees the worker of a trial, and removes a lost one."""
         if self._waiting.pop(trial, None):
             return
         worker, problem = self._worker_of(trial), ""
@@ -268,10 +268,10 @@ class RayExecutor(Executor):
             try:
                 problem = value_of(worker.actor.end.remote(save), END_SECONDS)
             except GetTimeoutError:
-                problem = f"did not end within {END_SECONDS:g} seconds, and its process was ended"
+                problem = f"the trial did not end within {END_SECONDS:g} seconds, and its process was killed"
                 worker.node = ""
             except RayError as error:
-                problem = f"was lost while it ended, after its last checkpoint: {in_a_line(error)}"
+                problem = f"the trial was lost while it ended, after its last checkpoint: {in_a_line(error)}"
                 worker.node = ""
         worker.start = None
         worker.ahead.clear()
@@ -289,7 +289,7 @@ class RayExecutor(Executor):
         """
         deadline = time.monotonic() + seconds
         while True:
-            self._look()
+            self._refresh_nodes()
             if self._ready:
                 return self._ready.popleft()
             for trial, waiting in self._waiting.items():
@@ -308,9 +308,10 @@ class RayExecutor(Executor):
                 return event
 
     def _take(self, worker: RayWorker, ref: Any) -> Event | None:
-        """What an answer says: an event, or on which node a worker stands."""
+        """Handles an answer: returns an event, or None after a worker has named its node."""
         try:
-            code = checked(value_of(worker.code)) if worker.start is None else None  # first: others may answer anything
+            # The code version comes first: other versions may answer anything.
+            code = checked(value_of(worker.code)) if worker.start is None else None
             answer = value_of(ref)
         except RayError as error:
             if isinstance(error, RayActorError) and error.actor_init_failed:
@@ -327,20 +328,20 @@ class RayExecutor(Executor):
         if not answer:
             raise ConfigError(
                 f"tune.place = ray: machine {code.machine} does not see {worker.probe.folder}: the folder of an "
-                "experiment has to be on a disk that all nodes of the cluster share, under the same path"
+                "experiment must be on a disk that all nodes of the cluster share, under the same path"
             )
         self._fill()
         return None
 
     def _lost(self, worker: RayWorker, error: RayError) -> Failed | None:
-        """Notes that a worker is gone, and perhaps its node, where no more is to begin; tells its trial, if any."""
-        worker.node, self._looked = "", -math.inf
-        self._look()
+        """Removes a worker that is gone, perhaps with its node; returns the event of its trial, if any."""
+        worker.node, self._refreshed = "", -math.inf
+        self._refresh_nodes()
         if worker.start is None:
             self._remove(worker)
             if not self._waiting:
                 return None
-            trial = next(iter(self._waiting))  # the one that was to have it
+            trial = next(iter(self._waiting))  # the trial that would have got it
             self._waiting[trial].order = None
         else:
             trial = worker.start.trial
@@ -348,14 +349,14 @@ class RayExecutor(Executor):
         return Failed(trial, f"its worker on Ray {how}", str(error), lost=True)
 
     def interrupt(self) -> None:
-        """Asks trials at work to save and stop; those that wait for a worker stop at once."""
+        """Makes running trials save and stop; those that wait for a worker stop at once."""
         self._is_stopping = True
         for worker in self._workers:
             if worker.start is not None and worker.node:
                 worker.actor.interrupt.options(concurrency_group=CONTROL).remote()
 
     def close(self) -> None:
-        """Ends all workers, and the connection to Ray if it was made here; with it a cluster that was begun here."""
+        """Ends all workers, and the connection to Ray if it was made here, with a cluster started here."""
         for worker in list(self._workers):
             self._remove(worker)
         self._monitor.close()

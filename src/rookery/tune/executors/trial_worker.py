@@ -1,7 +1,7 @@
-"""A worker for one trial at a time, in whatever process: begins it, lets it do iterations, ends it.
+"""Worker of one trial at a time, in any process: begins it, runs its iterations, ends it.
 
-All executors work through this one class, so that a trial behaves the same wherever it runs. Whatever other people's
-code raises becomes an event here, and stops nobody else.
+All executors use this class, so that a trial behaves the same in any process. Exceptions of user code become events
+here, and do not stop other trials.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from rookery.tune.job import Job, Start, Work
 from rookery.tune.jobs.rows import number_of
 
 LOG = "log.txt"
-"""Where in a trial's folder its prints are."""
+"""File in a trial's folder with its output."""
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-"""Errors of a disk, or of somebody's share of it, that is full."""
+"""Errors of a full disk or quota."""
 
 
 class TrialWorker:
-    """Holds at most one trial's work.
+    """Worker with the work of at most one trial.
 
     Args:
-        load: Gives the job; called when the first trial begins.
-        send_prints: Sends what is printed from now on to the end of a file, in a process that has no other prints.
+        load: Returns the job; called when the first trial begins.
+        send_prints: Redirects later output to the end of a file, in a process without other output.
     """
 
     def __init__(self, load: Callable[[], Job], send_prints: Callable[[str | Path], None] = lambda path: None) -> None:
@@ -44,10 +44,10 @@ class TrialWorker:
         self._start: Start
         self._work: Work | None = None
         self._failed: Failed | None = None
-        self._asked_to_stop = False
+        self._stop_requested = False
 
     def begin(self, start: Start) -> None:
-        """Begins a trial, or goes on with it. What goes wrong is the answer to its first order."""
+        """Begins or resumes a trial. An error is reported as the event of its first order."""
         self._start, self._failed = start, None
         try:
             self._send_prints(start.folder / LOG)
@@ -55,22 +55,22 @@ class TrialWorker:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            self._failed = failed(start.trial, error)
+            self._failed = failure_of(start.trial, error)
 
     def work_of(self, start: Start) -> Work:
-        """Makes the work of a trial."""
+        """Returns the work of a trial."""
         self._job = self._job or self._load()
         return self._job.start(start)
 
     def step(self, order: Order) -> Event:
-        """Lets the trial do an iteration, unless the row of it is there already."""
+        """Runs an iteration of the trial, unless its row exists already."""
         trial = self._start.trial
         if self._failed is not None:
             return self._failed
         work = self._work
         assert work is not None
         try:
-            if self._asked_to_stop:
+            if self._stop_requested:
                 work.save()
                 return self.stopped()
             event = self._known(work, order) or Stepped(trial, *work.step())
@@ -85,10 +85,10 @@ class TrialWorker:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            return failed(trial, error)
+            return failure_of(trial, error)
 
     def _known(self, work: Work, order: Order) -> Stepped | None:
-        """What is to be told without doing anything: news that were lost with the runner, or that the trial is over."""
+        """Returns an event that needs no work: one lost with the runner, or the end of the trial; else None."""
         if work.iteration <= order.known and not work.reason:
             return None
         iteration = min(order.known + 1, work.iteration)
@@ -102,9 +102,9 @@ class TrialWorker:
         return Stopped(self._start.trial)
 
     def end(self, save: bool) -> str:
-        """Ends the trial, with a checkpoint if `save`; gives what went wrong in one line, empty if nothing did."""
+        """Ends the trial, with a checkpoint if `save`; returns the error in one line, or an empty string."""
         work, self._work = self._work, None
-        self._asked_to_stop = False
+        self._stop_requested = False
         problems = []
         for act in ([work.save] * save + [work.close]) if work is not None else ():
             try:
@@ -112,36 +112,36 @@ class TrialWorker:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                problems.append(failed(self._start.trial, error).problem)
+                problems.append(failure_of(self._start.trial, error).problem)
         self._send_prints(os.devnull)
         return "; ".join(problems)
 
     def interrupt(self) -> None:
-        """Asks the trial to save and stop, in the middle of an iteration if it can; from any thread or a handler."""
-        self._asked_to_stop = True
+        """Makes the trial save and stop, if possible within an iteration; for any thread or signal handler."""
+        self._stop_requested = True
         if self._work is not None:
             self._work.interrupt()
 
 
-def failed(trial: str, error: BaseException) -> Failed:
-    """Describes an exception: in one line, and as a traceback from the user's first line on."""
+def failure_of(trial: str, error: BaseException) -> Failed:
+    """Returns the event of an exception: one line, and a traceback from the user's first line on."""
     cause = error.__cause__ if isinstance(error, EnvError) and error.__cause__ is not None else error
     trace = own_traceback(cause)
     if not trace and not isinstance(error, RookeryError):
         trace = "".join(traceback.format_exception(error))
     try:
         lines = " ".join(str(error).split())
-    except Exception as other:  # whatever an object does when it is asked for its text
-        lines = f"(its text raised {type(other).__name__})"
+    except Exception as other:  # str runs code of any exception class
+        lines = f"(str of it raised {type(other).__name__})"
     if cause is not error and trace:
         trace += f"\n{error}\n"
     problem = f"{type(error).__name__}: {lines}" if lines else described(error)
     problem = lines if isinstance(error, RookeryError) else problem
-    return Failed(trial, problem, trace, full=is_full(error))
+    return Failed(trial, problem, trace, full=is_disk_full(error))
 
 
-def is_full(error: BaseException | None) -> bool:
-    """Says whether an error came of a full disk, however often it was raised as something else since."""
+def is_disk_full(error: BaseException | None) -> bool:
+    """Returns whether an error or one of its causes is due to a full disk."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in NO_ROOM:
             return True
@@ -150,7 +150,7 @@ def is_full(error: BaseException | None) -> bool:
 
 
 @contextmanager
-def prints_to(folder: Path) -> Iterator[None]:
-    """Sends what is printed inside to the log of the trial in `folder`."""
+def redirect_output(folder: Path) -> Iterator[None]:
+    """Redirects output inside the context to the log of the trial in `folder`."""
     with (folder / LOG).open("a", encoding="utf-8", buffering=1) as log, redirect_stdout(log), redirect_stderr(log):
         yield

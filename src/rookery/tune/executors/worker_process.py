@@ -1,7 +1,7 @@
-"""What a worker process runs: ``python -m rookery.tune.executors.worker_process LINE CORES DRIVER DEATH_SIGNAL``.
+"""Main module of a worker process: ``python -m rookery.tune.executors.worker_process LINE CORES DRIVER DEATH_SIGNAL``.
 
-LINE is an inherited socket; CORES are those it may use, ``0,1``. It ends when its driver does, however that ends, and
-ignores Ctrl-C, which only the driver answers; SIGTERM asks the trial to save and stop.
+LINE is an inherited socket; CORES are the cores it may use, ``0,1``. The process ends with its driver, even if the
+driver is killed, and ignores Ctrl-C, which only the driver handles; SIGTERM makes the trial save and stop.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from rookery.tune.executors.trial_worker import TrialWorker
 
 
 def serve(line: socket.socket, worker: TrialWorker) -> None:
-    """Does what the driver says, until nobody is there any more.
+    """Carries out requests of the driver, until the driver is gone.
 
     Args:
-        line: Socket to the driver. It gives names of methods of `worker`, each with its argument.
-        worker: Worker whose answers the driver gets; beginning a trial has none.
+        line: Socket to the driver, which sends names of methods of `worker`, each with its argument.
+        worker: Worker whose return values are sent to the driver, except those of `begin`.
     """
     while True:
         (task, argument), _ = receive_frame(line)
         try:
             answer = getattr(worker, task)(argument)
-        except KeyboardInterrupt:  # a second signal, from whoever also sent one to the driver
+        except KeyboardInterrupt:  # a second signal, for example to the whole process group
             if task != "step":
                 raise
             answer = worker.stopped()
@@ -38,8 +38,8 @@ def serve(line: socket.socket, worker: TrialWorker) -> None:
             send_frame(line, answer)
 
 
-def send_prints(path: str | os.PathLike[str]) -> None:
-    """Sends standard output and error of this process, and of those it starts from now on, to the end of a file."""
+def redirect_process_output(path: str | os.PathLike[str]) -> None:
+    """Redirects standard output and error of this process and its later children to the end of a file."""
     sys.stdout.flush()
     sys.stderr.flush()
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -49,20 +49,20 @@ def send_prints(path: str | os.PathLike[str]) -> None:
 
 
 def main() -> None:
-    """Runs until the driver is gone."""
+    """Serves the driver until it is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     line = socket.socket(fileno=int(sys.argv[1]))
     die_with(int(sys.argv[3]), line, sys.argv[4] == "1")
-    if sys.argv[2]:  # before anything is loaded that starts threads
+    if sys.argv[2]:  # before loading modules that start threads
         os.sched_setaffinity(0, map(int, sys.argv[2].split(",")))
-    faulthandler.enable()  # of a crash in compiled code, the log tells where
+    faulthandler.enable()  # writes the place of a crash in compiled code to the log
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     try:
-        (sys.path[:], job), (heartbeats,) = receive_frame(line)  # where the driver finds modules, and what trials do
+        (sys.path[:], job), (heartbeats,) = receive_frame(line)  # module paths of the driver, and the job
         send_heartbeats(socket.socket(fileno=heartbeats))
-        worker = TrialWorker(lambda: cloudpickle.loads(job), send_prints)
-        # while no trainer is there that has its own way with it
+        worker = TrialWorker(lambda: cloudpickle.loads(job), redirect_process_output)
+        # until a trainer installs its own handler
         signal.signal(signal.SIGTERM, lambda number, frame: worker.interrupt())
         serve(line, worker)
     except Gone:

@@ -1,4 +1,4 @@
-"""Rows of `metrics.jsonl`: made of whatever a trial reports, written, read, cut, and compared with stop criteria."""
+"""Rows of `metrics.jsonl`: made from reported metrics, and compared with stop criteria."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 
 from rookery.core.errors import ConfigError
 from rookery.core.settings.thresholds import is_reached
-from rookery.tune.names import called_here
+from rookery.tune.names import hint_for
 from rookery.tune.trial import Row
 
 GROUPS = ("policies", "agents", "metrics", "evaluation", "counters", "time")
-"""What the names of columns begin with that depend on a training's settings; they may come later, or never."""
+"""Prefixes of columns that depend on a training's settings; they may appear later, or never."""
 
-BEGINNINGS = f"what begins with {', '.join(f'{group}/' for group in GROUPS)}"
+BEGINNINGS = f"columns that begin with {', '.join(f'{group}/' for group in GROUPS)}"
 
 
 def is_grouped(name: str) -> bool:
-    """Says whether a column is of one of the `GROUPS`."""
+    """Returns whether a column belongs to one of the `GROUPS`."""
     return name.replace(".", "/").partition("/")[0] in GROUPS
 
 
-def flat(reported: Mapping[Any, Any], above: str = "") -> dict[str, Any]:
-    """Makes a flat row of what a trial reports: ``{"loss": {"actor": 1}}`` gives ``loss/actor``.
+def flatten(reported: Mapping[Any, Any], above: str = "") -> dict[str, Any]:
+    """Returns a flat row of reported metrics: ``{"loss": {"actor": 1}}`` becomes ``loss/actor``.
 
     Numbers of NumPy and tensors with one element become plain numbers, those that are not finite None.
 
@@ -33,13 +33,13 @@ def flat(reported: Mapping[Any, Any], above: str = "") -> dict[str, Any]:
         above: Text before each name.
 
     Raises:
-        ConfigError: If something is neither; says what it is.
+        ConfigError: If a value has another type.
     """
     row: dict[str, Any] = {}
     for key, value in reported.items():
         name = f"{above}{key}"
         if isinstance(value, Mapping):
-            row |= flat(value, f"{name}/")
+            row |= flatten(value, f"{name}/")
         else:
             row[name] = _plain(name, value)
     return row
@@ -51,7 +51,7 @@ def _plain(name: str, value: Any) -> Any:
     if isinstance(value, Integral | Real):
         try:
             finite = math.isfinite(value)
-        except OverflowError:  # a whole number of more digits than any float
+        except OverflowError:  # a whole number beyond the range of floats
             finite = False
         return (int(value) if isinstance(value, Integral) else float(value)) if finite else None
     shape = getattr(value, "shape", None)
@@ -59,12 +59,12 @@ def _plain(name: str, value: Any) -> Any:
         return _plain(name, value.item())
     what = type(value).__name__ if shape is None else f"{type(value).__name__} of shape {tuple(shape)}"
     raise ConfigError(
-        f"reported: {name} is a {what}: a row holds numbers and texts; report a number that stands for it, its mean say"
+        f"reported: {name} is a {what}: a row holds numbers and texts; report a number instead, such as its mean"
     )
 
 
 def number_of(row: Row, name: str) -> Any:
-    """Returns a column by its name with dots or slashes; any row has ``iterations``, ``seconds`` and ``minutes``."""
+    """Returns a column by its name with dots or slashes; ``iterations``, ``seconds`` and ``minutes`` always work."""
     others = {"iterations": "iteration", "seconds": "time/seconds"}
     if name == "minutes" and name not in row:
         seconds = number_of(row, "seconds")
@@ -72,8 +72,8 @@ def number_of(row: Row, name: str) -> Any:
     return row.get(name, row.get(others.get(name, name.replace(".", "/"))))
 
 
-def reached(criteria: Mapping[str, float], row: Row) -> str:
-    """Returns the first criterion that a row meets, in words; empty if it meets none."""
+def reached_criterion(criteria: Mapping[str, float], row: Row) -> str:
+    """Returns the first criterion that a row meets, as text; empty if it meets none."""
     for name, threshold in criteria.items():
         value = number_of(row, name)
         if isinstance(value, int | float) and is_reached(value, threshold):
@@ -82,5 +82,5 @@ def reached(criteria: Mapping[str, float], row: Row) -> str:
 
 
 def not_reported(what: str, name: str, columns: Iterable[str]) -> str:
-    """Says that trials report no column of a name, and which they do; `what` begins the message."""
-    return f"{what}: the trials report no such number{called_here(name, columns)}; there are {', '.join(columns)}"
+    """Returns a message that trials do not report a column, with those they report; it begins with `what`."""
+    return f"{what}: the trials report no such number{hint_for(name, columns)}; there are {', '.join(columns)}"

@@ -1,4 +1,4 @@
-"""Trials that are no trainings of ours: a class that does an iteration at each `step`, or a function that reports.
+"""Trials other than trainings: a class that runs an iteration in each `step`, or a function that reports metrics.
 
     class Annealing:                                   def objective(config):
         def setup(self, config): ...                       for height in climb(config["step_size"]):
@@ -6,9 +6,9 @@
 
     tune.run(trainable=Annealing, config={"step_size": tune.uniform(0, 1)}, metric="score", num_samples=20)
 
-Both get the configuration with a value in the place of each domain. What they report is flattened
-(``{"loss": {"actor": 1}}`` is ``loss/actor``), gets the columns ``iteration`` and ``seconds``, and is a row of the
-trial's `metrics.jsonl` before any checkpoint of it is written.
+Both receive the configuration with a value in place of each domain. Their metrics are flattened
+(``{"loss": {"actor": 1}}`` becomes ``loss/actor``), get the columns ``iteration`` and ``seconds``, and are written to
+the trial's `metrics.jsonl` before any checkpoint of the iteration.
 """
 
 from __future__ import annotations
@@ -44,86 +44,86 @@ from rookery.core.settings.fields import show
 from rookery.report.experiment import is_number
 from rookery.report.live import Listener
 from rookery.report.metrics_file import append_row, cut_rows, gap_note, row_at, sync_rows
-from rookery.tune.job import Job, Start, Work, begin_anew
-from rookery.tune.jobs.rows import flat, not_reported, reached
-from rookery.tune.space import takes, written
+from rookery.tune.job import Job, Start, Work, reset_folder
+from rookery.tune.jobs.rows import flatten, not_reported, reached_criterion
+from rookery.tune.space import accepts, to_json
 from rookery.tune.spec import fill, split
 from rookery.tune.trial import Row
 
 Criteria = Mapping[str, float] | Callable[[Row], bool]
-"""Columns and the values they have to reach; or a function of a row."""
+"""Columns with the values to reach; or a function of a row."""
 
 SCORE = "score"
-"""The column of a number that a function returns or yields by itself."""
+"""Column of a single number that a function returns or yields."""
 
 KEEP_LAST = 3
-"""Checkpoints of a trial that stay."""
+"""Number of checkpoints that are kept for each trial."""
 
 CLOSE_SECONDS = 10.0
-"""How long a function that is stopped may take for what it does at its end."""
+"""Time for a stopped function to clean up and return."""
 
 RETURNED = "the function has returned"
 
 CONTENT = "content/"
-"""What the names of a trial's own files begin with in a checkpoint."""
+"""Prefix of the trial's own files in a checkpoint."""
 
 
 class Trainable:
-    """A trial as a class. Only `step` is needed; classes with these methods need not derive from this one.
+    """Base class of trials. Only `step` is required; classes with these methods need not derive from this one.
 
     Attributes:
-        seed: For its random numbers; repeats of a trial differ in it. `seed()` gives it too.
+        seed: Random seed of the trial; repeats differ in it. `seed()` returns it too.
     """
 
     seed: int
 
     def setup(self, config: Mapping[str, Any]) -> None:
-        """Begins, with the configuration of this trial."""
+        """Prepares the trial with its configuration."""
 
     def step(self) -> Mapping[str, Any]:
-        """Does an iteration; returns what is to be reported of it."""
+        """Runs an iteration; returns its metrics."""
         raise NotImplementedError
 
     def save_checkpoint(self, folder: Path) -> None:
-        """Writes all that is needed to go on into an empty folder, in files of any names."""
+        """Writes all state that resuming needs to an empty folder, in files of any name."""
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Goes on from what `save_checkpoint` wrote; called after `setup`."""
+        """Restores the state that `save_checkpoint` wrote; called after `setup`."""
 
     def cleanup(self) -> None:
-        """Frees what it holds."""
+        """Frees all resources."""
 
 
 def report(metrics: Mapping[str, Any] | float, *, checkpoint: str | Path | None = None) -> None:
-    """Reports an iteration of a function that is a trial, and waits until another one is wanted.
+    """Reports an iteration of a trial that is a function, and waits until the next one is ordered.
 
     Args:
-        metrics: Results of the iteration; a number by itself is called ``score``.
-        checkpoint: A folder whose files are copied: where the trial can go on from, after a pause or a kill.
+        metrics: Metrics of the iteration; a single number gets the name ``score``.
+        checkpoint: A folder whose files are copied; the trial resumes from them, after a pause or a kill.
 
     Raises:
-        TrialStopped: No Exception, so that ``except Exception`` lets it pass: nothing more is wanted.
-        RookeryError: If no function is being tried here.
+        TrialStopped: If the trial is over. It is not an Exception, so that ``except Exception`` does not catch it.
+        RookeryError: If this thread does not run a trial.
     """
-    _now("report").report(metrics, None if checkpoint is None else Path(checkpoint))
+    _active_work("report").report(metrics, None if checkpoint is None else Path(checkpoint))
 
 
 def checkpoint() -> Path | None:
-    """Returns a folder with what the trial that runs here saved last, to go on from; None if it begins anew."""
-    return _now("checkpoint").restored
+    """Returns a folder with the last checkpoint of the current trial, to resume from; None if it begins anew."""
+    return _active_work("checkpoint").restored
 
 
 def seed() -> int:
-    """Returns the seed for random numbers of the trial that runs here; repeats of a trial differ in it."""
-    return _now("seed").seed
+    """Returns the random seed of the current trial; repeats differ in it."""
+    return _active_work("seed").seed
 
 
 class TrialStopped(BaseException):
-    """Ends a function of which nothing more is wanted. Its ``finally`` clauses run."""
+    """Ends the function of a stopped trial. Its ``finally`` clauses run."""
 
 
 class TrainableJob(Job):
-    """Tries a class with a method `step`; or a function that calls `report`, yields rows, or returns a number or a row.
+    """Job of a class with a method `step`; or of a function that calls `report`, yields rows, or returns metrics.
 
     Args:
         trainable: Class, or function of a configuration.
@@ -132,7 +132,7 @@ class TrainableJob(Job):
         save_every: Iterations between checkpoints of a class; 0 = only at the end.
 
     Raises:
-        ConfigError: If `trainable` is neither, or cannot be called as it will be.
+        ConfigError: If `trainable` is neither, or has a wrong signature.
     """
 
     def __init__(self, trainable: Any, config: Mapping[str, Any], stop: Criteria, save_every: int) -> None:
@@ -147,9 +147,9 @@ class TrainableJob(Job):
             must = "must be a class with a method step, or a function of a configuration"
             wrong.append(f"trainable = {show(trainable)}: {must}")
         elif inspect.iscoroutinefunction(trainable) or inspect.isasyncgenfunction(trainable):
-            wrong.append(f"trainable = {self.title}: is async; give a plain function, asyncio.run inside of it")
-        elif not takes(trainable, config):
-            wrong.append(f"trainable = {self.title}: must take one argument, the configuration of a trial")
+            wrong.append(f"trainable = {self.title}: the function is async; give a plain one that calls asyncio.run")
+        elif not accepts(trainable, config):
+            wrong.append(f"trainable = {self.title}: the function must take one argument, the configuration of a trial")
         refuse(wrong)
 
     @property
@@ -158,13 +158,13 @@ class TrainableJob(Job):
         return str(getattr(self.trainable, "__name__", type(self.trainable).__name__))
 
     def describe(self) -> dict[str, Any]:
-        """Says who is tried, with what."""
+        """Returns the class or function, its configuration and criteria, as JSON."""
         fixed, _ = split(self.config)
-        return {"kind": "trainable", "trainable": written(self.trainable), "config": written(fixed),
-                "stop": written(self.stop)}  # fmt: skip
+        return {"kind": "trainable", "trainable": to_json(self.trainable), "config": to_json(fixed),
+                "stop": to_json(self.stop)}  # fmt: skip
 
     def start(self, start: Start) -> Work:
-        """Makes an object of the class, or a thread for the function, which waits at each report."""
+        """Returns the work: an object of the class, or a thread of the function, which waits at each report."""
         config = fill(self.config, start.params)
         if isinstance(self.trainable, type):
             return ClassWork(self.trainable, config, self.stop, self.save_every, start)
@@ -172,31 +172,31 @@ class TrainableJob(Job):
 
 
 def _problems_of_class(trainable: type, config: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with a class that is to be tried."""
-    if _own(trainable, "step") is None:
-        yield "has no method step, which does an iteration and returns its row"
-    saves, loads = _own(trainable, "save_checkpoint"), _own(trainable, "load_checkpoint")
+    """Yields the problems of a class as a trial."""
+    if _own_method(trainable, "step") is None:
+        yield "the class has no method step, which runs an iteration and returns its row"
+    saves, loads = _own_method(trainable, "save_checkpoint"), _own_method(trainable, "load_checkpoint")
     if (saves is None) != (loads is None):
         has, lacks = ("save", "load") if loads is None else ("load", "save")
-        yield f"has {has}_checkpoint but no {lacks}_checkpoint; write both or none"
+        yield f"the class has {has}_checkpoint but no {lacks}_checkpoint; write both or none"
     methods = {"setup": (config,), "step": (), "save_checkpoint": (Path(),), "load_checkpoint": (Path(),),
                "cleanup": ()}  # fmt: skip
     for method, arguments in methods.items():
         found = inspect.getattr_static(trainable, method, None)
-        if inspect.isfunction(found) and not takes(found, None, *arguments):
+        if inspect.isfunction(found) and not accepts(found, None, *arguments):
             wanted = ", ".join(inspect.signature(getattr(Trainable, method)).parameters)
             yield f"its {method} must be {method}({wanted})"
-    if not takes(trainable):
-        yield "cannot be made without arguments; take what it needs in setup(config)"
+    if not accepts(trainable):
+        yield "the constructor must not require arguments; pass them to setup(config)"
 
 
 def can_save(cls: type) -> bool:
-    """Says whether trials of a class write checkpoints."""
-    return _own(cls, "save_checkpoint") is not None
+    """Returns whether trials of a class write checkpoints."""
+    return _own_method(cls, "save_checkpoint") is not None
 
 
-def _own(cls: type, method: str) -> Any:
-    """A method of a class; None if it has none, or only the empty one of `Trainable`."""
+def _own_method(cls: type, method: str) -> Any:
+    """Returns a method of a class; None if it has none, or only the empty one of `Trainable`."""
     found = getattr(cls, method, None)
     return None if found is getattr(Trainable, method) else found
 
@@ -205,14 +205,14 @@ def _own(cls: type, method: str) -> Any:
 
 
 class RecordedWork(Work):
-    """A trial whose rows and checkpoints are written here.
+    """Base class of trials whose rows and checkpoints are written here.
 
     Args:
         stop: Ends the trial.
-        start: What it begins with.
+        start: Arguments of the trial.
 
     Attributes:
-        restored: A folder with what the trial saved last; None if it begins anew.
+        restored: A folder with the trial's last checkpoint; None if it begins anew.
         seed: Seed of the trial.
     """
 
@@ -223,12 +223,12 @@ class RecordedWork(Work):
         self._folder, self._checkpoints = start.folder, start.folder / FOLDER
         place = last_good(self._checkpoints)
         if place is None:
-            begin_anew(start.folder)
+            reset_folder(start.folder)
             return
         for folder in (self._folder, self._checkpoints):
             clean(folder)
         found = list_checkpoints(self._checkpoints)
-        for later in found[found.index(place) + 1 :]:  # which are broken
+        for later in found[found.index(place) + 1 :]:  # broken ones
             remove_directory(later)
         facts = read_manifest(place)
         self.iteration, self.seconds = facts["iteration"], facts["seconds"]
@@ -236,11 +236,11 @@ class RecordedWork(Work):
         if line := gap_note(self._folder, self.iteration):
             Listener().note(line)
         self.reason = facts["reason"] or self._met(row_at(self._folder, self.iteration) or {})
-        self.restored = unpacked(place, self._folder)
+        self.restored = unpack_files(place, self._folder)
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Lets `report`, `checkpoint` and `seed` find this trial in the thread that calls this."""
+        """Makes this the trial of `report`, `checkpoint` and `seed` in the calling thread."""
         before, _active.work = getattr(_active, "work", None), self
         try:
             yield
@@ -248,20 +248,23 @@ class RecordedWork(Work):
             _active.work = before
 
     def report(self, metrics: Any, checkpoint: Path | None) -> None:
-        """Refuses: only functions report."""
-        raise RookeryError("report: this trial is a class: its row is what its method step returns")
+        """Raises RookeryError: only functions report."""
+        raise RookeryError("report: this trial is a class: its method step returns the row")
 
     def _met(self, row: Row) -> str:
-        """The criterion that a row meets, in words."""
+        """Returns the criterion that a row meets, as text."""
         if callable(self._stop):
             return "the stop function said so" if row and self._stop(row) else ""
-        return reached(self._stop, row)
+        return reached_criterion(self._stop, row)
 
     def _take(self, metrics: Any, reason: str = "") -> Row:
-        """Makes a row of what was reported, and writes it down; `reason` says why the trial is over, if it is known."""
+        """Makes a row of reported metrics, and writes it; `reason` states why the trial is over, if known."""
         if not isinstance(metrics, Mapping):
             metrics = {SCORE: metrics}
-        row = {"iteration": 0, **flat(metrics)} | {"iteration": self.iteration + 1, "seconds": round(self.seconds, 3)}
+        row = {"iteration": 0, **flatten(metrics)} | {
+            "iteration": self.iteration + 1,
+            "seconds": round(self.seconds, 3),
+        }
         if not self.iteration and not callable(self._stop):
             wrong = [name for name in self._stop if not {name, name.replace(".", "/")} & {*row, "iterations"}]
             refuse(not_reported(f"stop.{name}", name, row) + "; report None until there is one" for name in wrong)
@@ -271,18 +274,18 @@ class RecordedWork(Work):
         return row
 
     def _write(self, content: Path) -> None:
-        """Makes a checkpoint of the files in a folder."""
+        """Writes a checkpoint with the files in a folder."""
         if not content.is_dir():
-            raise ConfigError(f"report: checkpoint = {str(content)!r} is no folder; write the trial's files into one")
+            raise ConfigError(f"report: checkpoint = {str(content)!r} is not a folder; write the trial's files to one")
         make_folder(self._checkpoints)
         sync_rows(self._folder)
         facts = {"iteration": self.iteration, "seconds": self.seconds, "reason": self.reason}
-        write_directory(self._checkpoints / f"{self.iteration:06d}", packed(content), facts, replace=True)
+        write_directory(self._checkpoints / f"{self.iteration:06d}", pack_files(content), facts, replace=True)
         for old in list_checkpoints(self._checkpoints)[:-KEEP_LAST]:
             remove_directory(old)
 
     def close(self) -> None:
-        """Removes what was unpacked to go on from."""
+        """Removes the unpacked checkpoint."""
         if self.restored is not None:
             shutil.rmtree(self.restored, ignore_errors=True)
 
@@ -290,25 +293,25 @@ class RecordedWork(Work):
 _active = threading.local()
 
 
-def _now(asked: str) -> RecordedWork:
+def _active_work(asked: str) -> RecordedWork:
     work: RecordedWork | None = getattr(_active, "work", None)
     if work is None:
         raise RookeryError(
-            f"tune.{asked}() was called where no trial runs: call it in the thread of a function or class that "
-            "tune.run(trainable=...) tries"
+            f"tune.{asked}() was called outside of a trial: call it in the thread of a function or class that "
+            "tune.run(trainable=...) runs"
         )
     return work
 
 
 class ClassWork(RecordedWork):
-    """One object of a class.
+    """Trial of a class, with one object of it.
 
     Args:
         trainable: The class.
         config: Configuration of this trial.
         stop: Ends the trial.
         save_every: Iterations between checkpoints; 0 = only at the end.
-        start: What it begins with.
+        start: Arguments of the trial.
     """
 
     def __init__(
@@ -326,12 +329,12 @@ class ClassWork(RecordedWork):
                 self._call("load_checkpoint", self.restored)
 
     def _call(self, method: str, *arguments: Any) -> None:
-        """Calls a method that the class need not have."""
-        if _own(type(self.trainable), method) is not None:
+        """Calls an optional method of the class."""
+        if _own_method(type(self.trainable), method) is not None:
             getattr(self.trainable, method)(*arguments)
 
     def step(self) -> tuple[Row, str]:
-        """Lets the object do a step."""
+        """Runs a step of the object."""
         began = perf_counter()
         with self.active():
             metrics = self.trainable.step()
@@ -346,7 +349,7 @@ class ClassWork(RecordedWork):
         return row, self.reason
 
     def save(self) -> None:
-        """Lets the object write its files into a folder, of which the checkpoint is made."""
+        """Writes a checkpoint with the files that the object saves."""
         if self._saved_at == self.iteration or not can_save(type(self.trainable)):
             return
         with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=self._folder) as folder, self.active():
@@ -355,7 +358,7 @@ class ClassWork(RecordedWork):
         self._saved_at = self.iteration
 
     def close(self) -> None:
-        """Lets the object clean up."""
+        """Cleans up the object."""
         try:
             with self.active():
                 self._call("cleanup")
@@ -364,13 +367,13 @@ class ClassWork(RecordedWork):
 
 
 class FunctionWork(RecordedWork):
-    """One call of a function, in a thread of its own that waits at each report.
+    """Trial of a function, called in its own thread, which waits at each report.
 
     Args:
         function: Function of a configuration.
         config: Configuration of this trial.
         stop: Ends the trial.
-        start: What it begins with.
+        start: Arguments of the trial.
     """
 
     def __init__(self, function: Callable[..., Any], config: Mapping[str, Any], stop: Criteria, start: Start) -> None:
@@ -380,10 +383,10 @@ class FunctionWork(RecordedWork):
         self._wanted = threading.Semaphore(0)
         self._stopped = False
         self._reports: SimpleQueue[tuple[Any, Path | None, bool] | BaseException] = SimpleQueue()
-        """Metrics, a folder to go on from, and whether the function has returned; or what it raised."""
+        """Metrics, a folder to resume from, and whether the function has returned; or its exception."""
 
     def report(self, metrics: Any, checkpoint: Path | None) -> None:
-        """Hands over what the function reports, in its thread, and waits until another iteration is wanted."""
+        """Passes on metrics in the thread of the function, and waits until the next iteration is ordered."""
         if not self._stopped:
             self._reports.put((metrics, checkpoint, False))
             self._wanted.acquire()
@@ -391,7 +394,7 @@ class FunctionWork(RecordedWork):
             raise TrialStopped
 
     def _run(self) -> None:
-        """Calls the function, and tells of its end."""
+        """Calls the function, and reports its end."""
         with self.active():
             try:
                 result = self._function(self._config)
@@ -403,11 +406,11 @@ class FunctionWork(RecordedWork):
                 self._reports.put((result, None, True))
             except TrialStopped:
                 return
-            except BaseException as error:  # it is raised again where the function is waited for
+            except BaseException as error:  # `step` raises it again
                 self._reports.put(error)
 
     def step(self) -> tuple[Row, str]:
-        """Lets the function go on until its next report, or its end."""
+        """Runs the function until its next report, or its end."""
         began = perf_counter()
         if self._thread.ident is None:
             self._thread.start()
@@ -427,13 +430,13 @@ class FunctionWork(RecordedWork):
         if last is None:
             raise ConfigError(
                 f"{getattr(self._function, '__name__', 'the function')} returned nothing and reported nothing: return "
-                "a number or a mapping, yield some, or call tune.report"
+                "or yield a number or a mapping, or call tune.report"
             )
         self.reason = RETURNED
         return last, RETURNED
 
     def save(self) -> None:
-        """Does nothing: the function says in `report` what it can go on from."""
+        """Does nothing: the function passes its checkpoints to `report`."""
 
     def close(self) -> None:
         """Ends the function where it waits.
@@ -448,13 +451,13 @@ class FunctionWork(RecordedWork):
         super().close()
         if self._thread.is_alive():
             raise RookeryError(
-                f"the function did not end within {CLOSE_SECONDS:g} s after it was stopped, and goes on beside later "
-                "trials; let TrialStopped pass, and keep its finally clauses short"
+                f"the function did not end within {CLOSE_SECONDS:g} s after it was stopped, and continues beside later "
+                "trials; do not catch TrialStopped, and keep its finally clauses short"
             )
 
 
 def _yielded(item: Any) -> tuple[Any, Path | None]:
-    """What a generator reports: a row, or a row and a folder to go on from."""
+    """Returns the row of a yielded item, and the folder to resume from or None."""
     if not isinstance(item, tuple):
         return item, None
     if len(item) == 2 and isinstance(item[1], str | Path):
@@ -465,16 +468,16 @@ def _yielded(item: Any) -> tuple[Any, Path | None]:
 # --- checkpoints ----------------------------------------------------------------------------------------------------
 
 
-def packed(folder: Path) -> dict[str, Stream]:
-    """Returns the files of a folder and of those in it, as the files of one directory."""
+def pack_files(folder: Path) -> dict[str, Stream]:
+    """Returns the files of a folder and its subfolders, as the files of one directory."""
     names = {path: f"{CONTENT}{path.relative_to(folder).as_posix()}" for path in folder.rglob("*") if path.is_file()}
     return {
         quote(names[path], safe=""): Stream(path.stat().st_size, partial(pieces_of, path)) for path in sorted(names)
     }
 
 
-def unpacked(checkpoint: Path, parent: Path) -> Path:
-    """Makes a new folder in `parent` with copies of the files that were `packed`.
+def unpack_files(checkpoint: Path, parent: Path) -> Path:
+    """Makes a new folder in `parent` with copies of the `pack_files` files.
 
     Raises:
         FileError: If one of them would lie outside of it.
@@ -483,7 +486,9 @@ def unpacked(checkpoint: Path, parent: Path) -> Path:
     for name in read_manifest(checkpoint)["files"]:
         target = folder / unquote(name).removeprefix(CONTENT)
         if not target.resolve().is_relative_to(folder.resolve()):
-            raise FileError(f"{checkpoint}: names a file outside of it, {unquote(name)}; it was not written by Rookery")
+            raise FileError(
+                f"{checkpoint}: the manifest names a file outside, {unquote(name)}; it was not written by Rookery"
+            )
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(checkpoint / name, target)
     return folder

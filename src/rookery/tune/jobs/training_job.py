@@ -1,6 +1,6 @@
-"""The usual trial: a training. `TrainingJob` knows the settings all trials share, `TrainingWork` is one at work.
+"""Trials that are trainings: `TrainingJob` has the settings that all trials share, `TrainingWork` is a running trial.
 
-A trial's folder is an ordinary run directory; its parameters reach the trainer as the strongest layer of settings.
+A trial's folder is an ordinary run directory; its parameters are the strongest layer of settings of the trainer.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from rookery.run.settings import RunConfig, algorithm_name
 from rookery.run.stopping import StopFunction, stop_rule
 from rookery.run.trainer import Trainer
 from rookery.tune.identity import training_spec
-from rookery.tune.job import Job, Start, Work, begin_anew
-from rookery.tune.jobs.rows import BEGINNINGS, is_grouped, not_reported, reached
-from rookery.tune.space import Choices, Domain, Drawn, Float, Grid, Integer, written
-from rookery.tune.spec import domains_in, fill, outline
+from rookery.tune.job import Job, Start, Work, reset_folder
+from rookery.tune.jobs.rows import BEGINNINGS, is_grouped, not_reported, reached_criterion
+from rookery.tune.space import Choices, Domain, Drawn, Float, Grid, Integer, to_json
+from rookery.tune.spec import domains_in, fill, merged_values
 from rookery.tune.trial import Row
 from rookery.tune.trust import variant
 
@@ -40,22 +40,22 @@ Callbacks = Sequence[EpisodeListener] | Callable[[], Sequence[EpisodeListener]]
 
 COLUMNS = ("iteration", "env_steps", "episodes", "return_mean", "return_min", "return_max", "length_mean",
            "running_length", "seconds")  # fmt: skip
-"""Numbers that every training reports."""
+"""Columns that every training reports."""
 
-INSIDE = 0.382
-"""Where in a distribution a value is taken that is no end, nor a round number."""
+INNER_PROBABILITY = 0.382
+"""Probability of a value inside of a distribution, which is not a round number."""
 
 
 class TrainingJob(Job):
-    """Trains.
+    """Job of trainings.
 
     Args:
         layers: Settings of all trials, weakest first, without domains.
-        undecided: By path, the domains, lists and schedules that parameters are filled into (`spec.split_layers`).
-        preset: ``none``, ``auto`` or the name of one.
-        callbacks: Code in the loop: objects, of which each trial gets copies, or a function that makes them.
-        stop: Looks at each result and says True to stop; beside the criteria among the settings.
-        falling: Metrics of which less is better: a criterion on one of them is reached from above.
+        undecided: Domains, lists and schedules by path, which parameters are filled into (`spec.split_layers`).
+        preset: ``none``, ``auto`` or the name of a preset.
+        callbacks: Callbacks, copied for each trial, or a function that makes them.
+        stop: Function that returns True for a result to stop, in addition to the criteria in the settings.
+        falling: Metrics with mode ``min``: a criterion on one of them is reached from above.
     """
 
     columns = COLUMNS
@@ -69,7 +69,7 @@ class TrainingJob(Job):
         preset: str,
         callbacks: Callbacks = (),
         stop: StopFunction | None = None,
-        falling: Collection[str] = (),
+        minimized: Collection[str] = (),
     ) -> None:
         self.layers = list(layers)
         self.undecided = dict(undecided)
@@ -77,11 +77,11 @@ class TrainingJob(Job):
         self.preset = preset
         self.callbacks: Callbacks = callbacks if callable(callbacks) else callbacks_of(callbacks)
         self.stop = stop
-        self.falling = falling
+        self.minimized = minimized
         self.folder = starting_folder()
 
     def start(self, start: Start) -> TrainingWork:
-        """Makes a trainer in the trial's folder; relative paths of settings begin where the experiment was started."""
+        """Makes a trainer in the trial's folder; relative paths are resolved in the experiment's starting folder."""
         with started_in(self.folder):
             return self._start(start)
 
@@ -90,47 +90,47 @@ class TrainingJob(Job):
         callbacks = self._own_callbacks()
         place = last_good(start.folder / FOLDER)
         if place is None:
-            begin_anew(start.folder)
+            reset_folder(start.folder)
             always = Layer("tune", {"seed": start.seed, "logging.console": "quiet"})
             layers = [*self.layers, always, params]
             trainer = Trainer(config=layers, preset=self.preset, callbacks=callbacks, run_dir=start.folder)
         else:
-            # Classes that no import finds have to be given again; other settings need no second entry in their history.
+            # Classes that cannot be imported must be passed again; other settings need no second history entry.
             spec = training_spec(self.layers, self.preset, {})
-            layers = [*(self.layers if spec["in_code"] else [reaching(spec["config"], self.layers)]), params]
-            known = frozenset(texts_in([layer.values for layer in [*self.layers, params]]))  # wherever it was written
+            layers = [*(self.layers if spec["in_code"] else [protected_settings(spec["config"], self.layers)]), params]
+            known = frozenset(texts_in([layer.values for layer in [*self.layers, params]]))  # in any file
             trainer = Trainer.load(place, resume=True, config=layers, callbacks=callbacks, trust_code=known)
         try:
-            return TrainingWork(trainer, start, self.stop, self.falling)
+            return TrainingWork(trainer, start, self.stop, self.minimized)
         except BaseException:
-            trainer.close()  # which lets the next start write in its folder
+            trainer.close()  # unlocks the folder for the next start
             raise
 
     def _filled(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters as values of a layer: those of one list together. Where one is missing, nothing is said."""
+        """Returns parameters as values of a layer, with complete lists; a list with a missing parameter is left out."""
         whole = {at: node for at, node in self.undecided.items() if domains_in(node, at).keys() <= params.keys()}
         return {at: fill(node, params, at) for at, node in whole.items()}
 
     def _own_callbacks(self) -> list[EpisodeListener]:
-        """Callbacks that no other trial has seen."""
+        """Returns new callbacks for a trial."""
         if callable(self.callbacks):
             return callbacks_of(self.callbacks())
         try:
             return copy.deepcopy(list(self.callbacks))
-        except Exception as error:  # whatever an object does when it is copied
+        except Exception as error:  # copying runs code of any object
             raise ConfigError(
-                f"callbacks: they cannot be copied for each trial ({type(error).__name__}: {error}); give a function "
-                "that makes them, callbacks=lambda: [Mine()]"
+                f"callbacks: the objects cannot be copied for each trial ({type(error).__name__}: {error}); give a "
+                "function that makes them, callbacks=lambda: [MyCallback()]"
             ) from error
 
     # --- before any trial starts --------------------------------------------------------------------------------------
 
     def check(self, space: Mapping[str, Domain]) -> None:
-        """Resolves the settings with every value of grids and choices, and with the ends and one value inside of
-        other domains; then makes a trainer with the first of each, for what it refuses itself: a space that the
-        algorithm cannot act in, say. What an environment says is left to trials, and so is what `sample_from` computes.
+        """Resolves the settings with every value of grids and choices, and with the ends and one value inside of other
+        domains; then makes a trainer with the first value of each, which checks the rest: for example an action space
+        that the algorithm does not support. Errors of environments and values of `sample_from` are left to trials.
         """
-        tried = {path: values for path, domain in space.items() if (values := _worth_trying(path, domain))}
+        tried = {path: values for path, domain in space.items() if (values := _probe_values(path, domain))}
         first = {path: values[0] for path, values in tried.items()}
         problems = dict.fromkeys(self._problems(first))
         for path, values in tried.items():
@@ -139,15 +139,15 @@ class TrainingJob(Job):
                 problems |= dict.fromkeys(found)
                 own = [line for line in found if line.startswith(f"{source}: ")]
                 listed = isinstance(space[path], Grid | Choices)
-                if own and (not listed or "there is no such setting" in own[0]):  # the others would say so again
+                if own and (not listed or "there is no such setting" in own[0]):  # the others would repeat it
                     break
         refuse(problems)
         if first.keys() == space.keys():
-            self._try(first)
+            self._check_trainer(first)
 
     def fixed(self, space: Mapping[str, Domain]) -> frozenset[str]:
-        """Gives the paths of settings that are marked as keeping their value, in any of the classes that are tried."""
-        tried = {path: values for path, domain in space.items() if (values := _worth_trying(path, domain))}
+        """Returns the paths of settings that are marked as fixed, in any of the classes in the space."""
+        tried = {path: values for path, domain in space.items() if (values := _probe_values(path, domain))}
         first = {path: values[0] for path, values in tried.items()}
         others = [
             {**first, path: value} for path, values in tried.items() if path.endswith(".name") for value in values[1:]
@@ -156,7 +156,7 @@ class TrainingJob(Job):
         return frozenset(path for path in space if any(one.why_fixed(path) for one in settled))
 
     def _problems(self, chosen: Mapping[str, tuple[str, Any]]) -> tuple[str, ...]:
-        """What is wrong with the settings of a trial."""
+        """Returns the problems of the settings of a trial."""
         try:
             cfg = resolve(RunConfig, self._layers(chosen), ALGORITHMS).config
         except ConfigError as error:
@@ -166,16 +166,16 @@ class TrainingJob(Job):
         wrong = [f"{not_reported(f'stop.{name}', name, known)}, and {BEGINNINGS}" for name in named]
         if cfg.env.name is not None:
             try:
-                has_single_copies(cfg.env.name, None, (), 1, "serial")  # which looks for it, and makes none
+                has_single_copies(cfg.env.name, None, (), 1, "serial")  # finds the environment without making one
             except EnvError as error:
                 wrong.append(f"{chosen['env.name'][0]}: {error}" if "env.name" in chosen else str(error))
         return tuple(wrong)
 
     def _layers(self, chosen: Mapping[str, tuple[str, Any]]) -> list[Layer]:
-        """All settings of a trial.
+        """Returns all settings of a trial.
 
         Args:
-            chosen: For each path, what to call the source of its value, and the value.
+            chosen: For each path, the name of the source of its value, and the value.
         """
         params = {path: value for path, (_, value) in chosen.items()}
         sources = {path: source for path, (source, _) in chosen.items()}
@@ -185,12 +185,12 @@ class TrainingJob(Job):
             layers.append(Layer(source, {at: value}, stored=self.stored))
         return [*self.layers, *layers]
 
-    def _try(self, chosen: Mapping[str, tuple[str, Any]]) -> None:
+    def _check_trainer(self, chosen: Mapping[str, tuple[str, Any]]) -> None:
         layers = self._layers(chosen)
         cfg = resolve(RunConfig, layers, ALGORITHMS).config
         small = {"sampling.warmup_steps": 0, "device": "cpu", "logging.console": "quiet"}
         if cfg.sampling.helpers is None and cfg.env.implementation == "auto":
-            small["sampling.helpers"] = 0  # nothing is to be measured
+            small["sampling.helpers"] = 0  # avoids measurements
         try:
             trainer = Trainer(
                 config=[*layers, Layer("tune", small)], preset=self.preset, callbacks=self._own_callbacks()
@@ -203,19 +203,19 @@ class TrainingJob(Job):
         stop_rule(self.stop, trainer.standing_criteria, None, trainer.config.evaluation.every)
 
     def describe(self) -> dict[str, Any]:
-        """Describes the settings, with names for classes and functions."""
+        """Returns the settings as JSON, with names of classes and functions."""
         called = self.callbacks if callable(self.callbacks) else [type(callback) for callback in self.callbacks]
         return {
             "kind": "training",
             "settings": training_spec(self.layers, self.preset, {})["config"],
             "preset": self.preset,
-            "callbacks": written(called),
-            "stop": written(self.stop),
+            "callbacks": to_json(called),
+            "stop": to_json(self.stop),
         }
 
     @property
     def title(self) -> str:
-        """The environment and the algorithm, as far as they are decided."""
+        """The environment and the algorithm, as far as they are fixed."""
         settings = self.describe()["settings"]
         usual = "" if "algorithm.name" in self.undecided else algorithm_name(RunConfig().algorithm)
         name, algorithm = settings.get("env", {}).get("name"), settings.get("algorithm", {}).get("name", usual)
@@ -223,33 +223,35 @@ class TrainingJob(Job):
 
     @property
     def cpus(self) -> float:
-        """One for each process or thread that steps copies, or so many as learning has threads."""
-        config = outline(layer.values for layer in self.layers)
+        """Number of processes that step environments, or of learner threads if there are more."""
+        config = merged_values(layer.values for layer in self.layers)
         helpers, threads = config.get("sampling", {}).get("helpers"), config.get("threads")
         return float(max((helpers or 0) + 1, threads or 1))
 
     @property
     def working_directory(self) -> str | None:
         """Folder of `cluster.working_directory`."""
-        found: str | None = outline(layer.values for layer in self.layers).get("cluster", {}).get("working_directory")
+        found: str | None = (
+            merged_values(layer.values for layer in self.layers).get("cluster", {}).get("working_directory")
+        )
         return found
 
 
-def _worth_trying(path: str, domain: Domain) -> list[tuple[str, Any]]:
-    """Values of a domain that show whether a setting can take it, each with what to call it; none of a computed one."""
+def _probe_values(path: str, domain: Domain) -> list[tuple[str, Any]]:
+    """Returns values of a domain to check a setting with, each with its name; none of a computed one."""
     if isinstance(domain, Grid | Choices):
         (kind,) = domain.describe()
         return [(f"{kind} value {number} of {path}", value) for number, value in enumerate(domain.values, 1)]
     if isinstance(domain, Float | Integer):
         ends = [(f"lower end of {path}", domain.low), (f"upper end of {path}", domain.high)]
-        return [*ends, (f"{domain} of {path}", domain.quantile(INSIDE))]
+        return [*ends, (f"{domain} of {path}", domain.quantile(INNER_PROBABILITY))]
     if isinstance(domain, Drawn):
-        return [(f"{domain} of {path}", domain.quantile(u)) for u in (INSIDE, 0.05, 0.95)]
+        return [(f"{domain} of {path}", domain.quantile(u)) for u in (INNER_PROBABILITY, 0.05, 0.95)]
     return []
 
 
-def reaching(config: Mapping[str, Any], layers: Sequence[Layer]) -> Layer:
-    """Returns the settings of an experiment that a foreign checkpoint may not set; paths begin as in its layers."""
+def protected_settings(config: Mapping[str, Any], layers: Sequence[Layer]) -> Layer:
+    """Returns the settings of an experiment that a foreign checkpoint may not set; paths are relative to its layers."""
     tree, values = nested(variant(config, 0)), dict[str, Any]()
     for one in objections_in(tree):
         node: Any = tree
@@ -264,44 +266,44 @@ def reaching(config: Mapping[str, Any], layers: Sequence[Layer]) -> Layer:
 
 
 class TrainingWork(Work):
-    """One training.
+    """Trial that is a training.
 
     Args:
-        trainer: Trainer of the trial, new or as a checkpoint has it.
-        start: What the trial begins with.
-        stop: Looks at each result and says True to stop.
+        trainer: Trainer of the trial, new or loaded from a checkpoint.
+        start: Arguments of the trial.
+        stop: Function that returns True for a result to stop.
         falling: Metrics whose criteria are reached from above.
     """
 
     def __init__(
-        self, trainer: Trainer, start: Start, stop: StopFunction | None, falling: Collection[str] = ()
+        self, trainer: Trainer, start: Start, stop: StopFunction | None, minimized: Collection[str] = ()
     ) -> None:
         self.trainer = trainer
         self.iteration = trainer.iteration
-        criteria = directed(trainer.standing_criteria, falling)
+        criteria = directed(trainer.standing_criteria, minimized)
         if self.iteration and trainer.progress is None:
             row = row_at(start.folder, self.iteration) or {}
-            self.reason = reached(criteria, row)
+            self.reason = reached_criterion(criteria, row)
             if stop is not None and stop(result_of(trainer, trainer.begin_iteration())):
                 self.reason = self.reason or "the stop function said so"
         if any(isinstance(threshold, AtMost) for threshold in criteria.values()):
-            trainer.stop_function = stop  # which holds beside criteria that are given
+            trainer.stop_function = stop  # holds in addition to the criteria
             self._results = trainer.results(criteria)
         else:
             self._results = trainer.results(stop)
         self._checkpoints = start.folder / FOLDER
 
     def step(self) -> tuple[Row, str]:
-        """Does an iteration of `Trainer.results`."""
+        """Runs an iteration of `Trainer.results`."""
         result = next(self._results)
         self.iteration, self.reason = result.iteration, result.stop_reason
         if self.reason:
-            for _ in self._results:  # there is none: it tells callbacks that training has ended
+            for _ in self._results:  # empty: it notifies callbacks that training has ended
                 pass
         return result.row(), self.reason
 
     def save(self) -> None:
-        """Writes a checkpoint unless the last one is of this moment."""
+        """Writes a checkpoint unless the last one is current."""
         found = list_checkpoints(self._checkpoints)
         now = {"iteration": self.trainer.iteration, "env_steps": self.trainer.env_steps}
         try:
@@ -312,10 +314,10 @@ class TrainingWork(Work):
             self.trainer.save()
 
     def interrupt(self) -> None:
-        """Lets the trainer stop after the vector step under way."""
+        """Makes the trainer stop after the current vector step."""
         self.trainer.interrupt.number = signal.SIGTERM
 
     def close(self) -> None:
-        """Ends the training where it is."""
+        """Ends the training."""
         self._results.close()
         self.trainer.close()

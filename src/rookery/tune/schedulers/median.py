@@ -1,7 +1,7 @@
-"""Median stopping: a trial whose best score so far is below what half of the others had on average by then is stopped.
+"""Median stopping: stops a trial if its best score so far is below the median of the running means of the others.
 
 Golovin et al. 2017, Google Vizier: A Service for Black-Box Optimization, section 3.1.2. As in Tune, a trial is compared
-with all others that have come as far as it, whether they run or are over, and means are taken from `grace` on.
+with all others that have reached its age, running or over, and means are taken from `grace` on.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class MedianConfig(SchedulerConfig):
     scheduler: ClassVar[str] = "rookery.tune.schedulers.median:Median"
 
     grace: PositiveFloat = 1.0
-    """Age before which nobody is stopped and no score counts, in units of `time`."""
+    """Age before which no trial is stopped and no score counts, in units of `time`."""
     min_samples: Count = 3
-    """So many others must have come as far, with a score, for their median to mean something."""
+    """Number of other trials that must have reached the same age, with a score, before the median is used."""
     hard_stop: bool = True
-    """False: pause instead; who was paused goes on to its end when nothing else is left to run."""
+    """Whether trials are stopped. False = they are paused, and run to their end when no other trial is left."""
 
 
 class Median(Scheduler[MedianConfig]):
@@ -40,14 +40,14 @@ class Median(Scheduler[MedianConfig]):
         self.results: dict[str, list[tuple[float, float]]] = {}
         """(age, score) of each trial since `grace`, oldest first."""
         self.spared: set[str] = set()
-        """Trials that were paused once, and are not compared any more."""
+        """Trials that were paused once, and are no longer compared."""
 
     def add(self, trial: str, params: Mapping[str, Any]) -> None:
-        """Begins its results."""
+        """Adds a trial without results."""
         self.results[trial] = []
 
     def on_result(self, trial: str, time: float, score: float) -> Actions:
-        """Stops it if its best score is below the median, which a trial without any score always is."""
+        """Stops the trial if its best score is below the median; a trial without a score always is."""
         if time < self.cfg.grace:
             return {}
         self.results[trial].append((time, score))

@@ -1,7 +1,7 @@
-"""Population-based training: the worst trials become copies of the best, with parameters changed a little.
+"""Population-based training (PBT): the worst trials become clones of the best, with perturbed parameters.
 
-Jaderberg et al. 2017, Population Based Training of Neural Networks. Who becomes a copy of whom is decided in
-`population.py`; here is how parameters change on the way (explore, section 4.1.2: perturb or resample).
+Jaderberg et al. 2017, Population Based Training of Neural Networks. The choice of clones and donors is in
+`population.py`; this module changes the parameters (explore, section 4.1.2: perturb or resample).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rookery.core.seeding import Streams
 from rookery.core.settings.fields import Fraction, PositiveFloat, show
 from rookery.core.settings.layers import Layer
 from rookery.core.settings.reach import ARGUMENTS, CODE, Label
-from rookery.tune.schedulers.population import Population, PopulationConfig, to_change
+from rookery.tune.schedulers.population import Population, PopulationConfig, changeable_paths
 from rookery.tune.space import Choices, Domain, Drawn, Float, Grid, Integer, Normal, choice
 from rookery.tune.spec import read_layer
 
@@ -29,28 +29,28 @@ SETTING = "scheduler.mutations"
 
 @dataclass(frozen=True)
 class PBTConfig(PopulationConfig):
-    """Exploit by copying, explore by perturbing. The defaults are those of Ray Tune, but for waiting."""
+    """Exploits by copying, explores by perturbing. The defaults are those of Ray Tune, except `synchronous`."""
 
     scheduler: ClassVar[str] = "rookery.tune.schedulers.pbt:PBT"
 
     resample: Fraction = 0.25
     """Probability of drawing a parameter anew from its domain; else it is perturbed."""
     factors: Annotated[tuple[PositiveFloat, ...], Len(1)] = (1.2, 0.8)
-    """What a number is multiplied with: one of these, all equally likely. It stays within its domain; whole numbers and
-    others with a step move by one step at least. From a list of choices the one before or behind is taken.
+    """Factors for numbers; one is drawn with equal probability. Values stay within their domains; whole numbers and
+    others with a step move by one step at least. In a list of choices, the value before or after is taken.
     """
     mutations: dict[Label, Annotated[Any, ARGUMENTS]] | tuple[Label, ...] = ()
-    """What changes: paths of the space, or a mapping from paths to other domains (or lists) that clones draw from; none
-    = all that can change in a running trial. Everything else a clone has from its donor.
+    """Parameters to change: paths of the space, or a mapping from paths to other domains (or lists) that clones draw
+    from; none = all that can change in a running trial. A clone has all others from its donor.
     """
     explore: Annotated[Callable[..., Any], CODE] | None = None
-    """Has the last word: called with a copy's changed parameters, a dict by path, it gives those to use. It must give
-    the same for the same.
+    """Function that is called with a clone's changed parameters, a dict by path, and returns the final ones. It must be
+    deterministic.
     """
 
 
 class PBT(Population[PBTConfig]):
-    """Perturbs what a clone has from its donor."""
+    """Perturbs the parameters that a clone has from its donor."""
 
     def __init__(self, cfg: PBTConfig, space: Mapping[str, Any], streams: Streams) -> None:
         super().__init__(cfg, space, streams)
@@ -62,11 +62,11 @@ class PBT(Population[PBTConfig]):
                 f"{SETTING}: {'; '.join(wrong)}: must be a list of values or a domain, {{uniform: [0, 1]}}"
             )
         domains = {path: replace(others.get(path, domain), fixed=domain.fixed) for path, domain in space.items()}
-        paths = to_change(SETTING, tuple(cfg.mutations), domains, (Drawn, Grid))
+        paths = changeable_paths(SETTING, tuple(cfg.mutations), domains, (Drawn, Grid))
         self.mutations: dict[str, Any] = {path: domains[path] for path in paths}
 
     def explore(self, donor: str, going: Sequence[Mapping[str, Any]], rng: np.random.Generator) -> dict[str, Any]:
-        """Returns the donor's parameters, each of those that may change either drawn anew or perturbed."""
+        """Returns the donor's parameters, each changeable one either drawn anew or perturbed."""
         params = dict(self.members[donor].params)
         for path, domain in self.mutations.items():
             if rng.random() < self.cfg.resample or not domain.contains(params[path]):
@@ -77,15 +77,15 @@ class PBT(Population[PBTConfig]):
             return params
         try:
             params = dict(self.cfg.explore(dict(params)))
-        except Exception as error:  # whatever a function of the user does
+        except Exception as error:  # user code can raise any exception
             raise ConfigError(
-                f"scheduler.explore = {show(self.cfg.explore)}: must give parameters by path, and raised "
-                f"{described(error)}; it was given {show(params)}"
+                f"scheduler.explore = {show(self.cfg.explore)}: the function must return parameters by path, but "
+                f"raised {described(error)}; its argument was {show(params)}"
             ) from error
         if params.keys() != self.members[donor].params.keys():
             raise ConfigError(
-                f"scheduler.explore = {show(self.cfg.explore)}: it must give a value for each of "
-                f"{', '.join(self.members[donor].params)}, and gave {', '.join(map(str, params)) or 'none'}"
+                f"scheduler.explore = {show(self.cfg.explore)}: the function must return a value for each of "
+                f"{', '.join(self.members[donor].params)}, but returned {', '.join(map(str, params)) or 'none'}"
             )
         return params
 
@@ -96,13 +96,13 @@ def perturbed(domain: Drawn | Grid, value: Any, factors: Sequence[float], rng: n
     Args:
         domain: Numbers or a list.
         value: Value of the domain.
-        factors: Numbers, of which one is multiplied with.
-        rng: Chooses the factor, or before or behind.
+        factors: Factors, of which one is drawn.
+        rng: Draws the factor, or the direction in a list.
     """
     if isinstance(domain, Float | Integer | Normal):
         factor = factors[int(rng.integers(len(factors)))]
         move = value * (factor - 1)
-        if domain.step and factor != 1:  # rounding must not hold a small number for ever where it is
+        if domain.step and factor != 1:  # rounding must not keep a small number constant
             move = math.copysign(max(abs(move), domain.step), move or factor - 1)
         return domain.clip(value + move)
     assert isinstance(domain, Choices | Grid)

@@ -1,6 +1,5 @@
-"""A population that trains together: every so often its worst members become copies of its best (truncation selection).
-
-What PBT and PB2 have in common. They differ in the parameters that a copy goes on with: `Population.explore`.
+"""Base class of PBT and PB2: periodically, the worst members of a population become clones of the best (truncation
+selection). They differ in the parameters of a clone: `Population.explore`.
 
 Jaderberg et al. 2017, Population Based Training of Neural Networks, algorithm 1 and section 4.1.1.
 """
@@ -24,19 +23,19 @@ from rookery.tune.scheduler import Action, Actions, Exploit, Scheduler, Schedule
 
 @dataclass(frozen=True)
 class PopulationConfig(SchedulerConfig):
-    """What PBT and PB2 have in common."""
+    """Shared settings of PBT and PB2."""
 
     interval: PositiveFloat = 10.0
     """Age (in units of `time`) between two comparisons; each comes with a checkpoint."""
     burn_in: NonNegative = 0.0
-    """Age before which nobody is compared."""
+    """Age before which no member is compared."""
     quantile: Annotated[float, Interval(ge=0, le=0.5)] = 0.25
-    """Fraction of the population that is replaced, by members of an equal fraction at the other end; 0 = nobody."""
+    """Fraction of the population that is replaced by members of an equal fraction at the other end; 0 = none."""
     synchronous: bool = True
-    """Wait for everybody before comparing, so that the same seed gives the same population whatever the timing; each
-    member but the last gives its worker away meanwhile, so any number of workers will do. False: compare a member with
-    the last known scores of the others as soon as it arrives, without waiting. With fewer workers than trials it gives
-    its worker to one that waits, after each interval.
+    """Whether to wait for all members before comparing, so that the same seed gives the same population with any
+    timing; waiting members free their workers, so any number of workers is enough. False = a member is compared with
+    the last known scores of the others as soon as it arrives. With fewer workers than trials it then frees its worker
+    for a waiting trial, after each interval.
     """
 
 
@@ -45,13 +44,13 @@ class Member:
     """One trial of the population.
 
     Attributes:
-        params: Parameters that the member runs with.
-        since: Age at which its present interval began.
+        params: Current parameters of the member.
+        since: Age at which its current interval began.
         before: Score at that age; minus infinity if there is none.
-        score: The score it reached itself at the end of the last interval. A clone's `before` is its donor's instead.
-        arrivals: How often it reached the end of an interval.
-        waits: Whether it is there until the others arrive.
-        over: Whether it ended there: it is compared once more, so that it does not matter who arrived before it.
+        score: Its own score at the end of the last interval. A clone's `before` is its donor's instead.
+        arrivals: Number of intervals that it has finished.
+        waits: Whether it waits for the other members.
+        over: Whether it ended while it waited: it is compared once more, so that the order of arrivals has no effect.
     """
 
     params: dict[str, Any]
@@ -65,14 +64,14 @@ class Member:
 
 @dataclass(frozen=True)
 class IntervalResult:
-    """What one interval brought to one member.
+    """Result of one interval of one member.
 
     Attributes:
         trial: Name of the member.
         time: Age at the beginning of the interval.
         score: Score at the beginning of the interval.
-        gain: How much the score grew, in an interval of the length that was asked for.
-        params: Parameters that the member ran with.
+        gain: Growth of the score, scaled to the length of `interval`.
+        params: Parameters of the member in this interval.
     """
 
     trial: str
@@ -86,10 +85,11 @@ C = TypeVar("C", bound=PopulationConfig)
 
 
 class Population(Scheduler[C], Generic[C]):
-    """Compares members at each multiple of an interval, and lets the worst go on from where the best are.
+    """Compares members at each multiple of an interval, and replaces the worst by clones of the best.
 
-    How synchronous comparison knows that all have arrived: the first time, nobody runs any more and no new trial will
-    come (`drained`). From then on the population is closed, and whoever arrives or ends last brings the others on.
+    Synchronous comparison knows that all members have arrived as follows: the first time, no trial runs and the search
+    is exhausted (`drained`). From then on the population is closed, and the last member to arrive or end triggers the
+    comparison.
     """
 
     def __init__(self, cfg: C, space: Mapping[str, Any], streams: Streams) -> None:
@@ -100,24 +100,24 @@ class Population(Scheduler[C], Generic[C]):
 
     @abstractmethod
     def explore(self, donor: str, going: Sequence[Mapping[str, Any]], rng: np.random.Generator) -> dict[str, Any]:
-        """Returns the parameters that a clone goes on with.
+        """Returns the parameters of a clone.
 
         Args:
-            donor: Trial whose checkpoint the clone takes over; what cannot change in it must stay as the donor has it.
-            going: Parameters that the other members go on with, as far as it is decided.
-            rng: Random numbers for this clone and this moment.
+            donor: Trial whose checkpoint the clone takes over; parameters that cannot change must be the donor's.
+            going: Parameters that the other members continue with, as far as decided.
+            rng: Random generator for this clone and comparison.
         """
 
     @property
     def yields(self) -> bool:
-        """Whether members give their workers away at the end of an interval, so that those of equal age are compared.
+        """Whether members free their workers at the end of an interval, so that members of equal age are compared.
 
         Members that wait for each other pause instead.
         """
         return not self.cfg.synchronous
 
     def add(self, trial: str, params: Mapping[str, Any]) -> None:
-        """Adds a member; of a closed population, when more samples are wanted than before, it is open again."""
+        """Adds a member; opens a closed population again, if more samples are requested on resume."""
         self.members[trial] = Member(dict(params))
         self.closed = False
 
@@ -128,7 +128,7 @@ class Population(Scheduler[C], Generic[C]):
         return max(passed + 1, math.ceil(self.cfg.burn_in / every - 1e-9)) * every
 
     def on_result(self, trial: str, time: float, score: float) -> Actions:
-        """Compares a member at the end of an interval, or lets it wait for that; else it goes on."""
+        """Compares a member at the end of an interval, or pauses it until the comparison; else it continues."""
         member = self.members[trial]
         if time < self.milestone(trial):
             return {}
@@ -143,24 +143,24 @@ class Population(Scheduler[C], Generic[C]):
         return self.compare_waiting() if self.is_complete else {trial: Action.PAUSE}
 
     def on_end(self, trial: str) -> Actions:
-        """Removes a member; if the others waited for nobody else, they go on."""
+        """Removes a member; if the others waited for it alone, they are compared and continue."""
         self.members[trial].over = True
         if not self.members[trial].waits:
             del self.members[trial]
         return self.compare_waiting() if self.is_complete else {}
 
     def drained(self, paused: Sequence[str]) -> Actions:
-        """Closes the population: these are all that there will ever be."""
+        """Closes the population: no other members will join."""
         self.closed = True
         return self.compare_waiting()
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that there will ever be are waiting."""
+        """Whether the population is closed and all members wait."""
         return self.closed and all(member.waits for member in self.members.values())
 
     def compare_waiting(self) -> Actions:
-        """Makes the worst of those that wait copies of the best; all go on but those that are over."""
+        """Compares waiting members: the worst become clones of the best; all continue but those that are over."""
         waiting = sorted(name for name, member in self.members.items() if member.waits)
         for name in waiting:
             self.members[name].waits = False
@@ -174,8 +174,8 @@ class Population(Scheduler[C], Generic[C]):
     def compare(self, trials: Sequence[str]) -> Actions:
         """Returns an exploit for each of these trials that is among the worst of all that have arrived so far.
 
-        They stand before those that go on, in `compare_waiting` too: whoever carries the actions out in their order
-        takes a donor's checkpoint before it makes a later one.
+        Exploits come before continued trials, in `compare_waiting` too: actions are carried out in order, so a clone
+        takes its donor's checkpoint before the donor writes a later one.
         """
         scores = {name: member.score for name, member in self.members.items() if member.arrivals}
         ranked = sorted(scores, key=lambda name: (scores[name], name))
@@ -197,39 +197,43 @@ class Population(Scheduler[C], Generic[C]):
         return actions
 
 
-def to_change(setting: str, asked: Sequence[str], space: Mapping[str, Any], able: type | tuple[type, ...]) -> list[str]:
-    """Returns the paths of a space whose values may become others in the middle of a trial.
+def changeable_paths(
+    setting: str, requested: Sequence[str], space: Mapping[str, Any], kinds: type | tuple[type, ...]
+) -> list[str]:
+    """Returns the paths of a space whose values may change within a trial.
 
     Args:
-        setting: Setting that asks, for messages: ``PBTConfig.mutations``.
-        asked: Paths that were named; empty = all that can.
+        setting: Setting with the paths, for messages: ``PBTConfig.mutations``.
+        requested: Requested paths; empty = all that can change.
         space: Domains by path.
-        able: Classes of domains whose values can be changed.
+        kinds: Classes of domains whose values can be changed.
 
     Raises:
-        ConfigError: With a line for each path that was named and cannot change; or if there is none that can.
+        ConfigError: With a line for each requested path that cannot change; or if no path can.
     """
-    can = [path for path, domain in space.items() if not domain.fixed and isinstance(domain, able)]
+    can = [path for path, domain in space.items() if not domain.fixed and isinstance(domain, kinds)]
     problems = []
-    for path in asked:
+    for path in requested:
         if path not in space:
             hint = nearest(path, list(space))
-            problems.append(f"{setting}: {path} has no domain{hint or f'; those that have: {_listed(space)}'}")
+            problems.append(f"{setting}: {path} has no domain{hint or f'; these have one: {_listed(space)}'}")
         elif space[path].fixed:
             problems.append(
-                f"{setting}: {path} cannot change in a running training: what is in its checkpoint depends on it; "
+                f"{setting}: {path} cannot change in a running training, as its checkpoints depend on it; "
                 f"leave it out here: it stays in the space, and a clone has its donor's value"
                 f"{f'; these can change: {_listed(can)}' if can else ''}"
             )
         elif path not in can:
-            problems.append(f"{setting}: {path} cannot change: nothing is near a value of {space[path]}; leave it out")
+            problems.append(
+                f"{setting}: {path} cannot change: a value of {space[path]} has no neighbours; leave it out"
+            )
     if not problems and not can:
         problems.append(
             f"{setting}: no parameter of the space can change in a running trial ({_listed(space) or 'it is empty'}); "
             f"give one a domain that can, such as algorithm.lr = loguniform(1e-5, 1e-2)"
         )
     refuse(problems)
-    return list(asked) or can
+    return list(requested) or can
 
 
 def _listed(paths: Iterable[str]) -> str:
