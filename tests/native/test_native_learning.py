@@ -177,7 +177,7 @@ def by_torch(algorithm, updates, stale, case):
     return KNOWN[key]
 
 
-def learn_alike(algorithm="ppo", case=None, *, updates=5, stale=0):
+def learn_alike(algorithm="ppo", case=None, *, updates=10, stale=0):
     """Asserts that updates on kernels and in torch end at the same weights."""
     experience, start, end = by_torch(algorithm, updates, stale, case or {})
     algo = started(algorithm, stale, True, case or {})

@@ -94,7 +94,7 @@ def weights(learner):
     return learner.optimizer.flat.data.double().clone()
 
 
-def learn_alike(memory, updates=5, staleness=0, **settings):
+def learn_alike(memory, updates=10, staleness=0, **settings):
     """Asserts that updates on kernels and in torch, on the same experience, end at the same weights."""
     with trainer_of(memory, native=False, **settings) as trainer, trainer_of(memory, **settings) as other:
         by_torch, native = trainer.learners["main"], other.learners["main"]
@@ -147,7 +147,7 @@ def test_updates_are_those_of_torch_with_masks(action):
     ids=str,
 )  # fmt: skip
 def test_updates_are_those_of_torch_with_any_settings(settings):
-    learn_alike("gru", updates=2 if settings.get("minibatch_size") == 1 else 5, **settings)
+    learn_alike("gru", updates=2 if settings.get("minibatch_size") == 1 else 10, **settings)
 
 
 @pytest.mark.parametrize("algorithm", LEARNERS)
