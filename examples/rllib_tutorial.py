@@ -1,6 +1,6 @@
-"""What RLlib's tutorial of 2021 teaches, in Rookery: play by hand, train, look inside, save, tune, write a model.
+"""RLlib's tutorial of 2021 in Rookery: run the environment by hand, train, inspect, save, tune, write a model.
 
-Exercise 1 plays the arena by hand, exercise 2 tries settings of two policies, exercise 3 counts what the agents do.
+Exercise 1 runs the arena by hand, exercise 2 tries settings of two policies, exercise 3 counts events of the agents.
 """
 
 import torch

@@ -29,8 +29,8 @@ src/rookery_rllib/gym src/rookery_rllib/keras src/rookery_rllib/model src/rooker
 src/rookery_rllib/script src/rookery_rllib/trainer src/rookery_rllib/tune src/rookery_rllib/train_verbs.py
 src/rookery_rllib/verbs.py src/rookery_mlagents/api src/rookery_mlagents/files src/rookery_mlagents/learn
 src/rookery_mlagents/link src/rookery_mlagents/old src/rookery_mlagents/testing src/rookery_mlagents/verbs
-src/rookery_mlagents/keys.py src/rookery_mlagents/key_meanings.py src/rookery_mlagents/onnx_unity.py docs/how-to
-docs/reference docs/from-mlagents.md docs/from-rllib.md docs/tutorial.md scripts examples benchmarks tests
+src/rookery_mlagents/keys.py src/rookery_mlagents/key_meanings.py src/rookery_mlagents/onnx_unity.py
+docs/reference scripts benchmarks tests
 """.split()
 """Rooms whose texts still have findings; a room leaves the list once its last one is mended."""
 
