@@ -1,6 +1,6 @@
-"""What own algorithms, models, signals, environments and schedulers are built from.
+"""Public names for writing own algorithms, models, signals, environments and schedulers.
 
-Every name here is public: it keeps its name and its meaning from one version to the next. `docs/how-to/` shows the use.
+Every name here keeps its name and its meaning from one version to the next. `docs/how-to/` shows their use.
 """
 
 from importlib import import_module
@@ -80,7 +80,7 @@ _LATER = {
     "write_player": "rookery_mlagents.testing.player_script",
     "read_session": "rookery_mlagents.testing.session_file",
 }
-"""Names that few parts need, and those of another package of this distribution: imported when they are first used."""
+"""Rarely used names, and names of another package of this distribution, which are imported on first use."""
 
 __all__ = [
     "Action",

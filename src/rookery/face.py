@@ -1,6 +1,6 @@
-"""What the packages `rookery_rllib` and `rookery_mlagents` need from the engine, which changes all else freely.
+"""Names of the engine for the packages `rookery_rllib` and `rookery_mlagents`; all other names may change.
 
-Names are imported when they are first used. For parts of your own there is `rookery.extend`.
+Names are imported on first use. For your own extensions use `rookery.extend`.
 """
 
 from importlib import import_module
@@ -353,7 +353,7 @@ _NAMES = {
     "rookery.tune.space": "grid_size",
     "rookery.tune.trial": "TrialRow=Row Status Trial",
 }
-"""Names by module; `public=name` where two modules have one of the same name."""
+"""Names by module; `public=name` if two modules have the same name."""
 
 _HOME = {
     entry.partition("=")[0]: (module, entry.rpartition("=")[2])

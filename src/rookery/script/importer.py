@@ -1,8 +1,8 @@
-"""Shows a script, and the modules of its folder, modules under names that other code does not see: `Importer`.
+"""Gives a script and the modules of its folder access to modules that other code cannot import: `Importer`.
 
-The code runs with builtins of its own, whose ``__import__`` asks an importer first. Libraries keep the interpreter's
-builtins, and nothing is put into `sys.modules`: they find what is installed. What cloudpickle carries to another
-process is given the same builtins there.
+The code runs with its own builtins, whose ``__import__`` calls an importer first. Libraries keep the interpreter's
+builtins, and nothing is put into `sys.modules`: they find the installed modules. Functions that cloudpickle sends to
+another process get the same builtins there.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ import cloudpickle
 
 @dataclass(frozen=True)
 class Importer:
-    """What an import in a script gets that other code would not get.
+    """Modules that only the imports of a script find.
 
     Attributes:
         find: Function of a dotted name and of the names that are imported from it (empty for ``import name``). Returns
-            the module, or None if the import is to go the ordinary way; raises an ImportError if one of the names is
-            missing. It is a function of a module, which other processes import.
+            the module, or None for an ordinary import; raises an ImportError if one of the names is missing. It must be
+            a function of a module, which other processes import.
         lookups: Names of the modules that look names up, which tracebacks of scripts leave out.
     """
 
@@ -45,14 +45,14 @@ _builtins: dict[Importer, dict[str, Any]] = {}
 
 
 def script_builtins(importer: Importer) -> dict[str, Any]:
-    """Returns the builtins that code of scripts runs with: those of the interpreter but for ``__import__``."""
+    """Returns the builtins for the code of scripts: those of the interpreter with another ``__import__``."""
     if importer not in _builtins:
         _builtins[importer] = {**vars(builtins), "__import__": partial(_import, importer)}
     return _builtins[importer]
 
 
 def importer_of(namespace: Mapping[str, Any]) -> Importer | None:
-    """Returns whose names code sees that has these globals, of a module or a function; None if it sees no others."""
+    """Returns the importer of code with these globals, of a module or a function; None if it has none."""
     found = namespace.get("__builtins__")
     return next((importer for importer, made in _builtins.items() if made is found), None)
 
@@ -65,7 +65,7 @@ def _import(
     fromlist: Sequence[str] | None = (),
     level: int = 0,
 ) -> ModuleType:
-    """The ``__import__`` of scripts."""
+    """Replaces ``__import__`` in scripts."""
     found = None if level else importer.find(name, fromlist or ())
     if found is None:
         return _real_import(name, globals, locals, fromlist or (), level)
@@ -77,11 +77,11 @@ def _import(
 
 
 INSTALLED = ("site-packages", "dist-packages")
-"""Folders of libraries: a script that lies there has no folder of its own."""
+"""Folders of libraries: the modules beside a script there are not its own."""
 
 
 class _FolderLoader(SourceFileLoader):
-    """Runs a module of the folder with the script's builtins. cloudpickle carries what it defines by value."""
+    """Runs a module of the folder with the script's builtins. cloudpickle pickles its definitions by value."""
 
     importer: Importer
 
@@ -97,12 +97,12 @@ class _FolderFinder(MetaPathFinder):
 
     def __init__(self) -> None:
         self.folders: dict[str, Importer] = {}
-        self.packages: dict[str, Importer] = {}  # those without an __init__, which have no loader to tell them by
+        self.packages: dict[str, Importer] = {}  # those without an __init__, which have no loader
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Returns how to load a module if the folder is where Python itself would find it, else None."""
+        """Returns the spec of a module if Python itself would find it in the folder, else None."""
         importer: Importer | None = None
         above = fullname.rpartition(".")[0]
         if above:
@@ -138,12 +138,12 @@ _folder_finder = _FolderFinder()
 
 
 def show_names_in(importer: Importer, folder: str | os.PathLike[str], first: bool = True) -> None:
-    """Lets the modules of a folder, and of packages in it, see an importer's names when they are imported from now on.
+    """Makes an importer's names visible to modules of a folder, and of packages in it, that are imported from now on.
 
     Args:
-        importer: What they see.
+        importer: The importer.
         folder: Directory of a script.
-        first: Whether the folder goes to the front of `sys.path` if it is not there, as that of a script does.
+        first: Whether to put the folder at the front of `sys.path` if it is missing there, as for a script.
     """
     place = os.path.realpath(folder)
     if Path(place).name not in INSTALLED:
@@ -162,14 +162,14 @@ def show_names_in(importer: Importer, folder: str | os.PathLike[str], first: boo
 
 
 _picklings: list[Any] = []
-"""Modules with the functions of cloudpickle that carry what scripts define by value."""
+"""Modules with the functions of cloudpickle, which pickle the definitions of scripts by value."""
 
 
 def carry_names_along(pickling: Any) -> None:
-    """Sees to it that functions of scripts which cloudpickle takes apart see the names where they are put together.
+    """Patches cloudpickle so that unpickled functions of scripts have their importer's names.
 
     Args:
-        pickling: The module ``cloudpickle``, or the one that Ray has of its own.
+        pickling: The module ``cloudpickle``, or Ray's own version of it.
     """
     if pickling in _picklings:
         return
@@ -194,7 +194,7 @@ def carry_names_along(pickling: Any) -> None:
 def _put_together(
     importer: Importer, folders: Iterable[str], code: Any, namespace: dict[str, Any], *rest: Any
 ) -> FunctionType:
-    """Makes a function of a script from what cloudpickle carried, with builtins that know the names."""
+    """Makes a function of a script from its pickled parts, with the builtins of its importer."""
     for folder in folders:
         show_names_in(importer, folder)
     namespace["__builtins__"] = script_builtins(importer)
@@ -202,7 +202,7 @@ def _put_together(
 
 
 def _refilled(function: FunctionType, state: tuple[Callable[[FunctionType, Any], None], Any, Importer]) -> None:
-    """Gives a function what it refers to; its globals keep the script's builtins for functions made in it later."""
+    """Restores the references of a function; its globals keep the script's builtins for functions made in it later."""
     refill, carried, importer = state
     refill(function, carried)
     function.__globals__["__builtins__"] = script_builtins(importer)
@@ -212,12 +212,12 @@ def _refilled(function: FunctionType, state: tuple[Callable[[FunctionType, Any],
 
 
 def install(importer: Importer, *namespaces: dict[str, Any]) -> None:
-    """Lets code that runs already, and modules of its folder that are imported later, see an importer's names.
+    """Makes an importer's names visible to running code, and to modules of its folder that are imported later.
 
     Args:
-        importer: What they see.
+        importer: The importer.
         namespaces: Globals of the code, such as those of a module of plain Python, or of the cells of a notebook. The
-            first says where the folder is: that of its ``__file__``, else the working directory.
+            folder is that of ``__file__`` in the first, else the working directory.
     """
     for namespace in namespaces:
         namespace["__builtins__"] = script_builtins(importer)
@@ -228,7 +228,7 @@ def install(importer: Importer, *namespaces: dict[str, Any]) -> None:
 
 @cache
 def _ask_for_running_code() -> None:
-    """Lets code that runs already see the names: its frame has the interpreter's builtins and keeps them."""
+    """Patches ``__import__`` of the interpreter for running code, whose frame keeps the interpreter's builtins."""
 
     def asked(
         name: str,

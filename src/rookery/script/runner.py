@@ -1,4 +1,4 @@
-"""Runs a script as Python itself would, with the names of an importer in sight of it and of its folder's modules."""
+"""Runs a script as Python itself would, with the names of an importer visible to it and to modules of its folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rookery.script import importer as importing
 from rookery.script.importer import Importer, script_builtins, show_names_in
 
 AFTER_CTRL_C = 130
-"""Exit code of a script that Ctrl-C ended."""
+"""Exit code of a script ended by Ctrl-C."""
 
 HERE = str(Path(__file__).parent)
 
@@ -33,18 +33,18 @@ def run_script(
     """Runs a script, or the code cells of a notebook, as ``python script.py ARGUMENTS...`` does.
 
     ``__name__`` is ``"__main__"``, ``__file__`` the script, ``sys.argv`` has its arguments and the front of `sys.path`
-    its folder. What the script raises goes through, SystemExit too.
+    its folder. Exceptions of the script propagate, SystemExit too.
 
     Args:
-        path: Python file, or notebook (``.ipynb`` of Jupyter) whose cells run in order.
+        path: Python file, or Jupyter notebook (``.ipynb``) whose cells run in order.
         argv: Arguments of the script.
-        importer: Whose names it sees; None: it is run as it is.
+        importer: Importer with additional names; None = plain Python.
 
     Returns:
         The script's globals.
 
     Raises:
-        ConfigError: If there is no such file, or if it is not Python.
+        ConfigError: If there is no such file, or it is not Python.
     """
     source = Path(path)
     pieces = list(_pieces(source))
@@ -52,7 +52,7 @@ def run_script(
     vars(module).update(__file__=str(source.absolute()), __cached__=None)
     if importer is not None:
         vars(module)["__builtins__"] = script_builtins(importer)
-    with _as_main(module, str(path), argv), started_in(""):  # where it goes, its paths begin
+    with _as_main(module, str(path), argv), started_in(""):  # its relative paths follow its os.chdir
         if importer is not None:
             show_names_in(importer, source.parent, first=False)
         for text, name in pieces:
@@ -65,7 +65,7 @@ def _compiled(text: str, name: str) -> CodeType:
 
 
 def _pieces(source: Path) -> Iterator[tuple[str, str]]:
-    """Source texts that run one after the other, each with the name that tracebacks have for it."""
+    """Yields source texts in the order in which they run, each with its name in tracebacks."""
     if source.is_dir():
         raise ConfigError(f"{source} is a directory; name a script in it")
     try:
@@ -85,11 +85,11 @@ def _pieces(source: Path) -> Iterator[tuple[str, str]]:
 
 
 def _cells(source: Path, body: bytes) -> Iterator[tuple[str, str]]:
-    """The code cells of a notebook; lines for the notebook itself (``%matplotlib``, ``!pip``) are left out."""
+    """Yields the code cells of a notebook; magic and shell lines (``%matplotlib``, ``!pip``) are left out."""
     try:
         cells = json.loads(body)["cells"]
     except (ValueError, KeyError, TypeError):
-        raise ConfigError(f"{source} is not a notebook of Jupyter (format 4)") from None
+        raise ConfigError(f"{source} is not a Jupyter notebook (format 4)") from None
     for number, cell in enumerate((cell for cell in cells if cell["cell_type"] == "code"), 1):
         text = "".join(cell["source"])
         if text.lstrip().startswith("%%"):
@@ -103,7 +103,7 @@ def _cells(source: Path, body: bytes) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def _as_main(module: ModuleType, name: str, arguments: Sequence[str]) -> Iterator[None]:
-    """Puts a script in the place of the program that runs it, and takes it out again."""
+    """Makes a script the main program inside the context."""
     before = sys.argv, sys.path[:], sys.modules["__main__"]
     folder = os.path.dirname(os.path.realpath(name))
     sys.argv = [name, *arguments]
@@ -116,9 +116,10 @@ def _as_main(module: ModuleType, name: str, arguments: Sequence[str]) -> Iterato
 
 
 def run(path: str | os.PathLike[str], argv: Sequence[str] = (), importer: Importer | None = None) -> int | str | None:
-    """Runs a script as a program and returns what it exits with, as `sys.exit` takes it.
+    """Runs a script as a program and returns its exit code, as for `sys.exit`.
 
-    What it raises is printed from the script's first line on: 1, or the code of a `RookeryError`; 130 after Ctrl-C.
+    Exceptions are printed from the script's first line on; the exit code is then 1, or that of a `RookeryError`; 130
+    after Ctrl-C.
 
     Args:
         path: The script.
@@ -143,9 +144,9 @@ def run(path: str | os.PathLike[str], argv: Sequence[str] = (), importer: Import
 
 
 def told(error: BaseException, importer: Importer | None = None) -> str:
-    """Returns the traceback of what a script raised, without the frames on the way to it and of looking names up.
+    """Returns the traceback of a script's exception, without the frames of this runner and of name lookups.
 
-    Of an error that Rookery raises on purpose, the script's lines are shown, and then what is wrong.
+    For an error of Rookery, the script's lines are shown, followed by the message.
     """
     trace = error.__traceback__
     while trace is not None and _is_between(trace):
@@ -171,5 +172,5 @@ def _is_between(trace: TracebackType) -> bool:
 
 
 def without_dashes(arguments: Sequence[str]) -> list[str]:
-    """Returns a script's own arguments without the ``--`` that may stand before them."""
+    """Returns a script's own arguments without a leading ``--``."""
     return list(arguments[1:] if arguments and arguments[0] == "--" else arguments)

@@ -1,4 +1,4 @@
-"""Questions and answers as they travel: the fields of a request, whether it comes as JSON or over the socket."""
+"""Fields of requests and answers of the policy server, as JSON or on the socket."""
 
 from __future__ import annotations
 
@@ -15,60 +15,59 @@ from rookery.serving.reading import read_observation, takes_mask
 from rookery.serving.versions import ServedVersion, memory_width, rows_of
 
 FIELDS = ("obs", "policy", "session", "deterministic", "first", "reward", "action_mask")
-"""What a request may say."""
+"""Fields of a request."""
 
 MAX_SESSION = 200
 """The longest name of a session, in characters."""
 
 
 def known_policy(version: ServedVersion, name: Any, default: str | None) -> str:
-    """Gives the policy that is asked.
+    """Returns the name of the requested policy.
 
     Raises:
-        UnfitQuestion: If there is none of the name, or none was named and there are several.
+        UnfitQuestion: If there is no policy with this name, or no name is given and there are several.
     """
     if name is None and default is not None:
         return default
     names = list(version.policies)
     if not isinstance(name, str) or name not in version.policies:
-        told = "several are served, say which" if name is None else f"there is no policy {str(name)[:50]!r}"
-        raise UnfitQuestion(f"policy: {told}; there are {', '.join(names)}{nearest(str(name)[:50], names)}")
+        problem = "several are served, name one" if name is None else f"there is no policy {str(name)[:50]!r}"
+        raise UnfitQuestion(f"policy: {problem}; there are {', '.join(names)}{nearest(str(name)[:50], names)}")
     return name
 
 
 def read_question(
     request: Mapping[str, Any], policy: Policy, deterministic: bool, session: Hashable | None, reply: Reply
 ) -> tuple[Question, bool]:
-    """Reads what is asked of a policy; and says whether it was a batch of observations.
+    """Returns the question in a request, and whether it is a batch of observations.
 
     Args:
-        request: The fields: ``obs``, and maybe ``deterministic``, ``first``, ``reward`` and ``action_mask``.
-        policy: Who is asked.
-        deterministic: Whether the likeliest actions are given where the request does not say.
-        session: Whose memory is used and kept.
-        reply: Takes the answer.
+        request: The fields: ``obs``, and optionally ``deterministic``, ``first``, ``reward`` and ``action_mask``.
+        policy: The requested policy.
+        deterministic: Whether the most likely actions are returned if the request does not choose.
+        session: Session whose memory is used and kept.
+        reply: Function that receives the answer.
 
     Raises:
         WrongObservation: If observations do not fit the space.
-        UnfitQuestion: If another field cannot be what it is.
+        UnfitQuestion: If another field is wrong.
     """
     if "obs" not in request:
-        raise UnfitQuestion("obs: missing; send what the policy sees, as GET /policies describes it")
+        raise UnfitQuestion("obs: missing; send an observation of the policy, as GET /policies describes it")
     given = request.get("deterministic")
     if given is not None and not isinstance(given, bool):
         raise UnfitQuestion(f"deterministic: {str(given)[:50]!r}, expected true or false")
     mask = request.get("action_mask")
     if mask is not None and not takes_mask(policy):
-        raise UnfitQuestion("action_mask: this policy takes none beside its observations; leave it out")
+        raise UnfitQuestion("action_mask: this policy takes no mask beside its observations; leave it out")
     first = _first(request.get("first", False))
     if policy.memory_size and session is None and not np.all(first):
         raise UnfitQuestion(
-            f"session: policy {policy.name!r} remembers what it saw: name a session, a text of your own for each "
-            "episode"
+            f"session: policy {policy.name!r} has a memory: name a session, with a text of your choice for each episode"
         )
     reward = _numbers("reward", request.get("reward"))
     if reward is not None and policy.reward_column is None:
-        reward = None  # it sees none, and who earns need not know
+        reward = None  # the policy does not observe rewards, and clients may send them in any case
     obs, is_batch = read_observation(policy, request["obs"], mask)
     rows = rows_of(obs)
     if not isinstance(first, bool) and len(first) != rows:
@@ -80,7 +79,7 @@ def read_question(
 
 
 def session_of(request: Mapping[str, Any]) -> str | None:
-    """Gives the session that a request names, if it names one; refuses what is no name."""
+    """Returns the session that a request names, or None; refuses an invalid name."""
     name = request.get("session")
     if name is None:
         return None
@@ -90,7 +89,7 @@ def session_of(request: Mapping[str, Any]) -> str | None:
 
 
 def answered(decision: ServedActions, question: Question, is_batch: bool) -> dict[str, Any]:
-    """Gives the fields of an answer, with arrays as they are."""
+    """Returns the fields of an answer, with actions as arrays."""
     answer: dict[str, Any] = {
         "action": decision.actions if is_batch else decision.actions[0],
         "policy": question.policy,
@@ -102,7 +101,7 @@ def answered(decision: ServedActions, question: Question, is_batch: bool) -> dic
 
 
 def plain(value: Any) -> Any:
-    """Gives actions as JSON holds them: lists, numbers and objects in place of arrays."""
+    """Returns actions as JSON: lists, numbers and objects in place of arrays."""
     if isinstance(value, np.ndarray):
         return value.tolist() if value.dtype != object else [plain(one) for one in value]
     if isinstance(value, np.generic):
@@ -115,7 +114,7 @@ def plain(value: Any) -> Any:
 
 
 def description(policy: Policy) -> dict[str, Any]:
-    """Says of a policy what those who ask it have to know, for JSON."""
+    """Returns the description of a policy for clients, as JSON."""
     return {
         "observation_space": space_to_json(policy.own_spec.space),
         "action_space": space_to_json(policy.action_spec.space),

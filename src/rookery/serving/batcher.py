@@ -1,7 +1,7 @@
-"""`Batcher`: one thread that answers all who wait with one forward pass, by the policies of one version.
+"""`Batcher`: one thread that answers all waiting questions with one forward pass of the policies of one version.
 
-Nobody is made to wait for others: the thread takes what there is when it is free, so that batches are as large as the
-load makes them.
+The thread batches all questions that wait when it is free, and never waits to fill a batch, so that the batch size
+follows the load.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from rookery.serving.versions import ServedVersion, fresh_memory, memory_width, 
 
 
 class TooMuch(RookeryError):
-    """More is asked than the server takes on."""
+    """The request exceeds a limit of the server."""
 
 
 class Stopping(RookeryError):
-    """The server is about to stop."""
+    """The server is stopping."""
 
 
 class NotDecided(RookeryError):
@@ -37,17 +37,17 @@ class NotDecided(RookeryError):
 
 
 class UnfitQuestion(RookeryError):
-    """A question that is understood and cannot be answered: what the policy has to know besides is missing."""
+    """A request with a missing or wrong field."""
 
 
 @dataclass(frozen=True)
 class ServedActions:
-    """What a policy answers.
+    """Answer of a policy.
 
     Attributes:
         actions: ``[N, ...]`` the environment's own actions.
-        version: The checkpoint whose policy has answered.
-        started: Whether the session began with it, so that nothing was remembered.
+        version: The checkpoint of the policy.
+        started: Whether the session began with this request, so that its memory was empty.
     """
 
     actions: np.ndarray
@@ -56,21 +56,21 @@ class ServedActions:
 
 
 Reply = Callable[[ServedActions | RookeryError], None]
-"""Takes the answer, or why there is none; called in the batcher's thread, and must neither wait nor raise."""
+"""Receives the answer or an error; called in the batcher's thread, and must neither block nor raise."""
 
 
 @dataclass(eq=False)
 class Question:
-    """Observations of one client at one moment.
+    """Request of one client for the actions of a policy.
 
     Attributes:
-        policy: Whose action is wanted.
+        policy: Name of the policy.
         obs: ``[N, ...]`` by leaf path, types as stored, checked.
-        deterministic: Whether the likeliest actions are wanted, and not drawn ones.
-        reply: Takes the answer.
-        session: Whose memory it is; None for somebody of whom nothing is kept.
+        deterministic: Whether the most likely actions are requested, instead of sampled ones.
+        reply: Receives the answer.
+        session: Session with the memory; None if no memory is kept.
         first: ``[N]`` bool, rows where an episode starts; True for all; False for none.
-        reward: ``[N]`` what the last action earned, for policies that see it.
+        reward: ``[N]`` reward of the last action, for policies that observe it.
         is_answered: Whether `reply` was called; set by the batcher.
     """
 
@@ -85,17 +85,17 @@ class Question:
 
     @property
     def rows(self) -> int:
-        """How many observations it has."""
+        """Number of observations."""
         return rows_of(self.obs)
 
 
 @dataclass(eq=False)
 class Forgetting:
-    """A session that is over.
+    """Request to delete a session that is over.
 
     Attributes:
-        session: Which.
-        forgotten: Is told whether there was one; called in the batcher's thread.
+        session: The session.
+        forgotten: Called with whether the session existed, in the batcher's thread.
         is_answered: Whether `forgotten` was called; set by the batcher.
     """
 
@@ -106,13 +106,13 @@ class Forgetting:
 
 @dataclass
 class Counts:
-    """What a batcher has done.
+    """Counters of a batcher.
 
     Attributes:
-        questions: Questions answered.
+        questions: Answered questions.
         rows: Observations in them.
         batches: Forward passes.
-        largest: Observations in the largest of these.
+        largest: Observations in the largest forward pass.
     """
 
     questions: int = 0
@@ -122,20 +122,20 @@ class Counts:
 
 
 class Batcher:
-    """Answers questions in the order in which they come, many at a time.
+    """Answers questions in the order of their arrival, in batches.
 
     Args:
-        version: The policies that answer first.
-        max_rows: Observations in a forward pass at most, and in a question.
-        max_waiting: Questions that may wait; more are refused.
-        max_remembered: Rows of memory that are kept (`SessionMemory`).
-        seed: What draws of actions begin with; None = each server draws its own.
+        version: The first policies.
+        max_rows: Maximum number of observations in a forward pass, and in a question.
+        max_waiting: Maximum number of waiting questions; more are refused.
+        max_remembered: Maximum number of memory rows (`SessionMemory`).
+        seed: Random seed of sampled actions; None = random.
         internal_errors: Logs errors of the server and of networks; the thread continues after each.
 
     Attributes:
-        version: The policies that answer now.
-        counts: What was done so far.
-        sessions: What is remembered; for the batcher's thread alone, but for its numbers.
+        version: The current policies.
+        counts: Counters so far.
+        sessions: Memory of sessions; only the batcher's thread uses it, except for its counters.
     """
 
     def __init__(
@@ -162,35 +162,35 @@ class Batcher:
 
     @property
     def is_running(self) -> bool:
-        """Whether the thread that answers is alive."""
+        """Whether the batcher's thread is alive."""
         return self._thread.is_alive()
 
     def ask(self, question: Question) -> None:
-        """Takes a question; from any thread.
+        """Adds a question to the queue; for any thread.
 
         Raises:
             TooMuch: If it has too many observations, or too many questions wait.
-            Stopping: If the server is about to stop.
+            Stopping: If the server is stopping.
         """
         if question.rows > self._max_rows:
-            raise TooMuch(f"{question.rows:,} observations at a time, where {self._max_rows:,} are the most")
+            raise TooMuch(f"{question.rows:,} observations in a request; at most {self._max_rows:,} are allowed")
         self._put(question)
 
     def forget(self, session: Hashable, forgotten: Callable[[bool], None]) -> None:
-        """Forgets a session when all it has asked before is answered; from any thread. Errors are those of `ask`."""
+        """Deletes a session after its earlier questions are answered; for any thread. Raises the errors of `ask`."""
         self._put(Forgetting(session, forgotten))
 
     def swap(self, version: ServedVersion) -> None:
-        """Lets other policies answer from the next forward pass on; from any thread. Sessions go on.
+        """Replaces the policies from the next forward pass on; for any thread. Sessions continue.
 
         Raises:
-            RookeryError: If they cannot take the place of those that answer now.
+            RookeryError: If they are not compatible with the current ones.
         """
         refuse_other(version, self.version)
         self.version = version
 
     def close(self) -> None:
-        """Answers all who wait, and stops."""
+        """Answers all waiting questions, and stops."""
         with self._ready:
             self._stopping = True
             self._ready.notify()
@@ -199,9 +199,9 @@ class Batcher:
     def _put(self, entry: Question | Forgetting) -> None:
         with self._ready:
             if self._stopping:
-                raise Stopping("the server is about to stop")
+                raise Stopping("the server is stopping")
             if len(self._waiting) >= self._max_waiting:
-                raise TooMuch(f"{len(self._waiting):,} questions wait already; ask again later")
+                raise TooMuch(f"{len(self._waiting):,} requests wait already; try again later")
             self._waiting.append(entry)
             self._ready.notify()
 
@@ -219,11 +219,11 @@ class Batcher:
                 with self._ready:
                     self._take(taken)
                 self._answer(taken)
-            except BaseException as error:  # the only thread: without it later questions would wait for ever
+            except BaseException as error:  # without its only thread, later questions would wait for ever
                 self._give_up(taken, self._internal_errors.report(error))
 
     def _take(self, taken: list[Question | Forgetting]) -> None:
-        """Moves waiting entries to `taken`, in order: as many as fit, and one of each session.
+        """Moves waiting entries to `taken`, in order: as many as fit, and one for each session.
 
         The next question of a session needs the memory after this one.
         """
@@ -247,7 +247,7 @@ class Batcher:
 
     def _answer(self, taken: list[Question | Forgetting]) -> None:
         """Answers these entries, with one forward pass for each policy."""
-        version = self.version  # one for all of them, whatever is swapped meanwhile
+        version = self.version  # the same for all of them, also if `swap` is called meanwhile
         groups: dict[tuple[str, bool], list[Question]] = {}
         for entry in taken:
             if isinstance(entry, Forgetting):
@@ -287,7 +287,7 @@ class Batcher:
             obs = _joined([question.obs for question, _, _ in asked])
             memory = torch.cat([memory for _, memory, _ in asked if memory is not None]) if remembering else None
             actions = self._acted(policy, obs, memory, deterministic)
-        except Exception as error:  # of a network of the user's own
+        except Exception as error:  # a user's network can raise any exception
             problem = NotDecided(f"policy {policy.name!r} cannot decide: {self._internal_errors.report(error)}")
             for question, _, _ in asked:
                 self._tell(question, problem)
@@ -305,10 +305,10 @@ class Batcher:
             begin = end
 
     def _acted(self, policy: Policy, obs: Tree, memory: torch.Tensor | None, deterministic: bool) -> np.ndarray:
-        """Actions for rows; `memory`, ``[N, memory_width]``, changes in place."""
+        """Returns actions for rows; changes `memory`, ``[N, memory_width]``, in place."""
         if memory is None or not deterministic or not policy.exploration_size:
             return policy.env_actions(obs, memory, deterministic, self._rng)
-        own = fresh_memory(policy, rows_of(obs), deterministic)  # what exploration carries is not wanted here
+        own = fresh_memory(policy, rows_of(obs), deterministic)  # without the state of exploration
         if own is not None:
             own.copy_(memory[:, : policy.memory_size])
         actions = policy.env_actions(obs, own, deterministic, self._rng)
@@ -317,7 +317,7 @@ class Batcher:
         return actions
 
     def _recalled(self, policy: Policy, question: Question) -> tuple[torch.Tensor, bool]:
-        """What is remembered before a question, ``[N, memory_width]``; and whether nothing was."""
+        """Returns the memory before a question, ``[N, memory_width]``, and whether it is new."""
         begins, session = question.first is True, question.session
         if begins and session is not None:
             self.sessions.forget(session)
@@ -326,14 +326,15 @@ class Batcher:
             return torch.zeros(question.rows, memory_width(policy), device=device_of(policy), dtype=torch.float32), True
         if len(kept) != question.rows:
             raise UnfitQuestion(
-                f"obs: {question.rows} observations, where this session has shown {len(kept)} at a time so far; name "
-                "another session, or begin this one anew with first = true"
+                f"obs: {question.rows} observations, but earlier requests of this session had {len(kept)}; name another "
+                "session, or restart this one with first = true"
             )
         memory = kept.clone()
         if policy.reward_column is not None:
             if question.reward is None:
                 raise UnfitQuestion(
-                    f"reward: policy {policy.name!r} sees what its last action earned (memory.previous_reward): send it"
+                    f"reward: policy {policy.name!r} observes the reward of its last action (memory.previous_reward): "
+                    "send it"
                 )
             memory[:, policy.reward_column] = torch.as_tensor(question.reward, dtype=torch.float32, device="cpu")
         if not isinstance(question.first, bool):
@@ -342,7 +343,7 @@ class Batcher:
 
 
 def _joined(trees: list[Tree]) -> Tree:
-    """Observations of all, one after the other."""
+    """Returns concatenated observations."""
     if len(trees) == 1:
         return trees[0]
     return {path: np.concatenate([tree[path] for tree in trees]) for path in trees[0]}

@@ -1,4 +1,4 @@
-"""Observations as they come over a network: lists of JSON or arrays, as a policy stores them, or what is wrong."""
+"""Reads observations from the network, JSON lists or arrays, into the arrays of a policy, and explains errors."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rookery.policies.policy import Policy
 
 
 class WrongObservation(RookeryError):
-    """What somebody has shown does not fit the policy's observation space.
+    """The observations of a request do not fit the policy's observation space.
 
     Attributes:
-        path: Which part of it, ``obs`` for all of a plain observation.
-        expected: What the space says of that part, in words.
-        got: What was there, in words.
+        path: The wrong part, ``obs`` for the whole of a plain observation.
+        expected: Description of that part of the space.
+        got: Description of the given value.
     """
 
     def __init__(self, path: str, expected: str, got: str, problem: str = "") -> None:
@@ -28,16 +28,16 @@ class WrongObservation(RookeryError):
 
 
 def read_observation(policy: Policy, obs: Any, mask: Any = None) -> tuple[Tree, bool]:
-    """Gives observations as arrays ``[N, *leaf.shape]`` by leaf path; and whether they were a batch.
+    """Returns observations as arrays ``[N, *leaf.shape]`` by leaf path, and whether they were a batch.
 
     Args:
-        policy: Who is shown them.
+        policy: The policy.
         obs: One observation, or N of them stacked leaf by leaf, in the structure of the space: dicts, and for arrays
-            lists or arrays; of sets of entities a list of N.
-        mask: Allowed actions, where the environment gives them apart from what it shows.
+            lists or arrays; for sets of entities a list of N.
+        mask: Allowed actions, if the environment has a mask beside its observations.
 
     Raises:
-        WrongObservation: If they do not fit the space, or hold numbers that are none.
+        WrongObservation: If they do not fit the space, or hold non-finite numbers.
     """
     spec = policy.own_spec
     found: dict[str, Any] = {}
@@ -54,7 +54,7 @@ def read_observation(policy: Policy, obs: Any, mask: Any = None) -> tuple[Tree, 
         found[leaf.path] = value if leaf.entities is not None else _array(leaf, value)
     try:
         tree, is_batch = spec.read(found)
-        problem = spec.check(tree, slice(None)) if _rows(tree) else f"{spec.leaves[0].path}: a batch of nothing"
+        problem = spec.check(tree, slice(None)) if _rows(tree) else f"{spec.leaves[0].path}: the batch is empty"
     except (SpaceError, ValueError, TypeError, OverflowError) as error:
         problem = str(error)
     if not problem:
@@ -64,13 +64,13 @@ def read_observation(policy: Policy, obs: Any, mask: Any = None) -> tuple[Tree, 
 
 
 def takes_mask(policy: Policy) -> bool:
-    """Says whether masks come beside observations, and not in them."""
+    """Returns whether masks are sent beside observations, not in them."""
     space = policy.own_spec.space
     return policy.own_spec.has_mask and not (isinstance(space, spaces.Dict) and MASK in space.spaces)
 
 
 def described(leaf: Leaf) -> str:
-    """Says what the space wants of a part, in words."""
+    """Returns a description of a part of the space."""
     shape = f"of shape {leaf.shape} (or a batch of them)"
     if leaf.kind == "mask":
         return f"{leaf.shape[0]} flags, true for actions that are allowed {shape}"
@@ -90,7 +90,7 @@ def _rows(tree: Tree) -> int:
 
 
 def _array(leaf: Leaf, value: Any) -> np.ndarray:
-    """A part as an array, bytes as bytes where they are written as other whole numbers."""
+    """Returns a part as an array; whole numbers become bytes if the space has bytes."""
     try:
         if leaf.kind == "mask" and isinstance(value, tuple):
             value = np.concatenate([np.asarray(part).ravel() for part in value])
@@ -107,17 +107,17 @@ def _array(leaf: Leaf, value: Any) -> np.ndarray:
 
 
 def _told(value: Any) -> str:
-    """What there was, in a few words."""
+    """Returns a short description of a value."""
     if isinstance(value, str) or value is None:
         return "nothing" if value is None else "a text"
     if isinstance(value, Mapping):
-        return f"an object with {', '.join(map(str, list(value)[:8])) or 'nothing in it'}"
+        return f"an object with {', '.join(map(str, list(value)[:8])) or 'no fields'}"
     try:
         array = np.asarray(value)
     except (ValueError, TypeError, OverflowError):
         return "a list whose parts differ in length or kind"
     if array.dtype.kind not in "fiub":
-        return f"values that are no numbers, of shape {array.shape}"
+        return f"values that are not numbers, of shape {array.shape}"
     if array.ndim == 0:
         return f"{array}"
     bad = array[~np.isfinite(array)].tolist() if array.dtype.kind == "f" else []

@@ -1,4 +1,4 @@
-"""`PolicyServer`: the policies of a run, for whoever asks over a network."""
+"""`PolicyServer`: serves the policies of a run over a network."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ if TYPE_CHECKING:
     import uvicorn
 
 MAX_HEAD_BYTES = 1 << 16
-"""The longest head of a request of HTTP."""
+"""The longest head of an HTTP request."""
 
 
 @dataclass(frozen=True)
 class ServingOptions:
-    """How policies are served.
+    """Settings of a policy server.
 
     Attributes:
-        host: Address to listen at; ``127.0.0.1`` is reached from this machine alone.
-        port: Port of HTTP; 0 = any that is free.
-        socket_port: Port of the socket; 0 = any that is free; None = there is no socket.
-        token: What has to be shown; None = nothing, and no socket.
-        likeliest: Whether the most probable actions are given where a request does not say; else drawn ones.
-        max_batch: Observations in a forward pass at most, and in a request.
-        max_sessions: Rows of memory that are kept at most.
-        max_waiting: Requests that may wait for a forward pass.
-        max_connections: Connections at a time, of each kind.
-        max_bytes: The largest request.
-        head_seconds: How long the head of a request may take to arrive.
-        seconds: Time between two looks for a newer checkpoint; 0 = never.
-        num_threads: Threads that torch computes a forward pass with.
-        draws: What draws of actions begin with; None = each server draws its own.
+        host: Address to listen at; ``127.0.0.1`` accepts connections from this machine only.
+        port: Port of HTTP; 0 = any free port.
+        socket_port: Port of the socket; 0 = any free port; None = no socket.
+        token: Token that clients must send; None = none, and no socket.
+        likeliest: Whether the most likely actions are returned if a request does not choose; else sampled ones.
+        max_batch: Maximum number of observations in a forward pass, and in a request.
+        max_sessions: Maximum number of memory rows.
+        max_waiting: Maximum number of requests that wait for a forward pass.
+        max_connections: Maximum number of connections of each kind.
+        max_bytes: Maximum size of a request.
+        head_seconds: Time limit for the head of a request.
+        seconds: Time between two checks for a newer checkpoint; 0 = never.
+        num_threads: Threads of torch in a forward pass.
+        draws: Random seed of sampled actions; None = random.
     """
 
     host: str = "127.0.0.1"
@@ -72,23 +72,23 @@ class ServingOptions:
 
 
 class PolicyServer:
-    """Serves the policies of a checkpoint, and of those that come after it.
+    """Serves the policies of a checkpoint, and of later ones.
 
     Args:
-        checkpoint: What is served first.
-        options: How.
-        run: The run whose newer checkpoints are served when they are there; None = it stays with this one.
-        name: The only policy that is served; None = all.
-        newest: Gives the checkpoint of the run to be served; None = the last.
-        trust_code: As of `policies/export.py:read_policy`.
-        say: Takes a line about what happens.
+        checkpoint: The first checkpoint.
+        options: Settings of the server.
+        run: The run whose newer checkpoints are served once they exist; None = this checkpoint only.
+        name: The only policy to serve; None = all.
+        newest: Returns the checkpoint of the run to serve; None = the last.
+        trust_code: As in `policies/export.py:read_policy`.
+        say: Receives messages, one line each.
 
     Attributes:
         address: Host and port of HTTP.
         socket_address: Host and port of the socket, if there is one.
 
     Raises:
-        ConfigError: If a port is taken, or there is no token where others can reach it.
+        ConfigError: If a port is taken, or the server is reachable from other machines without a token.
         FileError: If the checkpoint is broken.
     """
 
@@ -152,23 +152,23 @@ class PolicyServer:
             ) from error
 
     def run(self) -> None:
-        """Answers until `stop`, or until SIGINT, SIGTERM or SIGHUP; then answers those who have asked, and returns."""
+        """Serves until `stop`, or until SIGINT, SIGTERM or SIGHUP; then answers open requests, and returns."""
         interrupt = Interrupt()
         server = self._server = _server(self._app(), self._options, interrupt)
         try:
-            with interrupt.watching("stopping: those who have asked are answered (again to stop at once)"):
+            with interrupt.watching("stopping: open requests are answered (again to stop at once)"):
                 asyncio.run(server.serve(sockets=[self._listening]))
         finally:
             self.close()
 
     def stop(self) -> None:
-        """Lets `run` return; from any thread."""
+        """Makes `run` return; for any thread."""
         if self._server is not None:
             self._server.should_exit = True
 
     @contextlib.contextmanager
     def running(self) -> Iterator[PolicyServer]:
-        """Answers in a thread of its own while this lasts."""
+        """Serves in a separate thread inside the context."""
         thread = threading.Thread(target=self.run, name="server", daemon=True)
         thread.start()
         while thread.is_alive() and not (self._server is not None and self._server.started):
@@ -180,7 +180,7 @@ class PolicyServer:
             thread.join()
 
     def health(self) -> dict[str, Any]:
-        """Says what is served and what was done, for JSON."""
+        """Returns the current version and counters, as JSON."""
         version, sessions, watch = self._batcher.version, self._batcher.sessions, self._watch
         return {
             "version": version.name,
@@ -207,7 +207,7 @@ class PolicyServer:
         )
 
     def close(self) -> None:
-        """Answers those who wait for a policy, and frees ports and threads; the end of `run` does it too."""
+        """Answers waiting requests, and frees ports and threads; `run` calls it at its end too."""
         if self._watch is not None:
             self._watch.close()
         self._batcher.close()
@@ -217,25 +217,25 @@ class PolicyServer:
 
 
 def check(options: ServingOptions) -> None:
-    """Refuses options that do not go together, and a missing uvicorn.
+    """Refuses options that contradict each other, and a missing uvicorn.
 
     Raises:
-        ConfigError: Says what is wrong and what to do.
+        ConfigError: With the problem and a way out.
     """
     require_uvicorn()
     if options.token is None and not is_loopback(options.host):
         raise ConfigError(
-            f"--no-token: host {options.host} is reached from other machines, so a token has to be shown there; leave "
+            f"--no-token: host {options.host} can be reached from other machines, which requires a token; leave "
             "--no-token out, or serve at 127.0.0.1"
         )
     if options.token is None and options.socket_port is not None:
-        raise ConfigError("--socket: its clients prove that they know the token; leave --no-token out")
+        raise ConfigError("--socket: clients of the socket need a token; leave --no-token out")
     if options.port and options.port == options.socket_port:
-        raise ConfigError(f"--port and --socket: both are {options.port}; give each a port of its own")
+        raise ConfigError(f"--port and --socket: both are {options.port}; give them different ports")
 
 
 def require_uvicorn() -> None:
-    """Sees that there is what answers HTTP; raises a ConfigError that says how to get it."""
+    """Raises a ConfigError with the install command if the HTTP server is not installed."""
     try:
         import httptools  # noqa: F401
         import uvicorn  # noqa: F401
@@ -244,13 +244,13 @@ def require_uvicorn() -> None:
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Makes a socket that listens.
+    """Returns a listening socket.
 
     Raises:
-        ConfigError: If the port is taken, or there is no such address.
+        ConfigError: If the port is taken, or this machine does not have the address.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends at once (TCP_NODELAY) only where it reads TCP here; else answers wait 40 ms for their second half
+    # asyncio sets TCP_NODELAY only for a socket made with IPPROTO_TCP; else the second half of answers waits 40 ms.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -260,7 +260,8 @@ def listening(host: str, port: int) -> socket.socket:
         made.close()
         if isinstance(error, socket.gaierror | UnicodeError) or getattr(error, "errno", 0) == errno.EADDRNOTAVAIL:
             raise ConfigError(
-                f"--host {host}: is no address of this machine; 127.0.0.1 is reached from here, 0.0.0.0 from everywhere"
+                f"`--host {host}` is not an address of this machine; use 127.0.0.1 for this machine only, 0.0.0.0 for all "
+                "machines"
             ) from None
         raise ConfigError(
             f"--port {port}: cannot listen at {host}:{port} ({error}); give another port, or 0 for any that is free"
@@ -274,11 +275,11 @@ def _protocol(options: ServingOptions) -> type[asyncio.Protocol]:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
     most = most_strangers(options.max_connections)
-    strangers: dict[Punctual, None] = {}  # connections that have not shown the token, the oldest first
+    strangers: dict[HeadTimeoutProtocol, None] = {}  # connections that have not sent the token, the oldest first
 
-    class Punctual(HttpToolsProtocol):
-        """Closes a connection on which the head of a request takes too long, or is too long; bodies are timed and
-        measured by the application. The oldest that has not shown the token gives way where there are too many.
+    class HeadTimeoutProtocol(HttpToolsProtocol):
+        """Closes a connection if the head of a request takes too long, or is too long; the application limits time and
+        size of bodies. Closes the oldest connection that has not sent the token if there are too many.
         """
 
         late: asyncio.TimerHandle | None = None
@@ -322,15 +323,15 @@ def _protocol(options: ServingOptions) -> type[asyncio.Protocol]:
                 self.late.cancel()
                 self.late = None
 
-    return Punctual
+    return HeadTimeoutProtocol
 
 
 def _server(app: PolicyApp, options: ServingOptions, interrupt: Interrupt) -> uvicorn.Server:
-    """Makes what answers HTTP, which leaves signals to `interrupt`."""
+    """Returns the HTTP server, which leaves signals to `interrupt`."""
     import uvicorn
 
-    class Serving(uvicorn.Server):
-        """Stops when a signal has come."""
+    class Server(uvicorn.Server):
+        """Stops after a signal."""
 
         @contextlib.contextmanager
         def capture_signals(self) -> Iterator[None]:
@@ -339,7 +340,7 @@ def _server(app: PolicyApp, options: ServingOptions, interrupt: Interrupt) -> uv
         async def on_tick(self, counter: int) -> bool:
             return await super().on_tick(counter) or interrupt.number is not None
 
-    return Serving(
+    return Server(
         uvicorn.Config(
             app,
             lifespan="off",
@@ -352,6 +353,6 @@ def _server(app: PolicyApp, options: ServingOptions, interrupt: Interrupt) -> uv
             ws="none",
             timeout_keep_alive=75,
             timeout_graceful_shutdown=10,
-            limit_concurrency=options.max_connections + 1,  # which counts the connection that asks
+            limit_concurrency=options.max_connections + 1,  # the count includes the current connection
         )
     )

@@ -1,4 +1,4 @@
-"""What policies remember of those who ask them, from one decision to the next."""
+"""Memory of policies for each session, between requests."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from rookery.core.errors import RookeryError
 
 
 class SessionGone(RookeryError):
-    """A session was forgotten, because others needed its place."""
+    """A session was evicted, because the server kept too many."""
 
 
 class SessionMemory:
-    """Memory rows of sessions. Where there are too many, those that were asked for longest ago are forgotten.
+    """Memory rows of sessions. If there are too many, the least recently used sessions are evicted.
 
-    One thread may use it.
+    It is not thread-safe.
 
     Args:
-        most_rows: Rows that are kept: one of a session, N of a session that shows N observations at a time.
+        most_rows: Maximum number of rows: one for a session, N for a session that sends N observations at a time.
 
     Attributes:
-        evicted: How many sessions were forgotten so far, for want of room.
-        rows: How many rows are kept.
+        evicted: Number of sessions evicted so far.
+        rows: Current number of rows.
     """
 
     def __init__(self, most_rows: int) -> None:
@@ -35,19 +35,19 @@ class SessionMemory:
         self._gone: OrderedDict[Hashable, None] = OrderedDict()
 
     def __len__(self) -> int:
-        """How many sessions there are."""
+        """Returns the number of sessions."""
         return len(self._kept)
 
     def recall(self, session: Hashable) -> torch.Tensor | None:
-        """Gives what is remembered of a session, ``[rows, width]``; None of one that begins.
+        """Returns the memory of a session, ``[rows, width]``; None for a new session.
 
         Raises:
-            SessionGone: If it was forgotten for want of room, as far as that is still known.
+            SessionGone: If it was evicted, as far as that is still known.
         """
         if session in self._gone:
             raise SessionGone(
-                f"this session was forgotten, because more than {self.most_rows:,} were remembered at a time: begin it "
-                "anew with first = true, end sessions that are over, or let the server keep more (--max-sessions)"
+                f"this session was evicted, because the server keeps at most {self.most_rows:,} sessions: restart it "
+                "with first = true, delete sessions that are over, or start the server with more (--max-sessions)"
             )
         found = self._kept.get(session)
         if found is not None:
@@ -55,7 +55,7 @@ class SessionMemory:
         return found
 
     def keep(self, session: Hashable, memory: torch.Tensor) -> None:
-        """Keeps what is remembered of a session, ``[rows, width]``; makes room for it."""
+        """Stores the memory of a session, ``[rows, width]``; evicts others if there are too many."""
         self.forget(session)
         self._kept[session] = memory
         self.rows += len(memory)
@@ -68,7 +68,7 @@ class SessionMemory:
                 self._gone.popitem(last=False)
 
     def forget(self, session: Hashable) -> bool:
-        """Forgets a session that is over, or begins anew; says whether there was one."""
+        """Deletes a session that is over or restarts; returns whether it existed."""
         self._gone.pop(session, None)
         memory = self._kept.pop(session, None)
         self.rows -= 0 if memory is None else len(memory)

@@ -1,7 +1,7 @@
-"""The policy server over the socket of external environments: their client's episodes are sessions here.
+"""The policy server on the socket of external environments: the episodes of a client are sessions here.
 
-`envs/external/client.py:Client` asks a policy server as it asks a training: what it earns is told to policies that see
-it, and nothing is learned.
+`envs/external/client.py:Client` uses a policy server like a training: policies that observe rewards receive them, and
+nothing is learned.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from rookery.serving.reading import WrongObservation
 
 
 class SocketClients:
-    """Takes the requests of clients on a socket.
+    """Handles requests of clients on a socket.
 
     Args:
-        batcher: Who answers.
-        default: The policy that is asked; None = there are several, and each observation is a dict by policy.
-        deterministic: Whether the likeliest actions are given.
+        batcher: Answers questions.
+        default: The policy to ask; None = there are several, and each observation is a dict by policy.
+        deterministic: Whether the most likely actions are returned.
         host: Address to listen at.
-        port: Port; 0 = any that is free.
-        token: What clients have to know.
-        limits: What is borne.
-        say: Takes a line about what went wrong.
+        port: Port; 0 = any free port.
+        token: Token of clients.
+        limits: Limits of connections.
+        say: Receives error messages, one line each.
         internal_errors: Logs internal errors; a client gets only the id.
 
     Attributes:
@@ -65,12 +65,12 @@ class SocketClients:
         self.address = self._listener.address
 
     def close(self, reason: str) -> None:
-        """Tells all clients a reason, and stops."""
+        """Sends all clients a reason, and stops."""
         if self._listener is not None:
             self._listener.close(reason)
 
     def requested(self, session: str, number: int, request: Mapping[str, Any]) -> None:
-        """Takes a request of a client, in the listener's thread, which must survive internal errors."""
+        """Handles a request of a client, in the listener's thread, which must survive internal errors."""
         try:
             self._take(session, number, request)
         except MessageError:
@@ -96,25 +96,25 @@ class SocketClients:
             running.discard(episode)
             self._forget(session, episode, lambda: self._say(session, number, {"ok": {}}))
         elif operation == "log_action":
-            raise MessageError("log_action: a policy server learns nothing, so it takes no actions of others")
+            raise MessageError("log_action: a policy server does not learn, so it takes no actions of clients")
         else:
             raise MessageError(
-                f"op {str(operation)[:30]!r}: a policy server knows start_episode, get_action, end_episode"
+                f"op {str(operation)[:30]!r}: a policy server supports start_episode, get_action, end_episode"
             )
 
     def gone(self, session: str) -> None:
-        """Forgets a client, and what was remembered of its episodes."""
+        """Removes a client, and the memory of its episodes."""
         for episode in self._episodes.pop(session, ()):
             self._forget(session, episode, lambda: None)
 
     def failed(self, error: BaseException) -> None:
-        """Is told that the listener's thread has ended by an error: clients on the socket are not answered any more."""
+        """Handles an error that ended the listener's thread: clients on the socket get no more answers."""
         self._failed(f"the socket is closed, because of an error: {type(error).__name__}: {error}")
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
     def _ask(self, session: str, number: int, episode: str, request: Mapping[str, Any]) -> None:
-        """Asks one policy, or of a client that shows several what each sees, each of them."""
+        """Asks one policy, or each policy that the client sends an observation for."""
         version, obs, named = self._batcher.version, request.get("obs"), request.get("policy")
         several = named is None and self._default is None
         if several:
@@ -154,7 +154,7 @@ class SocketClients:
                 question.reply(error)
 
     def _answered(self, session: str, number: int, answers: Mapping[str, Any], only: str | None) -> None:
-        """Sends what policies have decided."""
+        """Sends the actions of policies."""
         for name, (answer, _) in answers.items():
             if isinstance(answer, RookeryError):
                 self._say(session, number, {"error": str(answer) if only else f"{name}: {answer}"})
@@ -168,14 +168,14 @@ class SocketClients:
         self._say(session, number, {"ok": {"action": actions[only] if only else actions, "version": version}})
 
     def _forget(self, session: str, episode: str, forgotten: Callable[[], None]) -> None:
-        """Forgets what all policies remember of an episode; then calls `forgotten`, in the batcher's thread."""
+        """Deletes the memory of all policies for an episode; then calls `forgotten`, in the batcher's thread."""
         *others, last = self._batcher.version.policies
         try:
             for name in others:
                 self._batcher.forget((name, session, episode), lambda was: None)
-            self._batcher.forget((last, session, episode), lambda was: forgotten())  # answered in their order
+            self._batcher.forget((last, session, episode), lambda was: forgotten())  # answered in order
         except RookeryError:
-            forgotten()  # the server is about to stop, or has its hands full: the oldest are forgotten in time
+            forgotten()  # the server is stopping or overloaded: the session is evicted later
 
     def _say(self, session: str, number: int, answer: Mapping[str, Any]) -> None:
         if self._listener is not None:
@@ -191,7 +191,7 @@ class _Together:
         self._answers: dict[str, Any] = {}
 
     def part(self, name: str) -> Callable[[ServedActions | RookeryError], None]:
-        """What takes the answer of one policy; those of one request come in one thread, or were refused in another."""
+        """Returns the reply function of one policy; all answers of a request come in one thread, or are errors."""
 
         def reply(answer: ServedActions | RookeryError) -> None:
             self._answers[name] = (answer, self.batches[name])
@@ -203,7 +203,7 @@ class _Together:
 
 
 def _earned(reward: Any, name: str) -> Any:
-    """What the client's last action earned, as `Client.log_returns` sends it: a dict by agent, ``""`` for the only."""
+    """Returns the reward of a client's last action; `Client.log_returns` sends a dict by agent, ``""`` for the only."""
     if not isinstance(reward, Mapping):
         return 0.0
     earned = reward.get(name, reward.get("", 0.0))

@@ -1,4 +1,4 @@
-"""The token of a policy server: who knows it may ask."""
+"""The token of a policy server, which clients must send."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.io.files import FileError
 
 FILE = "serve.token"
-"""File of a run with the token of the server that serves it."""
+"""File of a run with the token of its server."""
 
 
 MAX_TOKEN = 1000
@@ -22,7 +22,7 @@ MAX_TOKEN = 1000
 
 
 def new_token() -> str:
-    """Makes a token that nobody guesses."""
+    """Returns a random token."""
     return secrets.token_urlsafe(24)
 
 
@@ -34,7 +34,7 @@ def write_token(path: Path, token: str) -> None:
     """
     try:
         with suppress(FileNotFoundError):
-            path.unlink()  # one that others can read would stay so
+            path.unlink()  # an existing file would keep its permissions
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(f"{token}\n")
@@ -47,7 +47,7 @@ def write_token(path: Path, token: str) -> None:
 
 @contextmanager
 def kept_in(path: Path | None, token: str) -> Iterator[None]:
-    """Keeps a token in a file while this lasts; None = in no file. A file in which another is by then stays.
+    """Keeps a token in a file inside the context; None = in no file. A file that has another token by then stays.
 
     Raises:
         FileError: If it cannot be written.
@@ -68,7 +68,7 @@ def read_token(path: Path) -> str:
     """Reads a token from a file that its owner alone can read.
 
     Raises:
-        ConfigError: If there is no such file, others can read it, or what is in it is no token.
+        ConfigError: If there is no such file, others can read it, or its content is not a token.
     """
     option = f"--token-file {path}"
     try:
@@ -80,31 +80,33 @@ def read_token(path: Path) -> str:
             f"{option}: there is no such file; make one: (umask 077; openssl rand -hex 24 > {path})"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{option}: cannot be read as text: {getattr(error, 'strerror', '') or 'no UTF-8'}") from None
+        raise ConfigError(
+            f"{option}: the file cannot be read as text: {getattr(error, 'strerror', '') or 'not UTF-8'}"
+        ) from None
     if mode & 0o077:
-        raise ConfigError(f"{option}: others than its owner can read or write it; chmod 600 {path}")
+        raise ConfigError(f"{option}: other users can read or write the file; chmod 600 {path}")
     if not token:
-        raise ConfigError(f"{option}: is empty; put a token in it: openssl rand -hex 24 > {path}")
+        raise ConfigError(f"{option}: the file is empty; write a token to it: openssl rand -hex 24 > {path}")
     check_token(token, option)
     return token
 
 
 def check_token(token: str, said: str = "--token") -> None:
-    """Refuses a token that cannot stand in a header, or is easily guessed.
+    """Refuses a token that cannot be in a header, or is easily guessed.
 
     Args:
         token: The token.
-        said: Where it was said.
+        said: Option or file of the token, for messages.
 
     Raises:
-        ConfigError: Says what a token is like.
+        ConfigError: With the format of a token.
     """
     if not 8 <= len(token) <= MAX_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigError(f"{said}: expected 8 to {MAX_TOKEN} printable ASCII characters without blanks")
 
 
 def is_loopback(host: str) -> bool:
-    """Says whether an address is reached from this machine alone."""
+    """Returns whether an address can be reached from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -114,7 +116,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_loopback_host(host: str) -> bool:
-    """Returns whether the header ``Host`` of a request, ``NAME`` or ``NAME:PORT``, names this machine alone."""
+    """Returns whether the header ``Host`` of a request, ``NAME`` or ``NAME:PORT``, is a loopback address."""
     if host.startswith("["):
         name, bracket, rest = host.partition("]")
         if not bracket:
@@ -126,6 +128,6 @@ def is_loopback_host(host: str) -> bool:
 
 
 def shows(headers: Mapping[bytes, bytes], token: str) -> bool:
-    """Says whether the headers of a request show the token: ``Authorization: Bearer TOKEN``."""
+    """Returns whether the headers of a request have the token: ``Authorization: Bearer TOKEN``."""
     kind, _, shown = headers.get(b"authorization", b"").partition(b" ")
     return kind.lower() == b"bearer" and hmac.compare_digest(shown.strip(), token.encode())

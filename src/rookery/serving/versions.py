@@ -1,4 +1,4 @@
-"""Policies as they are served: all of one checkpoint together, tried once before anybody is answered by them."""
+"""Served policies: all of one checkpoint together, each run once before the first request."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class ServedVersion:
     """The policies of one checkpoint.
 
     Attributes:
-        name: What the checkpoint is called.
+        name: Name of the checkpoint.
         path: Its directory.
-        digest: The hash of its manifest, which tells it from another of the same name.
-        policies: By name.
-        loaded: When, in seconds since the epoch.
+        digest: Hash of its manifest, which distinguishes checkpoints of the same name.
+        policies: Policies by name.
+        loaded: Time of loading, in seconds since the epoch.
     """
 
     name: str
@@ -41,17 +41,17 @@ class ServedVersion:
 def load_version(
     path: Path, names: Collection[str] = (), trust_code: TrustCode = False, before: ServedVersion | None = None
 ) -> ServedVersion:
-    """Reads policies of a checkpoint, and tries each.
+    """Reads policies of a checkpoint, and runs each once.
 
     Args:
         path: The checkpoint.
-        names: Which policies; none = all.
-        trust_code: As of `policies/export.py:read_policy`.
-        before: What is served now, which the new policies probably are like.
+        names: Names of policies; none = all.
+        trust_code: As in `policies/export.py:read_policy`.
+        before: The current version, whose networks are reused if the new ones are alike.
 
     Raises:
-        FileError: If the checkpoint is broken, or weights in it are no finite numbers.
-        ConfigError: If there is no policy of a name, or it is made of code that is not trusted.
+        FileError: If the checkpoint is broken, or some weights are not finite.
+        ConfigError: If there is no policy of a name, or its code is not trusted.
     """
     like = {} if before is None else before.policies
     policies, manifest = read_policies(path, names, trust_code, like=like)
@@ -64,44 +64,44 @@ def load_version(
 
 
 def try_out(policy: Policy) -> None:
-    """Asks a policy for an action once, so that the first who is answered does not wait for what is made then."""
+    """Computes an action once, so that the first request does not wait for initialization."""
     tree = policy.own_spec.allocate(1)
     for deterministic in (True, False):
         policy.env_actions(tree, fresh_memory(policy, 1, deterministic), deterministic)
 
 
 def memory_width(policy: Policy) -> int:
-    """Gives how many numbers are kept of a session: what is remembered, and what exploration carries."""
+    """Returns the size of a session's memory: that of the policy, and the state of exploration."""
     width: int = policy.memory_size + policy.exploration_size
     return width
 
 
 def fresh_memory(policy: Policy, num_rows: int, deterministic: bool) -> torch.Tensor | None:
-    """Gives the memory before a first decision, ``[num_rows, width]`` zeros, as `Policy.env_actions` takes it."""
+    """Returns the memory before a first decision, ``[num_rows, width]`` zeros, for `Policy.env_actions`."""
     width = policy.memory_size if deterministic else memory_width(policy)
     return torch.zeros(num_rows, width, device=device_of(policy), dtype=torch.float32) if width else None
 
 
 def refuse_other(version: ServedVersion, before: ServedVersion) -> None:
-    """Refuses policies that cannot take the place of others while clients talk to them.
+    """Refuses policies that cannot replace others while clients use them.
 
     Raises:
-        RookeryError: If the spaces of one differ, or the size of what it remembers; says which.
+        RookeryError: If the spaces or the memory size of a policy differ.
     """
     for name, old in before.policies.items():
         new = version.policies[name]
         if new.own_spec != old.own_spec or new.action_spec != old.action_spec:
             raise RookeryError(
                 f"{version.path}: policy {name!r} observes {new.own_spec.space} and acts in {new.action_spec.space}; "
-                f"the one that is served observes {old.own_spec.space} and acts in {old.action_spec.space}"
+                f"the served policy observes {old.own_spec.space} and acts in {old.action_spec.space}"
             )
         if (new.memory_size, new.exploration_size) != (old.memory_size, old.exploration_size):
             raise RookeryError(
-                f"{version.path}: policy {name!r} remembers {memory_width(new)} numbers, the one that is served "
+                f"{version.path}: policy {name!r} has a memory of {memory_width(new)} numbers, the served policy of "
                 f"{memory_width(old)}"
             )
 
 
 def rows_of(tree: Mapping[str, np.ndarray]) -> int:
-    """Gives how many observations there are."""
+    """Returns the number of observations."""
     return len(next(iter(tree.values())))

@@ -1,4 +1,4 @@
-"""`CheckpointWatch`: looks for newer checkpoints of a run, and lets their policies answer when they are whole."""
+"""`CheckpointWatch`: finds newer complete checkpoints of a run, and serves their policies."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from rookery.serving.versions import ServedVersion, load_version
 
 
 class CheckpointWatch:
-    """Watches the checkpoints of a run, in a thread of its own.
+    """Watches the checkpoints of a run, in a separate thread.
 
     Args:
         run: The directory of the run.
-        version: What is served now.
-        names: Which policies; none = all.
-        trust_code: As of `policies/export.py:read_policy`.
-        swap: Lets other policies answer; raises a RookeryError if they cannot.
-        say: Takes a line about what has happened.
-        newest: Gives the checkpoint to be served first; None = the last of the run.
-        seconds: How long to wait between two looks.
+        version: The current version.
+        names: Names of policies; none = all.
+        trust_code: As in `policies/export.py:read_policy`.
+        swap: Replaces the served policies; raises a RookeryError if they are not compatible.
+        say: Receives messages, one line each.
+        newest: Returns the preferred checkpoint; None = the last of the run.
+        seconds: Time between two checks.
 
     Attributes:
-        swapped: How often other policies were let answer.
-        refused: How many checkpoints were broken or did not fit.
+        swapped: Number of times that policies were replaced.
+        refused: Number of broken or incompatible checkpoints.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class CheckpointWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """Stops watching; what is being read is read to its end."""
+        """Stops watching, after the current checkpoint is read."""
         self._stop.set()
         self._thread.join()
 
     def look(self) -> bool:
-        """Looks once; says whether other policies answer now."""
+        """Checks once; returns whether policies were replaced."""
         for path in self._candidates():
             mark = _mark(path)
             if mark is None or mark in self._bad:
@@ -65,7 +65,7 @@ class CheckpointWatch:
                     return False
                 version = load_version(path, self._names, self._trust, self._version)
                 self._swap(version)
-            except Exception as error:  # whatever a broken file, or code of the user's own, leads to
+            except Exception as error:  # broken files and user code can raise any exception
                 if _mark(path) != mark:
                     continue  # removed or replaced while it was read
                 self._bad[mark] = None
@@ -75,13 +75,13 @@ class CheckpointWatch:
                 continue
             before, self._version = self._version.name, version
             self.swapped += 1
-            self._say(f"checkpoint {version.name} answers now, after {before}")
+            self._say(f"checkpoint {version.name} is served now, instead of {before}")
             return True
         return False
 
     def _candidates(self) -> list[Path]:
-        """Checkpoints that may be served, the one to be served first; none that is older than what is served is tried
-        in the place of a broken one.
+        """Returns checkpoints that may be served, the preferred one first; an older one than the current version is
+        never served instead of a broken one.
         """
         if self._newest is not None:
             chosen = self._newest()
@@ -92,12 +92,12 @@ class CheckpointWatch:
         while not self._stop.wait(self._seconds):
             try:
                 self.look()
-            except Exception as error:  # a broken best.json, say; the next look may be better
-                self._say(f"checkpoints of {self._run} cannot be looked at: {error}")
+            except Exception as error:  # such as a broken best.json; the next check may succeed
+                self._say(f"checkpoints of {self._run} cannot be read: {error}")
 
 
 def _mark(path: Path) -> tuple[str, int, int] | None:
-    """What tells a checkpoint from another of its name, without reading it; None if it is gone."""
+    """Returns an id that distinguishes checkpoints of the same name, without reading them; None if it is gone."""
     try:
         found = (path / MANIFEST).stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""The policy server over HTTP: what it answers at which address, with which status."""
+"""The policy server over HTTP: routes, answers and status codes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 ADDRESSES = ("/act", "/policies", "/health", "/sessions/ID")
-"""What there is to ask for."""
+"""Routes of the server."""
 
 BODY_SECONDS = 30.0
-"""How long a request may take to arrive."""
+"""Time limit for the body of a request."""
 
 STATUS: tuple[tuple[type[RookeryError], int], ...] = (
     (WrongObservation, 422),
@@ -43,12 +43,12 @@ REFUSED = tuple(kind for kind, _ in STATUS)
 
 
 class Refused(Exception):
-    """A request that is answered with an error.
+    """Error answer to a request.
 
     Attributes:
-        status: Status of the answer.
-        body: What it says.
-        allowed: The methods that are answered there, if that is what is wrong.
+        status: HTTP status.
+        body: JSON body.
+        allowed: Methods of the route, if the method is wrong.
     """
 
     def __init__(self, status: int, problem: str, allowed: str = "", **more: Any) -> None:
@@ -57,7 +57,7 @@ class Refused(Exception):
 
 
 class Outbox:
-    """Brings answers from the policies' thread to those who wait in an event loop, all of a batch at once.
+    """Delivers answers from the batcher's thread to futures of an event loop, all of a batch at once.
 
     Args:
         loop: The loop.
@@ -69,18 +69,18 @@ class Outbox:
         self._called = False
 
     def put(self, waiting: asyncio.Future[Any], answer: Any) -> None:
-        """Gives an answer to somebody who waits; from any thread."""
+        """Delivers an answer to a future; for any thread."""
         self._answers.append((waiting, answer))
         if not self._called:
             self._called = True
-            with suppress(RuntimeError):  # the loop is closed: nobody waits there any more
+            with suppress(RuntimeError):  # the loop is closed, with all its futures
                 self._loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
         self._called = False
         while self._answers:
             waiting, answer = self._answers.popleft()
-            if not waiting.cancelled():  # whoever has asked may have gone
+            if not waiting.cancelled():  # the client may have disconnected
                 waiting.set_result(answer)
 
 
@@ -88,12 +88,12 @@ class PolicyApp:
     """The ASGI application.
 
     Args:
-        batcher: Who answers.
-        default: The policy that is asked where a request names none; None = requests have to.
-        deterministic: Whether the likeliest actions are given where a request does not say.
-        token: What has to be shown; None = nothing.
-        max_bytes: The largest body of a request.
-        health: Gives what there is to say of the server beside what the batcher counts.
+        batcher: Answers questions.
+        default: The policy for requests without a name; None = requests must name one.
+        deterministic: Whether the most likely actions are returned if a request does not choose.
+        token: Token that requests must have; None = none.
+        max_bytes: Maximum size of a request's body.
+        health: Returns the state of the server for ``/health``.
         internal_errors: Logs internal errors; a client gets only the id.
     """
 
@@ -138,7 +138,7 @@ class PolicyApp:
         await send({"type": "http.response.body", "body": encoded})
 
     async def _answer(self, scope: MutableMapping[str, Any], receive: Receive) -> Any:
-        """Gives what a request is answered with; raises `Refused`."""
+        """Returns the body of the answer; raises `Refused`."""
         path, method, headers = scope["path"], scope["method"], _unique(scope["headers"])
         known = self._check(path, headers)
         if path == "/act":
@@ -162,23 +162,23 @@ class PolicyApp:
         raise Refused(404, f"{path[:100]}: there are {', '.join(ADDRESSES)}{nearest(path[:100], ADDRESSES)}")
 
     def _check(self, path: str, headers: dict[bytes, bytes]) -> bool:
-        """Says whether somebody may know everything; refuses those who may know nothing."""
+        """Returns whether a client may see everything; refuses a client without access."""
         if self._token is not None:
             if shows(headers, self._token):
                 return True
             if path == "/health":
                 return False
-            told = "the token is wrong" if b"authorization" in headers else "the token is missing"
-            raise Refused(401, f"{told}; send the header Authorization: Bearer TOKEN")
-        # Nobody has to show anything here, so pages of a browser on this machine must not get in.
+            problem = "the token is wrong" if b"authorization" in headers else "the token is missing"
+            raise Refused(401, f"{problem}; send the header Authorization: Bearer TOKEN")
+        # Without a token, web pages in a browser on this machine must not have access.
         host = headers.get(b"host", b"").decode("latin-1")
         if b"origin" in headers or not is_loopback_host(host):
-            raise Refused(403, "without a token, this server answers programs on its own machine alone")
+            raise Refused(403, "without a token, this server answers only programs on its own machine")
         return True
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
-        """Reads the body of a request, as far as it may go."""
-        too_large = f"a request has at most {self._max_bytes:,} bytes; send less at a time"
+        """Returns the body of a request, within the limits of time and size."""
+        too_large = f"a request may have at most {self._max_bytes:,} bytes; send less at a time"
         length = headers.get(b"content-length", b"")
         if length.isdigit() and int(length) > self._max_bytes:
             raise Refused(413, too_large)
@@ -198,7 +198,7 @@ class PolicyApp:
             raise Refused(408, f"the request did not arrive within {BODY_SECONDS:g} seconds") from None
 
     async def _act(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Asks a policy."""
+        """Returns the answer of a policy."""
         outbox, waiting = self._waiting()
         try:
             name = known_policy(self._batcher.version, request.get("policy"), self._default)
@@ -221,7 +221,7 @@ class PolicyApp:
         return fields
 
     async def _forget(self, session: str) -> dict[str, Any]:
-        """Forgets a session."""
+        """Deletes a session."""
         found = []
         for name in self._batcher.version.policies:
             outbox, waiting = self._waiting()
@@ -241,11 +241,11 @@ class PolicyApp:
 
 def _only(method: str, allowed: str, path: str) -> None:
     if method not in allowed.split(", "):
-        raise Refused(405, f"{path[:100]}: {method[:20]} is not answered; use {allowed}", allowed)
+        raise Refused(405, f"{path[:100]}: method {method[:20]} is not supported; use {allowed}", allowed)
 
 
 def _unique(fields: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """The fields of a head by name; refuses two of one that would let two readers disagree."""
+    """Returns the header fields by name; refuses duplicates that different readers would interpret differently."""
     found: dict[bytes, bytes] = {}
     for name, value in fields:
         if name in found and name in (b"authorization", b"content-length", b"host"):
@@ -255,14 +255,14 @@ def _unique(fields: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 
 def _fields(body: bytes) -> dict[str, Any]:
-    """The fields of a request to act."""
+    """Returns the fields of a request for actions."""
     if not body:
         raise Refused(400, 'the body is empty; send {"obs": ...}')
     try:
         fields = json.loads(body)
     except RecursionError:
         raise Refused(400, "the body is not JSON that can be read: its lists are nested too deeply") from None
-    except ValueError as error:  # says line and column
+    except ValueError as error:  # its text has line and column
         raise Refused(400, f"the body is not JSON: {error}") from None
     if not isinstance(fields, dict):
         raise Refused(400, f"the body is a {type(fields).__name__} of JSON, expected an object with obs")
@@ -274,7 +274,7 @@ def _fields(body: bytes) -> dict[str, Any]:
 
 
 def _refused(error: RookeryError) -> Refused:
-    """What an error is over HTTP."""
+    """Returns the HTTP answer for an error."""
     status = next(status for kind, status in STATUS if isinstance(error, kind))
     if isinstance(error, WrongObservation):
         return Refused(status, str(error), path=error.path, expected=error.expected, got=error.got)
