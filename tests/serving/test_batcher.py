@@ -12,7 +12,7 @@ pytest.importorskip("uvicorn")
 
 from served import batcher_of, checkpoint, policy
 
-from rookery.serving.batcher import NotDecided, Question, ServedActions, Stopping, TooMuch
+from rookery.serving.batcher import InferenceFailed, LimitExceeded, Question, ServedActions, ServerStopping
 from rookery.serving.versions import load_version
 
 ID = "internal error [0-9a-f]{8}"
@@ -83,7 +83,7 @@ def test_an_error_outside_of_a_forward_pass_is_answered_to_all_who_wait(version,
     batcher = batcher_of(version, said)
     monkeypatch.setattr(batcher, "_decide", lambda *_: 1 / 0)
     asked_together(batcher, question(answers), question(answers), question(answers))
-    assert all(isinstance(one, NotDecided) and re.fullmatch(ID, str(one)) for one in answers.wait(3))
+    assert all(isinstance(one, InferenceFailed) and re.fullmatch(ID, str(one)) for one in answers.wait(3))
     assert len({str(one) for one in answers.found}) == 1 and "ZeroDivisionError" in said[0] and "Traceback" in said[0]
     monkeypatch.undo()
     batcher.ask(question(answers))
@@ -104,7 +104,7 @@ def test_a_network_that_ends_its_thread_does_not_end_the_server(version, monkeyp
 
     monkeypatch.setattr(version.policies["main"], "env_actions", leave)
     asked_together(batcher, question(answers), question(answers))
-    assert all(isinstance(one, NotDecided) for one in answers.wait(2)) and "SystemExit" in said[0]
+    assert all(isinstance(one, InferenceFailed) for one in answers.wait(2)) and "SystemExit" in said[0]
     monkeypatch.undo()
     batcher.ask(question(answers))
     assert isinstance(answers.wait(3)[-1], ServedActions)
@@ -143,7 +143,7 @@ def test_a_question_that_cannot_be_taken_is_answered_and_the_others_too(version)
     batcher = batcher_of(version, said)
     asked_together(batcher, question(answers), question(answers, session=["unhashable"]), question(answers))
     found = answers.wait(3)
-    assert sorted(type(one).__name__ for one in found) == ["NotDecided", "NotDecided", "ServedActions"]
+    assert sorted(type(one).__name__ for one in found) == ["InferenceFailed", "InferenceFailed", "ServedActions"]
     batcher.close()
 
 
@@ -153,7 +153,7 @@ def test_an_error_is_counted_and_the_thread_goes_on(version, monkeypatch):
     for number in range(1, 4):
         monkeypatch.setattr(version.policies["main"], "env_actions", lambda *_: 1 / 0)
         batcher.ask(question(answers))
-        assert isinstance(answers.wait(2 * number - 1)[-1], NotDecided)
+        assert isinstance(answers.wait(2 * number - 1)[-1], InferenceFailed)
         assert batcher._internal_errors.count == number and batcher.counts.questions == number - 1
         monkeypatch.undo()
         batcher.ask(question(answers))
@@ -164,14 +164,14 @@ def test_an_error_is_counted_and_the_thread_goes_on(version, monkeypatch):
 def test_what_is_too_much_is_refused_and_what_waits_is_answered(version, held):
     answers = Answers()
     batcher = batcher_of(version, max_waiting=2, max_rows=4)
-    with pytest.raises(TooMuch, match="5 observations at a time, where 4 are the most"):
+    with pytest.raises(LimitExceeded, match="5 observations in a request; at most 4 are allowed"):
         batcher.ask(question(answers, rows=5))
     batcher.ask(question(answers))
     assert held.begun.wait(10)  # it is taken: from now on others wait
     batcher.ask(question(answers, rows=4))
     batcher.forget("a session", answers)
     for refused in (lambda: batcher.ask(question(answers)), lambda: batcher.forget("another", answers)):
-        with pytest.raises(TooMuch, match="2 questions wait already; ask again later"):
+        with pytest.raises(LimitExceeded, match="2 requests wait already; try again later"):
             refused()
     held.allowed.set()
     answers.wait(3)
@@ -182,7 +182,7 @@ def test_what_is_too_much_is_refused_and_what_waits_is_answered(version, held):
     assert len(answers.found) == 4 and (batcher.counts.questions, batcher.counts.rows) == (3, 6)
 
 
-@pytest.mark.parametrize(("error", "answer"), [(None, ServedActions), (ValueError("of a network"), NotDecided)])
+@pytest.mark.parametrize(("error", "answer"), [(None, ServedActions), (ValueError("of a network"), InferenceFailed)])
 def test_who_waits_when_the_server_stops_is_answered_and_others_are_refused(version, held, error, answer):
     answers, held.error = Answers(), error
     batcher = batcher_of(version)
@@ -195,7 +195,7 @@ def test_who_waits_when_the_server_stops_is_answered_and_others_are_refused(vers
     while not batcher._stopping:
         stopping.join(0.001)
     for refused in (lambda: batcher.ask(question(answers)), lambda: batcher.forget("a session", answers)):
-        with pytest.raises(Stopping, match="the server is about to stop"):
+        with pytest.raises(ServerStopping, match="the server is stopping"):
             refused()
     held.allowed.set()
     stopping.join(10)

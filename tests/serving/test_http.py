@@ -86,7 +86,7 @@ WRONG = [
     ([], "shape (0,)"),
     ([[]], "shape (1, 0)"),
     ({"position": 1}, "position"),
-    ([0.0, 0.0, 0.0, None], "no numbers"),
+    ([0.0, 0.0, 0.0, None], "not numbers"),
 ]
 
 

@@ -28,11 +28,11 @@ ID = "internal error [0-9a-f]{8}"
 def test_an_error_in_the_application_is_an_id_over_http(tmp_path, monkeypatch):
     said = []
     with serving(checkpoint(tmp_path, 1, policy()), said) as server:
-        monkeypatch.setattr("rookery.serving.web.description", lambda one: {}["/home/somebody/secret.py"])
+        monkeypatch.setattr("rookery.serving.web.describe_policy", lambda one: {}["/home/somebody/secret.py"])
         status, answer = Web(server).call("GET", "/policies")
         assert status == 500 and re.fullmatch(ID, answer["error"]) and "secret" not in str(answer)
         assert any(answer["error"] in line and "secret.py" in line and "Traceback" in line for line in said)
-        monkeypatch.setattr("rookery.serving.web.plain", lambda value: {"action": object()})
+        monkeypatch.setattr("rookery.serving.web.plain_actions", lambda value: {"action": object()})
         status, answer = Web(server).act([0.0] * 4)
         assert status == 500 and re.fullmatch(ID, answer["error"])
         assert Web(server).call("GET", "/health")[1]["internal_errors"] == 2

@@ -72,7 +72,7 @@ def test_a_broken_checkpoint_is_told_once_and_the_one_before_stays(tmp_path):
         other = policy(spaces.Box(-1, 1, (5,), np.float32), seed=3)
         checkpoint(tmp_path, 3, other)
         until(lambda: len(said) == 2)
-        assert "the one that is served observes" in said[1]
+        assert "the served policy observes" in said[1]
         checkpoint(tmp_path, 4, policy(name="other"))
         until(lambda: len(said) == 3)
         assert "'main' is not one of other" in said[2]
@@ -119,13 +119,13 @@ def test_a_run_that_went_back_is_followed(tmp_path):
 
 
 def test_policies_that_cannot_take_anothers_place_are_refused(tmp_path):
-    from rookery.serving.versions import refuse_other
+    from rookery.serving.versions import check_compatible
 
     first = load_version(checkpoint(tmp_path, 1, policy()))
-    with pytest.raises(RookeryError, match="remembers 16 numbers, the one that is served 0"):
-        refuse_other(load_version(checkpoint(tmp_path, 2, policy(memory={"kind": "lstm", "size": 8}))), first)
+    with pytest.raises(RookeryError, match="has a memory of 16 numbers, the served policy of 0"):
+        check_compatible(load_version(checkpoint(tmp_path, 2, policy(memory={"kind": "lstm", "size": 8}))), first)
     with pytest.raises(RookeryError, match="acts in"):
-        refuse_other(load_version(checkpoint(tmp_path, 3, policy(PLAIN, spaces.Discrete(2)))), first)
+        check_compatible(load_version(checkpoint(tmp_path, 3, policy(PLAIN, spaces.Discrete(2)))), first)
 
 
 def test_a_policy_is_copied_where_weights_alone_differ_and_built_where_more_does(tmp_path):
@@ -154,4 +154,4 @@ def test_a_look_that_fails_in_any_way_is_told_and_others_follow(tmp_path):
     watch = CheckpointWatch(tmp_path, load_version(path), (), False, lambda version: None, said.append, 0.01, newest)
     until(lambda: watch.swapped)
     watch.close()
-    assert len(said) == 2 and "cannot be looked at: best.json is half written" in said[0]
+    assert len(said) == 2 and "cannot be read: best.json is half written" in said[0]

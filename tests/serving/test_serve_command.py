@@ -65,8 +65,8 @@ def test_a_server_is_started_asked_and_stopped(run):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--port", "7000", "--socket", "7000"], "give each a port of its own"),
-        (["--host", "192.0.2.7"], "--host 192.0.2.7: is no address of this machine"),
+        (["--port", "7000", "--socket", "7000"], "give them different ports"),
+        (["--host", "192.0.2.7"], "`--host 192.0.2.7` is not an address of this machine"),
         (["--policy", "re"], "did you mean 'red'"),
         (["--token", "long-enough", "--no-token"], "say one of them"),
         (["--token", "short"], "expected 8 to"),

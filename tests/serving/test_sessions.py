@@ -11,7 +11,7 @@ pytest.importorskip("uvicorn")
 from served import Web, batcher_of, checkpoint, policy, serving
 
 from rookery.serving.batcher import Question
-from rookery.serving.sessions import SessionGone, SessionMemory
+from rookery.serving.sessions import SessionEvicted, SessionMemory
 from rookery.serving.versions import load_version
 
 LSTM = {"memory": {"kind": "lstm", "size": 8}}
@@ -57,7 +57,7 @@ def test_a_session_of_several_rows(tmp_path):
             answer = web.act(seen[:, step].tolist(), session="all", first=first)[1]
             np.testing.assert_allclose(answer["action"], expected, rtol=1e-4, atol=1e-6)
         status, answer = web.act(seen[:2, 0].tolist(), session="all")
-        assert status == 422 and "3 at a time" in answer["error"]
+        assert status == 422 and "this session had 3" in answer["error"]
         assert web.act(seen[:2, 0].tolist(), session="all", first=[True, False, True])[0] == 422
         assert web.act(seen[:2, 0].tolist(), session="all", first=True)[0] == 200
 
@@ -118,7 +118,7 @@ def test_memory_of_sessions_is_bounded():
     for number in range(1000):
         sessions.keep(number, torch.zeros(3, 4))
     assert (len(sessions), sessions.rows, sessions.evicted) == (3, 9, 997)
-    with pytest.raises(SessionGone):
+    with pytest.raises(SessionEvicted):
         sessions.recall(996)
     assert sessions.recall(1) is None  # too long ago to be known
     assert len(sessions._gone) == 10

@@ -59,7 +59,7 @@ def test_what_a_policy_server_does_not_do_is_said(tmp_path):
             episode = asking.start_episode("mine")
             with pytest.raises(ExternalError, match=r"obs: shape \(3,\)"):
                 asking.get_action(episode, np.zeros(3, np.float32))
-            with pytest.raises(ExternalError, match="learns nothing"):
+            with pytest.raises(ExternalError, match="does not learn"):
                 asking.log_action(episode, np.zeros(4, np.float32), np.zeros(2, np.float32))
             with pytest.raises(ExternalError, match="running already"):
                 asking.start_episode("mine")

@@ -71,8 +71,8 @@ def serve(
         token = read_token(token_file)  # wins over ROOKERY_TOKEN
     saved = find_saved(run, checkpoint)
     from rookery.policies.export import policy_names
-    from rookery.serving.server import PolicyServer, ServingOptions, check
-    from rookery.serving.tokens import FILE, check_token, kept_in, new_token
+    from rookery.serving.server import PolicyServer, ServingOptions, check_options
+    from rookery.serving.tokens import FILE, check_token, new_token, stored_token
 
     names = policy_names(saved)
     if policy is not None and policy not in names:
@@ -82,7 +82,7 @@ def serve(
     shown = None if no_token else token or new_token()
     limits = {"max_batch": max_batch, "max_sessions": max_sessions, "max_bytes": max_bytes, "num_threads": threads}
     options = ServingOptions(host, port, socket, shown, deterministic, seconds=reload, **limits)
-    check(options)
+    check_options(options)
     folder = saved.parent.parent if saved.parent.name == FOLDER else saved
     follows = bool(reload) and saved not in (run, run.resolve()) and checkpoint in ("last", "best")
     newest = partial(best_of, folder) if checkpoint == "best" else None
@@ -90,7 +90,7 @@ def serve(
     server = PolicyServer(saved, options, folder if follows else None, policy, newest, trust_code, say)
     file = folder / FILE if shown is not None and token is None else None
     try:
-        with kept_in(file, shown or ""):
+        with stored_token(file, shown or ""):
             typer.echo(f"serving   {policy or ', '.join(names)} of {saved}{', and newer ones' if follows else ''}")
             typer.echo(f"http      http://{written(server.address)}")
             if server.socket_address is not None:

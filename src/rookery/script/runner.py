@@ -21,7 +21,7 @@ from rookery.core.settings.starting_folder import started_in
 from rookery.script import importer as importing
 from rookery.script.importer import Importer, script_builtins, show_names_in
 
-AFTER_CTRL_C = 130
+CTRL_C_EXIT_CODE = 130
 """Exit code of a script ended by Ctrl-C."""
 
 HERE = str(Path(__file__).parent)
@@ -132,18 +132,18 @@ def run(path: str | os.PathLike[str], argv: Sequence[str] = (), importer: Import
         code: int | str | None = ended.code
         return code
     except KeyboardInterrupt as error:
-        sys.stderr.write(told(error, importer))
-        return AFTER_CTRL_C
+        sys.stderr.write(format_error(error, importer))
+        return CTRL_C_EXIT_CODE
     except RookeryError as error:
-        sys.stderr.write(told(error, importer))
+        sys.stderr.write(format_error(error, importer))
         return error.exit_code
     except BaseException as error:
-        sys.stderr.write(told(error, importer))
+        sys.stderr.write(format_error(error, importer))
         return 1
     return 0
 
 
-def told(error: BaseException, importer: Importer | None = None) -> str:
+def format_error(error: BaseException, importer: Importer | None = None) -> str:
     """Returns the traceback of a script's exception, without the frames of this runner and of name lookups.
 
     For an error of Rookery, the script's lines are shown, followed by the message.

@@ -21,22 +21,22 @@ from rookery.core.process.internal_errors import InternalErrors
 from rookery.core.spaces.arrays import Tree
 from rookery.policies.policy import Policy
 from rookery.serving.sessions import SessionMemory
-from rookery.serving.versions import ServedVersion, fresh_memory, memory_width, refuse_other, rows_of
+from rookery.serving.versions import ServedVersion, check_compatible, fresh_memory, memory_width, num_rows
 
 
-class TooMuch(RookeryError):
+class LimitExceeded(RookeryError):
     """The request exceeds a limit of the server."""
 
 
-class Stopping(RookeryError):
+class ServerStopping(RookeryError):
     """The server is stopping."""
 
 
-class NotDecided(RookeryError):
+class InferenceFailed(RookeryError):
     """A policy could not decide because of an internal error; the message has only the id of the error."""
 
 
-class UnfitQuestion(RookeryError):
+class InvalidRequest(RookeryError):
     """A request with a missing or wrong field."""
 
 
@@ -86,11 +86,11 @@ class Question:
     @property
     def rows(self) -> int:
         """Number of observations."""
-        return rows_of(self.obs)
+        return num_rows(self.obs)
 
 
 @dataclass(eq=False)
-class Forgetting:
+class SessionDeletion:
     """Request to delete a session that is over.
 
     Attributes:
@@ -154,7 +154,7 @@ class Batcher:
         self.sessions = SessionMemory(max_remembered)
         self._max_rows, self._max_waiting = max_rows, max_waiting
         self._rng = np.random.default_rng(seed)
-        self._waiting: deque[Question | Forgetting] = deque()
+        self._waiting: deque[Question | SessionDeletion] = deque()
         self._ready = threading.Condition()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="policies", daemon=True)
@@ -169,16 +169,16 @@ class Batcher:
         """Adds a question to the queue; for any thread.
 
         Raises:
-            TooMuch: If it has too many observations, or too many questions wait.
-            Stopping: If the server is stopping.
+            LimitExceeded: If it has too many observations, or too many questions wait.
+            ServerStopping: If the server is stopping.
         """
         if question.rows > self._max_rows:
-            raise TooMuch(f"{question.rows:,} observations in a request; at most {self._max_rows:,} are allowed")
+            raise LimitExceeded(f"{question.rows:,} observations in a request; at most {self._max_rows:,} are allowed")
         self._put(question)
 
     def forget(self, session: Hashable, forgotten: Callable[[bool], None]) -> None:
         """Deletes a session after its earlier questions are answered; for any thread. Raises the errors of `ask`."""
-        self._put(Forgetting(session, forgotten))
+        self._put(SessionDeletion(session, forgotten))
 
     def swap(self, version: ServedVersion) -> None:
         """Replaces the policies from the next forward pass on; for any thread. Sessions continue.
@@ -186,7 +186,7 @@ class Batcher:
         Raises:
             RookeryError: If they are not compatible with the current ones.
         """
-        refuse_other(version, self.version)
+        check_compatible(version, self.version)
         self.version = version
 
     def close(self) -> None:
@@ -196,12 +196,12 @@ class Batcher:
             self._ready.notify()
         self._thread.join()
 
-    def _put(self, entry: Question | Forgetting) -> None:
+    def _put(self, entry: Question | SessionDeletion) -> None:
         with self._ready:
             if self._stopping:
-                raise Stopping("the server is stopping")
+                raise ServerStopping("the server is stopping")
             if len(self._waiting) >= self._max_waiting:
-                raise TooMuch(f"{len(self._waiting):,} requests wait already; try again later")
+                raise LimitExceeded(f"{len(self._waiting):,} requests wait already; try again later")
             self._waiting.append(entry)
             self._ready.notify()
 
@@ -214,7 +214,7 @@ class Batcher:
                     self._ready.wait()
                 if not self._waiting:
                     return
-            taken: list[Question | Forgetting] = []
+            taken: list[Question | SessionDeletion] = []
             try:
                 with self._ready:
                     self._take(taken)
@@ -222,12 +222,12 @@ class Batcher:
             except BaseException as error:  # without its only thread, later questions would wait for ever
                 self._give_up(taken, self._internal_errors.report(error))
 
-    def _take(self, taken: list[Question | Forgetting]) -> None:
+    def _take(self, taken: list[Question | SessionDeletion]) -> None:
         """Moves waiting entries to `taken`, in order: as many as fit, and one for each session.
 
         The next question of a session needs the memory after this one.
         """
-        kept: list[Question | Forgetting] = []
+        kept: list[Question | SessionDeletion] = []
         rows, seen = 0, set()
         try:
             while self._waiting:
@@ -245,29 +245,29 @@ class Batcher:
         finally:
             self._waiting.extendleft(reversed(kept))
 
-    def _answer(self, taken: list[Question | Forgetting]) -> None:
+    def _answer(self, taken: list[Question | SessionDeletion]) -> None:
         """Answers these entries, with one forward pass for each policy."""
         version = self.version  # the same for all of them, also if `swap` is called meanwhile
         groups: dict[tuple[str, bool], list[Question]] = {}
         for entry in taken:
-            if isinstance(entry, Forgetting):
+            if isinstance(entry, SessionDeletion):
                 self._tell(entry, self.sessions.forget(entry.session))
             else:
                 groups.setdefault((entry.policy, entry.deterministic), []).append(entry)
         for (name, deterministic), questions in groups.items():
             self._decide(version, version.policies[name], deterministic, questions)
 
-    def _give_up(self, taken: list[Question | Forgetting], problem: str) -> None:
+    def _give_up(self, taken: list[Question | SessionDeletion], problem: str) -> None:
         """Answers the entries without an answer with an error."""
         for entry in taken:
             if not entry.is_answered:
-                self._tell(entry, False if isinstance(entry, Forgetting) else NotDecided(problem))
+                self._tell(entry, False if isinstance(entry, SessionDeletion) else InferenceFailed(problem))
 
-    def _tell(self, entry: Question | Forgetting, answer: Any) -> None:
+    def _tell(self, entry: Question | SessionDeletion, answer: Any) -> None:
         """Calls the function that takes an answer; an error in it does not affect other entries."""
         entry.is_answered = True
         try:
-            (entry.forgotten if isinstance(entry, Forgetting) else entry.reply)(answer)
+            (entry.forgotten if isinstance(entry, SessionDeletion) else entry.reply)(answer)
         except Exception as error:
             self._internal_errors.report(error)
 
@@ -284,11 +284,11 @@ class Batcher:
         if not asked:
             return
         try:
-            obs = _joined([question.obs for question, _, _ in asked])
+            obs = _concatenated([question.obs for question, _, _ in asked])
             memory = torch.cat([memory for _, memory, _ in asked if memory is not None]) if remembering else None
             actions = self._acted(policy, obs, memory, deterministic)
         except Exception as error:  # a user's network can raise any exception
-            problem = NotDecided(f"policy {policy.name!r} cannot decide: {self._internal_errors.report(error)}")
+            problem = InferenceFailed(f"policy {policy.name!r} cannot decide: {self._internal_errors.report(error)}")
             for question, _, _ in asked:
                 self._tell(question, problem)
             return
@@ -308,7 +308,7 @@ class Batcher:
         """Returns actions for rows; changes `memory`, ``[N, memory_width]``, in place."""
         if memory is None or not deterministic or not policy.exploration_size:
             return policy.env_actions(obs, memory, deterministic, self._rng)
-        own = fresh_memory(policy, rows_of(obs), deterministic)  # without the state of exploration
+        own = fresh_memory(policy, num_rows(obs), deterministic)  # without the state of exploration
         if own is not None:
             own.copy_(memory[:, : policy.memory_size])
         actions = policy.env_actions(obs, own, deterministic, self._rng)
@@ -325,14 +325,14 @@ class Batcher:
         if kept is None:
             return torch.zeros(question.rows, memory_width(policy), device=device_of(policy), dtype=torch.float32), True
         if len(kept) != question.rows:
-            raise UnfitQuestion(
-                f"obs: {question.rows} observations, but earlier requests of this session had {len(kept)}; name another "
-                "session, or restart this one with first = true"
+            raise InvalidRequest(
+                f"obs: {question.rows} observations, but earlier requests of this session had {len(kept)}; name "
+                "another session, or restart this one with first = true"
             )
         memory = kept.clone()
         if policy.reward_column is not None:
             if question.reward is None:
-                raise UnfitQuestion(
+                raise InvalidRequest(
                     f"reward: policy {policy.name!r} observes the reward of its last action (memory.previous_reward): "
                     "send it"
                 )
@@ -342,7 +342,7 @@ class Batcher:
         return memory, False
 
 
-def _joined(trees: list[Tree]) -> Tree:
+def _concatenated(trees: list[Tree]) -> Tree:
     """Returns concatenated observations."""
     if len(trees) == 1:
         return trees[0]

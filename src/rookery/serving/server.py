@@ -22,7 +22,7 @@ from rookery.core.settings.trust import TrustCode
 from rookery.envs.external.listener import ConnectionLimits, most_strangers
 from rookery.serving.batcher import Batcher
 from rookery.serving.socket_clients import SocketClients
-from rookery.serving.tokens import is_loopback, shows
+from rookery.serving.tokens import has_token, is_loopback
 from rookery.serving.versions import load_version
 from rookery.serving.watch import CheckpointWatch
 from rookery.serving.web import PolicyApp
@@ -102,7 +102,7 @@ class PolicyServer:
         trust_code: TrustCode = False,
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
-        check(options)
+        check_options(options)
         self._options, self._said, self._started = options, say, time.time()
         torch.set_num_threads(options.num_threads)
         version = load_version(checkpoint, [name] if name else (), trust_code)
@@ -113,7 +113,7 @@ class PolicyServer:
         self._clients: SocketClients | None = None
         self._watch: CheckpointWatch | None = None
         with contextlib.ExitStack() as undo:  # if a later part fails, earlier parts are closed
-            self._listening = listening(options.host, options.port)
+            self._listening = listen(options.host, options.port)
             undo.callback(self._listening.close)
             self.address: tuple[str, int] = self._listening.getsockname()[:2]
             self._batcher = Batcher(
@@ -216,7 +216,7 @@ class PolicyServer:
         self._listening.close()
 
 
-def check(options: ServingOptions) -> None:
+def check_options(options: ServingOptions) -> None:
     """Refuses options that contradict each other, and a missing uvicorn.
 
     Raises:
@@ -243,7 +243,7 @@ def require_uvicorn() -> None:
         raise ConfigError(f"rookery serve needs the package {error.name}: pip install 'rookery[serve]'") from None
 
 
-def listening(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """Returns a listening socket.
 
     Raises:
@@ -260,8 +260,8 @@ def listening(host: str, port: int) -> socket.socket:
         made.close()
         if isinstance(error, socket.gaierror | UnicodeError) or getattr(error, "errno", 0) == errno.EADDRNOTAVAIL:
             raise ConfigError(
-                f"`--host {host}` is not an address of this machine; use 127.0.0.1 for this machine only, 0.0.0.0 for all "
-                "machines"
+                f"`--host {host}` is not an address of this machine; use 127.0.0.1 for this machine only, 0.0.0.0 for "
+                "all machines"
             ) from None
         raise ConfigError(
             f"--port {port}: cannot listen at {host}:{port} ({error}); give another port, or 0 for any that is free"
@@ -296,7 +296,7 @@ def _protocol(options: ServingOptions) -> type[asyncio.Protocol]:
             self.late = self.loop.call_later(options.head_seconds, transport.close)
 
         def on_headers_complete(self) -> None:
-            if options.token is None or shows(dict(self.headers), options.token):
+            if options.token is None or has_token(dict(self.headers), options.token):
                 strangers.pop(self, None)
             super().on_headers_complete()
 

@@ -10,7 +10,7 @@ import torch
 from rookery.core.errors import RookeryError
 
 
-class SessionGone(RookeryError):
+class SessionEvicted(RookeryError):
     """A session was evicted, because the server kept too many."""
 
 
@@ -42,10 +42,10 @@ class SessionMemory:
         """Returns the memory of a session, ``[rows, width]``; None for a new session.
 
         Raises:
-            SessionGone: If it was evicted, as far as that is still known.
+            SessionEvicted: If it was evicted, as far as that is still known.
         """
         if session in self._gone:
-            raise SessionGone(
+            raise SessionEvicted(
                 f"this session was evicted, because the server keeps at most {self.most_rows:,} sessions: restart it "
                 "with first = true, delete sessions that are over, or start the server with more (--max-sessions)"
             )

@@ -14,9 +14,9 @@ from rookery.core.process.internal_errors import InternalErrors
 from rookery.core.spaces.space_files import space_to_json
 from rookery.envs.external.listener import ClientListener, ConnectionLimits
 from rookery.envs.external.wire import MessageError
-from rookery.serving.asking import known_policy, read_question
-from rookery.serving.batcher import Batcher, Question, ServedActions, UnfitQuestion
-from rookery.serving.reading import WrongObservation
+from rookery.serving.batcher import Batcher, InvalidRequest, Question, ServedActions
+from rookery.serving.observations import WrongObservation
+from rookery.serving.requests import read_question, requested_policy
 
 
 class SocketClients:
@@ -125,17 +125,17 @@ class SocketClients:
             shown = dict(obs)
         else:
             try:
-                shown = {known_policy(version, named, self._default): obs}
-            except UnfitQuestion as error:
+                shown = {requested_policy(version, named, self._default): obs}
+            except InvalidRequest as error:
                 raise MessageError(str(error)) from None
-        together = _Together(
+        together = _CombinedReply(
             list(shown),
             lambda answers: self._answered(session, number, answers, None if several else next(iter(shown))),
         )
         earned = request.get("reward")
         questions: list[Question] = []
         for name, seen in shown.items():
-            fields = {"obs": seen, "reward": _earned(earned, name)}
+            fields = {"obs": seen, "reward": _reward_of(earned, name)}
             for field in ("deterministic", "first", "action_mask"):
                 if field in request:
                     fields[field] = request[field]
@@ -143,7 +143,7 @@ class SocketClients:
                 question, is_batch = read_question(
                     fields, version.policies[name], self._deterministic, (name, session, episode), together.part(name)
                 )
-            except (WrongObservation, UnfitQuestion) as error:
+            except (WrongObservation, InvalidRequest) as error:
                 raise MessageError(f"{name}: {error}" if several else str(error)) from None
             together.batches[name] = is_batch
             questions.append(question)
@@ -182,7 +182,7 @@ class SocketClients:
             self._listener.answer(session, number, answer)
 
 
-class _Together:
+class _CombinedReply:
     """Waits until all parts of a request are answered."""
 
     def __init__(self, names: list[str], whole: Callable[[Mapping[str, Any]], None]) -> None:
@@ -202,7 +202,7 @@ class _Together:
         return reply
 
 
-def _earned(reward: Any, name: str) -> Any:
+def _reward_of(reward: Any, name: str) -> Any:
     """Returns the reward of a client's last action; `Client.log_returns` sends a dict by agent, ``""`` for the only."""
     if not isinstance(reward, Mapping):
         return 0.0

@@ -46,7 +46,7 @@ def write_token(path: Path, token: str) -> None:
 
 
 @contextmanager
-def kept_in(path: Path | None, token: str) -> Iterator[None]:
+def stored_token(path: Path | None, token: str) -> Iterator[None]:
     """Keeps a token in a file inside the context; None = in no file. A file that has another token by then stays.
 
     Raises:
@@ -127,7 +127,7 @@ def is_loopback_host(host: str) -> bool:
     return (not rest or (rest.startswith(":") and rest[1:].isdecimal())) and is_loopback(name)
 
 
-def shows(headers: Mapping[bytes, bytes], token: str) -> bool:
+def has_token(headers: Mapping[bytes, bytes], token: str) -> bool:
     """Returns whether the headers of a request have the token: ``Authorization: Bearer TOKEN``."""
     kind, _, shown = headers.get(b"authorization", b"").partition(b" ")
     return kind.lower() == b"bearer" and hmac.compare_digest(shown.strip(), token.encode())

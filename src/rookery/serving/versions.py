@@ -59,11 +59,11 @@ def load_version(
         for parameter, value in policy.state_dict().items():
             if value.is_floating_point() and not bool(torch.isfinite(value).all()):
                 raise FileError(f"{path}: policy {name!r}: {parameter} holds numbers that are not finite")
-        try_out(attach_actor(policy))
+        warm_up(attach_actor(policy))
     return ServedVersion(path.name, path, str(manifest.get(DIGEST, "")), policies, time.time())
 
 
-def try_out(policy: Policy) -> None:
+def warm_up(policy: Policy) -> None:
     """Computes an action once, so that the first request does not wait for initialization."""
     tree = policy.own_spec.allocate(1)
     for deterministic in (True, False):
@@ -82,7 +82,7 @@ def fresh_memory(policy: Policy, num_rows: int, deterministic: bool) -> torch.Te
     return torch.zeros(num_rows, width, device=device_of(policy), dtype=torch.float32) if width else None
 
 
-def refuse_other(version: ServedVersion, before: ServedVersion) -> None:
+def check_compatible(version: ServedVersion, before: ServedVersion) -> None:
     """Refuses policies that cannot replace others while clients use them.
 
     Raises:
@@ -102,6 +102,6 @@ def refuse_other(version: ServedVersion, before: ServedVersion) -> None:
             )
 
 
-def rows_of(tree: Mapping[str, np.ndarray]) -> int:
+def num_rows(tree: Mapping[str, np.ndarray]) -> int:
     """Returns the number of observations."""
     return len(next(iter(tree.values())))

@@ -12,11 +12,26 @@ from typing import Any
 
 from rookery.core.errors import RookeryError, nearest
 from rookery.core.process.internal_errors import InternalErrors
-from rookery.serving.asking import FIELDS, answered, description, known_policy, plain, read_question, session_of
-from rookery.serving.batcher import Batcher, NotDecided, ServedActions, Stopping, TooMuch, UnfitQuestion
-from rookery.serving.reading import WrongObservation
-from rookery.serving.sessions import SessionGone
-from rookery.serving.tokens import is_loopback_host, shows
+from rookery.serving.batcher import (
+    Batcher,
+    InferenceFailed,
+    InvalidRequest,
+    LimitExceeded,
+    ServedActions,
+    ServerStopping,
+)
+from rookery.serving.observations import WrongObservation
+from rookery.serving.requests import (
+    FIELDS,
+    answer_fields,
+    describe_policy,
+    plain_actions,
+    read_question,
+    requested_policy,
+    session_of,
+)
+from rookery.serving.sessions import SessionEvicted
+from rookery.serving.tokens import has_token, is_loopback_host
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -30,11 +45,11 @@ BODY_SECONDS = 30.0
 
 STATUS: tuple[tuple[type[RookeryError], int], ...] = (
     (WrongObservation, 422),
-    (UnfitQuestion, 422),
-    (SessionGone, 410),
-    (TooMuch, 429),
-    (Stopping, 503),
-    (NotDecided, 500),
+    (InvalidRequest, 422),
+    (SessionEvicted, 410),
+    (LimitExceeded, 429),
+    (ServerStopping, 503),
+    (InferenceFailed, 500),
 )
 """HTTP status of errors, by class; the first match counts, and all other errors are internal."""
 
@@ -154,7 +169,7 @@ class PolicyApp:
             return {
                 "default": self._default,
                 "version": self._batcher.version.name,
-                "policies": {name: description(policy) for name, policy in policies.items()},
+                "policies": {name: describe_policy(policy) for name, policy in policies.items()},
             }
         if path.startswith("/sessions/"):
             _only(method, "DELETE", path)
@@ -164,7 +179,7 @@ class PolicyApp:
     def _check(self, path: str, headers: dict[bytes, bytes]) -> bool:
         """Returns whether a client may see everything; refuses a client without access."""
         if self._token is not None:
-            if shows(headers, self._token):
+            if has_token(headers, self._token):
                 return True
             if path == "/health":
                 return False
@@ -201,7 +216,7 @@ class PolicyApp:
         """Returns the answer of a policy."""
         outbox, waiting = self._waiting()
         try:
-            name = known_policy(self._batcher.version, request.get("policy"), self._default)
+            name = requested_policy(self._batcher.version, request.get("policy"), self._default)
             session = session_of(request)
             question, is_batch = read_question(
                 request,
@@ -217,7 +232,7 @@ class PolicyApp:
         except REFUSED as error:
             raise _refused(error) from None
         assert isinstance(answer, ServedActions)
-        fields: dict[str, Any] = plain(answered(answer, question, is_batch))
+        fields: dict[str, Any] = plain_actions(answer_fields(answer, question, is_batch))
         return fields
 
     async def _forget(self, session: str) -> dict[str, Any]:

@@ -44,13 +44,13 @@ def read_observation(policy: Policy, obs: Any, mask: Any = None) -> tuple[Tree, 
     for leaf in spec.leaves:
         if leaf.kind == "mask" and (mask is not None or takes_mask(policy)):
             if mask is None:
-                raise WrongObservation(MASK, described(leaf), "nothing", f"{MASK}: got nothing; send it beside obs")
+                raise WrongObservation(MASK, describe_leaf(leaf), "nothing", f"{MASK}: got nothing; send it beside obs")
             found[leaf.path] = _array(leaf, mask)
             continue
         try:
             value = part_of(obs, leaf.path)
         except SpaceError:
-            raise WrongObservation(leaf.path, described(leaf), "nothing") from None
+            raise WrongObservation(leaf.path, describe_leaf(leaf), "nothing") from None
         found[leaf.path] = value if leaf.entities is not None else _array(leaf, value)
     try:
         tree, is_batch = spec.read(found)
@@ -60,7 +60,7 @@ def read_observation(policy: Policy, obs: Any, mask: Any = None) -> tuple[Tree, 
     if not problem:
         return tree, is_batch
     leaf = next((leaf for leaf in spec.leaves if problem.startswith(f"{leaf.path}: ")), spec.leaves[0])
-    raise WrongObservation(leaf.path, described(leaf), _told(found[leaf.path]), problem)
+    raise WrongObservation(leaf.path, describe_leaf(leaf), _describe_value(found[leaf.path]), problem)
 
 
 def takes_mask(policy: Policy) -> bool:
@@ -69,7 +69,7 @@ def takes_mask(policy: Policy) -> bool:
     return policy.own_spec.has_mask and not (isinstance(space, spaces.Dict) and MASK in space.spaces)
 
 
-def described(leaf: Leaf) -> str:
+def describe_leaf(leaf: Leaf) -> str:
     """Returns a description of a part of the space."""
     shape = f"of shape {leaf.shape} (or a batch of them)"
     if leaf.kind == "mask":
@@ -96,17 +96,17 @@ def _array(leaf: Leaf, value: Any) -> np.ndarray:
             value = np.concatenate([np.asarray(part).ravel() for part in value])
         array = np.asarray(value)
     except (ValueError, TypeError, OverflowError):
-        raise WrongObservation(leaf.path, described(leaf), "a list whose parts differ in length or kind") from None
+        raise WrongObservation(leaf.path, describe_leaf(leaf), "a list whose parts differ in length or kind") from None
     if array.dtype.kind not in "fiub":
-        raise WrongObservation(leaf.path, described(leaf), _told(value))
+        raise WrongObservation(leaf.path, describe_leaf(leaf), _describe_value(value))
     if leaf.kind == "box" and leaf.dtype == np.uint8 and array.dtype.kind in "iu":
         if array.size and (array.min() < 0 or array.max() > 255):
-            raise WrongObservation(leaf.path, described(leaf), f"{array.min()} to {array.max()}")
+            raise WrongObservation(leaf.path, describe_leaf(leaf), f"{array.min()} to {array.max()}")
         array = array.astype(np.uint8)
     return array
 
 
-def _told(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     """Returns a short description of a value."""
     if isinstance(value, str) or value is None:
         return "nothing" if value is None else "a text"
