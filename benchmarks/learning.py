@@ -46,7 +46,7 @@ CATEGORICAL = {
 }
 APEX: dict[str, Any] = {  # asynchronous workers in this process, each copy with an epsilon of its own
     "algorithm.exploration.epsilon": 0.4,
-    "algorithm.exploration.ladder": 7.0,
+    "algorithm.exploration.per_env_epsilon": 7.0,
     "algorithm.replay.kind": "prioritized",
     "algorithm.n_step": 3,
     "algorithm.train_every": 16,

@@ -58,7 +58,7 @@ print(
 
 analysis = tune.run(
     MultiAgentArena,
-    PPOConfig(lr=tune.grid_search([1e-4, 5e-4]), batch_size=tune.grid_search([2000, 3000])),
+    PPOConfig(lr=tune.grid_search([1e-4, 5e-4]), rollout_size=tune.grid_search([2000, 3000])),
     **TWO,
     num_envs=10,
     stop={"return_mean": 15, "env_steps": STEPS},

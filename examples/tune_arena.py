@@ -6,7 +6,7 @@ analysis = tune.run(
     MultiAgentArena,
     PPOConfig(
         lr=tune.grid_search([1e-4, 5e-4]),
-        batch_size=tune.grid_search([2000, 3000]),
+        rollout_size=tune.grid_search([2000, 3000]),
         model=ModelConfig(hidden=(128, 128)),
     ),
     policies=["pol1", "pol2"],

@@ -32,7 +32,7 @@ def trainer(lanes: int, snapshots: int, seed: int) -> Trainer:
     settings = {"window": None, "latest_ratio": 0.0, "swap_every": 0, "rating_games": 0}
     made = Trainer(
         "rookery.tasks:TicTacToe",
-        PPOConfig(fragment_length=16, batch_size=lanes * 10_000),
+        PPOConfig(fragment_length=16, rollout_size=lanes * 10_000),
         num_envs=lanes,
         seed=seed,
         self_play={"main": settings},

@@ -150,7 +150,7 @@ def part_exercise(folder: Path) -> list[str]:
         MultiAgentArena,
         PPOConfig(
             lr=tune.grid_search([1e-4, 5e-4]),
-            batch_size=tune.grid_search([2000, 3000]),
+            rollout_size=tune.grid_search([2000, 3000]),
             model=ModelConfig(hidden=(128, 128)),
         ),
         policies=["pol1", "pol2"], policy_mapping={"agent1": "pol1", "agent2": "pol2"}, num_envs=10,

@@ -64,7 +64,7 @@ def of_rookery(count: int, seconds: float, together: int) -> tuple[float, float,
         "num_envs": count, "workers": count, "asynchronous": True, "warmup_steps": 0,
         "iteration_steps": 200 * count, "in_flight": IN_FLIGHT,
     }  # fmt: skip
-    algorithm = IMPALAConfig(fragment_length=FRAGMENT, batch_size=BATCH, model={"hidden": HIDDEN})
+    algorithm = IMPALAConfig(fragment_length=FRAGMENT, rollout_size=BATCH, model={"hidden": HIDDEN})
     cluster = {"ray": "local", "workers_per_process": together}
     with Trainer(Sleeper, algorithm, seed=0, sampling=sampling, cluster=cluster) as trainer:
         for _ in range(2):

@@ -141,7 +141,7 @@ def _check(policy: Policy, version: int) -> None:
             "what it remembers could be right for one of them only; --onnx writes a file that has both"
         )
     if version == 2 and policy.memory_size:
-        what = policy.model.memory.kind if policy.memory is not None else f"memory.frames={memory.frames}"
+        what = policy.model.memory.kind if policy.memory is not None else f"memory.frame_stack={memory.frame_stack}"
         raise ExportError(f"{who} remembers ({what}), and Unity refuses models of version 2 that do: use version 3")
     if version == 2 and action.num_numbers and action.sizes + (2,) * action.num_flags:
         raise ExportError(f"{who} acts by numbers and choices, and models of version 2 do one of them: use version 3")

@@ -58,7 +58,7 @@ class Flags(gymnasium.Env):
     [
         (Locks, PPOConfig(lr=3e-3, fragment_length=32, kl_coef=0.2), 4_000, 0.8),
         slow(Locks, A2CConfig(lr=1e-2), 4_000, 0.75),
-        slow(Locks, ReinforceConfig(lr=1e-2, batch_size=256), 4_000, 0.75),
+        slow(Locks, ReinforceConfig(lr=1e-2, rollout_size=256), 4_000, 0.75),
         (Flags, PPOConfig(lr=3e-3, fragment_length=32), 3_000, 0.95),
     ],
     ids=lambda value: getattr(type(value), "__name__", str(value)),

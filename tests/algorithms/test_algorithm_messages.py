@@ -103,7 +103,10 @@ SETTINGS = [
     ({"name": "dqn", "replay": {"burn_in": 4}}, "ConfigError: replay.burn_in = 4 ... model.memory.kind"),
     ({"name": "dqn", "batch_size": 64, "replay": {"capacity": 32}}, "ConfigError: batch_size = 64 ... capacity = 32"),
     ({"name": "dqn", "exploration": {"kind": "parameters"}, "model": GRU}, "ConfigError: exploration.kind ... epsilon"),
-    ({"name": "dqn", "exploration": {"kind": "noisy", "ladder": 7.0}}, "ConfigError: exploration.ladder = 7 is for"),
+    (
+        {"name": "dqn", "exploration": {"kind": "noisy", "per_env_epsilon": 7.0}},
+        "ConfigError: exploration.per_env_epsilon = 7 is for",
+    ),
     ({"name": "dt", "dropout": 1.0}, "ConfigError: dropout"),
 ]
 

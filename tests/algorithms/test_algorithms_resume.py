@@ -47,8 +47,8 @@ def weights(trainer):
 SMALL = {
     "ppo with the penalty": PPOConfig(kl_coef=0.2, fragment_length=50, epochs=2),
     "a2c": A2CConfig(),
-    "impala": IMPALAConfig(batch_size=90),
-    "appo with the penalty": APPOConfig(kl_coef=0.2, batch_size=90, buffered_batches=3),
+    "impala": IMPALAConfig(rollout_size=90),
+    "appo with the penalty": APPOConfig(kl_coef=0.2, rollout_size=90, buffered_batches=3),
     "reinforce": ReinforceConfig(),
 }
 

@@ -56,7 +56,7 @@ class Hidden(gymnasium.Env):
 MEMORIES = {
     "none": {},
     "lstm": {"kind": "lstm", "size": 8, "sequence_length": 5},
-    "recall": {"previous_action": True, "previous_reward": True, "frames": 3},
+    "recall": {"previous_action": True, "previous_reward": True, "frame_stack": 3},
     "all": {"kind": "gru", "size": 8, "previous_reward": True, "sequence_length": 4},
 }
 
@@ -168,7 +168,7 @@ class GivesValues(torch.nn.Module):
 
 def test_a_model_that_gives_values_itself_is_refused():
     with pytest.raises(ConfigError, match="cannot see what the environment shows for critics alone"):
-        trainer_of(model={"module": GivesValues, "gives": "outputs"})
+        trainer_of(model={"module": GivesValues, "output": "outputs"})
 
 
 class Features(torch.nn.Module):

@@ -303,7 +303,7 @@ OPTIONS = {
     "boltzmann": {"exploration": {"kind": "boltzmann"}, "replay": {"kind": "prioritized"}},
     "parameters": {"exploration": {"kind": "parameters", "perturb_every": 30}},
     "recurrent": {"model": {"memory": {"kind": "gru", "size": 8, "sequence_length": 8}}, "replay": {"burn_in": 4}},
-    "frames": {"model": {"memory": {"frames": 2, "previous_action": True, "sequence_length": 8}}},
+    "frames": {"model": {"memory": {"frame_stack": 2, "previous_action": True, "sequence_length": 8}}},
 }
 
 

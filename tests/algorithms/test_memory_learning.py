@@ -17,8 +17,8 @@ from selection import slow_repeats
 MEMORIES = {
     **{kind: {"kind": kind, "size": 16} for kind in CELLS},
     "two layers": {"kind": "lstm", "size": 8, "layers": 2},
-    "recall": {"previous_action": True, "previous_reward": True, "frames": 3},
-    "all": {"kind": "gru", "size": 8, "previous_action": True, "previous_reward": True, "frames": 2},
+    "recall": {"previous_action": True, "previous_reward": True, "frame_stack": 3},
+    "all": {"kind": "gru", "size": 8, "previous_action": True, "previous_reward": True, "frame_stack": 2},
 }
 
 
@@ -212,7 +212,7 @@ WAYS = [(PPOConfig, {}), (PPOConfig, {"kl_coef": 0.2}), (A2CConfig, {}), (A2CCon
 @pytest.mark.parametrize(("kind", "way"), slow_repeats(of=itertools.product(["none", "gru"], range(len(WAYS)))))
 def test_stacked_pictures_are_learned_from_by_every_way(kind, way):
     algorithm, settings = WAYS[way]
-    model = {"hidden": (8,), "memory": {"kind": kind, "size": 8, "frames": 3}}
+    model = {"hidden": (8,), "memory": {"kind": kind, "size": 8, "frame_stack": 3}}
     trainer = Trainer(Bright, algorithm(fragment_length=16, model=model, **settings), num_envs=2, seed=0)
     before = [weight.detach().clone() for weight in trainer.policies["main"].trunk.parameters()]
     trainer.train(stop={"iterations": 2})

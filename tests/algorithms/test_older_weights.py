@@ -222,7 +222,7 @@ def test_kept_batches_stay_as_they_were_played():
 
 @pytest.mark.parametrize("staleness", [0, 1])
 def test_six_iterations_equal_three_and_three_more(staleness, tmp_path):
-    cfg = APPOConfig(fragment_length=10, batch_size=60, minibatch_size=30, buffered_batches=3, target_every=4)
+    cfg = APPOConfig(fragment_length=10, rollout_size=60, minibatch_size=30, buffered_batches=3, target_every=4)
     settings = {"num_envs": 3, "iteration_steps": 120, "seed": 4, "config": {"sampling.staleness": staleness}}
     with Trainer("CartPole-v1", cfg, **settings) as through:
         through.train({"iterations": 4})
@@ -250,8 +250,8 @@ def test_bounds_must_be_above_nothing():
 
 def test_what_asynchronous_workers_play_is_corrected_with_and_without_memory():
     policies = {
-        "impala": IMPALAConfig(fragment_length=10, batch_size=60, lr=1e-2, model=LSTM),
-        "appo": APPOConfig(fragment_length=10, batch_size=60, minibatch_size=30, lr=1e-2, target_every=1),
+        "impala": IMPALAConfig(fragment_length=10, rollout_size=60, lr=1e-2, model=LSTM),
+        "appo": APPOConfig(fragment_length=10, rollout_size=60, minibatch_size=30, lr=1e-2, target_every=1),
     }
     sampling = {"num_envs": 6, "workers": 3, "asynchronous": True, "iteration_steps": 300, "in_flight": 4}
     mapping = {"agent1": "impala", "agent2": "appo"}

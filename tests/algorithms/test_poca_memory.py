@@ -16,8 +16,8 @@ MEMORIES = {
     "lstm": {"kind": "lstm", "size": 8},
     "two layers": {"kind": "gru", "size": 8, "layers": 2},
     "attention": {"kind": "attention", "size": 8, "heads": 2, "context": 4},
-    "recall": {"previous_action": True, "previous_reward": True, "frames": 3},
-    "all": {"kind": "scan", "size": 8, "previous_action": True, "previous_reward": True, "frames": 2},
+    "recall": {"previous_action": True, "previous_reward": True, "frame_stack": 3},
+    "all": {"kind": "scan", "size": 8, "previous_action": True, "previous_reward": True, "frame_stack": 2},
 }
 
 

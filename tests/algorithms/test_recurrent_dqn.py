@@ -211,14 +211,14 @@ def test_sequences_drawn_from_the_memory_move_priorities_and_weights():
 
 
 def test_decisions_that_see_earlier_ones_learn_without_a_cell_too():
-    model = {"hidden": (16,), "memory": {"frames": 4, "previous_action": True, "sequence_length": 8}}
+    model = {"hidden": (16,), "memory": {"frame_stack": 4, "previous_action": True, "sequence_length": 8}}
     trainer = Trainer("StatelessCartPole", DQNConfig(model=model, learning_starts=100, batch_size=4), seed=0)
     result = trainer.train({"env_steps": 1000})
     assert result.policies["main"].learning["gradient_steps"] > 100
 
 
 def test_frames_that_policies_see_at_once_are_those_they_decided_on():
-    model = {"hidden": (8,), "memory": {"frames": 3, "previous_action": True, "previous_reward": True}}
+    model = {"hidden": (8,), "memory": {"frame_stack": 3, "previous_action": True, "previous_reward": True}}
     dqn = learner(model=model, learning_starts=0)
     rollout = play(dqn, T=9, F=2)
     seen = rollout.timeline_rows(*dqn.policy.sights(rollout))

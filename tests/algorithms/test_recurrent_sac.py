@@ -139,7 +139,7 @@ def test_without_a_memory_nothing_is_remembered():
 
 
 def test_a_policy_that_sees_its_last_frames_learns_them_from_sequences():
-    model = {"hidden": (16,), "memory": {"frames": 2, "previous_action": True, "sequence_length": 4}}
+    model = {"hidden": (16,), "memory": {"frame_stack": 2, "previous_action": True, "sequence_length": 4}}
     cfg = config(model=model, replay={"capacity": 2000})
     with Trainer(Cue, cfg, num_envs=3, seed=0, iteration_steps=80) as trainer:
         trainer.train({"env_steps": 80})

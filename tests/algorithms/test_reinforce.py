@@ -207,7 +207,7 @@ class Numbered(gymnasium.Env):
 
 @given(lanes=st.integers(1, 4), batch_size=st.integers(1, 60), seed=st.integers(0, 99))
 def test_every_decision_of_a_finished_episode_is_learned_from_exactly_once(lanes, batch_size, seed):
-    cfg = ReinforceConfig(batch_size=batch_size, gamma=0.5, model={"hidden": ()})
+    cfg = ReinforceConfig(rollout_size=batch_size, gamma=0.5, model={"hidden": ()})
     with Trainer(Numbered, cfg, num_envs=lanes, seed=seed) as trainer:
         subject, found = trainer.learners["main"], {}
 
@@ -233,7 +233,7 @@ def test_every_decision_of_a_finished_episode_is_learned_from_exactly_once(lanes
 
 
 def test_a_learner_goes_on_from_its_saved_state_with_what_it_had_kept():
-    cfg = ReinforceConfig(batch_size=50, model={"normalize_obs": True})
+    cfg = ReinforceConfig(rollout_size=50, model={"normalize_obs": True})
     old, new = (Trainer("CartPole-v1", cfg, seed=seed, num_envs=4) for seed in (1, 2))
     for _ in range(3):
         old.train_iteration()
@@ -249,7 +249,7 @@ def test_a_learner_goes_on_from_its_saved_state_with_what_it_had_kept():
 
 
 def test_what_it_reports():
-    with Trainer("CartPole-v1", ReinforceConfig(batch_size=200), seed=0, num_envs=2) as trainer:
+    with Trainer("CartPole-v1", ReinforceConfig(rollout_size=200), seed=0, num_envs=2) as trainer:
         learning = trainer.train_iteration().policies["main"].learning
     assert set(learning) == {
         "policy_loss", "entropy", "return_to_go", "grad_norm", "finished_episodes", "stale_fraction",

@@ -96,7 +96,7 @@ def test_rollouts_arrive_whole_on_the_card():
 @CUDA
 @pytest.mark.parametrize(
     "cfg",
-    [PPOConfig(fragment_length=16), A2CConfig(), IMPALAConfig(), APPOConfig(), ReinforceConfig(batch_size=200)],
+    [PPOConfig(fragment_length=16), A2CConfig(), IMPALAConfig(), APPOConfig(), ReinforceConfig(rollout_size=200)],
 )
 def test_algorithms_learn_on_the_card(cfg):
     with Trainer("CartPole-v1", cfg, seed=0, device="cuda") as trainer:

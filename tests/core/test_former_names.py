@@ -10,8 +10,9 @@ import pytest
 
 from rookery.core.config import Polymorphic, current_path, resolve
 from rookery.core.errors import ConfigError
-from rookery.core.settings.fields import FormerName, PositiveInt, Settings
+from rookery.core.settings.fields import FormerName, PositiveInt, Settings, from_stored
 from rookery.core.settings.layers import Layer, override_layer, yaml_layer
+from rookery.core.settings.reach import Reaches, of_settings
 
 MEANINGS = "write rollout_size or minibatch_size"
 
@@ -143,3 +144,24 @@ def test_a_derived_class_that_declares_a_former_name_is_refused():
 
     with pytest.raises(ConfigError, match=r"Own\.batch_size is now called rollout_size"):
         Own()
+
+
+def test_a_foreign_value_is_judged_under_a_former_name_too():
+    @dataclass(frozen=True)
+    class Reaching(Settings):
+        place: Annotated[str, Reaches("a path"), FormerName("folder")] = ""
+
+    for name in ("place", "folder"):
+        (objection,) = of_settings(Reaching, {name: "/etc"}, "part")
+        assert (objection.path, objection.value) == (f"part.{name}", "/etc")
+
+
+def test_settings_of_a_stored_policy_are_read_in_silence():
+    @dataclass(frozen=True)
+    class Outer(Settings):
+        inner: Sampling = field(default_factory=Sampling)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert from_stored(Outer, {"inner": {"helpers": 3}}).inner.env_processes == 3
+        assert from_stored(PPO, {"batch_size": 64}).rollout_size == 64

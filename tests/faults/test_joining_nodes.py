@@ -33,7 +33,7 @@ def test_a_node_that_joins_gets_a_worker_of_an_asynchronous_run(monkeypatch, cap
     alone = Nodes()
     try:
         sampling = {"num_envs": 4, "workers": 3, "asynchronous": True, "iteration_steps": 500}
-        algorithm = A2CConfig(fragment_length=16, batch_size=64)
+        algorithm = A2CConfig(fragment_length=16, rollout_size=64)
         with Trainer("CartPole-v1", algorithm, seed=5, sampling=sampling) as trainer:
             ledger, hosts = Ledger(trainer), trainer.pool.hosts
 

@@ -115,7 +115,7 @@ def test_a_run_that_loses_workers_and_nodes_reaches_its_return(nodes, asynchrono
     rng, kills = np.random.default_rng(1), KILLS
     other = nodes.add()
     sampling = {"num_envs": 4, "workers": 2, "asynchronous": asynchronous, "iteration_steps": 2000, "max_restarts": 200}
-    algorithm = PPOConfig(fragment_length=128) if not asynchronous else A2CConfig(fragment_length=16, batch_size=256)
+    algorithm = PPOConfig(fragment_length=128) if not asynchronous else A2CConfig(fragment_length=16, rollout_size=256)
     with Trainer("CartPole-v1", algorithm, seed=5, sampling=sampling) as trainer:
         ledger, best = Ledger(trainer.learners["main"]), 0.0
         for number in range(400):

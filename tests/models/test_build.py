@@ -161,22 +161,22 @@ GRID = spaces.Dict({"view": spaces.Box(0, 255, (5, 5, 2), np.uint8), "speed": BO
 
 
 def test_codes_name_pictures_of_bytes():
-    assert build(GRID, codes=("view",)).images[0].embedding is not None
+    assert build(GRID, categorical_images=("view",)).images[0].embedding is not None
     assert build(GRID).images[0].embedding is None
     with pytest.raises(
-        ConfigError, match=r"model\.codes: no picture of bytes is observed as 'vew'; did you mean 'view'"
+        ConfigError, match=r"model\.categorical_images: no picture of bytes is observed as 'vew'; did you mean 'view'"
     ):
-        build(GRID, codes=("vew",))
+        build(GRID, categorical_images=("vew",))
     with pytest.raises(ConfigError, match=r"observed as 'speed'; there are view"):
-        build(GRID, codes=("speed",))
-    with pytest.raises(ConfigError, match=r"observed as 'obs'; there is none: leave model\.codes out"):
-        build(BOX, codes=("obs",))
+        build(GRID, categorical_images=("speed",))
+    with pytest.raises(ConfigError, match=r"observed as 'obs'; there is none: leave model\.categorical_images out"):
+        build(BOX, categorical_images=("obs",))
 
 
 def test_a_custom_model_is_given_codes_as_they_are():
     rows = {"view": torch.full((2, 5, 5, 2), 7, dtype=torch.uint8), "speed": torch.zeros(2, 4)}
     for codes, number in ((("view",), 7.0), (None, 7.0 / 255)):
-        trunk = build(GRID, module=Recorder, codes=codes)
+        trunk = build(GRID, module=Recorder, categorical_images=codes)
         trunk(rows)
         assert torch.equal(trunk.module.seen["view"], torch.full((2, 5, 5, 2), number))
 

@@ -49,7 +49,7 @@ ALGORITHMS = {
     "ppo": (
         PPO,
         PPOConfig(
-            batch_size=64,
+            rollout_size=64,
             fragment_length=16,
             epochs=2,
             minibatch_size=32,
@@ -58,15 +58,15 @@ ALGORITHMS = {
             normalize_values=False,
         ),  # fmt: skip
     ),
-    "a2c": (A2C, A2CConfig(batch_size=64, fragment_length=16, entropy_coef=0.01, lr=1e-2, normalize_values=False)),
+    "a2c": (A2C, A2CConfig(rollout_size=64, fragment_length=16, entropy_coef=0.01, lr=1e-2, normalize_values=False)),
     "impala": (
         IMPALA,
-        IMPALAConfig(batch_size=64, fragment_length=16, lr=1e-3, adam_eps=1e-3, normalize_values=False),
+        IMPALAConfig(rollout_size=64, fragment_length=16, lr=1e-3, adam_eps=1e-3, normalize_values=False),
     ),
     "appo": (
         APPO,
         APPOConfig(
-            batch_size=64,
+            rollout_size=64,
             fragment_length=16,
             minibatch_size=32,
             lr=1e-3,
@@ -75,7 +75,7 @@ ALGORITHMS = {
             normalize_values=False,
         ),
     ),
-    "reinforce": (Reinforce, ReinforceConfig(batch_size=64, entropy_coef=0.01, adam_eps=1e-3)),
+    "reinforce": (Reinforce, ReinforceConfig(rollout_size=64, entropy_coef=0.01, adam_eps=1e-3)),
 }
 
 

@@ -31,9 +31,9 @@ ACTIONS = {
 MEMORIES = {
     **{kind: {"kind": kind, "size": 9} for kind, cell in CELLS.items() if cell.kernel},
     "layers": {"kind": "lstm", "size": 6, "layers": 3},
-    "recall": {"previous_action": True, "previous_reward": True, "frames": 2},
+    "recall": {"previous_action": True, "previous_reward": True, "frame_stack": 2},
     "recall and gru": {
-        "kind": "gru", "size": 7, "layers": 2, "previous_action": True, "previous_reward": True, "frames": 3,
+        "kind": "gru", "size": 7, "layers": 2, "previous_action": True, "previous_reward": True, "frame_stack": 3,
     },
 }  # fmt: skip
 
@@ -71,14 +71,14 @@ LEARNERS = {
     "ppo": PPOConfig(fragment_length=13, epochs=2, minibatch_size=20, lr=1e-3, adam_eps=1e-3, scale_rewards=False),
     "appo": APPOConfig(
         fragment_length=13,
-        batch_size=None,
+        rollout_size=None,
         minibatch_size=20,
         lr=1e-3,
         adam_eps=1e-3,
         scale_rewards=False,
         target_every=3,
     ),
-    "impala": IMPALAConfig(fragment_length=13, batch_size=None, lr=1e-3, adam_eps=1e-3, scale_rewards=False),
+    "impala": IMPALAConfig(fragment_length=13, rollout_size=None, lr=1e-3, adam_eps=1e-3, scale_rewards=False),
     "a2c": A2CConfig(fragment_length=13, entropy_coef=0.01, lr=1e-2, scale_rewards=False),
 }
 

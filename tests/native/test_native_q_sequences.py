@@ -99,7 +99,9 @@ def test_updates_along_sequences_are_those_of_torch_whatever_remembers(kind, obs
     same(KINDS["dueling"], {}, kind=kind, obs=obs)
 
 
-@pytest.mark.parametrize("memory", [{"layers": 2}, {"previous_action": True, "previous_reward": True, "frames": 2}])
+@pytest.mark.parametrize(
+    "memory", [{"layers": 2}, {"previous_action": True, "previous_reward": True, "frame_stack": 2}]
+)
 def test_updates_are_those_of_torch_with_layers_and_with_what_is_seen_of_the_past(memory):
     same(KINDS["burned in"], {}, **memory)
 

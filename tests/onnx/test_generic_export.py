@@ -98,7 +98,9 @@ def test_what_actions_are_drawn_from_is_an_output(tmp_path):
 
 @pytest.mark.parametrize("kind", slow_except("none", "lstm", "scan", of=["none", *CELLS]))
 def test_a_policy_that_recalls_goes_on_from_either_action(kind, tmp_path):
-    memory = MemoryConfig(kind=kind, size=8, heads=2, context=3, frames=2, previous_action=True, previous_reward=True)
+    memory = MemoryConfig(
+        kind=kind, size=8, heads=2, context=3, frame_stack=2, previous_action=True, previous_reward=True
+    )
     policy = policy_of(NUMBERS, ACTIONS["nested"], memory=memory, normalize_obs=True)
     path = write_generic(policy, tmp_path / "x.onnx").path
     tree, _ = observed(policy, 6 * 4)
@@ -280,7 +282,7 @@ class GivingAll(nn.Module):
 
 @pytest.mark.parametrize("action", [spaces.Discrete(4), ACTIONS["nested"]], ids=["discrete", "nested"])
 def test_a_model_that_gives_outputs_itself_is_exported(action, tmp_path):
-    policy = policy_of(NUMBERS, action, GivenHead(), module=GivingAll, gives="outputs")
+    policy = policy_of(NUMBERS, action, GivenHead(), module=GivingAll, output="outputs")
     for write in (write_generic, write_unity):
         assert write(policy, tmp_path / "x.onnx").difference <= 1e-5
 

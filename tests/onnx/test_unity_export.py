@@ -68,9 +68,9 @@ NETWORKS = {
     "simple": (picture(20, 24, 3), CHOICE, {"cnn": "simple", "cnn_features": 40}),
     "match3": (picture(4, 9, 8), BRANCHES, {"cnn": "match3"}),
     "flat": (picture(9, 8, 4), CHOICE, {"cnn": "flat"}),
-    "flat codes": (picture(9, 8, 4), CHOICE, {"cnn": "flat", "codes": ("obs",)}),
+    "flat codes": (picture(9, 8, 4), CHOICE, {"cnn": "flat", "categorical_images": ("obs",)}),
     "float picture": (picture(12, 12, 3, dtype=np.float32), CHOICE, {"normalize_obs": True}),
-    "codes": (picture(7, 7, 3), CHOICE, {"codes": ("obs",)}),
+    "codes": (picture(7, 7, 3), CHOICE, {"categorical_images": ("obs",)}),
     "entities": (THINGS, MOVES, {"entity_size": 16}),
     "entities in a row": (THINGS, CHOICE, {"entities_as": "flat"}),
     "box as a set": (spaces.Dict(a=NUMBERS, b=spaces.Box(-1, 1, (4, 3))), CHOICE, {"entities": ("b",)}),
@@ -140,7 +140,7 @@ def test_a_file_for_unity_equals_the_policy(name, opset, tmp_path):
 
 @pytest.mark.parametrize("kind", slow_except("gru", "attention", "frames", of=[*CELLS, "frames"]))
 def test_memory_over_several_steps_is_that_of_the_policy(kind, tmp_path):
-    memory = MemoryConfig(frames=3) if kind == "frames" else MemoryConfig(kind=kind, size=16, layers=2, context=3)
+    memory = MemoryConfig(frame_stack=3) if kind == "frames" else MemoryConfig(kind=kind, size=16, layers=2, context=3)
     policy = policy_of(spaces.Dict(look=picture(8, 8, 3), own=NUMBERS), HYBRID, memory=memory, normalize_obs=True)
     path = write_unity(policy, tmp_path / "x.onnx").path
     facts = outputs(path, **sensed(policy, observed(policy, 2)[0]), **allowed(policy, 2), **memory_of(policy, 2))
@@ -396,7 +396,7 @@ def test_unbounded_numbers_stay_what_they_are(tmp_path):
 
 
 def test_every_code_of_a_picture_is_read_as_itself(tmp_path):
-    policy = policy_of(picture(3, 3, 1), CHOICE, codes=("obs",), cnn="small")
+    policy = policy_of(picture(3, 3, 1), CHOICE, categorical_images=("obs",), cnn="small")
     stored = np.arange(40, dtype=np.uint8).reshape(40, 1, 1, 1).repeat(3, 1).repeat(3, 2)
     written = write_unity(policy, tmp_path / "x.onnx", observations={"obs": stored})
     assert (written.rows, written.given) == (40, True)
@@ -441,7 +441,7 @@ REFUSED = [
     ({"memory": {"kind": "gru", "previous_action": True}}, "ExportError: memory.previous_action: a file for Unity"),
     ({"memory": {"previous_reward": True}}, "ExportError: Unity tells a model no rewards"),
     ({"memory": {"kind": "gru"}, "version": 2}, "ExportError: remembers (gru), and Unity refuses"),
-    ({"memory": {"frames": 2}, "version": 2}, "ExportError: remembers (memory.frames=2)"),
+    ({"memory": {"frame_stack": 2}, "version": 2}, "ExportError: remembers (memory.frame_stack=2)"),
     ({"action": HYBRID, "version": 2}, "ExportError: acts by numbers and choices"),
     ({"head": QValues(), "version": 2}, "ExportError: draws choices by their probabilities"),
     ({"opset": 8}, "ConfigError: opset 8: must be 9 to 15"),

@@ -39,7 +39,7 @@ ACTIONS = {
     "box": NUMBERS,
     "composite": spaces.Dict({"move": NUMBERS, "turn": spaces.Discrete(3), "arms": spaces.MultiBinary(2)}),
 }
-RECALL = {"previous_action": True, "previous_reward": True, "frames": 3}
+RECALL = {"previous_action": True, "previous_reward": True, "frame_stack": 3}
 MEMORIES = {
     **{kind: {"kind": kind, "size": 12, "context": 4, "heads": 3} for kind in CELLS},
     "two layers": {"kind": "lstm", "size": 7, "layers": 2},
@@ -385,7 +385,7 @@ def test_a_policy_loaded_from_a_run_goes_on_as_the_one_that_was_trained(memory, 
 def test_every_setting_of_a_memory_comes_back_with_its_policy(tmp_path):
     given = MemoryConfig(
         kind="attention", size=6, layers=2, sequence_length=7, context=5, heads=3, previous_action=True,
-        previous_reward=True, frames=2,
+        previous_reward=True, frame_stack=2,
     )  # fmt: skip
     assert all(getattr(given, item.name) != item.default for item in fields(MemoryConfig))
     settings = PPOConfig(fragment_length=8, epochs=1, model={"memory": given})
@@ -505,7 +505,7 @@ def test_learning_from_frames_is_learning_from_gymnasiums_wrapper(name):
 
 def test_a_picture_is_stored_once_however_many_see_it():
     space = SHOWN["picture, channels last"]
-    settings = PPOConfig(fragment_length=20, model={"hidden": (16,), "memory": {"frames": FRAMES}})
+    settings = PPOConfig(fragment_length=20, model={"hidden": (16,), "memory": {"frame_stack": FRAMES}})
     with Trainer(Shown, settings, env_config={"space": space}, seed=3, num_envs=3) as trainer:
         (rollout,) = trainer.pool.sample(1000).rollouts.values()
         store = trainer.pool.worker.policies["main"].store

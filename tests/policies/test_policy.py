@@ -115,11 +115,11 @@ BYTES = spaces.Dict(
 
 def test_bytes_are_normalized_unless_they_are_pictures_or_become_some():
     assert policy(BYTES, normalize_obs=True).normalizer.paths == ("plane", "vector")
-    assert policy(BYTES, normalize_obs=True, memory={"frames": 3}).normalizer.paths == ("vector",)
+    assert policy(BYTES, normalize_obs=True, memory={"frame_stack": 3}).normalizer.paths == ("vector",)
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 3)])
-@pytest.mark.parametrize("model", [{}, {"memory": {"frames": 2}, "entities": ()}])
+@pytest.mark.parametrize("model", [{}, {"memory": {"frame_stack": 2}, "entities": ()}])
 def test_normalized_bytes_reach_the_network_in_standard_deviations(shape, model):
     subject = policy(spaces.Box(0, 255, shape, np.uint8), normalize_obs=True, **model)
     rows = torch.randint(0, 11, (400, *shape), dtype=torch.uint8)

@@ -391,7 +391,7 @@ def test_where_time_goes_is_told_by_part():
         ("sampling.lane_group = 2 lets lanes decide in groups", PPO, {"sampling": {"lane_group": 2}}),
         (
             "the copies of policy 'main' explore at rates of their own",
-            DQN.replace(exploration={"ladder": 3.0}),
+            DQN.replace(exploration={"per_env_epsilon": 3.0}),
             {"iteration_steps": 24},
         ),
     ],

@@ -55,8 +55,8 @@ def test_numbers_spread_by_slot_and_are_even_while_all_are_random():
 
 SMALL = {"learning_starts": 50, "batch_size": 16, "model": {"hidden": (16,)}}
 LADDERS = {
-    "dqn": ("CartPole-v1", DQNConfig(**SMALL, exploration={"epsilon": 0.4, "ladder": 7.0})),
-    "td3": ("Pendulum-v1", TD3Config(**SMALL, exploration={"std": 0.4, "ladder": 7.0})),
+    "dqn": ("CartPole-v1", DQNConfig(**SMALL, exploration={"epsilon": 0.4, "per_env_epsilon": 7.0})),
+    "td3": ("Pendulum-v1", TD3Config(**SMALL, exploration={"std": 0.4, "per_env_epsilon": 7.0})),
 }
 
 
@@ -82,5 +82,5 @@ def test_workers_elsewhere_and_a_checkpoint_come_to_the_same_weights(name, tmp_p
     alone = weights(0)
     assert torch.equal(alone, weights(2))
     assert torch.equal(alone, weights(0, stop_at=2))
-    cfg = cfg.replace(exploration={"ladder": 0.0})
+    cfg = cfg.replace(exploration={"per_env_epsilon": 0.0})
     assert not torch.equal(alone, weights(3))

@@ -280,7 +280,7 @@ class Relay:
 MEMORIES = {
     "lstm": {"kind": "lstm", "size": 4},
     "gru and all that is recalled": {
-        "kind": "gru", "size": 4, "layers": 2, "previous_action": True, "previous_reward": True, "frames": 3,
+        "kind": "gru", "size": 4, "layers": 2, "previous_action": True, "previous_reward": True, "frame_stack": 3,
     },
     "scan": {"kind": "scan", "size": 4, "previous_reward": True},
     "attention": {"kind": "attention", "size": 4, "context": 3, "heads": 2},

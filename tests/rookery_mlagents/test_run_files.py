@@ -15,7 +15,7 @@ from rookery_mlagents.files.run_files import Pace, RunFiles, folder_name
 from rookery_mlagents.files.sections import BehaviorOptions
 from rookery_mlagents.files.timers_file import Gauges
 
-FAST = PPOConfig(fragment_length=16, batch_size=128, epochs=1, model={"hidden": (8,)})
+FAST = PPOConfig(fragment_length=16, rollout_size=128, epochs=1, model={"hidden": (8,)})
 OPTIONS = BehaviorOptions(summary_freq=200, checkpoint_interval=300, keep_checkpoints=2)
 CONFIGURATION = {"behaviors": {"main": {"trainer_type": "ppo", "max_steps": 900}}}
 
@@ -247,7 +247,7 @@ def test_a_behaviour_that_appears_while_running_gets_its_files(tmp_path):
         return "late" if agent == "agent2" and episode.index > 0 else "early"
 
     files = RunFiles({}, lambda name: BehaviorOptions(summary_freq=100), None, write_model)
-    cfg = PPOConfig(fragment_length=16, batch_size=64, epochs=1, model={"hidden": (8,)})
+    cfg = PPOConfig(fragment_length=16, rollout_size=64, epochs=1, model={"hidden": (8,)})
     with Trainer(
         "MultiAgentArena",
         policies={"early": cfg, "late": cfg},

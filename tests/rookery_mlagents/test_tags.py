@@ -71,7 +71,7 @@ def ppo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ppo")
     shown = poles(folder / "shown", episodes=1)
     signals = {"curiosity": {}, "rnd": {}, "gail": {"replay": [shown], "bottleneck": 8}}
-    cfg = PPOConfig(fragment_length=16, batch_size=64, epochs=1, signals=signals, imitation={"replay": [shown]})
+    cfg = PPOConfig(fragment_length=16, rollout_size=64, epochs=1, signals=signals, imitation={"replay": [shown]})
     return train(folder / "run", "CartPole-v1", cfg)
 
 
@@ -112,14 +112,14 @@ def test_sac(tmp_path, env, settings, coefficient):
 
 @pytest.mark.slow
 def test_poca_of_groups(tmp_path):
-    cfg = POCAConfig(fragment_length=16, batch_size=64, epochs=1)
+    cfg = POCAConfig(fragment_length=16, rollout_size=64, epochs=1)
     tags, _ = train(tmp_path, "rookery.tasks:CarryTogether", cfg, steps=1000, num_envs=4)
     of_others = {tag for tag in belonging("poca") if re.search("GAIL|Curiosity|RND|Pretraining|ELO", tag)}
     assert set(tags) == belonging("poca") - of_others
 
 
 def test_lessons_and_ratings(tmp_path):
-    cfg = PPOConfig(fragment_length=16, batch_size=64, epochs=1)
+    cfg = PPOConfig(fragment_length=16, rollout_size=64, epochs=1)
     lessons = {"wall_height": {"threshold": 1e9, "lessons": [0.0, 1.0]}}
     tags, _ = train(tmp_path / "a", "rookery.tasks.wall_curriculum:WallCurriculum", cfg, curriculum=lessons)
     assert tags["Environment/Lesson Number/wall_height"] == 0

@@ -15,7 +15,7 @@ SMALL = {"num_workers": 3, "num_gpus": 0, "buffer_size": 2000, "learning_starts"
 def test_its_defaults_are_a_ladder_of_epsilons_and_a_prioritized_memory():
     said = translated("APEX", {"num_gpus": 0}).settings
     x = "algorithm.exploration."
-    assert (said[f"{x}kind"], said[f"{x}epsilon"], said[f"{x}ladder"]) == ("epsilon", 0.4, 7.0)
+    assert (said[f"{x}kind"], said[f"{x}epsilon"], said[f"{x}per_env_epsilon"]) == ("epsilon", 0.4, 7.0)
     assert said["algorithm.name"] == "dqn"
     assert (said["sampling.num_envs"], said["algorithm.n_step"], said["algorithm.batch_size"]) == (32, 3, 512)
     assert (said["algorithm.replay.kind"], said["algorithm.replay.capacity"]) == ("prioritized", 2_000_000)
@@ -29,15 +29,15 @@ def test_its_defaults_are_a_ladder_of_epsilons_and_a_prioritized_memory():
 )
 def test_noise_of_the_last_copy_is_smaller_by_the_seventh_power(kind, std):
     said = translated("APEX_DDPG", {"exploration_config": {"type": kind}}).settings
-    found, ladder = (said[f"algorithm.exploration.{name}"] for name in ("std", "ladder"))
+    found, ladder = (said[f"algorithm.exploration.{name}"] for name in ("std", "per_env_epsilon"))
     assert found == pytest.approx(std, rel=1e-3)
     assert found ** (1 + ladder) == pytest.approx(found * 0.4**7)
 
 
 def test_explorations_by_worker_are_for_the_plain_algorithms_too():
     said = translated("DQN", {"exploration_config": {"type": "PerWorkerEpsilonGreedy"}}).settings
-    assert said["algorithm.exploration.ladder"] == 7.0
-    assert translated("DQN", {}).settings["algorithm.exploration.ladder"] == 0.0
+    assert said["algorithm.exploration.per_env_epsilon"] == 7.0
+    assert translated("DQN", {}).settings["algorithm.exploration.per_env_epsilon"] == 0.0
     said = translated("TD3", {"exploration_config": {"type": "PerWorkerGaussianNoise"}}).settings
     assert said["algorithm.exploration.std"] == pytest.approx(0.04)
 

@@ -199,7 +199,7 @@ def test_exploration_by_type():
 
     assert of("DQN")["epsilon"] == Linear(1.0, 0.02, 10_000)
     assert of("DQN", type="SoftQ", temperature=0.5) | {"noisy_std": 0} == {
-        "kind": "boltzmann", "epsilon": 0.0, "temperature": 0.5, "noisy_std": 0, "ladder": 0.0,
+        "kind": "boltzmann", "epsilon": 0.0, "temperature": 0.5, "noisy_std": 0, "per_env_epsilon": 0.0,
     }  # fmt: skip
     assert of("DQN", type="ParameterNoise")["kind"] == "parameters"
     assert of("TD3")["std"] == 0.1

@@ -32,7 +32,7 @@ from rookery.core.io.encoding import encode
 from team_envs import Squad
 
 FAST = PPOConfig(fragment_length=24, epochs=2, minibatch_size=48)
-BRIEF = PPOConfig(fragment_length=8, epochs=1, minibatch_size=32, batch_size=64)
+BRIEF = PPOConfig(fragment_length=8, epochs=1, minibatch_size=32, rollout_size=64)
 GROUPED = MAPPOConfig(fragment_length=24, epochs=2, minibatch_size=48)
 SLOWER = PPOConfig(fragment_length=37, epochs=1, minibatch_size=48)
 
@@ -41,7 +41,7 @@ RECALLING = FAST.replace(
         "normalize_obs": True,
         "memory": {
             "kind": "lstm", "size": 8, "sequence_length": 7, "previous_action": True, "previous_reward": True,
-            "frames": 2,
+            "frame_stack": 2,
         },
     }
 )  # fmt: skip
@@ -211,8 +211,8 @@ CASES = {
     "impala and appo": {
         "env": MultiAgentArena,
         "policies": {
-            "a": IMPALAConfig(fragment_length=8, batch_size=70),
-            "b": APPOConfig(fragment_length=12, batch_size=70, minibatch_size=32, buffered_batches=3, batch_uses=3),
+            "a": IMPALAConfig(fragment_length=8, rollout_size=70),
+            "b": APPOConfig(fragment_length=12, rollout_size=70, minibatch_size=32, buffered_batches=3, batch_uses=3),
         },
         "policy_mapping": {"agent1": "a", "agent2": "b"},
         "env_config": {"max_timesteps": 23},

@@ -47,7 +47,7 @@ def make(end=11, high=255, model=None, run_dir=None, **config):
 
 
 def codes(trainer, policy="main"):
-    return trainer.config.policies[policy].algorithm.model.codes
+    return trainer.config.policies[policy].algorithm.model.categorical_images
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def codes(trainer, policy="main"):
 def test_small_numbers_are_codes(end, high, found):
     with make(end, high) as trainer:
         assert codes(trainer) == found
-        assert trainer.resolved.history["algorithm.model.codes"][-1][0] == "random warm-up"
+        assert trainer.resolved.history["algorithm.model.categorical_images"][-1][0] == "random warm-up"
         told = [note for note in trainer.notes if "codes" in note]
         assert told == (
             [
                 f"policy main reads numbers as codes, not as brightness, in view (up to {end - 1} in the random "
-                "warm-up); model.codes=[] reads brightness"
+                "warm-up); model.categorical_images=[] reads brightness"
             ]
             if found
             else []
@@ -79,7 +79,7 @@ def test_flags_by_their_space_are_no_codes_and_nobody_looks():
 @pytest.mark.parametrize("said", [(), ("view",)])
 def test_what_is_said_counts_and_nobody_looks(said):
     before = Grid.metadata["made"]
-    with make(model=ModelConfig(codes=said)) as trainer:
+    with make(model=ModelConfig(categorical_images=said)) as trainer:
         assert codes(trainer) == said
         assert (trainer.policies["main"].trunk.images[0].embedding is not None) == bool(said)
         assert Grid.metadata["made"] == before + 2
@@ -92,7 +92,7 @@ def test_without_a_warm_up_numbers_are_brightness():
 
 
 def test_null_leaves_it_open():
-    with make(**{"algorithm.model.codes": None}) as trainer:
+    with make(**{"algorithm.model.categorical_images": None}) as trainer:
         assert codes(trainer) == ("view",)
 
 
@@ -104,7 +104,7 @@ def test_all_seeds_decide_alike_and_codes_take_no_settings_of_pictures():
 
 
 def test_each_policy_reads_pictures_as_its_settings_say():
-    policies = {"a": {"model": {"codes": []}}, "b": None}
+    policies = {"a": {"model": {"categorical_images": []}}, "b": None}
     with Trainer(Grid, SMALL, policies=policies, policy_mapping=lambda agent, episode: "a", num_envs=2) as trainer:
         assert codes(trainer, "a") == ()
         assert codes(trainer, "b") == ("view",)
@@ -123,5 +123,5 @@ def test_a_run_goes_on_to_the_same_bit_and_its_policy_reads_codes(tmp_path):
         resumed.train(stop={"iterations": 4})
         assert weights(resumed) == expected
         policy = load_policy(tmp_path / "run")
-        assert policy.model.codes == ("view",)
+        assert policy.model.categorical_images == ("view",)
         assert policy.trunk.images[0].embedding is not None

@@ -33,7 +33,7 @@ REPLAY = {
 IMITATION = "imitation.pretrain_steps"
 SIGNALS = {f"signals.{name}" for name in ("rnd", "curiosity", "count", "gail", "own")}
 OFF_POLICY = {"train_every", "exploration.kind", *REPLAY}
-LADDER = "exploration.ladder"
+LADDER = "exploration.per_env_epsilon"
 
 OF_AN_ALGORITHM = {
     "ppo": {"fragment_length", "scale_rewards", "normalize_values", IMITATION},

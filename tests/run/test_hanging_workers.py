@@ -164,7 +164,7 @@ def test_a_round_that_is_stopped_in_its_middle_comes_to_the_weights_of_one_that_
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_what_lost_workers_had_played_lies_between_the_two_counts(asynchronous):
     sampling = {"asynchronous": asynchronous, "iteration_steps": 240}
-    with trainer_of(3, algorithm=A2CConfig(fragment_length=10, batch_size=66), sampling=sampling) as trainer:
+    with trainer_of(3, algorithm=A2CConfig(fragment_length=10, rollout_size=66), sampling=sampling) as trainer:
         seen, made, gone, pool = [], {}, 0, trainer.pool
         step = trainer.learners["main"].training_step
         trainer.learners["main"].training_step = lambda rollout: (seen.append(rollout.num_decisions), step(rollout))[1]

@@ -11,7 +11,7 @@ from rookery import DQNConfig, MultiAgentArena, PPOConfig, Trainer
 from rookery.core.schedules import Linear
 
 FALLING = PPOConfig(lr=Linear(1e-3, 0.0), clip=Linear(0.3, 0.1), entropy_coef=Linear(0.01, 0.0, steps=100),
-                    fragment_length=16, batch_size=64, minibatch_size=32, epochs=1)  # fmt: skip
+                    fragment_length=16, rollout_size=64, minibatch_size=32, epochs=1)  # fmt: skip
 
 
 def pole(cfg=FALLING, **arguments):
@@ -162,7 +162,7 @@ def test_nested_schedules_move_too(tmp_path, capsys):
 def test_lessons_by_progress_go_by_the_end_of_schedules():
     lessons = {"lessons": [{"value": 1.0, "measure": "progress", "threshold": 0.5, "min_episodes": 0}, 2.0]}
     arguments = {"num_envs": 2, "seed": 0, "stop": {"env_steps": 128}, "curriculum": {"mass": lessons}}
-    cfg = PPOConfig(fragment_length=16, batch_size=32, minibatch_size=32, epochs=1)
+    cfg = PPOConfig(fragment_length=16, rollout_size=32, minibatch_size=32, epochs=1)
     with Trainer("rookery.tasks:BallPlate", cfg, **arguments) as trainer:
         progress = [trainer.train_iteration().lessons["mass"] for _ in range(2)]
     assert [one.lesson for one in progress] == [1, 2]

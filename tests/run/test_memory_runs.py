@@ -18,7 +18,7 @@ from rookery.models.cells.table import CELLS
 from selection import slow, slow_except
 
 ITERATIONS = 4
-ALL = {"previous_action": True, "previous_reward": True, "frames": 3}
+ALL = {"previous_action": True, "previous_reward": True, "frame_stack": 3}
 MEMORIES = {
     **{kind: {"kind": kind, "size": 8, "context": 5, "heads": 2} for kind in CELLS},
     "gru": {"kind": "gru", "size": 8, "layers": 2},

@@ -16,7 +16,7 @@ def notes_of(cfg, **arguments):
     "setting dropped", "A batch_size that is too small for a whole update is noted, with the name minibatch_size"
 )
 def test_a_minibatch_given_as_batch_size_is_noted():
-    assert notes_of(PPOConfig(batch_size=64)) == [
+    assert notes_of(PPOConfig(rollout_size=64)) == [
         "algorithm.batch_size = 64 (code): an update learns from 64 decisions, fewer than minibatch_size = 128 and one "
         "fragment of every environment (fragment_length 128 x num_envs 8 = 1,024), which cuts fragments short; "
         "decisions in a gradient step are minibatch_size (128 now)"
@@ -30,10 +30,10 @@ def test_a_minibatch_given_as_batch_size_is_noted():
     ("cfg", "part"),
     [
         (
-            PPOConfig(batch_size=1023, minibatch_size=64),
+            PPOConfig(rollout_size=1023, minibatch_size=64),
             "1,023 decisions, fewer than one fragment of every environment",
         ),
-        (PPOConfig(batch_size=64, fragment_length=8), "64 decisions, fewer than minibatch_size = 128;"),
+        (PPOConfig(rollout_size=64, fragment_length=8), "64 decisions, fewer than minibatch_size = 128;"),
     ],
 )
 def test_each_of_both_is_enough(cfg, part):
@@ -47,7 +47,7 @@ def test_the_policy_is_named_whose_own_it_is():
 
 
 @pytest.mark.parametrize(
-    "cfg", [PPOConfig(), PPOConfig(batch_size=1024), APPOConfig(), DQNConfig(batch_size=8), A2CConfig(batch_size=8)]
+    "cfg", [PPOConfig(), PPOConfig(rollout_size=1024), APPOConfig(), DQNConfig(batch_size=8), A2CConfig(rollout_size=8)]
 )
 def test_nothing_is_noted_of_other_sizes_defaults_and_algorithms_without_minibatches(cfg):
     assert notes_of(cfg) == []

@@ -354,7 +354,7 @@ TOO_LARGE = [
         PPOConfig(fragment_length=10**9),
         "policies.main.fragment_length = 1,000,000,000: the 2,000,000,000 decisions",
     ),
-    ({}, PPOConfig(batch_size=10**9), "policies.main.batch_size = 1,000,000,000: the 1,000,000,000 decisions of an"),
+    ({}, PPOConfig(rollout_size=10**9), "policies.main.batch_size = 1,000,000,000: the 1,000,000,000 decisions of an"),
     ({}, PPOConfig(model={"hidden": (10**6, 10**6)}), "policies.main.model.hidden = [1000000, 1000000]: "),
     ({}, SACConfig(model={"hidden": (10**5, 10**5)}), "policies.main.model.hidden = [100000, 100000]: "),
 ]
@@ -610,12 +610,12 @@ MISTAKES = [
     (lambda: remembering(layers=-1), "ConfigError: model.memory.layers ... -1"),
     (lambda: remembering(sequence_length=0), "ConfigError: model.memory.sequence_length ... 0"),
     (lambda: remembering(context=0), "ConfigError: model.memory.context ... 0"),
-    (lambda: remembering(frames=0), "ConfigError: model.memory.frames ... 0"),
-    (lambda: remembering(frames=1.5), "ConfigError: model.memory.frames ... 1.5"),
+    (lambda: remembering(frame_stack=0), "ConfigError: model.memory.frame_stack ... 0"),
+    (lambda: remembering(frame_stack=1.5), "ConfigError: model.memory.frame_stack ... 1.5"),
     (lambda: remembering(previous_action="perhaps"), "ConfigError: model.memory.previous_action ... perhaps"),
     (lambda: remembering(seqence_length=3), "ConfigError: model.memory ... seqence_length ... sequence_length"),
     (lambda: forgetful(kind="lstm"), "ConfigError: policies.main.model.memory: ... use ppo, ... or leave memory out"),
-    (lambda: forgetful(frames=4), "ConfigError: policies.main.model.memory: ... use ppo, ... or leave memory out"),
+    (lambda: forgetful(frame_stack=4), "ConfigError: policies.main.model.memory: ... use ppo, ... or leave memory out"),
     (lambda: forgetful(previous_reward=True), "ConfigError: policies.main.model.memory: ... or leave memory out"),
     # domains of tune, in a training that nothing tunes
     (

@@ -386,7 +386,7 @@ def test_runs_without_self_play_have_nothing_of_it():
 
 @pytest.mark.slow
 def test_a_rating_rises_against_a_frozen_anchor():
-    cfg = PPOConfig(fragment_length=16, batch_size=512, minibatch_size=128, lr=1e-3, gamma=1.0, entropy_coef=0.05)
+    cfg = PPOConfig(fragment_length=16, rollout_size=512, minibatch_size=128, lr=1e-3, gamma=1.0, entropy_coef=0.05)
     settings = {"snapshot_every": 2000, "swap_every": 0, "anchors": {"random": "random"}}
     with Trainer(GAME, cfg, seed=1, num_envs=32, self_play={"main": settings}) as trainer:
         trainer.train({"env_steps": 20_000})

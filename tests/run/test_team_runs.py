@@ -40,7 +40,7 @@ def test_members_that_differ_and_an_agent_beside_them_learn_together():
 
 @pytest.mark.parametrize("cfg", [slow(VDNConfig), QMIXConfig])
 def test_members_see_their_last_frames_and_who_acts_now(cfg):
-    model = {"hidden": (8,), "memory": {"frames": 3}}
+    model = {"hidden": (8,), "memory": {"frame_stack": 3}}
     walkers = {"blue": cfg(**{**SMALL, "model": model}), "guard": PPOConfig()}
     team = {"teams": {"blue": ["a", "b", "c"]}, "policy_mapping": {"blue": "blue", "guard": "guard"}}
     with Trainer(Squad, policies=walkers, **{**BOTH, **team}) as trainer:

@@ -582,15 +582,15 @@ def reached(tmp_path_factory):
             arena(policies={"a": None, "b": {"frozen": True}}, policy_mapping=TWO),
             cart_pole(A2CConfig(signals=SIGNALS), callbacks=[Watching()]),
             cart_pole(FAST.replace(model={"memory": {"kind": "lstm", "size": 8, "previous_reward": True}})),
-            cart_pole(FAST.replace(model={"memory": {"kind": "attention", "size": 8, "frames": 2}})),
-            cart_pole(ReinforceConfig(batch_size=16), iteration_steps=400),
+            cart_pole(FAST.replace(model={"memory": {"kind": "attention", "size": 8, "frame_stack": 2}})),
+            cart_pole(ReinforceConfig(rollout_size=16), iteration_steps=400),
             cart_pole(REPLAYING.replace(signals=SIGNALS), iteration_steps=200),
             cart_pole(
                 REPLAYING.replace(replay={"kind": "prioritized"}, model={"memory": {"kind": "gru", "size": 8}}),
                 iteration_steps=200,
             ),
             arena(policies={"a": FAST, "b": REPLAYING}, policy_mapping=TWO),
-            arena(policies={"a": IMPALAConfig(batch_size=64), "b": APPOConfig(batch_size=64)}, policy_mapping=TWO),
+            arena(policies={"a": IMPALAConfig(rollout_size=64), "b": APPOConfig(rollout_size=64)}, policy_mapping=TWO),
             Trainer("rookery.tasks:TicTacToe", FAST, seed=1, num_envs=4, self_play={"main": {"snapshot_every": 90}}),
             cart_pole(FAST.replace(imitation={"replay": [shown]})),
             cart_pole(

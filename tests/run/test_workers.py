@@ -77,7 +77,7 @@ CASES = {
     "ppo": ("CartPole-v1", PPO, {}),
     "normalized": ("Pendulum-v1", PPO.replace(model={"hidden": (16,), "normalize_obs": True}), {}),
     "lstm": ("CartPole-v1", RECURRENT, {}),
-    "batch": ("CartPole-v1", A2CConfig(fragment_length=5, batch_size=77, model={"hidden": (16,)}), {}),
+    "batch": ("CartPole-v1", A2CConfig(fragment_length=5, rollout_size=77, model={"hidden": (16,)}), {}),
     "sac": ("Pendulum-v1", LIVELY, {"sampling": {"iteration_steps": 120}}),
     "dqn": ("CartPole-v1", REPLAYING, {"sampling": {"iteration_steps": 120}}),
     "composite": (Blocks, PPO, {}),
@@ -216,7 +216,7 @@ def test_whoever_takes_over_lanes_has_the_lessons_of_the_run_after_it_was_taken_
 
 def test_asynchronous_workers_play_on_with_older_weights_and_say_how_old():
     sampling = {"asynchronous": True, "iteration_steps": 600}
-    with trainer_of("CartPole-v1", A2CConfig(fragment_length=10, batch_size=60), 3, sampling=sampling) as trainer:
+    with trainer_of("CartPole-v1", A2CConfig(fragment_length=10, rollout_size=60), 3, sampling=sampling) as trainer:
         rows = [trainer.train_iteration() for _ in range(4)]
     told = rows[-1].policies["main"]
     assert 0 < told.lag_mean <= told.lag_max <= 4
@@ -226,7 +226,7 @@ def test_asynchronous_workers_play_on_with_older_weights_and_say_how_old():
 
 def test_what_is_too_old_is_left_out_and_counted():
     sampling = {"asynchronous": True, "iteration_steps": 600, "max_lag": 1, "in_flight": 4}
-    with trainer_of("CartPole-v1", A2CConfig(fragment_length=10, batch_size=20), 3, sampling=sampling) as trainer:
+    with trainer_of("CartPole-v1", A2CConfig(fragment_length=10, rollout_size=20), 3, sampling=sampling) as trainer:
         for _ in range(3):
             result = trainer.train_iteration()
     assert result.counters["decisions_too_old"] > 0
@@ -234,7 +234,7 @@ def test_what_is_too_old_is_left_out_and_counted():
 
 
 def test_an_asynchronous_run_that_is_taken_up_counts_what_was_under_way(tmp_path):
-    cfg, sampling = A2CConfig(fragment_length=10, batch_size=60), {"asynchronous": True, "iteration_steps": 300}
+    cfg, sampling = A2CConfig(fragment_length=10, rollout_size=60), {"asynchronous": True, "iteration_steps": 300}
     with trainer_of("CartPole-v1", cfg, 3, sampling=sampling) as trainer:
         for _ in range(2):
             trainer.train_iteration()

@@ -15,7 +15,7 @@ from rookery.serving.sessions import SessionEvicted, SessionMemory
 from rookery.serving.versions import load_version
 
 LSTM = {"memory": {"kind": "lstm", "size": 8}}
-FRAMES = {"memory": {"frames": 3}}
+FRAMES = {"memory": {"frame_stack": 3}}
 REWARDED = {"memory": {"kind": "gru", "size": 8, "previous_action": True, "previous_reward": True}}
 
 

@@ -296,9 +296,9 @@ LEARNERS = {
     "ppo-numbers": ("Pendulum-v1", PPOConfig(fragment_length=32, signals=ALL), {}),
     "ppo-lstm": ("CartPole-v1", PPOConfig(fragment_length=32, signals=ALL, model={"memory": {"kind": "lstm"}}), {}),
     "a2c": ("CartPole-v1", A2CConfig(signals=ALL), {}),
-    "impala": ("CartPole-v1", IMPALAConfig(batch_size=64, signals=ALL), {}),
-    "appo": ("CartPole-v1", APPOConfig(fragment_length=16, batch_size=64, signals=ALL), {}),
-    "reinforce": ("CartPole-v1", ReinforceConfig(batch_size=128, signals=ALL), {}),
+    "impala": ("CartPole-v1", IMPALAConfig(rollout_size=64, signals=ALL), {}),
+    "appo": ("CartPole-v1", APPOConfig(fragment_length=16, rollout_size=64, signals=ALL), {}),
+    "reinforce": ("CartPole-v1", ReinforceConfig(rollout_size=128, signals=ALL), {}),
     "pqn": ("CartPole-v1", PQNConfig(signals=ALL), {}),
     "dqn": ("CartPole-v1", DQNConfig(learning_starts=64, n_step=3, signals=ALL), {"sampling.iteration_steps": 112}),
     "r2d2": (
@@ -482,10 +482,10 @@ def test_what_is_wrong_is_said(settings, said):
 
 def test_no_strength_is_reported_and_not_learned_from():
     with Trainer(
-        "CartPole-v1", ReinforceConfig(batch_size=256, signals={"rnd": {"strength": 0.0}}), num_envs=4, seed=0
+        "CartPole-v1", ReinforceConfig(rollout_size=256, signals={"rnd": {"strength": 0.0}}), num_envs=4, seed=0
     ) as trainer:
         row = trainer.train_iteration().policies["main"].learning
-    with Trainer("CartPole-v1", ReinforceConfig(batch_size=256), num_envs=4, seed=0) as plain:
+    with Trainer("CartPole-v1", ReinforceConfig(rollout_size=256), num_envs=4, seed=0) as plain:
         other = plain.train_iteration().policies["main"].learning
     assert row["rnd_reward"] > 0
     assert row["grad_norm"] == other["grad_norm"]

@@ -13,7 +13,7 @@ from rookery.tasks import OneDimension
 from selection import slow_except
 
 PPO = PPOConfig(
-    lr=5e-3, minibatch_size=16, batch_size=64, fragment_length=64, epochs=3, entropy_coef=5e-3, max_grad_norm=None,
+    lr=5e-3, minibatch_size=16, rollout_size=64, fragment_length=64, epochs=3, entropy_coef=5e-3, max_grad_norm=None,
     normalize_advantage="batch", normalize_values=False, scale_rewards=False,
     model={"hidden": (32,), "activation": "silu", "normalize_obs": False},
 )  # fmt: skip

@@ -63,7 +63,7 @@ class AlgorithmConfig(Settings):
     @property
     def head(self) -> HeadSpec:
         """What stands on the policy's features and makes a distribution over actions of them."""
-        return GivenHead() if self.model.gives == "outputs" else DistributionHead()
+        return GivenHead() if self.model.output == "outputs" else DistributionHead()
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Policy:
         """Builds the policy that is to learn; settings of an algorithm whose policies act by other code build theirs.

@@ -27,7 +27,7 @@ class OnPolicySettings(Settings):
     """Learning rate of Adam."""
     gamma: Fraction = 0.99
     """Discount of the environment's reward."""
-    batch_size: Rows | None = None
+    rollout_size: Annotated[Rows | None, FormerName("rollout_size", "minibatch_size", MEANINGS)] = None
     """Decisions an update; none = fragment_length x the slots that the policy plays."""
     max_grad_norm: PositiveFloat | None = 0.5
     """Longest gradient; longer ones are scaled down. None = any."""

@@ -8,7 +8,7 @@ on); Discrete and MultiDiscrete come as int64
 counted from 0. A set of entities comes as float32 ``[N, max, 1 + k]``, the first column 1 for those that are there. An
 action mask in the space is left out (the head applies it), and so are parts that cannot be used (in
 a tuple, None stands in their place). One with a memory of its own has two lines more: see `CustomMemory`. One that
-ends in the heads itself (``gives=outputs``) has another form: see `OutputTrunk`.
+ends in the heads itself (``output=outputs``) has another form: see `OutputTrunk`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from torch.nn import functional
 
 from rookery.core.batch import Sequences, TensorTree, put_together
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.settings.fields import PositiveFloat, Settings
+from rookery.core.settings.fields import FormerName, PositiveFloat, Settings
 from rookery.core.settings.layers import import_object
 from rookery.core.settings.reach import ARGUMENTS, CODE, Few, Label, Layers, Width
 from rookery.core.settings.trust import CodeKind
@@ -59,7 +59,7 @@ REMEMBERS = (
 
 
 OUTPUT_CONTRACT = (
-    "with model.gives=outputs a custom model is MyModel(obs_space, action_space, num_outputs, **module_config) with "
+    "with model.output=outputs a custom model is MyModel(obs_space, action_space, num_outputs, **module_config) with "
     "forward(obs) -> float (outputs [N, num_outputs], values [N]), or outputs alone with an attribute num_values = 0"
 )
 
@@ -113,7 +113,7 @@ class ModelConfig(Settings):
     cnn_features: Width | None = None
     """Features that it makes of a picture; none = 512 (nature), 256 (impala) or 128 (the others)."""
 
-    codes: tuple[Label, ...] | None = None
+    categorical_images: Annotated[tuple[Label, ...] | None, FormerName("codes")] = None
     """Paths of pictures of bytes whose numbers are codes from 0 to 31 (of things, colours, states) and no brightness: a
     vector is learned for each code. Null = decided by `sampling.warmup_steps` random decisions: where no larger number
     is seen; ``[]`` = none.
@@ -165,7 +165,7 @@ class ModelConfig(Settings):
     module_config: Annotated[dict[str, Any], ARGUMENTS] = field(default_factory=dict)
     """Keyword arguments of `module`."""
 
-    gives: Literal["features", "outputs"] = "features"
+    output: Annotated[Literal["features", "outputs"], FormerName("gives")] = "features"
     """What `module` puts out: ``features``, which heads stand on, or ``outputs``, after which nothing comes: the
     parameters of the action distribution and the values (algorithms with an actor and values of states), or the values
     of actions (dqn).
@@ -198,7 +198,7 @@ def build_body(
     """
     if cfg.module is not None:
         _check_recall(cfg)
-    if cfg.gives == "outputs":
+    if cfg.output == "outputs":
         width = action.num_parameters if outputs is None else outputs
         trunk: nn.Module = _build_custom(obs, cfg, generator, (action, width))
     else:
@@ -233,7 +233,7 @@ def build_trunk(obs: ObsSpec, cfg: ModelConfig, *, generator: torch.Generator) -
     if cfg.module_config:
         raise ConfigError(f"model.module_config is {cfg.module_config}, but model.module is not set; {CONTRACT}")
     leaves = {leaf.path: leaf for leaf in obs.leaves if leaf.kind != "mask"}
-    _check_codes(cfg.codes or (), leaves)
+    _check_codes(cfg.categorical_images or (), leaves)
     _check_paths("goals", cfg.goals, leaves)
     _check_paths("entities", cfg.entities, leaves)
     for path in cfg.entities:
@@ -297,9 +297,11 @@ def _check_codes(paths: tuple[str, ...], leaves: Mapping[str, Leaf]) -> None:
     pictures = [path for path, leaf in leaves.items() if leaf.dtype == np.uint8 and image_layout(leaf)]
     for path in paths:
         if path not in pictures:
-            there = f"there are {', '.join(pictures)}" if pictures else "there is none: leave model.codes out"
+            there = (
+                f"there are {', '.join(pictures)}" if pictures else "there is none: leave model.categorical_images out"
+            )
             near = nearest(path, pictures)
-            raise ConfigError(f"model.codes: no picture of bytes is observed as {path!r}{near}; {there}")
+            raise ConfigError(f"model.categorical_images: no picture of bytes is observed as {path!r}{near}; {there}")
 
 
 class MixedLinear(nn.Module):
@@ -373,7 +375,7 @@ class Encoder(nn.Module):
                 cnn_width=cfg.cnn_width,
                 cnn_features=cfg.cnn_features,
                 precision=cfg.precision,
-                codes=leaf.path in (cfg.codes or ()),
+                codes=leaf.path in (cfg.categorical_images or ()),
                 generator=generator,
             )
             for leaf in pictures
@@ -682,7 +684,7 @@ def _build_custom(
     make: Any = cfg.module
     contract = CONTRACT if outputs is None else OUTPUT_CONTRACT
     if make is None:
-        raise ConfigError(f"model.gives = 'outputs', but model.module is not set; {contract}")
+        raise ConfigError(f"model.output = 'outputs', but model.module is not set; {contract}")
     if isinstance(make, str):
         try:
             make = NETWORK.find(make)
@@ -708,8 +710,8 @@ def _build_custom(
             found = "has no num_features" if width is None else f"has num_features {width!r}, not a positive int"
             raise ConfigError(f"model.module {name} {found}; {CONTRACT}")
         leaves = {leaf.path: leaf for leaf in obs.leaves}
-        _check_codes(cfg.codes or (), leaves)
-        plain = {path: replace(leaves[path], scale=1.0) for path in cfg.codes or ()}
+        _check_codes(cfg.categorical_images or (), leaves)
+        plain = {path: replace(leaves[path], scale=1.0) for path in cfg.categorical_images or ()}
         seen = replace(obs, leaves=tuple(({**leaves, **plain}).values()))
         trunk = CustomTrunk(seen, module) if outputs is None else OutputTrunk(seen, module, width)
         _try_out(trunk, obs, name)
@@ -774,7 +776,7 @@ def _check_recall(cfg: ModelConfig) -> None:
     asked = cfg.memory
     widened = {"previous_action": asked.previous_action, "previous_reward": asked.previous_reward}
     widened = {} if _sees_previous(cfg.module) else widened
-    told = [name for name, given in {**widened, "frames": asked.frames > 1}.items() if given]
+    told = [name for name, given in {**widened, "frame_stack": asked.frame_stack > 1}.items() if given]
     if told:
         raise ConfigError(
             f"model.memory.{told[0]}: a custom model (model.module) sees the observations of its space alone; "

@@ -189,7 +189,7 @@ class HeadSpec(ABC):
         return memory
 
     def given(self, action: ActionSpec) -> int | None:
-        """How many numbers a model puts out itself in the place of the head's layers (``model.gives=outputs``); None
+        """How many numbers a model puts out itself in the place of the head's layers (``model.output=outputs``); None
         for a head that has layers.
         """
         return None
@@ -273,7 +273,7 @@ class ActionHead(Head):
 
 @dataclass(frozen=True)
 class GivenHead(HeadSpec):
-    """A distribution whose parameters a model puts out itself (``model.gives=outputs``)."""
+    """A distribution whose parameters a model puts out itself (``model.output=outputs``)."""
 
     def build(
         self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator

@@ -6,10 +6,11 @@ A memory stands between the trunk and the heads.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import torch
 
+from rookery.core.settings.fields import FormerName
 from rookery.core.settings.reach import Few
 from rookery.models.cells.base import CellConfig, Memory
 from rookery.models.cells.table import CELLS
@@ -36,7 +37,7 @@ class MemoryConfig(CellConfig):
     previous_reward: bool = False
     """Whether the policy sees what its last action earned."""
 
-    frames: Few = 1
+    frame_stack: Annotated[Few, FormerName("frames")] = 1
     """Observations that the policy sees at once, the present one included; those before an episode's first are copies
     of that one. Each is stored once.
     """

@@ -158,7 +158,7 @@ class QValues(HeadSpec):
         noisy_std: First size of that noise.
         explore: What is drawn from: ``epsilon`` = `EpsilonGreedy`, ``boltzmann`` = `Boltzmann`.
         ladder: Of ``epsilon``, how much less each slot explores than the one before; 0 = all alike.
-        by_model: Whether a model puts these values out itself (``model.gives=outputs``), so that there are no layers.
+        by_model: Whether a model puts these values out itself (``model.output=outputs``), so that there are no layers.
     """
 
     values: Literal["mean", "categorical", "quantile"] = "mean"

@@ -53,13 +53,13 @@ class Recall:
     """
 
     def __init__(self, obs: ObsSpec, action: ActionSpec, cfg: MemoryConfig, entities: tuple[str, ...]) -> None:
-        self.frames = cfg.frames
+        self.frames = cfg.frame_stack
         now = {ALIVE} if is_team(obs, action) else set()  # who acts in this decision
         can_stack = [leaf for leaf in obs.leaves if leaf.kind in STACKABLE and leaf.path not in {*entities, *now}]
-        stacked = can_stack if cfg.frames > 1 else []
-        if cfg.frames > 1 and not stacked:
+        stacked = can_stack if cfg.frame_stack > 1 else []
+        if cfg.frame_stack > 1 and not stacked:
             raise ConfigError(
-                f"model.memory.frames = {cfg.frames}: nothing in {obs.space} can be stacked, "
+                f"model.memory.frame_stack = {cfg.frame_stack}: nothing in {obs.space} can be stacked, "
                 "sets of entities least of all; leave it at 1, or remember by memory.kind"
             )
         self.stacked = {leaf.path: leaf for leaf in stacked}
@@ -73,11 +73,11 @@ class Recall:
             own.append(Leaf(NUMBERS, "box", (self.num_numbers,), np.dtype(np.float32)))
         if cfg.previous_reward:
             own.append(Leaf(REWARD, "box", (1,), np.dtype(np.float32)))
-        seen = [_stacked_leaf(leaf, cfg.frames) if leaf.path in self.stacked else leaf for leaf in obs.leaves]
+        seen = [_stacked_leaf(leaf, cfg.frame_stack) if leaf.path in self.stacked else leaf for leaf in obs.leaves]
         mask = [leaf for leaf in seen if leaf.kind == "mask"]
         self.spec = ObsSpec(obs.space, (*[leaf for leaf in seen if leaf.kind != "mask"], *own, *mask), obs.dropped)
         self._begun = 1 if stacked else 0  # a first number that says whether there are earlier observations
-        widths = [(cfg.frames - 1) * math.prod(leaf.shape) for leaf in stacked]
+        widths = [(cfg.frame_stack - 1) * math.prod(leaf.shape) for leaf in stacked]
         ends = np.cumsum([self._begun, *widths]).tolist()
         self.frame_columns = [slice(begin, end) for begin, end in pairwise(ends)]
         self.size = ends[-1] + self.num_choices + self.num_numbers + cfg.previous_reward

@@ -43,8 +43,8 @@ def build_team_body(
         SpaceError: If these are not the layouts of a team.
         ConfigError: As `build_trunk`; and for a model that gives outputs, or has a memory of its own.
     """
-    if cfg.gives == "outputs":
-        raise ConfigError("model.gives = 'outputs': a team has a head for each member; let the model give features")
+    if cfg.output == "outputs":
+        raise ConfigError("model.output = 'outputs': a team has a head for each member; let the model give features")
     trunk = TeamTrunk(obs, action, cfg, share=share, generator=generator)
     if any(getattr(network, "remembers", False) for network in trunk.networks):
         raise ConfigError(
@@ -84,9 +84,11 @@ class TeamTrunk(nn.Module):
             leaves = first.obs.leaves
             if len(sharers) > 1:
                 leaves = (*leaves, Leaf(WHO, "discrete", (), np.dtype(np.int64), (len(sharers),)))
-            codes = None if cfg.codes is None else _own_paths(cfg.codes, first)
+            codes = None if cfg.categorical_images is None else _own_paths(cfg.categorical_images, first)
             networks.append(
-                build_trunk(replace(first.obs, leaves=leaves), cfg.replace(codes=codes), generator=generator)
+                build_trunk(
+                    replace(first.obs, leaves=leaves), cfg.replace(categorical_images=codes), generator=generator
+                )
             )
         self.networks = nn.ModuleList(networks)
         self.width = max(int(network.num_features) for network in networks)  # type: ignore[arg-type]

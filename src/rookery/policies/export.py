@@ -18,7 +18,7 @@ from rookery.core.io.encoding import decode, encode
 from rookery.core.io.files import FileError, is_own, read_checkpoint_files, split_name
 from rookery.core.io.json_text import parse_json
 from rookery.core.process.torch_modes import own_modes
-from rookery.core.settings.fields import object_name
+from rookery.core.settings.fields import from_stored, object_name
 from rookery.core.settings.foreign_arguments import objections_to_arguments
 from rookery.core.settings.layers import import_object
 from rookery.core.settings.reach import MOST_WEIGHTS, Objection, largest_number, of_settings, weights_in
@@ -29,7 +29,7 @@ from rookery.models.build import NETWORK, ModelConfig
 from rookery.models.heads import HEAD, head_from_json, head_to_json
 from rookery.policies.policy import Policy
 
-MEMORY_SETTINGS = ("kind", "layers", "context", "heads", "previous_action", "previous_reward", "frames")
+MEMORY_SETTINGS = ("kind", "layers", "context", "heads", "previous_action", "previous_reward", "frame_stack")
 """What decides how a memory works, as its size and weights do."""
 
 FILE = "policies.json"
@@ -247,13 +247,17 @@ def _computed(model: ModelConfig) -> dict[str, Any]:
     names = ("activation", "layer_norm", "obs_clip", "cnn", "entities", "entities_as", "entity_heads", "goals",
              "goal_conditioning")  # fmt: skip
     memory = {f"memory.{name}": getattr(model.memory, name) for name in MEMORY_SETTINGS}
-    return {**{name: getattr(model, name) for name in names}, "codes": model.codes or (), **memory}
+    return {
+        **{name: getattr(model, name) for name in names},
+        "categorical_images": model.categorical_images or (),
+        **memory,
+    }
 
 
 def _build(name: str, described: dict[str, Any]) -> Policy:
     action_space = space_from_json(described["action_space"])
     obs = obs_spec(space_from_json(described["obs_space"]), action_space, info_mask=described["info_mask"])
-    model = ModelConfig(**described["model"])
+    model = from_stored(ModelConfig, described["model"])
     head = head_from_json(described["head"]) if "head" in described else None  # older files have one kind only
     generator = torch.Generator().manual_seed(0)
     policy = Policy(obs, action_spec(action_space), model, name, generator=generator, head=head)

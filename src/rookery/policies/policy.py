@@ -93,7 +93,7 @@ class Policy(nn.Module):
         self._masked = obs.has_mask
         self.action_spec = action
         self.model = model
-        pictures = [leaf.path for leaf in byte_pictures(obs, model.memory.frames)]
+        pictures = [leaf.path for leaf in byte_pictures(obs, model.memory.frame_stack)]
         normalizer = ObsNormalizer(obs, model.obs_clip, (*model.entities, *pictures))
         self.normalizer = normalizer if model.normalize_obs and normalizer.paths else None
         whole = obs if self.normalizer is None else self.normalizer.spec
@@ -103,10 +103,10 @@ class Policy(nn.Module):
         self.input_spec = seen if self.recall is None else self.recall.spec
         self.critic_spec = with_central(self.input_spec, whole)
         given = self.head_spec.given(action)
-        if (model.gives == "outputs") != (given is not None):
+        if (model.output == "outputs") != (given is not None):
             raise ConfigError(
-                f"policy {name!r}: model.gives = {model.gives!r}, but its algorithm ends networks in {self.head_spec}: "
-                "outputs are for algorithms that learn a distribution and values of states (ppo, a2c), or values of "
+                f"policy {name!r}: model.output = {model.output!r}, but its algorithm ends networks in "
+                f"{self.head_spec}: outputs are for algorithms that learn a distribution and values of states (ppo, a2c), or values of "
                 "actions (dqn)"
             )
         body = self.head_spec.body(self.input_spec, action, model, generator=generator)

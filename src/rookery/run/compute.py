@@ -63,7 +63,7 @@ def describe_memory(policy: Policy) -> str:
     cfg, parts = policy.model.memory, []
     if policy.memory is not None:
         parts.append(policy.memory.word if cfg.kind == "none" else f"{cfg.kind} {cfg.size}")
-    parts += [f"{cfg.frames} frames"] * (cfg.frames > 1)
+    parts += [f"{cfg.frame_stack} frames"] * (cfg.frame_stack > 1)
     parts += ["previous action"] * cfg.previous_action + ["previous reward"] * cfg.previous_reward
     return ", ".join(parts)
 

@@ -253,7 +253,7 @@ NAMED_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "algorithm.dueling": True,
             "algorithm.n_step": 3,
             "algorithm.exploration.epsilon": 0.4,
-            "algorithm.exploration.ladder": 7.0,
+            "algorithm.exploration.per_env_epsilon": 7.0,
             "algorithm.replay.kind": "prioritized",
             "algorithm.replay.capacity": 1_000_000,
             "algorithm.batch_size": 512,

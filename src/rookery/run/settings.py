@@ -87,7 +87,7 @@ class SamplingConfig(Settings):
     """Environment steps of an iteration; none = until every learning policy has been updated once."""
     warmup_steps: Structural[Annotated[NonNegativeInt, Within(16_777_216)]] = 512
     """Random decisions on throwaway copies that observation normalizers start from, and by which pictures of codes are
-    told from those of pixels (`model.codes`).
+    told from those of pixels (`model.categorical_images`).
     """
     workers: Structural[ProcessesFromZero] = 0
     """Workers on Ray that each play a share of the copies, with their own processes and perhaps machines; 0 = this

@@ -150,7 +150,7 @@ LINES_ON_CLUSTER = {
 PINS: list[tuple[Collection[str], dict[str, Any]]] = [
     (ALGORITHMS, {
         "model.layer_norm": False, "model.shared_trunk": False, "model.obs_clip": 10.0, "model.log_std_init": 0.0,
-        "model.codes": (), "model.precision": "float32",
+        "model.categorical_images": (), "model.precision": "float32",
     }),
     (PPO_KIND, {
         "normalize_advantage": "batch", "scale_rewards": False, "normalize_values": False, "target_kl": None,

@@ -106,14 +106,14 @@ def q_exploration(reader: Reader) -> Values:
         f"{path}epsilon": 0.0,
         f"{path}temperature": 1.0,
         f"{path}noisy_std": reader.number("sigma0") if reader.algorithm != "SimpleQ" else 0.5,
-        f"{path}ladder": 0.0,
+        f"{path}per_env_epsilon": 0.0,
     }
     if kind == OWN_EXPLORATION:
         pass  # it is asked, and nothing else tries anything out
     elif kind == "EpsilonGreedy":
         values[f"{path}epsilon"] = epsilon(reader)
     elif kind == "PerWorkerEpsilonGreedy":
-        values |= {f"{path}epsilon": APEX_RATE, f"{path}ladder": APEX_LADDER}
+        values |= {f"{path}epsilon": APEX_RATE, f"{path}per_env_epsilon": APEX_LADDER}
     elif kind in ("SoftQ", "StochasticSampling"):
         values[f"{path}kind"] = "boltzmann"
         values[f"{path}temperature"] = exploration_number(reader, "temperature") if kind == "SoftQ" else 1.0
@@ -170,13 +170,13 @@ def critic_exploration(reader: Reader) -> Values:
         std = 2 * exploration_number(reader, "ou_base_scale") * spread
     else:
         std = exploration_number(reader, "stddev")
-    values[f"{path}ladder"] = 0.0
+    values[f"{path}per_env_epsilon"] = 0.0
     if not reader.get("explore"):
         values[f"{path}std"] = 0.0
     elif kind.startswith("PerWorker"):
         values[f"{path}std"] = std = std * APEX_RATE
         if 0.0 < std < 1.0:  # std ** (1 + ladder * p) is then std * 0.4 ** (7 * p)
-            values[f"{path}ladder"] = APEX_LADDER * math.log(APEX_RATE) / math.log(std)
+            values[f"{path}per_env_epsilon"] = APEX_LADDER * math.log(APEX_RATE) / math.log(std)
     else:
         values[f"{path}std"] = noise_size(reader, std)
     return values
@@ -218,8 +218,8 @@ SCALE = {"initial_scale": 1.0, "final_scale": 0.02, "scale_timesteps": 10_000, "
 OU_STEPS = {"ou_theta": 0.15, "ou_sigma": 0.2, "ou_base_scale": 0.1}
 
 C = f"{A}signals.curiosity."
-Q_PATHS = f"{X}kind {X}epsilon {X}temperature {X}ladder"
-NOISE_PATHS = f"{X}kind {X}theta {X}std {X}ladder {A}learning_starts"
+Q_PATHS = f"{X}kind {X}epsilon {X}temperature {X}per_env_epsilon"
+NOISE_PATHS = f"{X}kind {X}theta {X}std {X}per_env_epsilon {A}learning_starts"
 
 SURPRISE = "The reward for surprise, a signal with values of its own."
 ONE_LAYER = "both models have one hidden layer, with relu; leave it out"

@@ -82,7 +82,7 @@ def memory(reader: Reader) -> Values:
         f"{path}sequence_length": reader.whole("model.max_seq_len", 1),
         f"{path}previous_action": lstm and (old or bool(reader.get("model.lstm_use_prev_action"))),
         f"{path}previous_reward": lstm and (old or bool(reader.get("model.lstm_use_prev_reward"))),
-        f"{path}frames": frames(reader),
+        f"{path}frame_stack": frames(reader),
     }
     if reader.algorithm == "QMIX":
         values |= {f"{path}kind": "gru", f"{path}sequence_length": reader.in_a_row}
@@ -137,7 +137,7 @@ MODEL = [
        "model.attention_memory_inference": 50, "model.attention_use_n_prev_actions": 0,
        "model.attention_use_n_prev_rewards": 0, "model.num_framestacks": "auto", "model.framestack": True},
        " ".join(f"{M}memory.{name}" for name in ("kind", "size", "layers", "heads", "context", "sequence_length",
-                                                   "previous_action", "previous_reward", "frames")),
+                                                   "previous_action", "previous_reward", "frame_stack")),
        "What a policy remembers: an LSTM, attention, its last frames."),
     ignored({"model.attention_memory_training": 50}, "gradients flow through max_seq_len decisions"),
     refused({"model.attention_head_dim": 32, "model.attention_position_wise_mlp_dim": 32,

@@ -120,10 +120,10 @@ PPO_AND_A2C = [
 
 IMPALA_AND_APPO = [
     by(actor_batch, "rollout_fragment_length train_batch_size batch_mode grad_clip",
-       f"{A}fragment_length {A}batch_size {A}max_grad_norm",
+       f"{A}fragment_length {A}rollout_size {A}max_grad_norm",
        "Whole rounds of fragments until train_batch_size env steps are reached; the longest gradient is divided by the "
        "batch, because their loss is a sum.", ("IMPALA",)),
-    by(on_policy_batch, "rollout_fragment_length train_batch_size batch_mode", f"{A}fragment_length {A}batch_size",
+    by(on_policy_batch, "rollout_fragment_length train_batch_size batch_mode", f"{A}fragment_length {A}rollout_size",
        "Whole rounds of fragments until train_batch_size env steps are reached.", ("APPO",)),
     refused({"vtrace": True}, "IMPALA always corrects for the weights that played; A2C does without", ("IMPALA",)),
     refused("vtrace",

@@ -46,9 +46,9 @@ def on_policy_batch(reader: Reader) -> Values:
         )
     elif reader.get("batch_mode") != "truncate_episodes":
         reader.refuse("batch_mode", "must be 'truncate_episodes' or 'complete_episodes'")
-    values: Values = {"algorithm.fragment_length": length, "algorithm.batch_size": None}
+    values: Values = {"algorithm.fragment_length": length, "algorithm.rollout_size": None}
     if (reader.rounds > 1 and not whole) or reader.is_asynchronous:  # whoever of the workers has answered
-        values["algorithm.batch_size"] = batch_rows(reader)
+        values["algorithm.rollout_size"] = batch_rows(reader)
     if reader.algorithm in PPO_KIND:
         minibatch = reader.whole("sgd_minibatch_size", 1)
         if reader.algorithm == "PPO" and minibatch > reader.whole("train_batch_size", 1):
@@ -76,7 +76,7 @@ def reinforce_batch(reader: Reader) -> Values:
         reader.refuse("batch_mode", "must be 'truncate_episodes' or 'complete_episodes'")
     elif reader.get("batch_mode") == "truncate_episodes":
         reader.notes.append(WHOLE_EPISODES)
-    return {"algorithm.batch_size": batch_rows(reader)}
+    return {"algorithm.rollout_size": batch_rows(reader)}
 
 
 def replay_pace(reader: Reader) -> Values:
@@ -127,14 +127,14 @@ SAMPLING = [
     ignored({"create_env_on_driver": False},
             "environments are in this process, or one tells it the spaces of those elsewhere"),
     by(on_policy_batch, {"rollout_fragment_length": 200, "train_batch_size": 200, "batch_mode": "truncate_episodes"},
-       f"{A}fragment_length {A}batch_size",
+       f"{A}fragment_length {A}rollout_size",
        "Whole rounds of fragments until train_batch_size env steps are reached; advantages are cut at their ends.",
        PPO_KIND, rl2={"train_batch_size": "training", "batch_mode": "env_runners"}),
     by(actor_batch, "rollout_fragment_length train_batch_size batch_mode grad_clip",
-       f"{A}fragment_length {A}batch_size {A}max_grad_norm",
+       f"{A}fragment_length {A}rollout_size {A}max_grad_norm",
        "Whole rounds of fragments until train_batch_size env steps are reached (A3C: one); the longest gradient is "
        "divided by the batch, because their loss is a sum.", A2C_KIND, rl2={"grad_clip": "training"}),
-    by(reinforce_batch, "rollout_fragment_length train_batch_size batch_mode", f"{A}batch_size",
+    by(reinforce_batch, "rollout_fragment_length train_batch_size batch_mode", f"{A}rollout_size",
        "Decisions of a batch; those of episodes that are not over wait for the next.", ("PG",)),
     by(replay_pace, "rollout_fragment_length train_batch_size", f"{A}train_every {A}updates_per_step {A}batch_size",
        "A round of rollout_fragment_length steps of every copy, then a gradient step of train_batch_size decisions.",

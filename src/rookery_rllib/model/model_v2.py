@@ -1,7 +1,7 @@
 """Models of 2021: ModelV2 and TorchModelV2, which scripts derive theirs from, and how they learn here.
 
 `ScriptNetwork` makes a network of ours of such a model, or of a plain torch or Keras model in the same calling form: it
-puts out the parameters of the action distribution and the values itself (``model.gives=outputs``).
+puts out the parameters of the action distribution and the values itself (``model.output=outputs``).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 As in 2021 these heads are methods of the model (`networks.py:DQNTorchModel`), which a script's class may override; a
 class that does not derive from it is put on it. So the model as a whole puts out values of actions, and nothing comes
-after it (``model.gives=outputs``).
+after it (``model.output=outputs``).
 """
 
 from __future__ import annotations

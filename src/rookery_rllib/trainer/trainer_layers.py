@@ -83,10 +83,10 @@ def policy_layers(trainer: Any, name: str, entry: Any) -> list[Layer]:
     looks = algorithm in ON_POLICY and looks_back(options)
     values = {
         "model.module": ViewingNetwork if looks else ScriptNetwork,
-        "model.gives": "outputs",
+        "model.output": "outputs",
         "model.hidden": (),
         "model.memory.kind": "none",  # what it remembers is the model's own state
-        "model.memory.frames": 1,
+        "model.memory.frame_stack": 1,
         "model.memory.previous_action": looks,
         "model.memory.previous_reward": looks,
         "model.module_config": {"make": network_factory(options), "options": options},

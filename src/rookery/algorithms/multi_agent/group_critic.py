@@ -231,9 +231,9 @@ class GroupActorCritic(ActorCritic):
         self, policy: Policy, model: ModelConfig, size: int, heads: int, generator: torch.Generator, columns: int
     ) -> None:
         nn.Module.__init__(self)  # there is one critic, and it is not the other
-        if model.gives == "outputs":
+        if model.output == "outputs":
             raise ConfigError(
-                "algorithm.model.gives = outputs: poca has a critic of its own; let the model give features"
+                "algorithm.model.output = outputs: poca has a critic of its own; let the model give features"
             )
         self.policy, self.model = policy, model
         self._remembers = policy.memory is not None

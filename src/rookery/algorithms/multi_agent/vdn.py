@@ -47,7 +47,7 @@ class VDNConfig(DQNConfig):
     @property
     def head(self) -> TeamQValues:
         """Values of the actions of each member."""
-        return TeamQValues(share=self.share, ladder=self.exploration.ladder)
+        return TeamQValues(share=self.share, ladder=self.exploration.per_env_epsilon)
 
 
 class MixedNetwork(QNetwork):

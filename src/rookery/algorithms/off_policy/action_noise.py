@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from rookery.core.settings.fields import Fraction, NonNegative, Scheduled, Settings, Structural
+from rookery.core.settings.fields import FormerName, Fraction, NonNegative, Scheduled, Settings, Structural
 from rookery.core.settings.reach import Count
 
 
@@ -32,7 +32,7 @@ class SizedNoiseConfig(NoiseConfig):
     std: Scheduled[NonNegative] = 0.1
     """Standard deviation, where actions span [-1, 1]."""
 
-    ladder: Structural[NonNegative] = 0.0
-    """How much less later slots explore: slot i of N by ``std ** (1 + ladder * i / (N - 1))``; 0 = all alike. Ape-X
-    (Horgan et al. 2018) takes 7 with 0.4.
+    per_env_epsilon: Annotated[Structural[NonNegative], FormerName("ladder")] = 0.0
+    """How much less later slots explore: slot i of N has ``std ** (1 + per_env_epsilon * i / (N - 1))``; 0 = all
+    explore alike. Ape-X (Horgan et al. 2018) uses 7 with 0.4.
     """

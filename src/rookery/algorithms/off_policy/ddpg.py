@@ -60,7 +60,7 @@ class DDPGConfig(AlgorithmConfig, CriticSettings):
     def head(self) -> HeadSpec:
         """One action for each state."""
         exploration = self.exploration
-        return Deterministic(exploration.kind, exploration.theta, exploration.every, exploration.ladder)
+        return Deterministic(exploration.kind, exploration.theta, exploration.every, exploration.per_env_epsilon)
 
 
 class DDPGActor:

@@ -139,8 +139,8 @@ class DQNConfig(AlgorithmConfig, ReplaySettings):
             noisy=exploration.kind == "noisy",
             noisy_std=exploration.noisy_std,
             explore="boltzmann" if exploration.kind == "boltzmann" else "epsilon",
-            by_model=self.model.gives == "outputs",
-            ladder=exploration.ladder,
+            by_model=self.model.output == "outputs",
+            ladder=exploration.per_env_epsilon,
         )
 
 
@@ -342,19 +342,19 @@ def _check(policy: Policy, cfg: DQNConfig, name: str) -> None:
             f"{where}.values: {values.atoms} atoms from low = {values.low:g} to high = {values.high:g}; there must be "
             "two at least, and high must be above low: the smallest and the largest return to expect"
         )
-    if cfg.exploration.ladder and cfg.exploration.kind != "epsilon":
+    if cfg.exploration.per_env_epsilon and cfg.exploration.kind != "epsilon":
         raise ConfigError(
-            f"{where}.exploration.ladder = {cfg.exploration.ladder:g} is for exploration.kind = epsilon, not "
-            f"{cfg.exploration.kind}, by which all slots explore alike: leave one of them out"
+            f"{where}.exploration.per_env_epsilon = {cfg.exploration.per_env_epsilon:g} is for exploration.kind = "
+            f"epsilon, not {cfg.exploration.kind}, by which all slots explore alike: leave one of them out"
         )
     if cfg.target.kind == "hard" and cfg.target.tau != TargetConfig().tau:
         raise ConfigError(
             f"{where}.target.tau = {cfg.target.tau:g} does nothing with target.kind = hard, which copies every "
             f"{cfg.target_every} gradient steps: set target.kind = soft, or leave tau out"
         )
-    if cfg.model.gives == "outputs" and (cfg.dueling or cfg.exploration.kind == "noisy"):
+    if cfg.model.output == "outputs" and (cfg.dueling or cfg.exploration.kind == "noisy"):
         raise ConfigError(
-            f"{where}: dueling = {cfg.dueling} and exploration.kind = {cfg.exploration.kind}, but with model.gives = "
+            f"{where}: dueling = {cfg.dueling} and exploration.kind = {cfg.exploration.kind}, but with model.output = "
             "outputs your model puts the values of actions out itself: set dueling = False and another exploration"
         )
     if values.kind == "quantile" and values.atoms != ValuesConfig().atoms:

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -16,7 +16,15 @@ from rookery.algorithms.algorithm import Row
 from rookery.core.batch import TensorTree
 from rookery.core.flat import flatten
 from rookery.core.schedules import Linear
-from rookery.core.settings.fields import Fraction, NonNegative, PositiveFloat, Scheduled, Settings, Structural
+from rookery.core.settings.fields import (
+    FormerName,
+    Fraction,
+    NonNegative,
+    PositiveFloat,
+    Scheduled,
+    Settings,
+    Structural,
+)
 from rookery.core.settings.reach import Count
 from rookery.core.spaces.arrays import MASK
 from rookery.core.state import Stateful
@@ -45,9 +53,9 @@ class ExplorationConfig(Settings):
     as with this.
     """
 
-    ladder: Structural[NonNegative] = 0.0
-    """Of ``epsilon``, how much less later slots explore: slot i of N by ``epsilon ** (1 + ladder * i / (N - 1))``; 0 =
-    all alike. Ape-X (Horgan et al. 2018) takes 7 with 0.4.
+    per_env_epsilon: Annotated[Structural[NonNegative], FormerName("ladder")] = 0.0
+    """Of ``epsilon``, how much less later slots explore: slot i of N has ``epsilon ** (1 + per_env_epsilon * i /
+    (N - 1))``; 0 = all explore alike. Ape-X (Horgan et al. 2018) uses 7 with 0.4.
     """
 
     temperature: Scheduled[PositiveFloat] = 1.0

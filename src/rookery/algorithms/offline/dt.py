@@ -118,8 +118,8 @@ class DTConfig(AlgorithmConfig):
                 f"policies.{name}.model.memory: the Decision Transformer looks at its last {self.context} decisions by "
                 "itself (context): leave model.memory out"
             )
-        if self.model.gives == "outputs" or self.model.compile:
-            told = "gives = outputs" if self.model.gives == "outputs" else "compile"
+        if self.model.output == "outputs" or self.model.compile:
+            told = "output = outputs" if self.model.output == "outputs" else "compile"
             raise ConfigError(f"policies.{name}.model.{told}: not of the Decision Transformer: leave it out")
         try:
             return super().build_policy(obs, action, name, generator)

@@ -48,7 +48,7 @@ class A2CConfig(AlgorithmConfig, ActorCriticSettings):
     algorithm: ClassVar[str] = "rookery.algorithms.on_policy.a2c:A2C"
     capabilities = Capabilities(supports_staleness=True, supports_memory=True, supports_multi_learner=True)
     field_order = (
-        "lr gamma gae_lambda fragment_length batch_size value_coef entropy_coef max_grad_norm normalize_advantage "
+        "lr gamma gae_lambda fragment_length rollout_size value_coef entropy_coef max_grad_norm normalize_advantage "
         "scale_rewards normalize_values rms_alpha rms_eps signals model"
     )
 
@@ -151,8 +151,8 @@ class A2C(Algorithm[A2CConfig]):
 
     @property
     def demand(self) -> Demand:
-        """Fragments of `fragment_length`, `batch_size` decisions an update."""
-        return Demand(self.cfg.fragment_length, self.cfg.batch_size)
+        """Fragments of `fragment_length`, `rollout_size` decisions an update."""
+        return Demand(self.cfg.fragment_length, self.cfg.rollout_size)
 
     def summary(self) -> Row:
         """Reports what signals have given and learned."""

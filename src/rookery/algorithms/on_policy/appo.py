@@ -52,7 +52,7 @@ class APPOConfig(PPOConfig):
     """Passes over the rows of an update."""
     fragment_length: Structural[Length] = 50
     """Decisions in a row of one slot before its targets are cut off with a value."""
-    batch_size: Rows | None = 500
+    rollout_size: Rows | None = 500
     rho_bar: PositiveFloat = 2.0
     """Largest importance weight of a decision: how much likelier the target network may take it for than who played."""
     c_bar: PositiveFloat = 1.0

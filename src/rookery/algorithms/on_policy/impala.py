@@ -30,7 +30,7 @@ class IMPALAConfig(A2CConfig):
     """Learning rate."""
     fragment_length: Structural[Length] = 20
     """Decisions in a row of one slot (n of the paper) before its targets are cut off with a value."""
-    batch_size: Rows | None = 500
+    rollout_size: Rows | None = 500
     entropy_coef: Scheduled[NonNegative] = 0.01
     rho_bar: PositiveFloat = 1.0
     """Largest importance weight of a decision: above 1 less is cut, and single decisions weigh more."""

@@ -55,7 +55,7 @@ class PPOConfig(AlgorithmConfig, ActorCriticSettings):
         speed_hints={"minibatch_size": "larger minibatches", "epochs": "fewer passes"},
     )
     field_order = (
-        "lr gamma gae_lambda clip epochs minibatch_size fragment_length batch_size value_coef entropy_coef "
+        "lr gamma gae_lambda clip epochs minibatch_size fragment_length rollout_size value_coef entropy_coef "
         "max_grad_norm normalize_advantage scale_rewards normalize_values value_clip target_kl kl_coef kl_target "
         "adam_eps signals imitation model"
     )
@@ -254,8 +254,8 @@ class PPO(Algorithm[PPOConfig]):
 
     @property
     def demand(self) -> Demand:
-        """Fragments of `fragment_length`, `batch_size` decisions an update."""
-        return Demand(self.cfg.fragment_length, self.cfg.batch_size)
+        """Fragments of `fragment_length`, `rollout_size` decisions an update."""
+        return Demand(self.cfg.fragment_length, self.cfg.rollout_size)
 
     @property
     def rows_per_step(self) -> int:

@@ -48,7 +48,7 @@ class PQNConfig(AlgorithmConfig, OnPolicySettings):
         speed_hints={"minibatch_size": "larger minibatches", "epochs": "fewer passes"},
     )
     field_order = (
-        "lr gamma trace_lambda epochs minibatch_size fragment_length batch_size epsilon max_grad_norm adam_eps "
+        "lr gamma trace_lambda epochs minibatch_size fragment_length rollout_size epsilon max_grad_norm adam_eps "
         "signals model"
     )
 
@@ -109,8 +109,8 @@ class PQN(Algorithm[PQNConfig]):
 
     @property
     def demand(self) -> Demand:
-        """Fragments of `fragment_length`, `batch_size` decisions an update."""
-        return Demand(self.cfg.fragment_length, self.cfg.batch_size)
+        """Fragments of `fragment_length`, `rollout_size` decisions an update."""
+        return Demand(self.cfg.fragment_length, self.cfg.rollout_size)
 
     @property
     def rows_per_step(self) -> int:

@@ -7,7 +7,7 @@ they would be if the rest were thrown away.
 
 The price: an episode that ran through an update was begun by the weights before it. Its decisions enter with their
 score under the weights of now, as if these had made them, so for this share of the batch (metric `stale_fraction`) the
-gradient is an approximation. It shrinks with a larger `batch_size` or fewer copies of the environment. Weighting these
+gradient is an approximation. It shrinks with a larger `rollout_size` or fewer copies of the environment. Weighting these
 decisions by the ratio of their probabilities, now to then, was tried: CartPole was learned less steadily.
 
 A truncated episode counts as ended: its return is what came until the cut. The details that decide are in
@@ -56,10 +56,10 @@ class ReinforceConfig(AlgorithmConfig, OnPolicySettings):
 
     algorithm: ClassVar[str] = "rookery.algorithms.on_policy.reinforce:Reinforce"
     capabilities = Capabilities(uses_central_obs=False)
-    field_order = "lr gamma batch_size normalize_returns entropy_coef max_grad_norm adam_eps signals model"
+    field_order = "lr gamma rollout_size normalize_returns entropy_coef max_grad_norm adam_eps signals model"
 
     lr: Scheduled[PositiveFloat] = 3e-3
-    batch_size: Rows = 1000
+    rollout_size: Rows = 1000
     """Decisions between updates; those of episodes that are not over yet wait for the next."""
     normalize_returns: bool = True
     """Returns of each batch get mean 0, which is a baseline, and standard deviation 1."""
@@ -177,8 +177,8 @@ class Reinforce(Algorithm[ReinforceConfig]):
 
     @property
     def demand(self) -> Demand:
-        """`batch_size` decisions an update."""
-        return Demand(FRAGMENT, self.cfg.batch_size)
+        """`rollout_size` decisions an update."""
+        return Demand(FRAGMENT, self.cfg.rollout_size)
 
     def summary(self) -> Row:
         """Reports what signals have given and learned."""

@@ -380,6 +380,18 @@ def with_current_names(
     return {today.get(name, name): value for name, value in given.items()}, found, problems
 
 
+def from_stored(cls: type[T], values: Mapping[str, Any]) -> T:
+    """Returns settings from values that a stored run gives, in which every former name may stand."""
+    today, _, _ = with_current_names(cls, values, stored=True)
+    sections = {name: settings_class(hints_of(cls).get(name)) for name in today}
+    return cls(
+        **{
+            name: from_stored(section, value) if (section := sections[name]) and isinstance(value, Mapping) else value
+            for name, value in today.items()
+        }
+    )
+
+
 def _renamed(cls: type, given: Mapping[str, Any], path: str, problems: list[str]) -> dict[str, Any]:
     """Returns the values of a constructor call under today's names; warns of former ones, and adds to `problems`."""
     values, former, wrong = with_current_names(cls, given)

@@ -119,7 +119,7 @@ NAMES: dict[str, str] = {
         'Trainer("CartPole-v1", num_envs=8) creates its environments; env.implementation says how they are stepped',
     ),
     "VecNormalize": 'model={"normalize_obs": True} and scale_rewards=True normalize observations and rewards',
-    "VecFrameStack": 'model={"memory": {"frames": 4}} stacks observations',
+    "VecFrameStack": 'model={"memory": {"frame_stack": 4}} stacks observations',
     **dict.fromkeys(
         ("Monitor", "VecMonitor"), "returns and lengths of episodes are in every result, without a wrapper"
     ),

@@ -36,6 +36,7 @@ from rookery.core.settings.fields import (
     alternatives,
     bare,
     fields_of,
+    former_names,
     hints_of,
     is_scheduled,
     limits_of,
@@ -260,14 +261,17 @@ def of_settings(cls: type, values: Any, path: str, *, foreign: bool = False) -> 
 
     Args:
         cls: The class.
-        values: Its fields as a mapping; unknown names are left to the reader of the settings.
+        values: Its fields as a mapping, by names of today or former ones; unknown names are left to the reader of the
+            settings.
         path: Where they stand; empty for a whole run.
         foreign: As of `objections`.
     """
     hints = hints_of(cls)
+    former = former_names(cls)
     for name, value in values.items():
-        if name in fields_of(cls):
-            yield from objections(hints[name], value, f"{path}.{name}" if path else name, foreign=foreign)
+        today = former[name][0] if name in former and name not in fields_of(cls) else name
+        if today in fields_of(cls):
+            yield from objections(hints[today], value, f"{path}.{name}" if path else name, foreign=foreign)
 
 
 def of_arguments(maker: Any, values: Mapping[str, Any], path: str) -> Iterator[Objection]:

@@ -1,7 +1,7 @@
 """Pictures of codes: grid worlds show things, colours and states as small numbers, which are no brightness.
 
 No space tells such a picture from one of pixels, so what a short random play shows decides. The answer is written into
-the settings (`model.codes`): checkpoints hold it, `rookery explain` shows it, and nobody looks a second time.
+the settings (`model.categorical_images`): checkpoints hold it, and `rookery explain` shows it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SOURCE = "random warm-up"
 
 def codes_of(model: Settings) -> tuple[str, ...]:
     """Returns the paths of the pictures that a network reads as codes."""
-    return model.codes or () if isinstance(model, ModelConfig) else ()
+    return model.categorical_images or () if isinstance(model, ModelConfig) else ()
 
 
 def code_layers(
@@ -54,8 +54,8 @@ def code_layers(
     found = {name: codes_among(largest[observed[name]], paths) for name, paths in pictures.items()}
     notes = [codes_note(name, largest[observed[name]], codes) for name, codes in found.items() if codes]
     if found.keys() == observed.keys() and len(set(found.values())) == 1 and not has_own_class(config):
-        return [Layer(SOURCE, {"algorithm.model.codes": next(iter(found.values()))})], notes
-    return [Layer(SOURCE, {f"policies.{name}.model.codes": codes for name, codes in found.items()})], notes
+        return [Layer(SOURCE, {"algorithm.model.categorical_images": next(iter(found.values()))})], notes
+    return [Layer(SOURCE, {f"policies.{name}.model.categorical_images": codes for name, codes in found.items()})], notes
 
 
 def undecided(obs: ObsSpec, model: Settings) -> set[str]:
@@ -63,9 +63,9 @@ def undecided(obs: ObsSpec, model: Settings) -> set[str]:
 
     A picture of flags, whose numbers are 0 and 1 by its space, is read as it is.
     """
-    if not isinstance(model, ModelConfig) or model.module is not None or model.codes is not None:
+    if not isinstance(model, ModelConfig) or model.module is not None or model.categorical_images is not None:
         return set()
-    return {leaf.path for leaf in byte_pictures(obs, model.memory.frames) if leaf.scale > 1}
+    return {leaf.path for leaf in byte_pictures(obs, model.memory.frame_stack) if leaf.scale > 1}
 
 
 def largest_numbers(
@@ -103,4 +103,4 @@ def codes_among(largest: Mapping[str, int], paths: Collection[str]) -> tuple[str
 def codes_note(policy: str, largest: Mapping[str, int], codes: Collection[str]) -> str:
     """Returns the line that tells which pictures a policy reads as codes, and how to have them read as pixels."""
     seen = ", ".join(f"{path} (up to {largest[path]} in the {SOURCE})" for path in codes)
-    return f"policy {policy} reads numbers as codes, not as brightness, in {seen}; model.codes=[] reads brightness"
+    return f"policy {policy} reads numbers as codes, not as brightness, in {seen}; model.categorical_images=[] reads brightness"

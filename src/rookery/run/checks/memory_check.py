@@ -158,7 +158,7 @@ def memory_line(name: str, entry: PolicyEntry, kind: Kind) -> str:
     cfg, layers = entry.algorithm, weights_of(entry.algorithm, kind)
     if not layers:
         return ""
-    rows = _number(cfg, "minibatch_size") or _number(cfg, "batch_size")
+    rows = _number(cfg, "minibatch_size") or _number(cfg, "rollout_size")
     learning = sum(layers) * USUAL_WEIGHT + rows * kind.action.num_parameters * OUTPUT
     total = sum(layers) * WEIGHT if entry.frozen else learning
     if total < LARGE:
@@ -199,14 +199,14 @@ def explain_shortage(error: MemoryError | RuntimeError) -> None:
         return
     raise TrainingError(
         f"there is not enough memory left ({' '.join(str(error).split())[:200] or 'MemoryError'}); what takes most "
-        "is algorithm.model.hidden times algorithm.minibatch_size (or batch_size), sampling.num_envs times "
+        "is algorithm.model.hidden times algorithm.minibatch_size (or rollout_size), sampling.num_envs times "
         "algorithm.fragment_length, and algorithm.replay.capacity: use less of one of them"
     ) from error
 
 
 def _rollout_problem(resolved: Resolved[RunConfig], name: str, rows: int, size: int, free: int) -> str:
     cfg = resolved.config.policies[name].algorithm
-    setting = "fragment_length" if getattr(cfg, "batch_size", None) is None else "batch_size"
+    setting = "fragment_length" if getattr(cfg, "rollout_size", None) is None else "rollout_size"
     path, value = f"policies.{name}.{setting}", getattr(cfg, setting)
     return (
         f"{_source(resolved, path)}: {path} = {value:,}: the {rows:,} decisions of an update take {gigabytes(size)} at "
@@ -218,7 +218,7 @@ def _rollout_problem(resolved: Resolved[RunConfig], name: str, rows: int, size: 
 def _rows(cfg: AlgorithmConfig, slots: int) -> int:
     """Decisions that are kept for an update, at least; of an algorithm without fragments nobody knows."""
     length = _number(cfg, "fragment_length")
-    return _number(cfg, "batch_size") or length * slots if length else 0
+    return _number(cfg, "rollout_size") or length * slots if length else 0
 
 
 def _number(cfg: Settings, name: str) -> int:

@@ -1,7 +1,7 @@
 """Notes on settings with another meaning in other libraries, for values that suggest that meaning.
 
-`batch_size` is the only one. In PPO of Stable-Baselines3 and ML-Agents it counts the decisions of a gradient step;
-here that is `minibatch_size`, and `batch_size` counts those of a whole update, as `train_batch_size` of RLlib does.
+`rollout_size` is the only one. In PPO of Stable-Baselines3 and ML-Agents it counts the decisions of a gradient step;
+here that is `minibatch_size`, and `rollout_size` counts those of a whole update, as `train_batch_size` of RLlib does.
 In algorithms without minibatches, and in those that learn from replay, the meaning is the same everywhere.
 """
 
@@ -16,11 +16,11 @@ MINIBATCH = "decisions in a gradient step are minibatch_size"
 
 
 def misread_settings(resolved: Resolved[RunConfig]) -> list[str]:
-    """Returns a line for each `batch_size` that a user gave and that is too small for a whole update."""
+    """Returns a line for each `rollout_size` that a user gave and that is too small for a whole update."""
     lines: dict[str, None] = {}
     for name, entry in resolved.config.policies.items():
-        cfg, path = entry.algorithm, f"policies.{name}.batch_size"
-        size, minibatch = getattr(cfg, "batch_size", None), getattr(cfg, "minibatch_size", None)
+        cfg, path = entry.algorithm, f"policies.{name}.rollout_size"
+        size, minibatch = getattr(cfg, "rollout_size", None), getattr(cfg, "minibatch_size", None)
         if size is None or minibatch is None or entry.frozen:
             continue
         source = resolved.history[path][-1][0].partition(" as ")[0]
@@ -30,7 +30,7 @@ def misread_settings(resolved: Resolved[RunConfig]) -> list[str]:
             whole = f"fragment_length {length:,} x num_envs {envs:,} = {length * envs:,}"
             fewer.append(f"one fragment of every environment ({whole}), which cuts fragments short")
         if fewer and is_said(source):
-            told = "algorithm.batch_size" if path in resolved.inherited else path
+            told = "algorithm.rollout_size" if path in resolved.inherited else path
             line = f"{told} = {size:,} ({source}): an update learns from {size:,} decisions, fewer than "
             lines[f"{line}{' and '.join(fewer)}; {MINIBATCH} ({minibatch:,} now)"] = None
     return list(lines)

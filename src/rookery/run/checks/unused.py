@@ -57,7 +57,7 @@ def is_said(source: str) -> bool:
 
 def reasons(model: ModelConfig, kind: Kind) -> dict[str, str]:
     """Returns why settings change nothing, by their paths below ``model``, for a network of such agents."""
-    pictures = {leaf.path for leaf in byte_pictures(kind.obs, model.memory.frames)}
+    pictures = {leaf.path for leaf in byte_pictures(kind.obs, model.memory.frame_stack)}
     boxes = {leaf.path for leaf in kind.obs.leaves if leaf.kind == "box"}
     idle = {}
     if not boxes - pictures - set(model.entities):
