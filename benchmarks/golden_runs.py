@@ -34,7 +34,7 @@ COMMON: dict[str, Any] = {
     "seed": 7,
     "threads": 1,
     "sampling.num_envs": 4,
-    "sampling.helpers": 0,
+    "sampling.env_processes": 0,
     "sampling.warmup_steps": 64,
     "algorithm.model.hidden": [16, 16],
     "checkpoint.every": 0,
@@ -118,9 +118,9 @@ RUNS: dict[str, Run] = {
     # environments, and how they are stepped
     "serial": Run({**PPO, **POLE, "env.implementation": "serial"}),
     "batched": Run({**PPO, **POLE, "env.implementation": "batched"}),
-    "helpers": Run({**PPO, **PENDULUM, "env.implementation": "processes", "sampling.helpers": 2}),
-    "helpers, sac": Run({**SAC, "env.implementation": "processes", "sampling.helpers": 2}),
-    "threads": Run({**PPO, **PENDULUM, "env.implementation": "threads", "sampling.helpers": 2}),
+    "helpers": Run({**PPO, **PENDULUM, "env.implementation": "processes", "sampling.env_processes": 2}),
+    "helpers, sac": Run({**SAC, "env.implementation": "processes", "sampling.env_processes": 2}),
+    "threads": Run({**PPO, **PENDULUM, "env.implementation": "threads", "sampling.env_processes": 2}),
     "workers": Run(
         {**PPO, **POLE, "sampling.workers": 2, "sampling.lane_group": 2, "cluster.ray": "here"},
     ),

@@ -190,9 +190,10 @@ LIMITED = {
 SCALED: dict[str, Make] = {
     "CartPole, batched": partial(trainer, paths=on("batched")),
     "CartPole, serial": partial(trainer, paths=on("serial")),
-    **{f"CartPole, {n} helper{'s' * (n > 1)}": partial(trainer, paths=on("processes", **{"sampling.helpers": n}))
+    **{f"CartPole, {n} helper{'s' * (n > 1)}": partial(trainer, paths=on("processes", **{"sampling.env_processes": n}))
        for n in (1, 2)},
-    **{f"50 us, {n} helper{'s' * (n != 1)}": partial(synthetic, 50, paths=on("processes", **{"sampling.helpers": n}))
+    **{f"50 us, {n} helper{'s' * (n != 1)}": partial(
+           synthetic, 50, paths=on("processes", **{"sampling.env_processes": n}))
        for n in (0, 1, 2)},
 }  # fmt: skip
 """Lines of the picture: trainings that take the settings with another number of copies."""

@@ -11,8 +11,8 @@ from rookery import DQNConfig, PPOConfig, Trainer
 from rookery.core.timers import PLACES
 
 TRAININGS = {
-    "PPO": (PPOConfig, {"sampling.helpers": 0}),
-    "DQN": (DQNConfig, {"sampling.helpers": 0, "sampling.iteration_steps": 64}),
+    "PPO": (PPOConfig, {"sampling.env_processes": 0}),
+    "DQN": (DQNConfig, {"sampling.env_processes": 0, "sampling.iteration_steps": 64}),
 }
 """Trainings on CartPole whose timers are read."""
 

@@ -29,7 +29,7 @@ from rookery.core.batch import Rollout
 COMMON = {
     "seed": 1,
     "threads": 1,
-    "sampling.helpers": 0,
+    "sampling.env_processes": 0,
     "checkpoint.every": 0,
     "logging.console": "quiet",
     "logging.tensorboard": False,

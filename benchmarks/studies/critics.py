@@ -31,7 +31,7 @@ def measure(env: Any, algorithm: str, normalize: bool, seed: int, steps: int) ->
     settings = {
         "algorithm.name": algorithm,
         "algorithm.normalize_values": normalize,
-        "sampling.helpers": 0,
+        "sampling.env_processes": 0,
         "logging.console": "quiet",
         "stop.env_steps": steps,
     }

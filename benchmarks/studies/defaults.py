@@ -87,7 +87,7 @@ def measure(task: Task, settings: dict[str, Any], seed: int) -> dict[str, float]
     began = time.perf_counter()
     plain = {
         "algorithm.name": "ppo",
-        "sampling.helpers": 0,
+        "sampling.env_processes": 0,
         "logging.console": "quiet",
         "stop.env_steps": task.env_steps,
     }

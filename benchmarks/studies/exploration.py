@@ -59,7 +59,7 @@ def explore(
     env: str, more: dict[str, Any], seed: int, steps: int, run_dir: Path | None = None
 ) -> tuple[float, int | None]:
     """Trains once; returns the score, and the env steps after which it first was `SOLVED`."""
-    settings = {"sampling.helpers": 0, "logging.console": "quiet", "stop.env_steps": steps}
+    settings = {"sampling.env_processes": 0, "logging.console": "quiet", "stop.env_steps": steps}
     cfg = PPOConfig(**PPO_SETTINGS, **more)
     solved = None
     with Trainer(env, cfg, num_envs=32, seed=seed, config=settings, run_dir=run_dir) as run:

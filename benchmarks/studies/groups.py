@@ -50,7 +50,7 @@ RUNS: dict[str, list[tuple[str, PPOConfig]]] = {
 
 def train(task: str, cfg: PPOConfig, seed: int, decisions: int) -> tuple[float, int | None, float]:
     """Trains once; returns the score, the decisions after which it was 0.9 of the best in training, and seconds."""
-    settings = {"sampling.helpers": 0, "logging.console": "quiet", "stop.decisions": decisions}
+    settings = {"sampling.env_processes": 0, "logging.console": "quiet", "stop.decisions": decisions}
     solved, began = None, perf_counter()
     with Trainer(f"rookery.tasks:{task}", cfg, num_envs=32, seed=seed, config=settings, run_dir=None) as run:
         for result in run.results():

@@ -76,7 +76,7 @@ def train(way: str, iterations: int) -> None:
     points = []
     for result in trainer.results():
         points.append((time.perf_counter(), result.env_steps))
-    helpers = trainer.config.sampling.helpers
+    helpers = trainer.config.sampling.env_processes
     trainer.close()
     print(json.dumps({"helpers": helpers, "notes": len(trainer.notes), "rate": rate(points)}))
 
@@ -95,7 +95,7 @@ def command(environ: dict[str, str], iterations: int) -> dict[str, Any]:
         if run.returncode:
             raise RuntimeError(run.stderr)
         rows = [json.loads(line) for line in Path(folder, "x", "metrics.jsonl").read_text().splitlines()]
-        helpers = json.loads(Path(folder, "x", "provenance.json").read_text())["sampling.helpers"][-1][1]
+        helpers = json.loads(Path(folder, "x", "provenance.json").read_text())["sampling.env_processes"][-1][1]
     return {"helpers": int(helpers), "rate": median(row["time/steps_per_second"] for row in rows[1:])}
 
 

@@ -59,7 +59,9 @@ def train(parameters: dict[str, Any], seed: int, steps: int, folder: Path) -> Pa
         "algorithm.lr": {"start": 1e-3, "end": 0.0},
         "logging.console": "quiet",
     }
-    with Trainer("Pendulum-v1", "ppo", preset="auto", config=settings, seed=seed, num_envs=4, helpers=0) as trainer:
+    with Trainer(
+        "Pendulum-v1", "ppo", preset="auto", config=settings, seed=seed, num_envs=4, env_processes=0
+    ) as trainer:
         trainer.train()
         return trainer.save(folder)
 

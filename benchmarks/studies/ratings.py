@@ -40,7 +40,12 @@ PERFECT = "rookery.tasks.games.players:tic_tac_toe_perfect"
 def train(steps: int) -> Trainer:
     """A run that has played itself for so many env steps."""
     self_play = {"snapshot_every": steps // 5, "window": None}
-    settings = {"self_play.main": self_play, "sampling.helpers": 0, "logging.console": "quiet", "stop.env_steps": steps}
+    settings = {
+        "self_play.main": self_play,
+        "sampling.env_processes": 0,
+        "logging.console": "quiet",
+        "stop.env_steps": steps,
+    }
     run = Trainer("rookery.tasks:TicTacToe", PPOConfig(), num_envs=64, seed=0, config=settings)
     run.train()
     return run

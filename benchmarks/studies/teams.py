@@ -57,7 +57,7 @@ LEARNERS: dict[str, tuple[AlgorithmConfig, str]] = {
 def earned(cfg: AlgorithmConfig, seed: int, steps: int) -> tuple[float, float]:
     """Trains once; returns what the team earns without exploration, and the seconds that took."""
     begin = perf_counter()
-    with Trainer(ENV, cfg, teams={"team": ["a", "b"]}, seed=seed, num_envs=16, helpers=0) as trainer:
+    with Trainer(ENV, cfg, teams={"team": ["a", "b"]}, seed=seed, num_envs=16, env_processes=0) as trainer:
         trainer.train({"env_steps": steps})
         return float(trainer.evaluate(episodes=20).return_mean), perf_counter() - begin
 

@@ -121,7 +121,7 @@ TRAINER_ROWS = [
 ]  # fmt: skip
 
 ON_POLICY_ROWS = [
-    to(f"{H}buffer_size", f"{P}batch_size",
+    to(f"{H}buffer_size", f"{P}rollout_size",
        "Decisions before an update; running fragments are cut there, with a value, instead of being waited for.",
        ON_POLICY),
     *by(m.minibatch, f"{H}batch_size", f"{P}minibatch_size",

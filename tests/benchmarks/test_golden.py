@@ -41,7 +41,7 @@ def test_the_list_covers_every_algorithm_and_every_way_to_play(golden):
     assert ALGORITHMS.keys() - named == set()
     settings = {(path, str(value)) for run in runs for path, value in run.settings.items()}
     assert {("algorithm.model.memory.kind", kind) for kind in ("lstm", "gru", "scan", "attention")} <= settings
-    assert {("sampling.helpers", "2"), ("sampling.workers", "2"), ("cluster.learners", "2")} <= settings
+    assert {("sampling.env_processes", "2"), ("sampling.workers", "2"), ("cluster.learners", "2")} <= settings
     assert {path for path, _ in settings} >= {"teams", "policy_mapping", "self_play.main", "algorithm.replay.kind"}
     assert sum(run.resumed for run in runs) >= 5
     assert len(runs) >= 90

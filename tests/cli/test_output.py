@@ -134,7 +134,7 @@ def test_what_a_user_prints_into_a_lost_console_ends_no_training(tmp_path, helpe
         "        return super().step(action)\n"
     )
     where = f"env.implementation={'processes' if helpers else 'serial'}"
-    words = ["train", "loud:Loud", *TRAIN[2:], "--run-id", "x", f"sampling.helpers={helpers}", where]
+    words = ["train", "loud:Loud", *TRAIN[2:], "--run-id", "x", f"sampling.env_processes={helpers}", where]
     code, error = run(tmp_path, words, closed())
     assert code == 0, error
     prints = (tmp_path / "runs" / "x" / "log.txt").read_text().count("a step\n")

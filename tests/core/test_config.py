@@ -398,7 +398,7 @@ def test_the_last_layer_wins_and_the_history_tells_the_order(tmp_path):
 
 def test_explaining_a_section_explains_each_setting_of_it():
     text = run().explain("sampling")
-    assert text.splitlines()[0] == "sampling.num_envs = 8  (default)" and "sampling.helpers" in text
+    assert text.splitlines()[0] == "sampling.num_envs = 8  (default)" and "sampling.env_processes" in text
 
 
 def test_an_unknown_key_names_file_line_and_the_nearest_key(tmp_path):
@@ -533,9 +533,11 @@ def test_a_settings_object_sets_exactly_what_it_was_given():
 
 
 def test_an_object_and_a_path_in_one_layer_are_put_together():
-    layer = Layer("code", {"algorithm": SACConfig(tau=0.1), "algorithm.lr": 0.5, "sampling": SamplingConfig(helpers=2)})
+    layer = Layer(
+        "code", {"algorithm": SACConfig(tau=0.1), "algorithm.lr": 0.5, "sampling": SamplingConfig(env_processes=2)}
+    )
     config = run(layer).config
-    assert config.algorithm == SACConfig(tau=0.1, lr=0.5) and config.sampling.helpers == 2
+    assert config.algorithm == SACConfig(tau=0.1, lr=0.5) and config.sampling.env_processes == 2
 
 
 def test_a_subclass_of_a_section_keeps_its_class_and_fields():

@@ -106,7 +106,9 @@ def test_texts_find_what_they_named():
     assert source.find("rookery.attic.losses:PPO.training_step") == source.find(
         "rookery.algorithms.on_policy.ppo:PPO.training_step"
     )
-    with Trainer("rookery.attic:Basic", {"name": "rookery.attic.losses:OldConfig"}, num_envs=2, helpers=0) as trainer:
+    with Trainer(
+        "rookery.attic:Basic", {"name": "rookery.attic.losses:OldConfig"}, num_envs=2, env_processes=0
+    ) as trainer:
         assert type(trainer.config.algorithm) is PPOConfig
         assert trainer.train_iteration().env_steps
 

@@ -70,7 +70,7 @@ def test_a_file_that_sets_something_twice_is_refused_with_both_lines(command, tm
     (tmp_path / "run.yaml").write_text(TWICE, encoding="utf-8")
     words = [command, "run.yaml"]
     if command == "resume":
-        with Trainer("CartPole-v1", num_envs=1, helpers=0, seed=0, run_dir="run") as trainer:
+        with Trainer("CartPole-v1", num_envs=1, env_processes=0, seed=0, run_dir="run") as trainer:
             trainer.save()
         words = [command, "run", "run.yaml"]
     result = CliRunner().invoke(app, words)

@@ -47,7 +47,7 @@ def test_cheap_steps_are_not_worth_a_helper(measured):
     measured(10e-6)
     found = chosen(16)  # 160 us: less than twice 100
     assert (found.implementation, found.helpers, found.reason) == ("serial", 0, "")
-    assert found.measured == {"sampling.helpers": 0}
+    assert found.measured == {"sampling.env_processes": 0}
     assert chosen(32).helpers == 2
     measured(46e-6, cores=2)
     assert chosen(32).reason == "Taking: 32 lanes of 46 us a step: 1 helper process beside this one"
@@ -58,7 +58,7 @@ def test_long_steps_get_a_helper_for_each_other_core_and_lane(measured):
     found = chosen(64)
     assert (found.implementation, found.helpers) == ("processes", 3)
     assert found.reason == "Taking: 64 lanes of 1000 us a step: 3 helper processes beside this one"
-    assert found.measured == {"env.implementation": "processes", "sampling.helpers": 3}
+    assert found.measured == {"env.implementation": "processes", "sampling.env_processes": 3}
     assert chosen(2).helpers == 1
 
 
@@ -166,21 +166,21 @@ def test_what_was_measured_is_noted_stored_and_not_measured_again(measured, monk
     with trainer() as made:
         assert isinstance(made.env, SharesEnv)
         assert any("1 helper process beside this one" in note for note in made.notes)
-        assert made.config.sampling.helpers == 1 and made.config.env.implementation == "processes"
-        assert made.resolved.history["sampling.helpers"][-1] == ("measured", 1)
+        assert made.config.sampling.env_processes == 1 and made.config.env.implementation == "processes"
+        assert made.resolved.history["sampling.env_processes"][-1] == ("measured", 1)
         made.train({"iterations": 1})
         made.save(tmp_path / "saved")
         assert isinstance(make_copies(made.config, 2), SerialEnv)  # evaluations have no helpers
     monkeypatch.setattr("rookery.run.prepare.choose", None)
     with Trainer.load(tmp_path / "saved") as again:
-        assert isinstance(again.env, SharesEnv) and again.config.sampling.helpers == 1
+        assert isinstance(again.env, SharesEnv) and again.config.sampling.env_processes == 1
 
 
 def test_what_is_asked_for_is_not_measured(monkeypatch):
     monkeypatch.setattr("rookery.run.prepare.choose", None)
-    with trainer(**{"sampling.helpers": 0}) as made:
+    with trainer(**{"sampling.env_processes": 0}) as made:
         assert isinstance(made.env, SerialEnv)
-    with trainer(**{"env.implementation": "threads", "sampling.helpers": 2}) as made:
+    with trainer(**{"env.implementation": "threads", "sampling.env_processes": 2}) as made:
         assert isinstance(made.env, SharesEnv)
 
 

@@ -153,7 +153,9 @@ def test_training_on_sets_does_not_depend_on_helpers_and_goes_on_after_a_stop(tm
     cfg = PPOConfig(fragment_length=8, epochs=1, model=model)
     settings = {"num_envs": 4, "seed": 0, "max_entities": 7}
     alone = weights_after(3, Trainer(Flock, cfg, **settings))
-    with Trainer(Flock, cfg, **settings, config={"env.implementation": "processes", "sampling.helpers": 2}) as helped:
+    with Trainer(
+        Flock, cfg, **settings, config={"env.implementation": "processes", "sampling.env_processes": 2}
+    ) as helped:
         assert weights_after(3, helped) == alone
     with Trainer(Flock, cfg, **settings, run_dir=tmp_path / "run") as stopped:
         weights_after(1, stopped)

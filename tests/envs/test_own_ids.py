@@ -170,7 +170,7 @@ def test_helpers_that_were_measured_and_cannot_play_leave_it_to_this_process(els
         monkeypatch.setattr(processes, "TRIAL_SECONDS", 0.1)
         monkeypatch.setattr(processes, "TRIAL_TIMES", 0)
     with trainer(AtHome, config={"elsewhere": elsewhere}) as made:
-        assert isinstance(made.env, SerialEnv) and made.config.sampling.helpers == 0
+        assert isinstance(made.env, SerialEnv) and made.config.sampling.env_processes == 0
         (note,) = [note for note in made.notes if "helper" in note]
         assert note.startswith("AtHome: 4 lanes of 1000 us a step: 1 helper process beside this one, but it cannot be")
         assert why in note and "'my_module:MyEnv-v0'" in note and "\n" not in note
@@ -223,7 +223,7 @@ def test_a_resumed_run_has_no_helpers_where_they_cannot_play(measured, monkeypat
         assert isinstance(again.env, SerialEnv)
         assert any("cannot be played there (building it" in note for note in again.notes)
     with pytest.raises(EnvError, match="in a helper process"):
-        Trainer.load(tmp_path / "saved", config={"sampling.helpers": 1})
+        Trainer.load(tmp_path / "saved", config={"sampling.env_processes": 1})
 
 
 @pytest.mark.regression(
@@ -244,7 +244,7 @@ def test_helpers_that_were_asked_for_name_the_ways_out():
 )
 def test_a_stored_run_is_resumed_with_the_module_that_registers_its_id(registry, tmp_path, monkeypatch):
     gymnasium.register("Owned-v0", Owned)
-    with trainer("Owned-v0", run_dir=tmp_path / "run", **{"sampling.helpers": 0}) as made:
+    with trainer("Owned-v0", run_dir=tmp_path / "run", **{"sampling.env_processes": 0}) as made:
         made.train({"iterations": 1})
     files = [file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()]
     assert not any(b"EnvSpec" in content or content.startswith(b"\x80\x05") for content in files)

@@ -29,7 +29,7 @@ PATIENT = Tolerance("stop", 5, 30.0, 60.0)
 
 def trained(env, disturb=None, iterations=4, **settings):
     """The trainer after some iterations, with the helpers given to `disturb` before each vector step."""
-    config = {"env.implementation": "processes", "sampling.helpers": 2, "sampling.warmup_steps": 0, **settings}
+    config = {"env.implementation": "processes", "sampling.env_processes": 2, "sampling.warmup_steps": 0, **settings}
     algorithm = PPOConfig(fragment_length=16, epochs=2, minibatch_size=32)
     with Trainer(env, algorithm, num_envs=LANES, seed=5, config=config) as trainer:
         if disturb is not None:
@@ -83,25 +83,25 @@ def test_a_run_whose_helpers_are_killed_ends_with_the_same_weights(env, measured
 @pytest.fixture(scope="module")
 def serial():
     """The weights after some iterations that one loop played."""
-    return trained(Walk, **{"env.implementation": "serial", "sampling.helpers": 0})[0]
+    return trained(Walk, **{"env.implementation": "serial", "sampling.env_processes": 0})[0]
 
 
 @pytest.mark.parametrize(
     ("how", "helpers"), [slow("processes", 1), ("processes", 2), slow("processes", 4), ("threads", 3)]
 )
 def test_weights_are_the_same_for_any_helpers(how, helpers, serial):
-    assert trained(Walk, **{"env.implementation": how, "sampling.helpers": helpers})[0] == serial
+    assert trained(Walk, **{"env.implementation": how, "sampling.env_processes": helpers})[0] == serial
 
 
 @pytest.mark.slow
 def test_a_helper_killed_after_a_resume_is_replaced_from_where_the_run_was_taken_up(tmp_path):
     whole, _ = trained(Stateful, iterations=4)
-    config = {"env.implementation": "processes", "sampling.helpers": 2, "sampling.warmup_steps": 0}
+    config = {"env.implementation": "processes", "sampling.env_processes": 2, "sampling.warmup_steps": 0}
     algorithm = PPOConfig(fragment_length=16, epochs=2, minibatch_size=32)
     with Trainer(Stateful, algorithm, num_envs=LANES, seed=5, config=config, run_dir=tmp_path / "run") as trainer:
         trainer.train({"iterations": 2})
     with Trainer.load(tmp_path / "run", resume=True) as trainer:
-        assert trainer.config.sampling.helpers == 2
+        assert trainer.config.sampling.env_processes == 2
         trainer.pool.sample(3 * LANES)
         os.kill(processes_of(trainer.env)[1].pid, signal.SIGKILL)
         with pytest.warns(RuntimeWarning, match="killed by SIGKILL"):

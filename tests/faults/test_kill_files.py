@@ -20,7 +20,7 @@ from rookery.cli.main import main
 from rookery.core.io.files import last_good, list_checkpoints
 
 TINY = ["--preset", "none", "--evaluate", "0", "--quiet", "algorithm.fragment_length=8", "algorithm.epochs=1",
-        "sampling.num_envs=2", "sampling.helpers=0", "algorithm.model.hidden=[8]"]  # fmt: skip
+        "sampling.num_envs=2", "sampling.env_processes=0", "algorithm.model.hidden=[8]"]  # fmt: skip
 TRAIN = ["train", "CartPole-v1", "--seed", "3", "--stop", "iterations=2", "checkpoint.every=1", "--run-id", "x", *TINY]
 
 EVERY = max(1, 6 - int(os.environ.get("ROOKERY_FAULTS", "0")) // 6)

@@ -104,14 +104,14 @@ BASIC = """behaviors:
 
 def play(name: str, arguments: dict[str, Any]) -> None:
     """Writes a run that plays."""
-    with Trainer(**arguments, num_envs=3, helpers=0, seed=5, run_dir=name, checkpoint_every=2) as trainer:
+    with Trainer(**arguments, num_envs=3, env_processes=0, seed=5, run_dir=name, checkpoint_every=2) as trainer:
         trainer.train({"iterations": 4})
 
 
 def learn_from_data() -> None:
     """Writes a run that learns from the replay of another, which lies beside it."""
     dqn = RUNS["dqn"]["algorithm"].replace(replay={"capacity": 300})
-    with Trainer("CartPole-v1", dqn, num_envs=3, helpers=0, seed=6, config=SHORT) as trainer:
+    with Trainer("CartPole-v1", dqn, num_envs=3, env_processes=0, seed=6, config=SHORT) as trainer:
         trainer.train({"iterations": 4})
         trainer.save("iql-data")
     iql = IQLConfig(batch_size=16, replay={"capacity": 600}, model=BODY)

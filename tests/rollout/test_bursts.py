@@ -27,7 +27,7 @@ HERE = {"env.implementation": "serial"}
 
 def helpers(number):
     """Settings for so many helper processes."""
-    return {"env.implementation": "processes", "sampling.helpers": number}
+    return {"env.implementation": "processes", "sampling.env_processes": number}
 
 
 def digest(state):

@@ -62,7 +62,7 @@ def test_the_tutorials_batch_is_one_round_of_4000():
     assert settings["sampling.num_envs"] == 20
     assert settings["algorithm.fragment_length"] == 200
     assert settings["algorithm.batch_size"] is None  # a fragment of each of 20 copies
-    assert "sampling.helpers" not in settings
+    assert "sampling.env_processes" not in settings
 
 
 @pytest.mark.parametrize(

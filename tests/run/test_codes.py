@@ -41,7 +41,7 @@ class Grid(gymnasium.Env):
 
 
 def make(end=11, high=255, model=None, run_dir=None, **config):
-    values = {"env.config": {"end": end, "high": high}, "sampling.helpers": 0, "checkpoint.every": 0, **config}
+    values = {"env.config": {"end": end, "high": high}, "sampling.env_processes": 0, "checkpoint.every": 0, **config}
     cfg = SMALL if model is None else SMALL.replace(model=model)
     return Trainer(Grid, cfg, seed=3, num_envs=2, run_dir=run_dir, config=values)
 

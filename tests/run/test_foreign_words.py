@@ -22,7 +22,7 @@ ARGUMENTS = {
 NAMES = {
     "make_vec_env": "num_envs=8",
     "VecNormalize": "normalize_obs",
-    "VecFrameStack": "frames",
+    "VecFrameStack": "frame_stack",
     "EvalCallback": "evaluation_every=5",
     "Monitor": "returns and lengths",
     "evaluate_policy": "trainer.evaluate",
@@ -46,12 +46,12 @@ def test_a_name_of_another_library_is_missing_with_its_remedy(name):
 
 
 def test_methods_that_other_libraries_call_otherwise_say_so():
-    with Trainer("CartPole-v1", PPOConfig(model={"hidden": (4,)}), num_envs=1, helpers=0, seed=0) as trainer:
+    with Trainer("CartPole-v1", PPOConfig(model={"hidden": (4,)}), num_envs=1, env_processes=0, seed=0) as trainer:
         with pytest.raises(ConfigError, match=r"trainer\.train\(stop=\{\.\.\.\}\) plays and learns"):
             trainer.learn(100_000)
         with pytest.raises(ConfigError, match=r"policy\.predict\(obs\)"):
             trainer.policies["main"].act({"obs": torch.zeros(1, 4)})
-    with pytest.raises(ConfigError, match="frames = 4 beside it stacks observations"):
+    with pytest.raises(ConfigError, match="frame_stack = 4 beside it stacks observations"):
         PPOConfig(model={"memory": {"kind": "stack"}})
     with pytest.raises(EnvError, match=r"log\.csv' is a data file: rookery replay import log\.csv"):
         Trainer("log.csv")
@@ -76,7 +76,7 @@ def test_explain_names_an_algorithm(rookery):
 
 
 def test_the_return_of_a_policy_in_an_evaluation_is_a_number_with_attributes():
-    with Trainer("CartPole-v1", PPOConfig(model={"hidden": (4,)}), num_envs=1, helpers=0, seed=0) as trainer:
+    with Trainer("CartPole-v1", PPOConfig(model={"hidden": (4,)}), num_envs=1, env_processes=0, seed=0) as trainer:
         measured = trainer.evaluate(2)
     main = measured.policies["main"]
     assert main == main.return_mean == measured.return_mean

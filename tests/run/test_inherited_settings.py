@@ -174,7 +174,7 @@ TRAINED = {
 def trained(algorithm, config=None):
     """The settings of the signal that a learner has, and its weights after some iterations."""
     config = {"algorithm.signals.extrinsic.strength": 0.01, **(config or {})}
-    with Trainer("CartPole-v1", algorithm, num_envs=2, helpers=0, seed=3, config=config) as trainer:
+    with Trainer("CartPole-v1", algorithm, num_envs=2, env_processes=0, seed=3, config=config) as trainer:
         trainer.train({"env_steps": 256})
         learner = trainer.learners["main"]
         return learner.signals.others["seen"].cfg, torch.cat([one.flatten() for one in learner.policy.parameters()])
@@ -213,7 +213,7 @@ def test_the_command_line_sets_an_own_signal(tmp_path, monkeypatch):
         "0",
         "--quiet",
     ]
-    words += ["sampling.num_envs=2", "sampling.helpers=0"]
+    words += ["sampling.num_envs=2", "sampling.env_processes=0"]
     words += [f"algorithm.signals.own.seen.{key}={value}" for key, value in SEEN.items()]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
@@ -233,7 +233,7 @@ def test_the_signal_of_the_documentation_has_its_settings():
         patch.setitem(sys.modules, "own_signal", module)
         spec.loader.exec_module(module)
         own = {"ellipsoid": module.EllipsoidConfig(gamma=0.95)}
-        with Trainer("KeyDoor", PPOConfig(signals={"own": own}), num_envs=2, helpers=0, seed=0) as trainer:
+        with Trainer("KeyDoor", PPOConfig(signals={"own": own}), num_envs=2, env_processes=0, seed=0) as trainer:
             assert trainer.learners["main"].signals.others["ellipsoid"].cfg.gamma == 0.95
 
 
@@ -256,7 +256,7 @@ def test_a_signal_of_another_class_takes_nothing_of_the_algorithms():
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_section_that_a_policy_switches_on_is_stored(name, tmp_path):
     config = {"policies.main.signals.rnd": {}}
-    with Trainer("CartPole-v1", TRAINED[name], num_envs=2, helpers=0, seed=3, config=config) as trainer:
+    with Trainer("CartPole-v1", TRAINED[name], num_envs=2, env_processes=0, seed=3, config=config) as trainer:
         trainer.train({"env_steps": 64})
         trainer.save(tmp_path / "saved")
     with Trainer.load(tmp_path / "saved") as trainer:
@@ -268,7 +268,7 @@ def test_a_section_that_a_policy_switches_on_is_stored(name, tmp_path):
 @pytest.mark.parametrize("section", ["algorithm", "policies.main"])
 def test_null_switches_an_own_signal_off(section, tmp_path):
     layers = [{"algorithm.signals.own.seen": SEEN}, override_layer([f"{section}.signals.own.seen=null"])]
-    with Trainer("CartPole-v1", TRAINED["ppo"], num_envs=2, helpers=0, seed=3, config=layers) as trainer:
+    with Trainer("CartPole-v1", TRAINED["ppo"], num_envs=2, env_processes=0, seed=3, config=layers) as trainer:
         assert list(trainer.learners["main"].signals.others) == []
         assert bool(trainer.config.algorithm.signals.others) == (section != "algorithm")
         trainer.save(tmp_path / "saved")
@@ -286,7 +286,7 @@ class CalmModelConfig(ModelConfig):
 @pytest.mark.regression("setting dropped", "Defaults of a policy's own class of settings are there after a resume")
 def test_a_section_of_another_class_is_stored_with_its_defaults(tmp_path):
     config = {"policies.main.model": CalmModelConfig()}
-    with Trainer("CartPole-v1", TRAINED["ppo"], num_envs=2, helpers=0, seed=3, config=config) as trainer:
+    with Trainer("CartPole-v1", TRAINED["ppo"], num_envs=2, env_processes=0, seed=3, config=config) as trainer:
         trainer.save(tmp_path / "saved")
     with Trainer.load(tmp_path / "saved") as again:
         assert again.config.policies["main"].algorithm.model.obs_clip == 5.0
@@ -344,7 +344,7 @@ def test_a_run_of_before_without_a_checkpoint_begins_as_it_did(tmp_path, capsys)
 @pytest.mark.parametrize("way", ["object", "command line"])
 def test_a_run_that_is_stored_now_keeps_nothing(way, tmp_path):
     layers = layers_in(way, "ppo", {"signals": {"own": {"seen": {"gamma": 0.5}}}}, tmp_path)
-    with Trainer("CartPole-v1", config=layers, num_envs=2, helpers=0, seed=3) as trainer:
+    with Trainer("CartPole-v1", config=layers, num_envs=2, env_processes=0, seed=3) as trainer:
         trainer.save(tmp_path / "saved")
     with Trainer.load(tmp_path / "saved") as again:
         assert signals_of(again) == signals_of(trainer) and signals_of(again).own["seen"].gamma == 0.5

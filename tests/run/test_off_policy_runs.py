@@ -122,7 +122,11 @@ def test_who_plays_is_the_algorithms_behaviour(monkeypatch):
 def test_helpers_change_nothing(how, count):
     found = []
     for implementation, helpers in (("serial", None), (how, count)):
-        config = {"env.implementation": implementation, "sampling.helpers": helpers, "sampling.iteration_steps": 100}
+        config = {
+            "env.implementation": implementation,
+            "sampling.env_processes": helpers,
+            "sampling.iteration_steps": 100,
+        }
         with make(Forks, cfg=PRIORITIZED, config=config) as trainer:
             trainer.train({"iterations": 2})
             found.append(weights(trainer))
@@ -253,7 +257,7 @@ def test_helpers_change_nothing_where_copies_rest(how, staleness):
     for implementation, helpers in (("serial", None), (how, 1)):
         config = {
             "env.implementation": implementation,
-            "sampling.helpers": helpers,
+            "sampling.env_processes": helpers,
             "sampling.iteration_steps": 100,
             "sampling.staleness": staleness,
         }

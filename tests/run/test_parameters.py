@@ -126,7 +126,7 @@ def test_any_number_of_helpers_gives_the_same_run(env, helpers):
             "env.implementation": "processes" if helpers else "serial",
         }
         if helpers:
-            config["sampling.helpers"] = helpers
+            config["sampling.env_processes"] = helpers
         with make(env, config=config) as trainer:
             for _ in range(5):
                 result = trainer.train_iteration()

@@ -624,8 +624,8 @@ MISTAKES = [
     ),
     # workers, and what plays ahead
     (
-        lambda: cart(config={"env.implementation": "serial", "sampling.helpers": 2}),
-        "ConfigError: sampling.helpers = 2, and env.implementation = serial has none",
+        lambda: cart(config={"env.implementation": "serial", "sampling.env_processes": 2}),
+        "ConfigError: sampling.env_processes = 2, and env.implementation = serial has none",
     ),
     (lambda: shared(7), "ConfigError: sampling.workers = 7: there are 6 lanes to share"),
     (lambda: shared(4, lane_group=2), "ConfigError: there are 3 groups of 2 lanes"),

@@ -28,7 +28,7 @@ EVERYWHERE = {
     "processes": {
         "env": Guarded,
         "cfg": LIVELY,
-        "config": {"sampling.iteration_steps": 60, "env.implementation": "processes", "sampling.helpers": 1},
+        "config": {"sampling.iteration_steps": 60, "env.implementation": "processes", "sampling.env_processes": 1},
     },
     "late agents": {"env": Turns, "policies": {"a": REPLAYING, "b": FAST}, "policy_mapping": either},
     "two policies": MIXED,

@@ -125,7 +125,7 @@ def test_a_run_is_whole_whoever_changes_the_working_directory(folders, who):
 def test_copies_of_helpers_are_made_again_where_the_run_was_started(folders, implementation):
     start, away = folders
     told = roaming()
-    told["config"] |= {"env.implementation": implementation, "sampling.helpers": 1}
+    told["config"] |= {"env.implementation": implementation, "sampling.env_processes": 1}
     with Trainer(**told, run_dir="runs/x") as trainer:
         os.chdir(away)
         trainer.train_iteration()

@@ -171,7 +171,7 @@ def _nothing_seen():
 
 WAYS = {
     "serial": {"env.implementation": "serial"},
-    "threads": {"env.implementation": "threads", "sampling.helpers": 1},
+    "threads": {"env.implementation": "threads", "sampling.env_processes": 1},
     "ahead": {"env.implementation": "serial", "sampling.staleness": 1},
 }
 """Where environments are stepped: in the user's thread, or in one of ours."""

@@ -379,7 +379,7 @@ def test_kernels_learn_what_torch_learns():
 
 def test_helpers_change_nothing():
     def learned(helpers):
-        settings = {"sampling.helpers": helpers, "env.implementation": "processes" if helpers else "serial"}
+        settings = {"sampling.env_processes": helpers, "env.implementation": "processes" if helpers else "serial"}
         with Trainer(
             "CartPole-v1", PPOConfig(signals=ALL, fragment_length=16), num_envs=4, seed=0, config=settings
         ) as trainer:

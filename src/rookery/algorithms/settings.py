@@ -7,11 +7,26 @@ field again, with a docstring only where it has more to say.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from rookery.core.settings.fields import Fraction, NonNegative, PositiveFloat, Scheduled, Settings, Structural
+from rookery.core.settings.fields import (
+    FormerName,
+    Fraction,
+    NonNegative,
+    PositiveFloat,
+    Scheduled,
+    Settings,
+    Structural,
+)
 from rookery.core.settings.reach import CountFromZero, Length, Rows
 from rookery.models.build import ModelConfig
 from rookery.signals.rewards import SignalsConfig
+
+MEANINGS = (
+    "rollout_size has two meanings: rollout_size counts the decisions of an update, as rollout_size did in earlier "
+    "versions; minibatch_size counts those of a gradient step, as rollout_size in Stable-Baselines3; write one of them"
+)
+"""The message for `rollout_size` in new settings of algorithms that have minibatches."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +43,7 @@ class OnPolicySettings(Settings):
     gamma: Fraction = 0.99
     """Discount of the environment's reward."""
     rollout_size: Annotated[Rows | None, FormerName("rollout_size", "minibatch_size", MEANINGS)] = None
-    """Decisions an update; none = fragment_length x the slots that the policy plays."""
+    """Decisions of an update; none = fragment_length x the slots of the policy."""
     max_grad_norm: PositiveFloat | None = 0.5
     """Longest gradient; longer ones are scaled down. None = any."""
     signals: SignalsConfig = field(default_factory=SignalsConfig)

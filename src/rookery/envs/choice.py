@@ -48,8 +48,8 @@ SCALES = 1.7
 """Two threads that get so much more done than one step at the same time."""
 
 IN_THIS_ONE = (
-    "stepped in this process, as with sampling.helpers=0; helpers know a registered id if it is named with its module, "
-    "'my_module:MyEnv-v0'"
+    "stepped in this process, as with sampling.env_processes=0; environment processes know a registered id if it is "
+    "named with its module, 'my_module:MyEnv-v0'"
 )
 
 HANGS_SECONDS = 10.0
@@ -94,7 +94,7 @@ class HelperChoice:
 
 def _measured(implementation: str, helpers: int, reason: str = "") -> HelperChoice:
     values = {"env.implementation": implementation} if helpers else {}
-    return HelperChoice(implementation, helpers, reason, {**values, "sampling.helpers": helpers}, demanded=False)
+    return HelperChoice(implementation, helpers, reason, {**values, "sampling.env_processes": helpers}, demanded=False)
 
 
 def choose(factory: Callable[[], Any], num_lanes: int, name: str, only_here: str = "") -> HelperChoice:

@@ -106,8 +106,8 @@ class Policy(nn.Module):
         if (model.output == "outputs") != (given is not None):
             raise ConfigError(
                 f"policy {name!r}: model.output = {model.output!r}, but its algorithm ends networks in "
-                f"{self.head_spec}: outputs are for algorithms that learn a distribution and values of states (ppo, a2c), or values of "
-                "actions (dqn)"
+                f"{self.head_spec}: outputs are for algorithms that learn a distribution and values of "
+                "states (ppo, a2c), or values of actions (dqn)"
             )
         body = self.head_spec.body(self.input_spec, action, model, generator=generator)
         self.trunk, self.memory, self.num_features = body

@@ -345,19 +345,19 @@ def _choice(resolved: Resolved[RunConfig]) -> HelperChoice:
     parameters = parameter_names(resolved.config)
     if not has_single_copies(*settings, sampling.num_envs, env.implementation, parameters):
         return HelperChoice(env.implementation, 0)
-    if env.implementation == "serial" and sampling.helpers:
+    if env.implementation == "serial" and sampling.env_processes:
         raise ConfigError(
-            f"sampling.helpers = {sampling.helpers}, and env.implementation = serial has none: leave one of them out, "
-            "or set env.implementation=processes"
+            f"sampling.env_processes = {sampling.env_processes}, and env.implementation = serial has none: leave one of "
+            "them out, or set env.implementation=processes"
         )
-    if env.implementation == "auto" and sampling.helpers is None:
+    if env.implementation == "auto" and sampling.env_processes is None:
         maker = lane_maker(*settings, max_entities=env.max_entities)
         with users_modes():
             return choose(maker, sampling.num_envs, env_name(env.name), why_only_here(env.name))
     if env.implementation == "serial":
         return HelperChoice("serial", 0)
-    helpers = max(usable_cores() - 1, 1) if sampling.helpers is None else sampling.helpers
-    sources = [resolved.history[path][-1][0] for path in ("env.implementation", "sampling.helpers")]
+    helpers = max(usable_cores() - 1, 1) if sampling.env_processes is None else sampling.env_processes
+    sources = [resolved.history[path][-1][0] for path in ("env.implementation", "sampling.env_processes")]
     implementation = "processes" if env.implementation == "auto" else env.implementation
     return HelperChoice(implementation, helpers, demanded=not all(said.endswith(MEASURED) for said in sources))
 

@@ -12,6 +12,7 @@ from rookery.cluster.address import problem_with
 from rookery.core.config import Polymorphic
 from rookery.core.settings.fields import (
     AtStart,
+    FormerName,
     NonNegative,
     NonNegativeInt,
     PositiveFloat,
@@ -73,12 +74,12 @@ class SamplingConfig(Settings):
 
     num_envs: Structural[Length] = 8
     """Copies of the environment."""
-    helpers: ProcessesFromZero | None = None
-    """Processes or threads that step copies beside the one that trains, where these are stepped one by one; 0 = none,
-    none = as many as a short measurement finds worth it. Changes nothing but speed.
+    env_processes: Annotated[ProcessesFromZero | None, FormerName("helpers")] = None
+    """Processes or threads that step environments beside this one; 0 = none; null = a short measurement chooses the
+    number. Changes nothing but speed.
     """
     max_restarts: CountFromZero = 100
-    """How many helper processes that died or hung may be replaced before the run stops."""
+    """How many environment processes that died or hung may be replaced before the run stops."""
     step_timeout_seconds: PositiveFloat = 60.0
     """How long helper processes, and workers on Ray, may take for a step of all copies before they count as hung."""
     reset_timeout_seconds: PositiveFloat = 300.0

@@ -235,7 +235,7 @@ MULTIAGENT = [
          "policies named like agents.", rl2="multi_agent"),
     kept({"multiagent.policies_to_train": None}, "Policies that learn; None = all. A function is asked once for each.",
          rl2="multi_agent"),
-    by(lanes, {"multiagent.count_steps_by": "env_steps"}, f"{A}batch_size",
+    by(lanes, {"multiagent.count_steps_by": "env_steps"}, f"{A}rollout_size",
        "env_steps or agent_steps: what train_batch_size counts.", rl2="multi_agent"),
     kept({"multiagent.observation_fn": None},
          "A function (agent_obs, worker, base_env, policies, episode) that rewrites what the agents see in each step.",

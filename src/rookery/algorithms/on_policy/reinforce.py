@@ -7,7 +7,7 @@ they would be if the rest were thrown away.
 
 The price: an episode that ran through an update was begun by the weights before it. Its decisions enter with their
 score under the weights of now, as if these had made them, so for this share of the batch (metric `stale_fraction`) the
-gradient is an approximation. It shrinks with a larger `rollout_size` or fewer copies of the environment. Weighting these
+gradient is an approximation. It shrinks with a larger `rollout_size` or fewer environments. Weighting these
 decisions by the ratio of their probabilities, now to then, was tried: CartPole was learned less steadily.
 
 A truncated episode counts as ended: its return is what came until the cut. The details that decide are in

@@ -473,7 +473,7 @@ def advice(hint: Any, value: Any) -> str:
         return ""
     kinds = {bare(part) for part in alternatives(hint)}
     if value == "stack" and "lstm" in get_args(bare(hint)):
-        return "; frames = 4 beside it stacks observations"
+        return "; frame_stack = 4 beside it stacks observations"
     for section in kinds:
         if isinstance(section, type) and issubclass(section, Settings):
             for name, inside in hints_of(section).items():

@@ -9,7 +9,7 @@ from itertools import takewhile
 OTHER_NAMES: dict[str, tuple[str, ...]] = {
     # the same word in several libraries
     "learning_rate": ("lr",),
-    "buffer_size": ("replay.capacity", "batch_size"),
+    "buffer_size": ("replay.capacity", "rollout_size", "batch_size"),
     # Stable-Baselines3
     "n_steps": ("fragment_length", "n_step"),
     "batch_size": ("minibatch_size", "batch_size"),
@@ -31,8 +31,8 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "workers": ("sampling.workers", "place"),
     "lambda": ("gae_lambda", "trace_lambda"),
     "lambda_": ("gae_lambda", "trace_lambda"),
-    "train_batch_size": ("batch_size",),
-    "train_batch_size_per_learner": ("batch_size",),
+    "train_batch_size": ("rollout_size", "batch_size"),
+    "train_batch_size_per_learner": ("rollout_size", "batch_size"),
     "num_sgd_iter": ("epochs",),
     "num_epochs": ("epochs",),
     "sgd_minibatch_size": ("minibatch_size", "batch_size"),
@@ -42,8 +42,8 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "entropy_coeff": ("entropy_coef", "alpha"),
     "kl_coeff": ("kl_coef",),
     "grad_clip": ("max_grad_norm",),
-    "num_env_runners": ("sampling.workers", "workers", "helpers"),
-    "num_workers": ("sampling.workers", "workers", "helpers"),
+    "num_env_runners": ("sampling.workers", "workers", "env_processes"),
+    "num_workers": ("sampling.workers", "workers", "env_processes"),
     "num_envs_per_env_runner": ("num_envs",),
     "num_envs_per_worker": ("num_envs",),
     "rollout_fragment_length": ("fragment_length", "train_every"),
@@ -69,6 +69,12 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "alpha_threshold": ("lagrange_gap",),
     "weight_temp": ("beta",),
     "lam": ("gae_lambda", "trace_lambda", "advantage_lambda"),
+    # former names of Rookery
+    "helpers": ("sampling.env_processes", "env_processes"),
+    "gives": ("model.output", "output"),
+    "codes": ("model.categorical_images", "categorical_images"),
+    "ladder": ("exploration.per_env_epsilon", "per_env_epsilon"),
+    "frames": ("model.memory.frame_stack", "memory.frame_stack", "frame_stack"),
     # ML-Agents
     "beta": ("entropy_coef",),
     "epsilon": ("clip", "exploration.epsilon"),

@@ -326,7 +326,7 @@ class RemotePool(Stateful):
         """Refuses: opponents play in one process for now."""
         raise ConfigError(
             f"self_play.{of}: opponents are played in this process only: set sampling.workers=0, and let "
-            "sampling.helpers step the copies"
+            "sampling.env_processes step the copies"
         )
 
     def change_opponents(self, lineup: dict[str, Any] | None) -> None:

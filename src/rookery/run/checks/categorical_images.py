@@ -103,4 +103,7 @@ def codes_among(largest: Mapping[str, int], paths: Collection[str]) -> tuple[str
 def codes_note(policy: str, largest: Mapping[str, int], codes: Collection[str]) -> str:
     """Returns the line that tells which pictures a policy reads as codes, and how to have them read as pixels."""
     seen = ", ".join(f"{path} (up to {largest[path]} in the {SOURCE})" for path in codes)
-    return f"policy {policy} reads numbers as codes, not as brightness, in {seen}; model.categorical_images=[] reads brightness"
+    return (
+        f"policy {policy} reads numbers as codes, not as brightness, in {seen}; model.categorical_images=[] reads "
+        "brightness"
+    )

@@ -1,8 +1,7 @@
-"""Notes on settings with another meaning in other libraries, for values that suggest that meaning.
+"""A note on a `rollout_size` that is too small for a whole update, where probably `minibatch_size` was meant.
 
-`rollout_size` is the only one. In PPO of Stable-Baselines3 and ML-Agents it counts the decisions of a gradient step;
-here that is `minibatch_size`, and `rollout_size` counts those of a whole update, as `train_batch_size` of RLlib does.
-In algorithms without minibatches, and in those that learn from replay, the meaning is the same everywhere.
+`rollout_size` counts the decisions of an update, as `train_batch_size` of RLlib does; `minibatch_size` those of a
+gradient step, as `rollout_size` of Stable-Baselines3 and ML-Agents.
 """
 
 from __future__ import annotations

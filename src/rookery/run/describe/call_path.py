@@ -120,7 +120,11 @@ def twin(run: Path, trust_code: TrustCode = False) -> Iterator[Trainer]:
         small[f"policies.{name}.init_from"] = None
         if isinstance(entry, Mapping):
             small |= {f"policies.{name}.fragment_length": FRAGMENT for key in entry if key == "fragment_length"}
-            small |= {f"policies.{name}.{key}": FRAGMENT for key in ("rollout_size", "batch_size", "learning_starts") if key in entry}
+            small |= {
+                f"policies.{name}.{key}": FRAGMENT
+                for key in ("rollout_size", "batch_size", "learning_starts")
+                if key in entry
+            }
             if "replay" in entry:  # nor are others' memories needed
                 small |= {f"policies.{name}.replay.capacity": CAPACITY, f"policies.{name}.replay.start_from": ()}
                 entry["replay"].pop("mix", None)

@@ -97,7 +97,7 @@ class WorkerRecipe:
 
 def worker_choice(config: RunConfig) -> HelperChoice:
     """How a worker elsewhere steps its copies: by itself, unless helpers are asked for."""
-    return HelperChoice(config.env.implementation, config.sampling.helpers or 0)
+    return HelperChoice(config.env.implementation, config.sampling.env_processes or 0)
 
 
 def stand_in_elsewhere(resolved: Resolved[RunConfig], make_copies: MakeCopies) -> EnvElsewhere:
@@ -225,7 +225,7 @@ def hosts_of(config: RunConfig, count: int, setting: str, note: Callable[[str], 
     if cluster.ray == "here":
         return HostsHere()
     guard_own_cluster(cluster.ray)
-    instead = "set sampling.workers=0, and sampling.helpers to step copies in processes of this machine"
+    instead = "set sampling.workers=0, and sampling.env_processes to step copies in processes of this machine"
     if setting != "sampling.workers":
         instead = f"set {setting}=0"
     try:

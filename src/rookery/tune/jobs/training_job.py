@@ -189,8 +189,8 @@ class TrainingJob(Job):
         layers = self._layers(chosen)
         cfg = resolve(RunConfig, layers, ALGORITHMS).config
         small = {"sampling.warmup_steps": 0, "device": "cpu", "logging.console": "quiet"}
-        if cfg.sampling.helpers is None and cfg.env.implementation == "auto":
-            small["sampling.helpers"] = 0  # avoids measurements
+        if cfg.sampling.env_processes is None and cfg.env.implementation == "auto":
+            small["sampling.env_processes"] = 0  # avoids measurements
         try:
             trainer = Trainer(
                 config=[*layers, Layer("tune", small)], preset=self.preset, callbacks=self._own_callbacks()
@@ -225,8 +225,9 @@ class TrainingJob(Job):
     def cpus(self) -> float:
         """Number of processes that step environments, or of learner threads if there are more."""
         config = merged_values(layer.values for layer in self.layers)
-        helpers, threads = config.get("sampling", {}).get("helpers"), config.get("threads")
-        return float(max((helpers or 0) + 1, threads or 1))
+        sampling, threads = config.get("sampling", {}), config.get("threads")
+        processes = sampling.get("env_processes", sampling.get("helpers"))  # the second is the former name
+        return float(max((processes or 0) + 1, threads or 1))
 
     @property
     def working_directory(self) -> str | None:
