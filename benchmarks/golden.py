@@ -129,7 +129,8 @@ def play(name: str, folder: Path, renamed: Mapping[str, str]) -> dict[str, Any]:
     data = folder / "data" / run.data
     if run.data and not data.exists():
         play(run.data, data.parent, renamed)
-    text = json.dumps({renamed.get(path, path): value for path, value in {**COMMON, **run.settings}.items()})
+    ends = {new.rpartition(".")[2]: old.rpartition(".")[2] for new, old in renamed.items()}
+    text = json.dumps(called({**COMMON, **run.settings}, renamed, ends))
     arguments: dict[str, Any] = {"config": json.loads(text.replace("{data}", str(data))), "run_dir": place}
     if "env.name" not in run.settings:
         arguments["replay"] = str(data)
@@ -140,6 +141,15 @@ def play(name: str, folder: Path, renamed: Mapping[str, str]) -> dict[str, Any]:
     with Trainer.load(place, resume=True) as trainer:
         train(trainer, run, run.iterations)
         return outcome(trainer, place)
+
+
+def called(settings: Mapping[str, Any], renamed: Mapping[str, str], ends: Mapping[str, str]) -> dict[str, Any]:
+    """Returns settings under other paths; in sections, such as those of policies, by their last names."""
+    found = {}
+    for path, value in settings.items():
+        inner = called(value, {}, ends) if isinstance(value, Mapping) else value
+        found[renamed.get(path, path if "." in path else ends.get(path, path))] = inner
+    return found
 
 
 def play_all(names: Sequence[str], renamed: Mapping[str, str]) -> None:

@@ -103,16 +103,16 @@ RUNS: dict[str, Run] = {
     "a2c": Run({**POLE, "algorithm.name": "a2c", **SHORT}),
     "a2c, numbers": Run({**PENDULUM, "algorithm.name": "a2c", "algorithm.scale_rewards": True, **SHORT}),
     "reinforce": Run({**POLE, "algorithm.name": "reinforce", **SHORT}),
-    "impala": Run({**POLE, "algorithm.name": "impala", "algorithm.batch_size": 100, "sampling.staleness": 1}),
+    "impala": Run({**POLE, "algorithm.name": "impala", "algorithm.rollout_size": 100, "sampling.staleness": 1}),
     "impala, rmsprop": Run(
-        {**PENDULUM, "algorithm.name": "impala", "algorithm.batch_size": 100, "algorithm.optimizer": "rmsprop"}
+        {**PENDULUM, "algorithm.name": "impala", "algorithm.rollout_size": 100, "algorithm.optimizer": "rmsprop"}
     ),
     "appo": Run(
-        {**POLE, "algorithm.name": "appo", "algorithm.batch_size": 100, "algorithm.fragment_length": 25,
+        {**POLE, "algorithm.name": "appo", "algorithm.rollout_size": 100, "algorithm.fragment_length": 25,
          "algorithm.buffered_batches": 3, "algorithm.batch_uses": 2, "sampling.staleness": 1}
     ),
     "appo, lstm": Run(
-        {**RECALL, "algorithm.name": "appo", "algorithm.model.memory.kind": "lstm", "algorithm.batch_size": 128}
+        {**RECALL, "algorithm.name": "appo", "algorithm.model.memory.kind": "lstm", "algorithm.rollout_size": 128}
     ),
     "pqn": Run({**POLE, "algorithm.name": "pqn", "algorithm.fragment_length": 32}),
     # environments, and how they are stepped
@@ -162,7 +162,8 @@ RUNS: dict[str, Run] = {
         {**PPO, **ARENA, "policies": {"a": {}, "b": {"name": "dqn", "learning_starts": 60, "batch_size": 16}}}
     ),
     "arena, impala and appo": Run(
-        {**ARENA, "policies": {"a": {"name": "impala", "batch_size": 100}, "b": {"name": "appo", "batch_size": 100}}}
+        {**ARENA,
+         "policies": {"a": {"name": "impala", "rollout_size": 100}, "b": {"name": "appo", "rollout_size": 100}}}
     ),
     "turns": Run({**PPO, "env.name": "TwoCues"}),
     "turns, pettingzoo": Run({**PPO, "env.name": "pettingzoo.classic.tictactoe_v3"}, needs="pettingzoo"),

@@ -31,7 +31,7 @@ FILE = Path(__file__).parents[1] / "results" / "self_play.md"
 
 BOARDS: dict[str, Any] = {
     "fragment_length": 16,
-    "batch_size": 2048,
+    "rollout_size": 2048,
     "minibatch_size": 256,
     "epochs": 6,
     "gamma": 1.0,

@@ -32,7 +32,7 @@ FILE = Path(__file__).parents[1] / "results" / "toy_suite.md"
 LAST = 5
 
 PPO: dict[str, Any] = {
-    "name": "ppo", "lr": 5e-3, "minibatch_size": 16, "batch_size": 64, "fragment_length": 64, "epochs": 3,
+    "name": "ppo", "lr": 5e-3, "minibatch_size": 16, "rollout_size": 64, "fragment_length": 64, "epochs": 3,
     "entropy_coef": 5e-3, "clip": 0.2, "gae_lambda": 0.95, "gamma": 0.99, "max_grad_norm": None, "adam_eps": 1e-8,
     "normalize_advantage": "batch", "normalize_values": False, "scale_rewards": False,
     "model": {"hidden": (32,), "activation": "silu", "normalize_obs": False},
@@ -47,7 +47,7 @@ RESNET = {"pictures": 1, "vector": False, "step_size": 0.5, "picture_shape": (36
 BOARD = {**RESNET, "picture_shape": (5, 5, 5)}
 PICTURE = {"pictures": 1, "vector": False}
 ONE, NUMBER = {"numbers": 0, "choices": 1}, {"numbers": 1}
-PADDED = {"minibatch_size": 8, "batch_size": 24, "fragment_length": 24}
+PADDED = {"minibatch_size": 8, "rollout_size": 24, "fragment_length": 24}
 """A buffer of 128 and batches of 64 with sequences of 64, as ML-Agents counts them: it fills every episode up to a
 sequence, so that the buffer holds two episodes, and a batch one. Episodes have some 30 decisions at first, later 5.
 """
@@ -156,7 +156,7 @@ def cases() -> list[Case]:
         imitating = {"imitates": True}
         found += [
             Case(f"PPO, {what}", 3000, PPO, kind),
-            Case(f"PPO, two lines, {what} each", 10_000, {**PPO, "minibatch_size": 64, "batch_size": 640,
+            Case(f"PPO, two lines, {what} each", 10_000, {**PPO, "minibatch_size": 64, "rollout_size": 640,
                  "fragment_length": 640}, {**both, "step_size": 0.8}),
             Case(f"PPO, picture, {what}", 3000, model({**PPO, **SLOW}, cnn="simple", cnn_features=32),
                  {**kind, **PICTURE}),
@@ -172,7 +172,7 @@ def cases() -> list[Case]:
             Case(f"POCA, group of two, {what}", 3000, POCA, {**kind, "agents": 2, "play": "group"}),
             Case(f"POCA, memory, {what}", 6000, memory({**POCA, "lr": 1e-3, **PADDED}, 8), {**kind, "remember": True}),
             Case(f"POCA, memory, group of two, {what}", 6000,
-                 memory({**POCA, "lr": 1e-3, **PADDED, "batch_size": 48}, 8),
+                 memory({**POCA, "lr": 1e-3, **PADDED, "rollout_size": 48}, 8),
                  {**kind, "remember": True, "agents": 2, "play": "group"}),
             Case(f"PPO against itself, {what}", 2500, PPO, sides, config=ghost),
             Case(f"PPO, two teams in turn, {what}", 4000, PPO, sides, config=teams),
@@ -200,7 +200,7 @@ def cases() -> list[Case]:
     for numbers, choices in ((1, 1), (2, 2), (1, 2), (2, 1)):
         env = {"numbers": numbers, "choices": choices, "step_size": 0.8}
         told = f"{numbers} number{'s' * (numbers > 1)} and {choices} choice{'s' * (choices > 1)}"
-        ppo = {**PPO, **FALLING, "lr": 1e-3, "minibatch_size": 64, "batch_size": 1024, "fragment_length": 1024}
+        ppo = {**PPO, **FALLING, "lr": 1e-3, "minibatch_size": 64, "rollout_size": 1024, "fragment_length": 1024}
         sac = {**SAC, "batch_size": 256, "learning_starts": 256, "replay": {"capacity": 50_000}}  # as there: a batch
         found += [
             Case(f"PPO, {told}", 10_000, ppo, env),
@@ -210,7 +210,7 @@ def cases() -> list[Case]:
         ]
     env = {"numbers": 1, "choices": 1, **PICTURE}
     held = {"numbers": 1, "choices": 1, "remember": True, "step_size": 0.5}
-    ppo = {**PPO, "lr": 1e-3, "minibatch_size": 16, "batch_size": 64}
+    ppo = {**PPO, "lr": 1e-3, "minibatch_size": 16, "rollout_size": 64}
     sac = {**memory(SAC, 16), "lr": 1e-3, "batch_size": 16, "learning_starts": 1000, "updates_per_step": 0.5}
     seen = {**SAC, **SLOW, "batch_size": 128, "replay": {"capacity": 50_000}}
     found += [
@@ -319,7 +319,7 @@ def section(case: Case) -> dict[str, Any]:
         hyper |= {"batch_size": own["batch_size"], "buffer_init_steps": 0, "buffer_size": own["replay"]["capacity"]}
         hyper |= {"tau": own["tau"], "init_entcoef": own["alpha_init"]}
     else:
-        hyper |= {"batch_size": own["minibatch_size"], "buffer_size": own["batch_size"]}
+        hyper |= {"batch_size": own["minibatch_size"], "buffer_size": own["rollout_size"]}
         hyper |= {"beta_schedule": "linear", "epsilon_schedule": "linear"}
     network = {"num_layers": 1, "hidden_units": own["model"]["hidden"][0]}
     own_settings = {"hyperparameters": hyper, "network_settings": network, "max_steps": case.steps}

@@ -157,9 +157,9 @@ def part_exercise(folder: Path) -> list[str]:
         stop={"return_mean": 15, "iterations": 100}, seed=0, folder=folder / "arena", console="quiet",
     )  # fmt: skip
     seconds = time.perf_counter() - began
-    lines = ["| lr | batch_size | env steps | return |", "|---|---|---|---|"]
+    lines = ["| lr | rollout_size | env steps | return |", "|---|---|---|---|"]
     for trial in analysis.trials:
-        lr, batch = trial.params["algorithm.lr"], trial.params["algorithm.batch_size"]
+        lr, batch = trial.params["algorithm.lr"], trial.params["algorithm.rollout_size"]
         lines.append(f"| {lr:g} | {batch} | {trial.row['env_steps']:,} | {trial.score:.1f} |")
     return [*lines, "", f"All four together took {seconds:.0f} s; asked were well under 120 s on two cores."]
 

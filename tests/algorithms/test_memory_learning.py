@@ -142,7 +142,7 @@ def test_values_are_those_of_a_walk_step_by_step_also_where_episodes_are_cut_off
 
 @pytest.mark.parametrize("memory", list(MEMORIES))
 def test_what_stands_in_rows_that_hold_no_decision_changes_nothing(memory):
-    trainer = trainer_of("TwoCues", MEMORIES[memory], lanes=2, batch_size=37)
+    trainer = trainer_of("TwoCues", MEMORIES[memory], lanes=2, rollout_size=37)
     learner = trainer.learners["main"]
     learner.value_scale.is_fixed = True  # else the first targets move the values before the second are made
     rollout = next(r for r in rollouts_of(trainer, 3) if r.num_cut)
@@ -206,7 +206,7 @@ class Bright(gymnasium.Env):
         return self.observation_space.sample(), 1.0, False, self.steps == 9, {}
 
 
-WAYS = [(PPOConfig, {}), (PPOConfig, {"kl_coef": 0.2}), (A2CConfig, {}), (A2CConfig, {"batch_size": 11})]
+WAYS = [(PPOConfig, {}), (PPOConfig, {"kl_coef": 0.2}), (A2CConfig, {}), (A2CConfig, {"rollout_size": 11})]
 
 
 @pytest.mark.parametrize(("kind", "way"), slow_repeats(of=itertools.product(["none", "gru"], range(len(WAYS)))))

@@ -25,7 +25,7 @@ from rookery.core.batch import joined
 from selection import slow
 
 SAME = {
-    "gamma": 0.95, "gae_lambda": 1.0, "fragment_length": 16, "batch_size": None, "entropy_coef": 0.02, "lr": 3e-3,
+    "gamma": 0.95, "gae_lambda": 1.0, "fragment_length": 16, "rollout_size": None, "entropy_coef": 0.02, "lr": 3e-3,
     "max_grad_norm": 0.5,
 }  # fmt: skip
 LSTM = ModelConfig(memory={"kind": "lstm", "size": 8, "sequence_length": 6})

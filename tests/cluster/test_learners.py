@@ -130,13 +130,13 @@ ARENA = {"agent1": "north", "agent2": "south"}
 
 @pytest.mark.parametrize(
     ("env", "mapping", "more"),
-    [slow(MultiAgentArena, ARENA, {}), (MultiAgentArena, ARENA, {"batch_size": 70}), (Comings, None, {})],
+    [slow(MultiAgentArena, ARENA, {}), (MultiAgentArena, ARENA, {"rollout_size": 70}), (Comings, None, {})],
     ids=["together", "by a batch", "in turn"],
 )
 def test_policies_on_two_learners_are_those_on_one(tmp_path, env, mapping, more):
     def run(ranks, size, config):
         policies = {"north": shared(size, **more), "south": shared(size, gamma=0.9, entropy_coef=0.0, **more)}
-        policies |= {"guest": shared(size, batch_size=2)} if mapping is None else {}  # often of one rank alone
+        policies |= {"guest": shared(size, rollout_size=2)} if mapping is None else {}  # often of one rank alone
         settings = {"policies": policies, "policy_mapping": mapping, "warmup_steps": 0, "num_envs": 4, "seed": 5}
         with Trainer(env, ranks=ranks, config=config, **settings) as trainer:
             found, result = learned(trainer, 6 if mapping else 5)
@@ -175,7 +175,7 @@ def test_importance_sampling_on_two_learners_is_that_on_one(tmp_path, algorithm)
         model = {**REMEMBERS, **({"memory": {"kind": "lstm", "size": 8}} if "memory" in algorithm else {})}
         more = {"minibatch_size": size, "buffered_batches": 1, "kl_coef": 0.1, "target_every": 3}
         kind, more = (IMPALAConfig, {"normalize_advantage": True}) if algorithm == "impala" else (APPOConfig, more)
-        cfg = kind(fragment_length=16, batch_size=62, lr=3e-4, model=model, **more)
+        cfg = kind(fragment_length=16, rollout_size=62, lr=3e-4, model=model, **more)
         settings = {"warmup_steps": 0, "num_envs": 4, "seed": 5, "config": config}
         with Trainer("CartPole-v1", cfg, ranks=ranks, **settings) as trainer:
             return learned(trainer)
@@ -188,7 +188,7 @@ def test_what_is_played_ahead_on_two_learners_is_that_of_one(tmp_path, env):
     names = ["agent1", "agent2"] if env is MultiAgentArena else ["north", "south", "guest"]
 
     def run(ranks, size, config):
-        policies = {name: shared(size, **({"batch_size": 2} if name == "guest" else {})) for name in names}
+        policies = {name: shared(size, **({"rollout_size": 2} if name == "guest" else {})) for name in names}
         settings = {"policies": policies, "warmup_steps": 0, "num_envs": 4, "seed": 5, "staleness": 1}
         with Trainer(env, ranks=ranks, config=config, **settings) as trainer:
             found, result = learned(trainer)

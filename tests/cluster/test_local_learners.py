@@ -62,7 +62,7 @@ def weights(trainer):
 
 
 LSTM = PPO.replace(model={"memory": {"kind": "lstm", "size": 16, "sequence_length": 8}, "normalize_obs": True})
-SEVERAL = {"north": LSTM, "south": PPO.replace(batch_size=70), "guest": DQN.replace(learning_starts=8)}
+SEVERAL = {"north": LSTM, "south": PPO.replace(rollout_size=70), "guest": DQN.replace(learning_starts=8)}
 
 
 @pytest.mark.parametrize(

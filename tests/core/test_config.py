@@ -73,7 +73,7 @@ class EnvConfig(Settings):
 @dataclass(frozen=True)
 class SamplingConfig(Settings):
     num_envs: PositiveInt = 8
-    helpers: NonNegativeInt = 0
+    env_processes: NonNegativeInt = 0
     worker: type[Any] | None = None
 
 

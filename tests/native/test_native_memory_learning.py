@@ -152,7 +152,7 @@ def test_updates_are_those_of_torch_with_any_settings(settings):
 
 @pytest.mark.parametrize("algorithm", LEARNERS)
 def test_updates_on_partial_fragments_and_older_weights_are_those_of_torch(algorithm):
-    assert learn_alike("lstm", algorithm=algorithm, staleness=1, batch_size=100) > 10
+    assert learn_alike("lstm", algorithm=algorithm, staleness=1, rollout_size=100) > 10
 
 
 @pytest.mark.parametrize("memory", ["lstm", "recall and gru"])

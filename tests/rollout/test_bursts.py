@@ -78,7 +78,7 @@ def played(env, settings, at_once=True, iterations=4, algorithm=PPO, whole=False
         (bursting.Drift, 2, {"algorithm": PPO.replace(model={"hidden": (16,)})}),
         (bursting.Plain, 1, {"iteration_steps": 50}),  # ends within fragments
         slow("CartPole-v1", 1, {}),
-        slow("Pendulum-v1", 2, {"algorithm": PPO.replace(batch_size=100)}),
+        slow("Pendulum-v1", 2, {"algorithm": PPO.replace(rollout_size=100)}),
     ],
 )
 def test_bursts_are_the_bits_of_step_after_step(env, number, more):

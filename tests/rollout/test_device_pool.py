@@ -100,7 +100,7 @@ RUNS = [
     (TensorCartPole, PPO, {}),
     (TensorCartPole, PPO, {"num_envs": 1}),
     (TensorCartPole, PPO, {"iteration_steps": 20}),  # ends within fragments
-    (TensorCartPole, PPO.replace(batch_size=100), {}),  # three fragments of each slot, the last one short
+    (TensorCartPole, PPO.replace(rollout_size=100), {}),  # three fragments of each slot, the last one short
     (TensorCartPole, TORCH, {"env_config": {"max_episode_steps": 9}}),
     (TensorCartPole, NORMALIZED, {"env_config": {"max_episode_steps": 9}}),
     (Ticking, PPO, {}),
@@ -293,7 +293,7 @@ def test_on_a_graphics_card_rollouts_stay_there_and_runs_repeat(env):
 # --- going on -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", [PPO, NORMALIZED.replace(batch_size=100), DQN])
+@pytest.mark.parametrize("algorithm", [PPO, NORMALIZED.replace(rollout_size=100), DQN])
 def test_a_run_that_goes_on_comes_to_the_same(algorithm, tmp_path, apart):
     more = {"num_envs": 6, "iteration_steps": 30, "sampling": {"warmup_steps": 12}}
     with Trainer(Ticking, algorithm, seed=3, **more) as trainer:

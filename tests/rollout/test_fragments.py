@@ -49,7 +49,7 @@ def played(env, algorithm, at_once, iterations=3, **more):
         ("CartPole-v1", PPO, {}),
         ("CartPole-v1", PPO, {"num_envs": 1}),
         ("CartPole-v1", PPO, {"iteration_steps": 50}),  # ends within fragments
-        ("CartPole-v1", PPO.replace(batch_size=100), {}),
+        ("CartPole-v1", PPO.replace(rollout_size=100), {}),
         (
             "CartPole-v1",
             PPO.replace(model={"hidden": (16,), "normalize_obs": True}),

@@ -411,7 +411,7 @@ def test_over_the_turns_of_others_nothing_moves():
 @pytest.mark.parametrize("memory", ["lstm", "gru and all that is recalled"])
 def test_lockstep_and_the_general_way_keep_the_same_memories(memory, monkeypatch):
     def rollouts():
-        with Trainer("StatelessCartPole", cfg(memory, batch_size=70), seed=1, num_envs=4) as trainer:
+        with Trainer("StatelessCartPole", cfg(memory, rollout_size=70), seed=1, num_envs=4) as trainer:
             for _ in range(6):
                 for rollout in trainer.pool.sample(1000).rollouts.values():
                     yield rollout, trainer.pool.worker.policies["main"].store._lockstep

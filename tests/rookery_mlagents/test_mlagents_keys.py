@@ -107,7 +107,7 @@ EFFECTS = [
     ("threaded", own("{threaded: true, trainer_type: poca}"), {"sampling.staleness": 0}),
     ("keep_checkpoints", own("{keep_checkpoints: 9}"), {"checkpoint.keep_last": 9}),
     ("init_path", own("{init_path: runs/x}"), {f"{P}init_from": "runs/x"}),
-    ("hyperparameters.buffer_size", ppo("{buffer_size: 99}"), {f"{P}batch_size": 99}),
+    ("hyperparameters.buffer_size", ppo("{buffer_size: 99}"), {f"{P}rollout_size": 99}),
     ("hyperparameters.batch_size", ppo("{batch_size: 33}"), {f"{P}minibatch_size": 33}),
     ("hyperparameters.learning_rate", ppo("{learning_rate: 1e-3}"), {f"{P}lr": Linear(1e-3, 1e-10, STEPS, DECISIONS)}),
     ("hyperparameters.learning_rate_schedule", ppo("{learning_rate_schedule: constant}"), {f"{P}lr": 3e-4}),

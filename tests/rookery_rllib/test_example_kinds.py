@@ -379,4 +379,4 @@ def test_batches_do_not_hang_on_one_draw_of_a_mapping_that_draws() -> None:
     section = {"policies": policies, "policy_mapping_fn": lambda agent: ("one", "two")[rng.integers(2)]}
     for _ in range(5):
         told = translated("PPO", {"env": Pair, "multiagent": section}, agents=list(range(4)))
-        assert told.settings["algorithm.batch_size"] == 8000 and not told.policies["two"].settings
+        assert told.settings["algorithm.rollout_size"] == 8000 and not told.policies["two"].settings

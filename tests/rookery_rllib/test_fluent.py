@@ -58,7 +58,7 @@ def test_methods_say_keys_of_2021_and_return_the_configuration():
 def test_an_automatic_fragment_is_a_copys_share_of_a_batch():
     config = PPOConfig().rollouts(num_rollout_workers=2, rollout_fragment_length="auto").training(train_batch_size=900)
     assert config.to_dict()["rollout_fragment_length"] == 450
-    assert translated("PPO", config.to_dict()).settings["algorithm.batch_size"] is None
+    assert translated("PPO", config.to_dict()).settings["algorithm.rollout_size"] is None
 
 
 def test_schedules_and_replay_are_written_as_today():

@@ -61,7 +61,7 @@ def test_the_tutorials_batch_is_one_round_of_4000():
     settings = translated("PPO", TUTORIAL).settings
     assert settings["sampling.num_envs"] == 20
     assert settings["algorithm.fragment_length"] == 200
-    assert settings["algorithm.batch_size"] is None  # a fragment of each of 20 copies
+    assert settings["algorithm.rollout_size"] is None  # a fragment of each of 20 copies
     assert "sampling.env_processes" not in settings
 
 
@@ -76,7 +76,7 @@ def test_the_tutorials_batch_is_one_round_of_4000():
 )
 def test_a_batch_is_whole_rounds_until_it_is_reached(agents, multiagent, rows):
     translation = translated("PPO", {"multiagent": multiagent}, agents=agents)  # 2 copies, 400 steps a round
-    assert translation.settings["algorithm.batch_size"] == rows
+    assert translation.settings["algorithm.rollout_size"] == rows
     assert translation.settings["algorithm.fragment_length"] == 200
 
 
@@ -87,13 +87,13 @@ def test_policies_that_play_more_agents_have_larger_batches():
     }
     policies = translated("PPO", {"multiagent": multiagent}, agents=[0, 1, 2]).policies
     assert policies["walker"].settings == {}
-    assert policies["others"].settings == {"batch_size": 8000}
+    assert policies["others"].settings == {"rollout_size": 8000}
 
 
 def test_whole_episodes_are_cut_at_the_end_of_a_batch_alone():
     translation = translated("PPO", {"batch_mode": "complete_episodes", "num_workers": 0})
     assert translation.settings["algorithm.fragment_length"] == 4000
-    assert translation.settings["algorithm.batch_size"] is None
+    assert translation.settings["algorithm.rollout_size"] is None
     assert any("complete_episodes" in line for line in translation.notes)
 
 

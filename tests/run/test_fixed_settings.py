@@ -122,7 +122,7 @@ def test_a_structural_setting_of_an_outside_algorithm_stays_in_its_trials():
 def test_a_setting_that_is_structural_in_one_of_the_algorithms_that_are_tried_stays():
     space = {"algorithm.name": tune.choice(["reinforce", f"{__name__}:MineConfig"]), "algorithm.lr": tune.choice([1.0])}
     assert fixed_in(space) == {"algorithm.name"}
-    space = {"algorithm.name": tune.choice(["reinforce", "ppo"]), "algorithm.batch_size": tune.choice([1, 2])}
+    space = {"algorithm.name": tune.choice(["reinforce", "ppo"]), "algorithm.rollout_size": tune.choice([1, 2])}
     assert fixed_in({**space, "policies.red.name": tune.choice(["ppo"])}) == {"algorithm.name", "policies.red.name"}
 
 

@@ -43,10 +43,10 @@ CASES = {
     **{memory: {"env": Walk, "cfg": remembering(memory)} for memory in MEMORIES},
     "batched": {"env": "StatelessCartPole", "cfg": remembering("lstm"), "num_envs": 5},
     "a2c": {"env": Walk, "cfg": remembering("recall and lstm", A2CConfig)},
-    "impala": {"env": Walk, "cfg": remembering("recall and lstm", IMPALAConfig, batch_size=100)},
-    "appo": {"env": Walk, "cfg": remembering("recall and lstm", APPOConfig, batch_size=100, minibatch_size=48)},
+    "impala": {"env": Walk, "cfg": remembering("recall and lstm", IMPALAConfig, rollout_size=100)},
+    "appo": {"env": Walk, "cfg": remembering("recall and lstm", APPOConfig, rollout_size=100, minibatch_size=48)},
     "many updates an iteration": {"env": Walk, "cfg": remembering("gru"), "config": {"sampling.iteration_steps": 200}},
-    "parts of fragments": {"env": Walk, "cfg": remembering("lstm", batch_size=40)},
+    "parts of fragments": {"env": Walk, "cfg": remembering("lstm", rollout_size=40)},
     "turns": {"env": "TwoCues", "cfg": remembering("recall and lstm")},
     "two policies, late agents": {"env": Turns, **two("recall and lstm", "scan")},
     "one of two remembers": {

@@ -91,8 +91,8 @@ HINTS = [
     # RLlib
     ("ppo", "lambda", "gae_lambda"),
     ("ppo", "lambda_", "gae_lambda"),
-    ("ppo", "train_batch_size", "batch_size"),
-    ("ppo", "train_batch_size_per_learner", "batch_size"),
+    ("ppo", "train_batch_size", "rollout_size"),
+    ("ppo", "train_batch_size_per_learner", "rollout_size"),
     ("ppo", "num_sgd_iter", "epochs"),
     ("ppo", "num_epochs", "epochs"),
     ("ppo", "sgd_minibatch_size", "minibatch_size"),
@@ -103,7 +103,7 @@ HINTS = [
     ("ppo", "rollout_fragment_length", "fragment_length"),
     ("ppo", "fcnet_hiddens", "model.hidden"),
     # ML-Agents
-    ("ppo", "buffer_size", "batch_size"),
+    ("ppo", "buffer_size", "rollout_size"),
     ("ppo", "beta", "entropy_coef"),
     ("ppo", "epsilon", "clip"),
     ("ppo", "lambd", "gae_lambda"),
@@ -354,7 +354,11 @@ TOO_LARGE = [
         PPOConfig(fragment_length=10**9),
         "policies.main.fragment_length = 1,000,000,000: the 2,000,000,000 decisions",
     ),
-    ({}, PPOConfig(rollout_size=10**9), "policies.main.batch_size = 1,000,000,000: the 1,000,000,000 decisions of an"),
+    (
+        {},
+        PPOConfig(rollout_size=10**9),
+        "policies.main.rollout_size = 1,000,000,000: the 1,000,000,000 decisions of an",
+    ),
     ({}, PPOConfig(model={"hidden": (10**6, 10**6)}), "policies.main.model.hidden = [1000000, 1000000]: "),
     ({}, SACConfig(model={"hidden": (10**5, 10**5)}), "policies.main.model.hidden = [100000, 100000]: "),
 ]

@@ -811,7 +811,7 @@ RICH = {
         policy_mapping={"x": "a", "y": "b", "z": "c"}, evaluation_every=1, evaluation_episodes=1,
         callbacks=[CountingTurns()],
     ),
-    "rows in lockstep": lambda: stopped_after(1, 30, env=Walk, cfg=FAST.replace(batch_size=500)),
+    "rows in lockstep": lambda: stopped_after(1, 30, env=Walk, cfg=FAST.replace(rollout_size=500)),
     "rows just taken": lambda: stopped_after(1, 24, env=MultiAgentArena, env_config={"max_timesteps": 10}),
     "rows taken, some pending": lambda: trained(1, env=Turns),
     "players who remember": lambda: stopped_after(1, 9, env=Turns, cfg=RECALLING),

@@ -325,7 +325,7 @@ def test_a_result_tells_what_its_policy_learned():
 
 def test_fragments_cut_by_an_update_are_counted():
     # 40 decisions an update of 2 slots are 20 each: one whole fragment of 16 and one cut after 4
-    trainer = arena(FAST.replace(batch_size=40), num_envs=1)
+    trainer = arena(FAST.replace(rollout_size=40), num_envs=1)
     main = trainer.train_iteration().policies["main"]
     assert (main.valid_rows, main.cut_fragments) == (40, 2)
 

@@ -23,10 +23,10 @@ from rookery.models.build import ModelConfig
 from rookery.signals.rewards import SignalsConfig
 
 MEANINGS = (
-    "rollout_size has two meanings: rollout_size counts the decisions of an update, as rollout_size did in earlier "
-    "versions; minibatch_size counts those of a gradient step, as rollout_size in Stable-Baselines3; write one of them"
+    "batch_size has two meanings: rollout_size counts the decisions of an update, as batch_size did in earlier "
+    "versions; minibatch_size counts those of a gradient step, as batch_size in Stable-Baselines3; write one of them"
 )
-"""The message for `rollout_size` in new settings of algorithms that have minibatches."""
+"""The message for `batch_size` in new settings of algorithms that have minibatches."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class OnPolicySettings(Settings):
     """Learning rate of Adam."""
     gamma: Fraction = 0.99
     """Discount of the environment's reward."""
-    rollout_size: Annotated[Rows | None, FormerName("rollout_size", "minibatch_size", MEANINGS)] = None
+    rollout_size: Annotated[Rows | None, FormerName("batch_size", "minibatch_size", MEANINGS)] = None
     """Decisions of an update; none = fragment_length x the slots of the policy."""
     max_grad_norm: PositiveFloat | None = 0.5
     """Longest gradient; longer ones are scaled down. None = any."""

@@ -347,8 +347,8 @@ def _choice(resolved: Resolved[RunConfig]) -> HelperChoice:
         return HelperChoice(env.implementation, 0)
     if env.implementation == "serial" and sampling.env_processes:
         raise ConfigError(
-            f"sampling.env_processes = {sampling.env_processes}, and env.implementation = serial has none: leave one of "
-            "them out, or set env.implementation=processes"
+            f"sampling.env_processes = {sampling.env_processes}, and env.implementation = serial has none: leave one "
+            "of them out, or set env.implementation=processes"
         )
     if env.implementation == "auto" and sampling.env_processes is None:
         maker = lane_maker(*settings, max_entities=env.max_entities)

@@ -158,7 +158,7 @@ def memory_line(name: str, entry: PolicyEntry, kind: Kind) -> str:
     cfg, layers = entry.algorithm, weights_of(entry.algorithm, kind)
     if not layers:
         return ""
-    rows = _number(cfg, "minibatch_size") or _number(cfg, "rollout_size")
+    rows = _number(cfg, "minibatch_size") or _number(cfg, "rollout_size") or _number(cfg, "batch_size")
     learning = sum(layers) * USUAL_WEIGHT + rows * kind.action.num_parameters * OUTPUT
     total = sum(layers) * WEIGHT if entry.frozen else learning
     if total < LARGE:

@@ -1,7 +1,7 @@
 """A note on a `rollout_size` that is too small for a whole update, where probably `minibatch_size` was meant.
 
 `rollout_size` counts the decisions of an update, as `train_batch_size` of RLlib does; `minibatch_size` those of a
-gradient step, as `rollout_size` of Stable-Baselines3 and ML-Agents.
+gradient step, as `batch_size` of Stable-Baselines3 and ML-Agents.
 """
 
 from __future__ import annotations
