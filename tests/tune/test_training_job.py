@@ -190,7 +190,7 @@ def test_sigterm_reaches_a_training_in_another_process(tmp_path):
     finally:
         workers.close()
     assert checkpoints(tmp_path) == [0]
-    assert re.search(r"helpers: 0 +# measured", settings.read_text())  # its one core is enough to know
+    assert re.search(r"env_processes: 0 +# measured", settings.read_text())  # its one core is enough to know
 
 
 def test_a_checkpoint_is_not_written_twice(here, tmp_path):

@@ -382,8 +382,9 @@ def with_current_names(
 
 def from_stored(cls: type[T], values: Mapping[str, Any]) -> T:
     """Returns settings from values that a stored run gives, in which every former name may stand."""
-    today, _, _ = with_current_names(cls, values, stored=True)
-    sections = {name: settings_class(hints_of(cls).get(name)) for name in today}
+    known: type = cls
+    today, _, _ = with_current_names(known, values, stored=True)
+    sections = {name: settings_class(hints_of(known).get(name)) for name in today}
     return cls(
         **{
             name: from_stored(section, value) if (section := sections[name]) and isinstance(value, Mapping) else value
