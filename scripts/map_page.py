@@ -109,7 +109,7 @@ SUBJECTS = (
         "run/opponents/self_play.py:SelfPlay, run/opponents/ratings.py:Ratings",
         "how-to/self-play.md",
     ),
-    ("evaluation, videos", "run/evaluate/evaluation.py, report/films.py", "how-to/read-results.md"),
+    ("evaluation, videos", "run/evaluate/evaluation.py, report/videos.py", "how-to/read-results.md"),
     (
         "checkpoints, resume",
         "run/checkpoint/checkpoint.py, core/state.py:Stateful, core/moved.py",

@@ -141,14 +141,14 @@ if TYPE_CHECKING:
     from rookery.models.q_head import IMPOSSIBLE, QHead
     from rookery.models.recall import CHOICES, NUMBERS, REWARD
     from rookery.models.squashed import SquashedHead
-    from rookery.onnx.check import Look, OnnxRules
+    from rookery.onnx.check import FileReport, OnnxRules
     from rookery.onnx.compare import Exported, probes_of
     from rookery.onnx.exporter import Exporter
     from rookery.onnx.graph import BATCH, OPSETS, ExportError, Graph, Port, check_opset, require_onnx
     from rookery.onnx.heads import Allowed, number_bounds, within
     from rookery.onnx.network import Decision, decide
-    from rookery.onnx.seen import Seen
-    from rookery.onnx.written import Written, told_of, write
+    from rookery.onnx.obs_value import ObsValue
+    from rookery.onnx.written import Written, metadata_of, write
     from rookery.policies.export import FILE as POLICY_FILE
     from rookery.policies.export import policy_files
     from rookery.policies.normalize import VARIANCE_FLOOR
@@ -289,14 +289,14 @@ _NAMES = {
     "rookery.models.q_head": "IMPOSSIBLE QHead",
     "rookery.models.recall": "CHOICES NUMBERS REWARD",
     "rookery.models.squashed": "SquashedHead",
-    "rookery.onnx.check": "Look OnnxRules",
+    "rookery.onnx.check": "FileReport OnnxRules",
     "rookery.onnx.compare": "Exported probes_of",
     "rookery.onnx.exporter": "Exporter",
     "rookery.onnx.graph": "BATCH ExportError Graph OPSETS Port check_opset require_onnx",
     "rookery.onnx.heads": "Allowed number_bounds within",
     "rookery.onnx.network": "Decision decide",
-    "rookery.onnx.seen": "Seen",
-    "rookery.onnx.written": "Written told_of write",
+    "rookery.onnx.obs_value": "ObsValue",
+    "rookery.onnx.written": "Written metadata_of write",
     "rookery.policies.export": "POLICY_FILE=FILE policy_files",
     "rookery.policies.normalize": "VARIANCE_FLOOR",
     "rookery.policies.policy": "Policy _draw",

@@ -26,18 +26,18 @@ from rookery.face import (
     Graph,
     Leaf,
     ObsSpec,
+    ObsValue,
     Policy,
     Port,
-    Seen,
     Tree,
     Written,
     check_opset,
     decide,
     image_layout,
+    metadata_of,
     number_bounds,
     own_modes,
     probes_of,
-    told_of,
     within,
     write,
 )
@@ -104,7 +104,7 @@ def unity_model(policy: Policy, opset: int, version: int) -> Exported:
     outputs = _facts(graph, version, policy.memory_size)
     outputs += _legacy_outputs(graph, policy, decision) if version == 2 else _outputs(graph, policy, decision)
     probes = probes_of(graph, action, decision.acts)
-    told = {**told_of(policy), **{sense.name(version): sense.leaf.path for sense in senses}}
+    metadata = {**metadata_of(policy), **{sense.name(version): sense.leaf.path for sense in senses}}
     low, high, *_ = number_bounds(action) if action.num_numbers else (np.zeros(0), np.zeros(0))
     count = len(widths)
 
@@ -122,8 +122,8 @@ def unity_model(policy: Policy, opset: int, version: int) -> Exported:
 
     extra = [] if version == 3 or count else [_deterministic(graph, policy, decision)]
     return Exported(
-        graph.model(inputs, outputs, told),
-        graph.model(inputs, [*outputs, *probes, *extra], told),
+        graph.model(inputs, outputs, metadata),
+        graph.model(inputs, [*outputs, *probes, *extra], metadata),
         feeds,
         expected,
         MEMORY_OUT if policy.memory_size else "",
@@ -185,16 +185,16 @@ class Sense:
         given = given.astype(np.float32) / np.float32(leaf.scale)
         return (np.moveaxis(given, -1, 1) if self.channels_last else given).reshape(num, *self.shape)
 
-    def seen(self, graph: Graph, value: str) -> Seen:
+    def seen(self, graph: Graph, value: str) -> ObsValue:
         """Adds what makes the stored leaf of the sensor's value."""
         leaf = self.leaf
         if leaf.kind in CATEGORIES:
-            return Seen("", one_hot=value)
+            return ObsValue("", one_hot=value)
         if leaf.kind == "entities":
             largest = graph.op("ReduceMax", graph.op("Abs", value), axes=[2], keepdims=1)
             there = graph.cast(graph.above(largest, 0.0), np.float32)
-            return Seen(graph.concat([there, value], 2))
-        return Seen(graph.transpose(value, 0, 2, 3, 1) if self.channels_last else value, leaf.scale)
+            return ObsValue(graph.concat([there, value], 2))
+        return ObsValue(graph.transpose(value, 0, 2, 3, 1) if self.channels_last else value, leaf.scale)
 
 
 def senses_of(spec: ObsSpec) -> list[Sense]:
@@ -229,10 +229,10 @@ def senses_of(spec: ObsSpec) -> list[Sense]:
     return senses
 
 
-def _inputs(graph: Graph, senses: list[Sense], version: int) -> tuple[list[Port], dict[str, Seen]]:
+def _inputs(graph: Graph, senses: list[Sense], version: int) -> tuple[list[Port], dict[str, ObsValue]]:
     """The inputs, and the observation made of them."""
     ports: dict[str, Port] = {}
-    obs: dict[str, Seen] = {}
+    obs: dict[str, ObsValue] = {}
     vectors = [sense for sense in senses if sense.name(version) == VECTOR]
     width, start = sum(sense.shape[0] for sense in vectors), 0
     for sense in senses:
@@ -296,12 +296,12 @@ def _outputs(graph: Graph, policy: Policy, decision: Decision) -> list[Port]:
 
 def _legacy_outputs(graph: Graph, policy: Policy, decision: Decision) -> list[Port]:
     """Actions in the form of version 2: numbers, or log-probabilities that Unity draws choices by."""
-    action, told = policy.action_spec, decision.acts.told
+    action, parameters = policy.action_spec, decision.acts.parameters
     if decision.acts.numbers is not None:
         low, high, *_ = number_bounds(action)
         value, width = within(graph, decision.acts.numbers.drawn, low, high), action.num_numbers
-    elif "log_probs" in told and not action.num_flags:
-        value, width = told["log_probs"], sum(action.sizes)
+    elif "log_probs" in parameters and not action.num_flags:
+        value, width = parameters["log_probs"], sum(action.sizes)
     else:
         raise ExportError(
             f"policy {policy.name!r}: in models of version 2 Unity draws choices by their probabilities, and it has "

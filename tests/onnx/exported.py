@@ -40,7 +40,7 @@ def session(path):
 
 
 def outputs(path, **feeds):
-    """What a file makes of inputs, by name of the output."""
+    """Outputs of a file by name."""
     run = session(path)
     names = [one.name for one in run.get_outputs()]
     wanted = {one.name for one in run.get_inputs()}
@@ -48,7 +48,7 @@ def outputs(path, **feeds):
 
 
 def sensed(policy, tree):
-    """Observations as Unity's sensors would give them: written down here a second time, on purpose."""
+    """Observations as Unity's sensors send them: written a second time on purpose."""
     feeds = {}
     for number, leaf in enumerate(leaf for leaf in policy.own_spec.leaves if leaf.kind != "mask"):
         value = tree[leaf.path]

@@ -1,4 +1,4 @@
-"""What is wrong with a file is said: each thing that a file for Unity can have wrong, and files that are none."""
+"""Problems of files are reported: each problem that a file for Unity can have, and files that are not ONNX."""
 
 import re
 
@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from rookery.core.errors import ConfigError
 from rookery.models.memory import MemoryConfig
 from rookery.onnx import check, check_file, write_generic, write_unity
-from rookery.onnx.check import look_at, problems_in
+from rookery.onnx.check import inspect_file, problems_in
 
 HYBRID = spaces.Dict(jump=spaces.MultiDiscrete([3, 2]), move=spaces.Box(-1, 1, (2,)))
 
@@ -140,13 +140,13 @@ def test_files_that_are_none_are_told_from_those_that_are(good, tmp_path):
 def test_weights_in_other_files_are_not_read(good, tmp_path):
     path = tmp_path / "x.onnx"
     onnx.save(onnx.load(good), path, save_as_external_data=True, location="weights", size_threshold=0)
-    assert check_file(path) == ["Its weights stand in other files, which are not read."]
+    assert check_file(path) == ["Its weights are in other files, which are not read."]
 
 
 def test_a_file_for_anybody_is_judged_by_running_it(tmp_path):
     policy = policy_of(spaces.Box(-1, 1, (5,)), spaces.Discrete(3))
     path = write_generic(policy, tmp_path / "x.onnx").path
-    look = look_at(path)
+    look = inspect_file(path)
     assert (look.kind, look.problems) == ("generic", [])
 
     def baked(model):
@@ -160,7 +160,7 @@ def test_a_file_for_anybody_is_judged_by_running_it(tmp_path):
 def test_a_file_without_deterministic_actions_is_noted(good, tmp_path):
     path = tmp_path / "x.onnx"
     path.write_bytes(good.read_bytes())
-    look = look_at(changed(path, drop_output("deterministic_discrete_actions")))
+    look = inspect_file(changed(path, drop_output("deterministic_discrete_actions")))
     assert not look.problems
     assert look.notes == [
         "There is no output deterministic_discrete_actions: agents cannot use Deterministic Inference."
@@ -169,7 +169,7 @@ def test_a_file_without_deterministic_actions_is_noted(good, tmp_path):
 
 def test_operators_that_old_packages_do_not_know_are_noted(tmp_path):
     policy = policy_of(spaces.Box(-1, 1, (5,)), spaces.Discrete(3), activation="gelu")
-    look = look_at(write_unity(policy, tmp_path / "x.onnx").path)
+    look = inspect_file(write_unity(policy, tmp_path / "x.onnx").path)
     assert not look.problems
     assert "knows no Erf" in look.notes[0]
 
@@ -203,7 +203,7 @@ def test_a_file_that_computes_without_end_or_has_a_huge_input_is_told(monkeypatc
     (problem,) = problems_in(as_bytes([loop], ["n", 3], often))
     assert "It fails on a batch of 1 of zeros" in problem and "terminate" in problem
     (problem,) = problems_in(as_bytes([helper.make_node("Identity", ["obs"], ["action"])], [10**12]))
-    assert problem == "obs has the shape (1000000000000,), of more numbers than are tried out."
+    assert problem == "obs has the shape (1000000000000,), too large for a test run."
 
 
 @pytest.mark.regression("foreign code", "An ONNX file shows nothing of other files of this machine")
@@ -216,4 +216,4 @@ def test_weights_of_a_node_that_stand_in_other_files_are_not_read():
         helper.make_node("Constant", [], ["w"], value=weight),
         helper.make_node("MatMul", ["obs", "w"], ["action"]),
     ]
-    assert problems_in(as_bytes(nodes, ["n", 3])) == ["Its weights stand in other files, which are not read."]
+    assert problems_in(as_bytes(nodes, ["n", 3])) == ["Its weights are in other files, which are not read."]

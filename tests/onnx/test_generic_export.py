@@ -1,4 +1,4 @@
-"""Files for anybody: named by the observation, in the environment's own numbers, the normalizer inside; own modules."""
+"""Generic files: inputs named by the observation, the environment's units, the normalizer inside; custom modules."""
 
 import builtins
 import itertools
@@ -124,7 +124,7 @@ def test_a_policy_that_recalls_goes_on_from_either_action(kind, tmp_path):
 
 
 class Own(nn.Module):
-    """A network that no graph is known of."""
+    """A network without graph operators."""
 
     def __init__(self, obs_space):
         super().__init__()
@@ -216,7 +216,7 @@ def test_a_team_that_acts_as_one_is_refused_by_its_head(tmp_path):
     actions = spaces.Dict({"0": spaces.Discrete(3), "1": spaces.Discrete(3)})
     policy = policy_of(team, actions, TeamQValues())
     for write in (write_generic, write_unity):
-        with pytest.raises(ExportError, match=r"policy 'main' ends in TeamQHead \(a team that acts as one\)"):
+        with pytest.raises(ExportError, match=r"policy 'main' has the head TeamQHead \(a team that acts as one\)"):
             write(policy, tmp_path / "x.onnx")
 
 
@@ -231,7 +231,7 @@ def test_members_of_groups_that_learn_by_poca_are_exported(write, tmp_path):
 def test_teams_are_refused_by_what_their_policies_end_in(config, tmp_path):
     policy = policy_of_team(config(model={"hidden": (16,)}))
     for write in (write_unity, write_generic):
-        with pytest.raises(ExportError, match=r"policy 'main' ends in Team\w+ \(a team that acts as one\)"):
+        with pytest.raises(ExportError, match=r"policy 'main' has the head Team\w+ \(a team that acts as one\)"):
             write(policy, tmp_path / "x.onnx")
 
 

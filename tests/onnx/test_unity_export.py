@@ -1,4 +1,4 @@
-"""Files for Unity: equal to the policy for every network type, drawn as often as it draws, masks and memory obeyed."""
+"""Files for Unity: equal to the policy for every network type, with its sampling frequencies, masks and memory."""
 
 import numpy as np
 import onnx
@@ -173,7 +173,7 @@ SIGMAS = 4.5
 
 
 def off(counts, probabilities):
-    """How many standard errors frequencies lie from probabilities, at most."""
+    """Largest deviation of frequencies from probabilities, in standard errors."""
     total = counts.sum()
     error = np.sqrt(np.maximum(probabilities * (1 - probabilities), 1e-9) / total)
     return np.max(np.abs(counts / total - probabilities) / error)
@@ -201,7 +201,7 @@ def test_choices_and_flags_are_drawn_as_often_as_the_policy_draws_them(tmp_path)
         own = probabilities[starts[branch] : starts[branch] + size]
         counts = np.bincount(drawn[:, branch], minlength=size)
         assert off(counts, own) < SIGMAS
-        assert off(counts, np.full(size, 1 / size)) > 2 * SIGMAS  # so even odds would be told from these
+        assert off(counts, np.full(size, 1 / size)) > 2 * SIGMAS  # so the test would distinguish these from even odds
     for flag, yes in enumerate(torch.sigmoid(parameters["flag_logits"][0]).double().numpy()):
         counts = np.bincount(drawn[:, 3 + flag], minlength=2)
         assert off(counts, np.array([1 - yes, yes])) < SIGMAS
@@ -250,7 +250,7 @@ def test_what_a_mask_forbids_is_never_drawn(tmp_path):
 
 
 def test_where_everything_is_forbidden_the_file_still_runs(tmp_path):
-    # Unity runs a model once on zeros, masks too, when it looks at it.
+    # Unity runs a model once on zeros, masks too, when it imports it.
     policy = policy_of(NUMBERS, BRANCHES)
     path = write_unity(policy, tmp_path / "x.onnx").path
     given = outputs(path, obs_0=np.zeros((1, 5), np.float32), action_masks=np.zeros((1, 10), np.float32))
@@ -411,7 +411,7 @@ def test_every_code_of_a_picture_is_read_as_itself(tmp_path):
 
 @pytest.mark.parametrize(
     ("action", "told"),
-    [(MOVES, "mean differs from the policy's by"), (CHOICE, r"is not what the policy does in \d+ of 64 rows")],
+    [(MOVES, "mean differs from the policy's by"), (CHOICE, r"differs from the policy's action in \d+ of 64 rows")],
     ids=["numbers", "choices"],
 )
 def test_a_graph_that_computes_something_else_is_not_written(action, told, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""What a person sees: the panel in any terminal, plain lines, JSON; and what it costs."""
+"""Output of a training: the panel in any terminal, plain lines, JSON; and its cost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rookery.report.console import (
     PolicyFacts,
     Reporter,
     RunFacts,
-    opening,
+    first_lines,
     reporter,
 )
 from rookery.report.panel import HEALTHY, Panel, number, span, sparkline, unhealthy
@@ -122,7 +122,7 @@ def test_a_terminal_without_unicode_gets_ascii(timers):
 
 
 def test_before_the_first_iteration_the_panel_says_what_is_going_on(timers):
-    assert "the first iteration is being played" in picture(Panel("Arena", {}), timers)
+    assert "sampling the first iteration" in picture(Panel("Arena", {}), timers)
 
 
 def test_before_an_episode_has_ended_the_running_length_stands_for_the_return(timers):
@@ -276,7 +276,7 @@ def test_the_opening_lines_say_what_is_trained_and_what_ends_it():
         "red": PolicyFacts("frozen", "kernels x86-64-v4", 10, "Box(2)"),
     }
     run = RunFacts("Arena", 8, 2, 3, policies, ["preset in use"], {"env_steps": 200_000, "return_mean": 18})
-    assert opening(run) == [
+    assert first_lines(run) == [
         "Arena: 8 copies, 2 agents each, seed 3",
         "policy blue: DQN (torch: forward hooks), 12,345 weights, remembers 64 numbers (lstm 32), acts in Discrete(4)",
         "policy red: frozen (kernels x86-64-v4), 10 weights, acts in Box(2)",
@@ -284,7 +284,7 @@ def test_the_opening_lines_say_what_is_trained_and_what_ends_it():
         "preset in use",
         "until env_steps 200,000 or return_mean 18",
     ]
-    assert opening(RunFacts("Arena", 1, 1, 0, {}, (), {})) == [
+    assert first_lines(RunFacts("Arena", 1, 1, 0, {}, (), {})) == [
         "Arena: 1 copies, 1 agent each, seed 0",
         "until the stop function says so",
     ]
@@ -351,7 +351,7 @@ def test_the_live_panel_leaves_its_last_state_on_the_screen():
     assert "100 %" in last
     assert "iteration 3 ·" in last
     assert last.rstrip().endswith("stopped: iterations 3 reached 3")
-    assert file.getvalue().startswith("CartPole-v1")  # the opening lines stay above it
+    assert file.getvalue().startswith("CartPole-v1")  # the first lines stay above it
 
 
 def test_a_note_stands_above_the_live_panel_as_it_was_written():

@@ -1,4 +1,4 @@
-"""Learning curves: which belong together, what they are called, and their mean."""
+"""Learning curves: grouping, labels and means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the table of trials shows, at any width, and what each reporter writes."""
+"""The table of trials at any width, and the output of each reporter."""
 
 import io
 import json

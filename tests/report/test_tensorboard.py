@@ -1,4 +1,4 @@
-"""What TensorBoard reads back from what we write."""
+"""TensorBoard reads back the events that we write."""
 
 from __future__ import annotations
 

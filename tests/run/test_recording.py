@@ -11,7 +11,7 @@ from PIL import Image
 
 from rookery import PPOConfig, Trainer
 from rookery.core.io.files import FileError
-from rookery.report.films import Film
+from rookery.report.videos import Video
 
 OTHERS = [mode for mode in AutoresetMode if mode is not AutoresetMode.SAME_STEP]
 OPTIONS = {"episodes": 1, "deterministic": True, "labels": False, "max_frames": 6, "frames_per_second": 10.0}
@@ -100,13 +100,13 @@ def test_a_film_holds_every_state_of_its_episodes_and_no_picture_of_another(env,
 
 
 def test_the_last_picture_says_what_each_has_earned_in_the_whole_episode(tmp_path, monkeypatch):
-    told, add = [], Film.add
+    told, add = [], Video.add
 
     def noted(film, pixels, episode, captions, last_return):
         told.append(captions)
         add(film, pixels, episode, captions, last_return)
 
-    monkeypatch.setattr(Film, "add", noted)
+    monkeypatch.setattr(Video, "add", noted)
     with Trainer(one_by_one, PPOConfig(), num_envs=1, seed=1) as made:
         made.record(tmp_path / "film.webp", episodes=2, labels=True)
     for episode in ("episode 1 of 2", "episode 2 of 2"):

@@ -85,7 +85,7 @@ def test_the_page_needs_nothing_else_and_shows_every_trial(searched, tmp_path):
     text = "".join(page.text)
     for title in ("Learning curves", "Parameters and score", "Score against each parameter", "Trials"):
         assert title in text
-    assert "Family tree" not in text and "How far trials came" not in text
+    assert "Family tree" not in text and "Length of trials" not in text
     assert page.rows == 1 + 7
     assert "Traceback (most recent call last)" in text and "<b>too steep</b>" in text  # shown, not obeyed
 
@@ -125,7 +125,7 @@ def test_a_population_has_its_family_tree_and_a_halved_field_its_rungs(populatio
             made.row(f"{number:05d}", age, float(age - number))
         made.end(f"{number:05d}", reason="stopped by the scheduler" if number else "iterations 4 reached 4")
     write_report(Analysis(made.folder), tmp_path / "halved.html")
-    assert "How far trials came" in "".join(Page(tmp_path / "halved.html").text)
+    assert "Length of trials" in "".join(Page(tmp_path / "halved.html").text)
 
 
 def test_the_pictures_alone_are_a_png(searched, tmp_path):

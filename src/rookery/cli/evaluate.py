@@ -82,13 +82,13 @@ def evaluate(
             trust_code=trust_code,
         )
         return
-    from rookery.report.console import StandingReporter
+    from rookery.report.console import ProgressLineReporter
     from rookery.run.trainer import Trainer
 
     saved = find_saved(run, checkpoint)
     layers = [override_layer(changes or []), Layer("command line", limit_layer(max_episode_steps))]
     with Trainer.load(saved, env=env, trust_code=trust_code, console="quiet", config=layers) as trainer:
-        trainer.reporter = StandingReporter()
+        trainer.reporter = ProgressLineReporter()
         result = trainer.evaluate(episodes, deterministic=not stochastic)
     if as_json:
         typer.echo(json.dumps({"checkpoint": str(saved), **asdict(result)}))

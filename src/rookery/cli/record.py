@@ -39,15 +39,15 @@ def record(
 
     rookery record runs/MultiAgentArena-ppo-s0 --labels -o arena.webp
     """
-    from rookery.report.console import StandingReporter
-    from rookery.report.films import check_suffix
+    from rookery.report.console import ProgressLineReporter
+    from rookery.report.videos import check_suffix
     from rookery.run.trainer import Trainer
 
     saved = find_saved(run, checkpoint)
     target = absolute(output or saved.parent.parent / "videos" / f"{saved.name}.webp")
     check_suffix(target)
     with Trainer.load(saved, trust_code=trust_code, console="quiet", config=limit_layer(max_episode_steps)) as trainer:
-        trainer.reporter = StandingReporter()
+        trainer.reporter = ProgressLineReporter()
         result = trainer.record(
             target,
             episodes=episodes,

@@ -1,4 +1,4 @@
-"""Policies as ONNX files: for Unity (`write_unity`), for anybody (`write_generic`), and what is wrong with one."""
+"""ONNX export of policies: for Unity (`write_unity`), for any program (`write_generic`), and checks of ONNX files."""
 
 from typing import Any
 

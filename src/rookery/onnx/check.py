@@ -1,4 +1,4 @@
-"""An ONNX file, looked at: what is in it, and what is wrong with it by the rules of onnxruntime and of its program."""
+"""Checks of ONNX files: their content, and problems by the rules of onnxruntime and of the target program."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
 
 LARGEST_INPUT = 1 << 26
-"""Most numbers in an input of a file that is tried."""
+"""Largest number of elements of an input in a test run."""
 
 SECONDS = 30.0
-"""Most seconds of a file for one batch when it is tried."""
+"""Time limit of a test run for one batch, in seconds."""
 
 ROWS = (1, 3)
-"""Sizes of the batches that a file is tried with."""
+"""Batch sizes of test runs."""
 
 FIRST = b"\x08"
-"""What ONNX files begin with: the tag of the version of their format."""
+"""First byte of ONNX files: the tag of the format version."""
 
 
 @dataclass
-class Look:
-    """What was found in a file.
+class FileReport:
+    """Content and problems of a file.
 
     Attributes:
-        kind: Name of the rules that it is checked by: ``unity``, ``generic``.
-        purpose: What it is for, for a user.
+        kind: Name of the rules of the check: ``unity``, ``generic``.
+        purpose: Purpose of the file, as shown to a user.
         version: Version of its kind, 0 if the kind has none.
         opset: Version of its operators.
         inputs: Name, type and shape of each.
         outputs: Likewise.
-        operators: How often each is used.
-        told: Facts that stand in the file.
-        problems: What is wrong, a sentence each.
-        notes: What is right but may surprise.
+        operators: Number of uses of each.
+        metadata: Facts that the file stores.
+        problems: Problems, one sentence each.
+        notes: Correct but unexpected properties.
     """
 
     kind: str = "generic"
@@ -55,48 +55,48 @@ class Look:
     inputs: list[tuple[str, str, tuple[int | str, ...]]] = field(default_factory=list)
     outputs: list[tuple[str, str, tuple[int | str, ...]]] = field(default_factory=list)
     operators: dict[str, int] = field(default_factory=dict)
-    told: dict[str, str] = field(default_factory=dict)
+    metadata: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 class OnnxRules:
-    """Rules of files for one program; these ask for nothing more than that a file can be run.
+    """Rules of files for one program; the base class only requires that a file can be run.
 
     Attributes:
         kind: Name of the rules.
-        purpose: What such a file is for, for a user.
-        marks: Names of inputs, outputs and constants, any of which tells that a file is for this program.
+        purpose: Purpose of such a file, as shown to a user.
+        marks: Names of inputs, outputs and constants, any of which identifies a file for this program.
     """
 
     kind: str = "generic"
     purpose: str = "for any program"
     marks: frozenset[str] = frozenset()
 
-    def check(self, look: Look, constants: dict[str, np.ndarray]) -> None:
-        """Notes what is wrong with a model before it is run.
+    def check(self, report: FileReport, constants: dict[str, np.ndarray]) -> None:
+        """Adds problems of a model before it is run.
 
         Args:
-            look: What was found so far, and where problems, notes, version and purpose are noted.
+            report: Report so far; receives problems, notes, version and purpose.
             constants: Values of its outputs that are constants.
         """
 
-    def check_output(self, look: Look, name: str, value: np.ndarray, zeros: bool) -> None:
-        """Notes what is wrong with an output.
+    def check_output(self, report: FileReport, name: str, value: np.ndarray, zeros: bool) -> None:
+        """Adds problems of an output.
 
         Args:
-            look: Where it is noted.
+            report: Receives the problems.
             name: Name of the output.
-            value: What it gave, ``[N, ...]``.
+            value: Its value, ``[N, ...]``.
             zeros: Whether all inputs were 0.
         """
 
-    def check_outputs(self, look: Look, given: dict[str, np.ndarray]) -> None:
-        """Notes what is wrong with outputs beside each other.
+    def check_outputs(self, report: FileReport, given: dict[str, np.ndarray]) -> None:
+        """Adds problems of outputs in relation to each other.
 
         Args:
-            look: Where it is noted.
-            given: What each output gave, by name.
+            report: Receives the problems.
+            given: Values of outputs by name.
         """
 
 
@@ -104,18 +104,18 @@ ANY_PROGRAM = OnnxRules()
 
 
 def check_file(path: str | Path) -> list[str]:
-    """Says what is wrong with an ONNX file, a sentence each; nothing if it can be used.
+    """Returns the problems of an ONNX file, one sentence each; an empty list if it can be used.
 
-    A file with names of ML-Agents is checked as Unity's importer would, any other by running it alone.
+    A file with names of ML-Agents is checked as Unity's importer would, any other only by running it.
 
     Raises:
-        ConfigError: If the extra is not installed, or there is no such file.
+        ConfigError: If the extra is not installed, or the file does not exist.
     """
-    return look_at(path).problems
+    return inspect_file(path).problems
 
 
-def look_at(path: str | Path) -> Look:
-    """Looks at an ONNX file; raises as `check_file`."""
+def inspect_file(path: str | Path) -> FileReport:
+    """Returns content and problems of an ONNX file; raises as `check_file`."""
     require_onnx()
     file = Path(path)
     try:
@@ -125,47 +125,47 @@ def look_at(path: str | Path) -> Look:
         raise ConfigError(f"{file}: there is no such file{nearest(file.name, names)}") from None
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
-    return look_into(content, [rules for name in EXPORTERS.own if (rules := EXPORTERS.load(name).rules)])
+    return inspect_content(content, [rules for name in EXPORTERS.own if (rules := EXPORTERS.load(name).rules)])
 
 
 def problems_in(content: bytes, known: Sequence[OnnxRules] = ()) -> list[str]:
-    """Returns what is wrong with the content of an ONNX file; see `look_into`."""
-    return look_into(content, known).problems
+    """Returns the problems of the content of an ONNX file; see `inspect_content`."""
+    return inspect_content(content, known).problems
 
 
-def look_into(content: bytes, known: Sequence[OnnxRules] = ()) -> Look:
-    """Looks at the content of an ONNX file.
+def inspect_content(content: bytes, known: Sequence[OnnxRules] = ()) -> FileReport:
+    """Returns a report on the content of an ONNX file.
 
     Args:
         content: The content.
-        known: Rules of programs that it may be for.
+        known: Rules of programs that the file may be for.
     """
     import onnx
 
-    look = Look()
+    report = FileReport()
     try:
         model = onnx.load_from_string(content)
-    except Exception:  # protobuf's own
-        look.problems.append(_unreadable(content))
-        return look
+    except Exception:  # protobuf's own errors
+        report.problems.append(_unreadable(content))
+        return report
     if not model.graph.node and not model.graph.output:
-        look.problems.append(_unreadable(content))
-        return look
-    named = _facts_about(look, model)
+        report.problems.append(_unreadable(content))
+        return report
+    named = _facts_about(report, model)
     rules = next((one for one in known if one.marks & named), ANY_PROGRAM)
-    look.kind, look.purpose = rules.kind, rules.purpose
+    report.kind, report.purpose = rules.kind, rules.purpose
     if any(tensor.data_location == tensor.EXTERNAL for tensor in _tensors(model)):
-        look.problems.append("Its weights stand in other files, which are not read.")
-        return look
+        report.problems.append("Its weights are in other files, which are not read.")
+        return report
     try:
         onnx.checker.check_model(model)
-    except Exception as error:  # of several kinds
-        look.problems.append(f"It breaks the rules of ONNX: {_line(error)}.")
-        return look
+    except Exception as error:  # several types
+        report.problems.append(f"It breaks the rules of ONNX: {_line(error)}.")
+        return report
     if rules is not ANY_PROGRAM:
-        rules.check(look, _constants(model))
-    _try_out(look, content, rules)
-    return look
+        rules.check(report, _constants(model))
+    _try_out(report, content, rules)
+    return report
 
 
 def _tensors(model: ModelProto) -> Iterator[TensorProto]:
@@ -186,7 +186,7 @@ def _tensors(model: ModelProto) -> Iterator[TensorProto]:
 
 
 def _unreadable(content: bytes) -> str:
-    """Says what is wrong with the content of a file in which there is no graph."""
+    """Returns the problem of content without a graph."""
     if not content:
         return "It is empty, so incomplete: write or copy it again."
     if content[:1] == FIRST:
@@ -194,17 +194,17 @@ def _unreadable(content: bytes) -> str:
     return "It is not an ONNX file: it does not begin like one."
 
 
-def _facts_about(look: Look, model: ModelProto) -> set[str]:
-    """Notes what stands in a model; gives the names of its inputs, outputs and constants."""
+def _facts_about(report: FileReport, model: ModelProto) -> set[str]:
+    """Adds the content of a model to a report; returns the names of its inputs, outputs and constants."""
     stored = {tensor.name for tensor in model.graph.initializer}
-    look.inputs = [_port(value) for value in model.graph.input if value.name not in stored]
-    look.outputs = [_port(value) for value in model.graph.output]
-    look.opset = max((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), default=0)
-    look.told = {prop.key: prop.value for prop in model.metadata_props}
+    report.inputs = [_port(value) for value in model.graph.input if value.name not in stored]
+    report.outputs = [_port(value) for value in model.graph.output]
+    report.opset = max((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), default=0)
+    report.metadata = {prop.key: prop.value for prop in model.metadata_props}
     for node in model.graph.node:
         name = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
-        look.operators[name] = look.operators.get(name, 0) + 1
-    return {name for name, _, _ in (*look.inputs, *look.outputs)} | stored
+        report.operators[name] = report.operators.get(name, 0) + 1
+    return {name for name, _, _ in (*report.inputs, *report.outputs)} | stored
 
 
 def _port(value: ValueInfoProto) -> tuple[str, str, tuple[int | str, ...]]:
@@ -220,7 +220,7 @@ def _port(value: ValueInfoProto) -> tuple[str, str, tuple[int | str, ...]]:
 
 
 def _constants(model: ModelProto) -> dict[str, np.ndarray]:
-    """Values of outputs that are constants: initializers, or nodes that give one on."""
+    """Returns values of constant outputs: initializers, or nodes that pass one on."""
     from onnx import numpy_helper
 
     found = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
@@ -235,32 +235,32 @@ def _constants(model: ModelProto) -> dict[str, np.ndarray]:
 # --- running it -------------------------------------------------------------------------------------------------------
 
 
-def _try_out(look: Look, content: bytes, rules: OnnxRules) -> None:
-    """Runs a file: on zeros, as Unity does when it looks at one, and on numbers, in batches of several sizes."""
+def _try_out(report: FileReport, content: bytes, rules: OnnxRules) -> None:
+    """Runs a file: on zeros, as Unity does on import, and on random numbers, in batches of several sizes."""
     try:
         session = session_of(content)
     except Exception as error:
-        look.problems.append(f"onnxruntime refuses it: {_line(error)}.")
+        report.problems.append(f"onnxruntime refuses it: {_line(error)}.")
         return
     rng = np.random.default_rng(0)
     makers: list[Callable[[tuple[int, ...]], np.ndarray]] = [np.zeros, rng.standard_normal]
     for make in makers:
         for rows in ROWS:
             feeds: dict[str, np.ndarray] = {}
-            for name, dtype, shape in look.inputs:
+            for name, dtype, shape in report.inputs:
                 sides = tuple(side if isinstance(side, int) and side > 0 else rows for side in shape)
                 if math.prod(sides) > LARGEST_INPUT:
-                    look.problems.append(f"{name} has the shape {sides}, of more numbers than are tried out.")
+                    report.problems.append(f"{name} has the shape {sides}, too large for a test run.")
                     return
                 feeds[name] = _values(name, make, sides, dtype)
             try:
                 given = run(session, feeds, SECONDS)
             except Exception as error:
-                told = "zeros" if make is np.zeros else "numbers"
-                look.problems.append(f"It fails on a batch of {rows} of {told}: {_line(error)}.")
+                kind_of_input = "zeros" if make is np.zeros else "random numbers"
+                report.problems.append(f"It fails on a batch of {rows} of {kind_of_input}: {_line(error)}.")
                 return
-            _check_given(look, given, rows, rules, zeros=make is np.zeros)
-            if look.problems:
+            _check_given(report, given, rows, rules, zeros=make is np.zeros)
+            if report.problems:
                 return
 
 
@@ -273,13 +273,13 @@ def _values(name: str, make: Callable[..., np.ndarray], shape: tuple[int, ...], 
     return mask.astype(dtype)
 
 
-def _check_given(look: Look, given: dict[str, np.ndarray], rows: int, rules: OnnxRules, *, zeros: bool) -> None:
-    for name, _, shape in look.outputs:
+def _check_given(report: FileReport, given: dict[str, np.ndarray], rows: int, rules: OnnxRules, *, zeros: bool) -> None:
+    for name, _, shape in report.outputs:
         value = given[name]
-        rules.check_output(look, name, value, zeros)
+        rules.check_output(report, name, value, zeros)
         if shape and isinstance(shape[0], str) and value.shape[0] != rows:
-            look.problems.append(f"{name} has {value.shape[0]} rows for a batch of {rows}.")
-    rules.check_outputs(look, given)
+            report.problems.append(f"{name} has {value.shape[0]} rows for a batch of {rows}.")
+    rules.check_outputs(report, given)
 
 
 def _line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""An exported file beside the policy: what onnxruntime makes of observations, and what the policy does."""
+"""Comparison of an exported file, run by onnxruntime, with its policy."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ import torch
 from rookery.core.device import device_of
 from rookery.core.spaces.arrays import MASK, ActionSpec, Tree
 from rookery.onnx.graph import BATCH, ExportError, Graph, Port
-from rookery.onnx.heads import Acts, parameters_of, width_of
+from rookery.onnx.heads import GraphAction, parameters_of, width_of
 from rookery.policies.policy import Policy
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
 TOLERANCE = 1e-5
-"""Largest difference between a file and its policy, in proportion to the largest number of a row where that is above
-1: all of them carry its rounding.
+"""Largest allowed difference between a file and its policy, relative to the largest value of a row if that is above 1:
+all values of the row carry its rounding error.
 """
 
 FORBIDDEN = 1e7
-"""Numbers of this size and more stand for what is not allowed."""
+"""Values of at least this magnitude mark masked actions."""
 
 TIE = 1e-3
-"""Choices whose scores differ by less may be taken the one for the other."""
+"""Difference of scores below which two actions count as tied."""
 
 STEPS = 4
-"""Decisions in a row that a policy with a memory is compared over."""
+"""Number of successive decisions in the comparison of a policy with memory."""
 
 PROBE = "probe/"
-"""Begins the names of values that a file does not give, but is compared by."""
+"""Prefix of values that are compared, but not outputs of the file."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """A model, and how to feed it.
+    """A model with functions for its inputs and outputs.
 
     Attributes:
-        model: What is written.
-        probe: The same, with the parameters that actions are drawn from as outputs, by names that begin with `PROBE`.
-        feeds: From observations, what is remembered ``[N, memory_size]`` and what was earned ``[N]`` to inputs.
-        expected: From actions ``[N, elements]`` as the policy stores them, float32, to outputs that should be equal.
-        memory_out: Output with what is remembered; empty for a policy that remembers nothing.
+        model: The model to write.
+        probe: The same model, with parameters of the action distribution as outputs, named with the prefix `PROBE`.
+        feeds: Maps observations, memory ``[N, memory_size]`` and last reward ``[N]`` to inputs.
+        expected: Maps actions ``[N, elements]`` as the policy stores them, float32, to expected outputs.
+        memory_out: Output with the memory; empty for a policy without memory.
     """
 
     model: ModelProto
@@ -59,27 +59,27 @@ class Exported:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How a file and its policy agree.
+    """Result of a comparison of a file with its policy.
 
     Attributes:
-        rows: Observations that they were compared on.
-        difference: The largest one between two numbers, in proportion as `TOLERANCE` has it.
+        rows: Number of compared observations.
+        difference: Largest difference, relative as in `TOLERANCE`.
     """
 
     rows: int
     difference: float
 
 
-def probes_of(graph: Graph, action: ActionSpec, acts: Acts, prefix: str = PROBE) -> list[Port]:
-    """Adds what an action is drawn from as outputs, by the names of `parameters_of` after a prefix."""
+def probes_of(graph: Graph, action: ActionSpec, acts: GraphAction, prefix: str = PROBE) -> list[Port]:
+    """Adds the parameters of the action distribution as outputs, by the names of `parameters_of` after a prefix."""
     return [
         Port(graph.name(value, prefix + name), np.dtype(np.float32), (BATCH, width_of(action, name)))
-        for name, value in acts.told.items()
+        for name, value in acts.parameters.items()
     ]
 
 
 def session_of(content: bytes) -> Any:
-    """Makes what runs a model, on one core and in silence."""
+    """Returns an onnxruntime session of a model, on one core and without messages."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -89,7 +89,7 @@ def session_of(content: bytes) -> Any:
 
 
 def compare(policy: Policy, exported: Exported, obs: Tree) -> Agreement:
-    """Compares a model with its policy: the most probable actions, what they are drawn from, and what is remembered.
+    """Compares a model with its policy: the most probable actions, their distribution, and the memory.
 
     Args:
         policy: The policy, in evaluation mode.
@@ -98,11 +98,11 @@ def compare(policy: Policy, exported: Exported, obs: Tree) -> Agreement:
 
     Raises:
         ExportError: If they differ by more than `TOLERANCE`, and by more than the policy differs from itself with
-            weights that are rounded otherwise; names the output that differs most, and by how much.
+            weights that are rounded differently; names the output that differs most, and the difference.
     """
     try:
         session = session_of(exported.probe.SerializeToString())
-    except Exception as error:  # of onnxruntime's own many kinds
+    except Exception as error:  # onnxruntime has many types
         raise ExportError(f"policy {policy.name!r}: onnxruntime refuses the file: {_line(error)}") from error
     num_rows = len(next(iter(obs.values())))
     steps = min(STEPS, num_rows) if policy.memory_size else 1
@@ -129,7 +129,7 @@ def _parameters(policy: Policy, obs: Tree, memory: torch.Tensor) -> dict[str, np
 
 
 def _own_rounding(policy: Policy, obs: Tree) -> float:
-    """How far the policy's parameters move when the last bit of each weight is another: what float32 can tell."""
+    """Returns the change of the policy's parameters if the last bit of each weight changes."""
     other = copy.deepcopy(policy)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -143,13 +143,13 @@ def _own_rounding(policy: Policy, obs: Tree) -> float:
             )
             weight.mul_(1.0 + sign * 2.0**-23)
     memory = policy.initial_memory(len(next(iter(obs.values()))))
-    mine, theirs = _parameters(other, obs, memory.clone()), _parameters(policy, obs, memory)
+    mine, expected = _parameters(other, obs, memory.clone()), _parameters(policy, obs, memory)
     everywhere = np.ones(len(memory), bool)
-    return max(_difference(policy, name, mine[name], theirs[name], everywhere) for name in mine)
+    return max(_difference(policy, name, mine[name], expected[name], everywhere) for name in mine)
 
 
 def _compare_steps(policy: Policy, exported: Exported, session: Any, parts: list[Tree]) -> dict[str, float]:
-    """The largest difference of each output over decisions in a row."""
+    """Returns the largest difference of each output over successive decisions."""
     count = len(next(iter(parts[0].values())))
     rng, device = np.random.default_rng(0), device_of(policy)
     memory = policy.initial_memory(count)
@@ -167,8 +167,8 @@ def _compare_steps(policy: Policy, exported: Exported, session: Any, parts: list
         try:
             given = run(session, exported.feeds(part, remembered, earned))
         except Exception as error:
-            told = f"policy {policy.name!r}: onnxruntime fails on {count} rows: {_line(error)}"
-            raise ExportError(told) from error
+            message = f"policy {policy.name!r}: onnxruntime fails on {count} rows: {_line(error)}"
+            raise ExportError(message) from error
         clear = ~_tied(policy, parameters, part.get(MASK), count)
         everywhere = np.ones(count, bool)
         pairs = [(name, given[PROBE + name], value, everywhere) for name, value in parameters.items()]
@@ -178,21 +178,21 @@ def _compare_steps(policy: Policy, exported: Exported, session: Any, parts: list
             wanted, sure = memory.cpu().numpy(), clear if policy.recall is not None else everywhere
             pairs.append((exported.memory_out, remembered, wanted, sure))
             remembered = np.where(sure[:, None], remembered, wanted)
-        for name, mine, theirs, where in pairs:
-            apart[name] = max(_difference(policy, name, mine, theirs, where), apart.get(name, 0.0))
+        for name, mine, expected, where in pairs:
+            apart[name] = max(_difference(policy, name, mine, expected, where), apart.get(name, 0.0))
     return apart
 
 
 def run(session: Any, feeds: Mapping[str, np.ndarray], seconds: float | None = None) -> dict[str, np.ndarray]:
-    """Runs a model on what it is fed, as far as it takes it; gives its outputs by name.
+    """Runs a model on those of the arrays that are inputs; returns its outputs by name.
 
     Args:
         session: The model.
         feeds: Arrays by the names of inputs.
-        seconds: When it is stopped, between two of its operators; None = never.
+        seconds: Time limit, checked between two operators; None = no limit.
 
     Raises:
-        Exception: What onnxruntime raises, also where the model was stopped.
+        Exception: From onnxruntime, also at the time limit.
     """
     import onnxruntime
 
@@ -210,27 +210,31 @@ def run(session: Any, feeds: Mapping[str, np.ndarray], seconds: float | None = N
     return dict(zip(names, values, strict=True))
 
 
-def _difference(policy: Policy, name: str, mine: np.ndarray, theirs: np.ndarray, clear: np.ndarray) -> float:
-    """How far an output is from what it should be, in rows ``[N]`` that are clear; raises if another choice is made."""
-    if mine.shape != theirs.shape:
-        raise ExportError(f"policy {policy.name!r}: {name} has shape {mine.shape} where the policy has {theirs.shape}")
-    if theirs.dtype.kind in "iub":
-        wrong = int((mine[clear] != theirs[clear]).any(axis=tuple(range(1, mine.ndim))).sum())
+def _difference(policy: Policy, name: str, mine: np.ndarray, expected: np.ndarray, clear: np.ndarray) -> float:
+    """Returns the difference of an output from its expected value, in rows ``[N]`` without a tie; raises if a discrete
+    action differs.
+    """
+    if mine.shape != expected.shape:
+        raise ExportError(
+            f"policy {policy.name!r}: {name} has shape {mine.shape} where the policy has {expected.shape}"
+        )
+    if expected.dtype.kind in "iub":
+        wrong = int((mine[clear] != expected[clear]).any(axis=tuple(range(1, mine.ndim))).sum())
         if wrong:
             raise ExportError(
-                f"policy {policy.name!r}: {name} is not what the policy does in {wrong} of {len(mine)} rows"
+                f"policy {policy.name!r}: {name} differs from the policy's action in {wrong} of {len(mine)} rows"
             )
         return 0.0
-    told = np.isfinite(theirs) & (np.abs(theirs) < FORBIDDEN)  # of what is not allowed, values mean nothing
-    told &= clear.reshape(-1, *[1] * (theirs.ndim - 1))
-    whole = tuple(range(1, theirs.ndim))
-    size = np.max(np.abs(theirs), axis=whole, where=told, initial=1.0, keepdims=True)
-    apart = (np.abs(mine - np.where(told, theirs, mine)) / size)[told]
+    compared = np.isfinite(expected) & (np.abs(expected) < FORBIDDEN)  # values of masked actions have no meaning
+    compared &= clear.reshape(-1, *[1] * (expected.ndim - 1))
+    whole = tuple(range(1, expected.ndim))
+    size = np.max(np.abs(expected), axis=whole, where=compared, initial=1.0, keepdims=True)
+    apart = (np.abs(mine - np.where(compared, expected, mine)) / size)[compared]
     return float(np.max(np.nan_to_num(apart, nan=np.inf), initial=0.0))
 
 
 def _tied(policy: Policy, parameters: Mapping[str, np.ndarray], mask: np.ndarray | None, count: int) -> np.ndarray:
-    """Rows ``[N]`` in which two choices are nearly as good as each other, or a flag is nearly at even odds."""
+    """Returns a mask of rows ``[N]`` in which the scores of two actions, or the odds of a flag, are nearly equal."""
     tied = np.zeros(count, bool)
     if "flag_logits" in parameters:
         tied |= (np.abs(parameters["flag_logits"]) < TIE).any(1)

@@ -1,4 +1,4 @@
-"""`Exporter`: a format that policies are exported in. The table is `EXPORTERS` of `core/plugins.py`."""
+"""`Exporter`: an export format of policies. The table is `EXPORTERS` of `core/plugins.py`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rookery.onnx.check import OnnxRules
 
 @dataclass(frozen=True)
 class Exporter:
-    """A format that policies are exported in.
+    """An export format of policies.
 
     Attributes:
-        write: Writes a policy: ``write(policy, path, observations=..., **options)``, where observations are some of the
-            run, ``[N, ...]`` by leaf path, or None. It returns a `Written`, or None if it has nothing to tell.
-        suffix: End of the names of its files, ``.onnx``.
+        write: Writes a policy: ``write(policy, path, observations=..., **options)``, with observations of the run,
+            ``[N, ...]`` by leaf path, or None. It returns a `Written`, or None.
+        suffix: Suffix of its files, such as ``.onnx``.
         options: Names of further arguments of `write` that ``rookery export`` passes on: ``opset``, ``version``.
-        rules: Rules by which its files are checked if they are ONNX files; None = they are something else.
+        rules: Rules by which its files are checked if they are ONNX files; None = other files.
     """
 
     write: Callable[..., Any]

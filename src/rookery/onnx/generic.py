@@ -1,4 +1,4 @@
-"""A policy as an ONNX file for anybody: inputs by the paths of its observation, actions as its environment has them."""
+"""Generic ONNX files: inputs named by the paths of the observation, actions as the environment takes them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rookery.onnx.check import ANY_PROGRAM
 from rookery.onnx.compare import Exported, probes_of
 from rookery.onnx.exporter import Exporter
 from rookery.onnx.graph import BATCH, Graph, Port, check_opset
-from rookery.onnx.heads import Acts, Allowed, number_bounds, within
+from rookery.onnx.heads import Allowed, GraphAction, number_bounds, within
 from rookery.onnx.network import decide
-from rookery.onnx.seen import Seen
-from rookery.onnx.written import Written, told_of, write
+from rookery.onnx.obs_value import ObsValue
+from rookery.onnx.written import Written, metadata_of, write
 from rookery.policies.policy import Policy
 
 OPSET = 15
-"""What files are written in unless somebody says otherwise."""
+"""Default version of operators."""
 
 ACTION, SAMPLED = "action", "action_sampled"
 MEMORY_IN, MEMORY_OUT, MEMORY_SAMPLED, REWARD = "memory_in", "memory_out", "memory_out_sampled", "previous_reward"
@@ -34,21 +34,21 @@ FLOAT, WHOLE, BYTES, FLAGS = np.dtype(np.float32), np.dtype(np.int64), np.dtype(
 def write_generic(policy: Policy, path: str | Path, *, opset: int = OPSET, observations: Tree | None = None) -> Written:
     """Writes a policy as an ONNX file, normalizer included, compared with the policy.
 
-    Inputs are called by the paths of the policy's observation (``obs`` where it is one array) and take what the
-    environment gives; ``action_mask`` is bool. Outputs are ``action``, the most probable one, ``action_sampled`` where
-    the policy draws actions, both as the environment takes them (``action/PATH`` for each part of a Dict or Tuple), and
-    what they are drawn from: ``log_probs``, ``flag_logits``, ``mean`` and ``log_std``, or ``values`` of actions. A
-    policy that remembers has ``memory_in`` and ``memory_out``, zeros where an episode starts.
+    Inputs have the names of the policy's observation paths (``obs`` if it is one array) and take the environment's
+    observations; ``action_mask`` is bool. Outputs are ``action``, the most probable one, ``action_sampled`` if the
+    policy samples actions, both as the environment takes them (``action/PATH`` for each part of a Dict or Tuple), and
+    the parameters of their distribution: ``log_probs``, ``flag_logits``, ``mean`` and ``log_std``, or ``values`` of
+    actions. A policy with memory has ``memory_in`` and ``memory_out``, zeros at the start of an episode.
 
     Args:
         policy: The policy.
-        path: The file, which is replaced only by one that passes.
+        path: The file; an existing one is replaced only after the checks have passed.
         opset: Version of ONNX operators, 9 to 15.
-        observations: What to compare on, ``[N, ...]`` by leaf path; None = random ones.
+        observations: Observations for the comparison, ``[N, ...]`` by leaf path; None = random ones.
 
     Raises:
-        ConfigError: If the extra is not installed, or there is no such opset.
-        ExportError: If a part of the policy cannot be exported, or the file does not act as the policy does.
+        ConfigError: If the extra is not installed, or the opset is not supported.
+        ExportError: If a part of the policy cannot be exported, or the file's actions differ from the policy's.
         FileError: If the file cannot be written.
     """
     check_opset(opset)
@@ -59,7 +59,7 @@ GENERIC = Exporter(write_generic, ".generic.onnx", ("opset",), ANY_PROGRAM)
 
 
 def generic_model(policy: Policy, opset: int) -> Exported:
-    """Makes the model; arguments and errors as of `write_generic`."""
+    """Builds the model; arguments and errors as in `write_generic`."""
     graph, spec = Graph(opset), policy.own_spec
     inputs, obs = _inputs(graph, policy)
     allowed = Allowed()
@@ -78,13 +78,13 @@ def generic_model(policy: Policy, opset: int) -> Exported:
     outputs = [_action(graph, acts, part, ACTION, drawn=False) for part in parts]
     if any(draw.best != draw.drawn for draw in (*acts.choices, *acts.flags, *filter(None, [acts.numbers]))):
         outputs += [_action(graph, acts, part, SAMPLED, drawn=True) for part in parts]
-    told = probes_of(graph, policy.action_spec, acts, "")
+    extra = probes_of(graph, policy.action_spec, acts, "")
     probes = probes_of(graph, policy.action_spec, acts)
     if decision.memory:
         both = {MEMORY_OUT: decision.memory}
         if policy.recall is not None and policy.recall.num_choices + policy.recall.num_numbers:
             both[MEMORY_SAMPLED] = decision.memory_drawn
-        told += [Port(graph.name(value, name), FLOAT, (BATCH, policy.memory_size)) for name, value in both.items()]
+        extra += [Port(graph.name(value, name), FLOAT, (BATCH, policy.memory_size)) for name, value in both.items()]
 
     def feeds(tree: Tree, memory: np.ndarray, earned: np.ndarray) -> dict[str, np.ndarray]:
         given = {leaf.path: tree[leaf.path] for leaf in spec.leaves}
@@ -96,20 +96,20 @@ def generic_model(policy: Policy, opset: int) -> Exported:
     def expected(stored: np.ndarray) -> dict[str, np.ndarray]:
         return {part.output(ACTION): part.as_output(stored) for part in parts}
 
-    facts = told_of(policy)
+    facts = metadata_of(policy)
     return Exported(
-        graph.model(inputs, [*outputs, *told], facts),
-        graph.model(inputs, [*outputs, *told, *probes], facts),
+        graph.model(inputs, [*outputs, *extra], facts),
+        graph.model(inputs, [*outputs, *extra, *probes], facts),
         feeds,
         expected,
         MEMORY_OUT if policy.memory_size else "",
     )
 
 
-def _inputs(graph: Graph, policy: Policy) -> tuple[list[Port], dict[str, Seen]]:
-    """The inputs, types as the environment gives them, and the observation made of them."""
+def _inputs(graph: Graph, policy: Policy) -> tuple[list[Port], dict[str, ObsValue]]:
+    """Returns the inputs, with the environment's types, and the observation built from them."""
     ports: list[Port] = []
-    obs: dict[str, Seen] = {}
+    obs: dict[str, ObsValue] = {}
     for leaf in policy.own_spec.leaves:
         if leaf.kind == "mask":
             continue
@@ -121,7 +121,7 @@ def _inputs(graph: Graph, policy: Policy) -> tuple[list[Port], dict[str, Seen]]:
             value = graph.reshape(graph.cast(value, np.float32), -1, len(leaf.sizes))
         elif leaf.dtype != np.float32:
             value = graph.cast(value, np.float32)
-        obs[leaf.path] = Seen(value)
+        obs[leaf.path] = ObsValue(value)
     return ports, obs
 
 
@@ -130,10 +130,10 @@ class ActionPart:
     """A simple space in an action.
 
     Attributes:
-        path: Where it stands in the action; empty if it is the action.
+        path: Path in the action; empty if it is the whole action.
         spec: Its layout.
-        columns: Which elements of a stored action are its own.
-        choices: The first of its choices, counted over the whole action; likewise `flags` and `numbers`.
+        columns: Its elements of a stored action.
+        choices: Index of its first discrete branch within the whole action; likewise `flags` and `numbers`.
         flags: See `choices`.
         numbers: See `choices`.
     """
@@ -146,12 +146,12 @@ class ActionPart:
     numbers: int
 
     def output(self, name: str) -> str:
-        """Returns the name of an output for it."""
+        """Returns the name of its output."""
         return f"{name}/{self.path}" if self.path else name
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one, as the environment takes it."""
+        """Shape of one action, as the environment takes it."""
         return tuple(self.spec.space.shape or ())
 
     @property
@@ -178,7 +178,7 @@ def parts_of(action: ActionSpec) -> Iterator[ActionPart]:
 
 
 def _paths(space: spaces.Space[Any], path: str) -> Iterator[str]:
-    """Paths of the simple spaces in a Dict or Tuple."""
+    """Yields the paths of the simple spaces in a Dict or Tuple."""
     if not isinstance(space, spaces.Dict | spaces.Tuple):
         yield path
         return
@@ -186,8 +186,8 @@ def _paths(space: spaces.Space[Any], path: str) -> Iterator[str]:
         yield from _paths(part, f"{path}/{key}" if path else str(key))
 
 
-def _action(graph: Graph, acts: Acts, part: ActionPart, name: str, *, drawn: bool) -> Port:
-    """The output for a part of an action, as the environment takes it."""
+def _action(graph: Graph, acts: GraphAction, part: ActionPart, name: str, *, drawn: bool) -> Port:
+    """Returns the output for a part of an action, as the environment takes it."""
     space, count = part.spec.space, part.spec.num_numbers
     if count:
         assert acts.numbers is not None

@@ -1,7 +1,7 @@
-"""A graph of ONNX operators, put together by names of values; what differs between opsets is hidden here.
+"""Builder of ONNX graphs; it hides the differences between opsets.
 
-Values are called by strings. A batch is always the first axis, and its size is not known. Only operators are used that
-the runtimes of ML-Agents have long known, and nothing is asked of any exporter.
+Values are identified by their names. The first axis is always the batch, of unknown size. Only operators that old
+runtimes of ML-Agents support are used, and no other exporter is needed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 OPSETS = range(9, 16)
-"""Versions of the operators that files can be written in."""
+"""Supported versions of the operators."""
 
 BATCH = "batch"
 """Name of the first axis of inputs and outputs."""
@@ -30,7 +30,7 @@ EXTRA = "pip install 'rookery[onnx]'"
 
 
 class ExportError(RookeryError):
-    """A policy that cannot be exported, or whose exported file does not act as the policy does."""
+    """Raised if a policy cannot be exported, or its exported file acts differently."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Node:
     """One operator.
 
     Attributes:
-        op: Its name in ONNX.
-        inputs: Values it reads.
-        outputs: Values it gives.
-        attributes: What `onnx.helper.make_node` takes, or attributes as another graph has them.
+        op: Name in ONNX.
+        inputs: Names of its inputs.
+        outputs: Names of its outputs.
+        attributes: Attributes for `onnx.helper.make_node`, or attribute objects of another graph.
     """
 
     op: str
@@ -55,9 +55,9 @@ class Port:
     """An input or output of a graph.
 
     Attributes:
-        name: What it is called.
+        name: Its name.
         dtype: Type of its elements.
-        shape: Its axes; strings are of any length.
+        shape: Its axes; strings name axes of any length.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Port:
 
 
 def require_onnx() -> None:
-    """Raises a ConfigError that says how to install the extra, if a package of it is missing."""
+    """Raises a ConfigError with the install command if a package of the extra is missing."""
     try:
         import onnx  # noqa: F401
         import onnxruntime  # noqa: F401
@@ -99,19 +99,19 @@ class Graph:
     # --- values -------------------------------------------------------------------------------------------------------
 
     def fresh(self, word: str) -> str:
-        """Returns a name that no value has yet."""
+        """Returns an unused name."""
         self._count += 1
         return f"_{word}_{self._count}"
 
     def constant(self, value: Any, dtype: Any = np.float32) -> str:
-        """Adds a constant, or finds the one that is equal to it.
+        """Returns the name of a constant, which is added if no equal one exists.
 
         Args:
             value: A tensor, an array, a number or a sequence of numbers.
             dtype: Type of its elements.
         """
         array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
-        array = np.array(array, dtype, order="C")  # a copy: weights go on changing
+        array = np.array(array, dtype, order="C")  # a copy, as weights change in training
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._known:
             name = self.fresh("constant")
@@ -120,23 +120,23 @@ class Graph:
         return self._known[key]
 
     def named_constant(self, name: str, array: np.ndarray) -> None:
-        """Adds a constant under a name of its own."""
+        """Adds a constant under a given name."""
         self.constants[name] = array
 
     def op(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """Adds an operator; gives the name of its only output."""
+        """Adds an operator; returns the name of its only output."""
         (output,) = self.ops(op, inputs, 1, attributes)
         return output
 
     def ops(self, op: str, inputs: Sequence[str], count: int, attributes: Mapping[str, Any]) -> tuple[str, ...]:
-        """Adds an operator with `count` outputs; gives their names."""
+        """Adds an operator with `count` outputs; returns their names."""
         node = Node(op, tuple(inputs), tuple(self.fresh(op.lower()) for _ in range(count)), attributes)
         self.nodes.append(node)
         self._maker |= dict.fromkeys(node.outputs, node)
         return node.outputs
 
     def name(self, value: str, name: str) -> str:
-        """Returns a value a name of its own, that of an output."""
+        """Adds a value under another name, for an output; returns the name."""
         self.nodes.append(Node("Identity", (value,), (name,), {}))
         return name
 
@@ -155,7 +155,7 @@ class Graph:
         return self.op("Mul", a, b)
 
     def scaled(self, x: str, factor: float) -> str:
-        """Multiplies a value by a number; by 1 it stays what it is."""
+        """Multiplies a value by a number; a factor of 1 adds no operator."""
         return x if factor == 1.0 else self.mul(x, self.constant(factor))
 
     def linear(self, x: str, weight: Any, bias: Any = None) -> str:
@@ -165,12 +165,12 @@ class Graph:
         return self.op("Gemm", x, self.constant(weight), self.constant(bias), transB=1)
 
     def linear_inside(self, x: str, weight: Tensor, bias: Tensor | None = None) -> str:
-        """Does the same to values with further axes between, ``[N, ..., F]``."""
+        """Applies a linear layer to values with further axes, ``[N, ..., F]``."""
         product = self.op("MatMul", x, self.constant(weight.T))
         return product if bias is None else self.add(product, self.constant(bias))
 
     def clip(self, x: str, low: float, high: float) -> str:
-        """Brings a value between two numbers."""
+        """Clips a value to a range."""
         if self.opset < 11:
             return self.op("Clip", x, min=float(low), max=float(high))
         return self.op("Clip", x, self.constant(low), self.constant(high))
@@ -180,11 +180,11 @@ class Graph:
         return self.op("Round", x) if self.opset >= 11 else self.op("Floor", self.add(x, self.constant(0.5)))
 
     def softmax(self, x: str, axis: int, *, log: bool = False) -> str:
-        """Takes the softmax, or its logarithm, over the last axis, which is called by its number."""
+        """Applies softmax, or its logarithm, over the last axis, given by its index."""
         return self.op("LogSoftmax" if log else "Softmax", x, axis=axis)
 
     def layer_norm(self, x: str, axis: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> str:
-        """Shifts and scales a value to mean 0 and variance 1 over its last axis, then by weight and bias."""
+        """Applies layer normalization over the last axis."""
         centered = self.sub(x, self.op("ReduceMean", x, axes=[axis], keepdims=1))
         variance = self.op("ReduceMean", self.mul(centered, centered), axes=[axis], keepdims=1)
         normal = self.op("Div", centered, self.op("Sqrt", self.add(variance, self.constant(eps))))
@@ -209,11 +209,11 @@ class Graph:
     # --- layout -------------------------------------------------------------------------------------------------------
 
     def reshape(self, x: str, *shape: int) -> str:
-        """Lays a value out anew; -1 stands for the batch."""
+        """Reshapes a value; -1 is the batch."""
         return self.op("Reshape", x, self.constant(shape, np.int64))
 
     def transpose(self, x: str, *order: int) -> str:
-        """Puts the axes of a value in another order; what undoes the order before it gives the value before."""
+        """Permutes the axes of a value; two permutations that cancel add no operator."""
         before = self._maker.get(x)
         if before is not None and before.op == "Transpose":
             whole = [before.attributes["perm"][axis] for axis in order]
@@ -222,58 +222,58 @@ class Graph:
         return self.op("Transpose", x, perm=list(order))
 
     def concat(self, values: Sequence[str], axis: int = 1) -> str:
-        """Puts values side by side; one by itself stays what it is."""
+        """Concatenates values; a single one is returned unchanged."""
         return values[0] if len(values) == 1 else self.op("Concat", *values, axis=axis)
 
     def slice(self, x: str, start: int, stop: int, axis: int = 1) -> str:
-        """Takes the places from `start` up to `stop` of an axis."""
+        """Slices an axis from `start` to `stop`."""
         if self.opset < 10:
             return self.op("Slice", x, starts=[start], ends=[stop], axes=[axis])
         ends = [self.constant([place], np.int64) for place in (start, stop, axis)]
         return self.op("Slice", x, *ends)
 
     def split(self, x: str, widths: Sequence[int], axis: int = 1) -> list[str]:
-        """Cuts a value into parts of these widths; one of all of it is the value itself."""
+        """Splits a value into parts of these widths; a single part is the value itself."""
         if len(widths) == 1:
             return [x]
         ends = np.cumsum((0, *widths)).tolist()
         return [self.slice(x, begin, end, axis) for begin, end in pairwise(ends)]
 
-    # --- types and choices --------------------------------------------------------------------------------------------
+    # --- types and selection ------------------------------------------------------------------------------------------
 
     def cast(self, x: str, dtype: Any) -> str:
-        """Turns the elements of a value into another type."""
+        """Casts a value to another element type."""
         return self.op("Cast", x, to=element_type(dtype))
 
     def above(self, x: str, number: float) -> str:
-        """Says where a value is above a number: bool."""
+        """Returns a mask of elements above a number: bool."""
         return self.op("Greater", x, self.constant(number))
 
     def where(self, condition: str, a: str, b: str) -> str:
-        """Takes the first value where a condition holds, else the second."""
+        """Selects the first value where a condition holds, else the second."""
         return self.op("Where", condition, a, b)
 
     def best(self, x: str) -> str:
-        """Returns the place of the largest number in each row ``[N, n]``, the first of equals, int64 ``[N, 1]``."""
+        """Returns the index of the largest value in each row ``[N, n]``, the first of equals, int64 ``[N, 1]``."""
         return self.op("ArgMax", x, axis=1, keepdims=1)
 
     def drawn(self, logits: str) -> str:
-        """Draws a place of each row by its unnormalised log-probabilities ``[N, n]``, int64 ``[N, 1]``."""
+        """Samples an index of each row by its unnormalised log-probabilities ``[N, n]``, int64 ``[N, 1]``."""
         return self.op("Multinomial", logits, dtype=element_type(np.int64), sample_size=1)
 
     def normal_like(self, x: str) -> str:
-        """Draws standard normal numbers in the shape of a value."""
+        """Samples standard normal values in the shape of a value."""
         return self.op("RandomNormalLike", x)
 
     # --- a file -------------------------------------------------------------------------------------------------------
 
-    def model(self, inputs: Sequence[Port], outputs: Sequence[Port], told: Mapping[str, str]) -> ModelProto:
-        """Makes the model; operators and constants that no output needs are left out.
+    def model(self, inputs: Sequence[Port], outputs: Sequence[Port], metadata: Mapping[str, str]) -> ModelProto:
+        """Builds the model; operators and constants that no output needs are left out.
 
         Args:
-            inputs: What it is given, in this order.
-            outputs: What it gives.
-            told: Facts about it that stand in the file.
+            inputs: Its inputs, in this order.
+            outputs: Its outputs.
+            metadata: Facts about it that the file stores.
         """
         from onnx import helper, numpy_helper
 
@@ -297,12 +297,12 @@ class Graph:
         opsets = [helper.make_opsetid("", self.opset)]
         model = helper.make_model(graph, producer_name="rookery", opset_imports=opsets)
         model.ir_version = helper.find_min_ir_version_for(opsets)
-        helper.set_model_props(model, dict(told))
+        helper.set_model_props(model, dict(metadata))
         return model
 
 
 def element_type(dtype: Any) -> int:
-    """Returns the number that ONNX has for a type of elements."""
+    """Returns ONNX's number of an element type."""
     from onnx import helper
 
     return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))

@@ -1,4 +1,4 @@
-"""Heads as ONNX operators: what a policy does by its features, most probable and drawn (`models/heads.py`, ...)."""
+"""Heads as ONNX operators: actions from features, most probable and sampled (`models/heads.py`, ...)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from rookery.models.squashed import (
 from rookery.onnx.graph import Graph
 
 LOWEST = -3.0e38
-"""Stands for the value of an action that is not allowed: no runtime of Unity need know infinities."""
+"""Value of masked actions: Unity's runtimes need not support infinities."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Draw:
     """A part of an action.
 
     Attributes:
-        best: The most probable one.
-        drawn: One that is drawn.
+        best: The most probable action.
+        drawn: A sampled action.
     """
 
     best: str
@@ -53,23 +53,23 @@ class Draw:
 
 
 @dataclass(frozen=True)
-class Acts:
-    """What a policy does, in a graph.
+class GraphAction:
+    """Action of a policy, in a graph.
 
     Attributes:
-        choices: One of several each, int64 ``[N, 1]``.
-        flags: Yes or no each, int64 ``[N, 1]``.
-        numbers: All numbers as they are stored, float32 ``[N, k]``; None of actions without numbers.
-        told: What the action is drawn from, by the names of `parameters_of`.
+        choices: Discrete branches, int64 ``[N, 1]`` each.
+        flags: Binary flags, int64 ``[N, 1]`` each.
+        numbers: Continuous values as stored, float32 ``[N, k]``; None for actions without them.
+        parameters: Parameters of the action distribution, by the names of `parameters_of`.
     """
 
     choices: list[Draw] = field(default_factory=list)
     flags: list[Draw] = field(default_factory=list)
     numbers: Draw | None = None
-    told: dict[str, str] = field(default_factory=dict)
+    parameters: dict[str, str] = field(default_factory=dict)
 
     def stored(self, graph: Graph, *, drawn: bool) -> str:
-        """Returns the action ``[N, elements]`` as it is stored, float32."""
+        """Returns the action ``[N, elements]`` as stored, float32."""
         parts = [graph.cast(part.drawn if drawn else part.best, np.float32) for part in (*self.choices, *self.flags)]
         if self.numbers is not None:
             parts.append(self.numbers.drawn if drawn else self.numbers.best)
@@ -78,23 +78,23 @@ class Acts:
 
 @dataclass(frozen=True)
 class Allowed:
-    """Which choices are allowed, in a graph: bool ``[N, n]`` each; empty where everything is.
+    """Action masks in a graph: bool ``[N, n]`` each; empty if everything is allowed.
 
     Attributes:
-        choices: Of all choices side by side.
-        flags: Of no and yes of each flag.
+        choices: Mask of all discrete branches, concatenated.
+        flags: Mask of no and yes of each flag.
     """
 
     choices: str = ""
     flags: tuple[str, ...] = ()
 
 
-def acts(graph: Graph, head: Head, features: str, allowed: Allowed) -> Acts:
-    """Adds a head.
+def add_head(graph: Graph, head: Head, features: str, allowed: Allowed) -> GraphAction:
+    """Adds the operators of a head.
 
     Args:
-        graph: Takes the operators.
-        head: What the policy ends in, one of `HEADS`.
+        graph: Receives the operators.
+        head: The policy's head, of a class in `HEADS`.
         features: ``[N, F]``.
         allowed: Masks.
     """
@@ -104,29 +104,29 @@ def acts(graph: Graph, head: Head, features: str, allowed: Allowed) -> Acts:
 # --- distributions ----------------------------------------------------------------------------------------------------
 
 
-def _action_head(graph: Graph, head: ActionHead, features: str, allowed: Allowed) -> Acts:
+def _action_head(graph: Graph, head: ActionHead, features: str, allowed: Allowed) -> GraphAction:
     output = graph.linear(features, head.linear.weight, head.linear.bias)
     log_std = "" if head.log_std is None else graph.constant(head.log_std[None])
     return _distribution(graph, head.action_spec, output, log_std, allowed)
 
 
-def _given_head(graph: Graph, head: GivenActionHead, features: str, allowed: Allowed) -> Acts:
+def _given_head(graph: Graph, head: GivenActionHead, features: str, allowed: Allowed) -> GraphAction:
     action, width = head.action_spec, head.action_spec.num_parameters
     output = graph.slice(features, 0, width - action.num_numbers)
     log_std = graph.slice(features, width - action.num_numbers, width) if action.num_numbers else ""
     return _distribution(graph, action, output, log_std, allowed)
 
 
-def _distribution(graph: Graph, action: ActionSpec, output: str, log_std: str, allowed: Allowed) -> Acts:
-    """What `models/heads.py:distribution_for` makes."""
+def _distribution(graph: Graph, action: ActionSpec, output: str, log_std: str, allowed: Allowed) -> GraphAction:
+    """Adds the distribution of `models/heads.py:distribution_for`."""
     widths = [width for width in (sum(action.sizes), action.num_flags, action.num_numbers) if width]
     parts = iter(graph.split(output, widths))
-    made = Acts()
+    made = GraphAction()
     if action.sizes:
         _add_choices(graph, made, next(parts), action.sizes, allowed)
     if action.num_flags:
         logits = next(parts)
-        made.told["flag_logits"] = logits
+        made.parameters["flag_logits"] = logits
         for number, flag in enumerate(graph.split(logits, [1] * action.num_flags)):
             pair = graph.mul(flag, graph.constant([[0.0, 1.0]]))  # log-probabilities of no and yes, up to a constant
             if allowed.flags:
@@ -136,25 +136,25 @@ def _distribution(graph: Graph, action: ActionSpec, output: str, log_std: str, a
         return made
     mean = next(parts)
     numbers = Draw(mean, graph.add(mean, graph.mul(graph.op("Exp", log_std), graph.normal_like(mean))))
-    told = {"mean": mean, "log_std": graph.add(log_std, graph.scaled(mean, 0.0))}
-    return Acts(made.choices, made.flags, numbers, {**made.told, **told})
+    own = {"mean": mean, "log_std": graph.add(log_std, graph.scaled(mean, 0.0))}
+    return GraphAction(made.choices, made.flags, numbers, {**made.parameters, **own})
 
 
-def _add_choices(graph: Graph, made: Acts, logits: str, sizes: Sequence[int], allowed: Allowed) -> None:
-    """One of several for each of these sizes, by logits side by side."""
+def _add_choices(graph: Graph, made: GraphAction, logits: str, sizes: Sequence[int], allowed: Allowed) -> None:
+    """Adds a categorical branch for each size, from concatenated logits."""
     if allowed.choices:
         logits = graph.where(allowed.choices, logits, graph.constant(MASKED_LOGIT))
     logs = []
     for branch in graph.split(logits, sizes):
         logs.append(graph.softmax(branch, 1, log=True))
         made.choices.append(Draw(graph.best(logs[-1]), graph.drawn(logs[-1])))
-    made.told["log_probs"] = graph.concat(logs)
+    made.parameters["log_probs"] = graph.concat(logs)
 
 
 # --- values of actions ------------------------------------------------------------------------------------------------
 
 
-def _q_head(graph: Graph, head: QHead, features: str, allowed: Allowed) -> Acts:
+def _q_head(graph: Graph, head: QHead, features: str, allowed: Allowed) -> GraphAction:
     atoms, actions = head.atoms, head.num_actions
     if head.spec.dueling:
         value = graph.reshape(_stream(graph, head.value, features), -1, 1, atoms)
@@ -166,14 +166,14 @@ def _q_head(graph: Graph, head: QHead, features: str, allowed: Allowed) -> Acts:
     return _greedy(graph, head, values, allowed)
 
 
-def _given_q_head(graph: Graph, head: GivenQHead, features: str, allowed: Allowed) -> Acts:
-    """A head whose model says by very low values which actions are impossible; where none is possible, all are."""
+def _given_q_head(graph: Graph, head: GivenQHead, features: str, allowed: Allowed) -> GraphAction:
+    """Adds a head whose model marks impossible actions by very low values; if none is possible, all are."""
     values = graph.slice(features, 0, head.num_actions * head.atoms)
     return _greedy(graph, head, graph.reshape(values, -1, head.num_actions, head.atoms), allowed, impossible=True)
 
 
-def _greedy(graph: Graph, head: QHead, values: str, allowed: Allowed, *, impossible: bool = False) -> Acts:
-    """The action of the highest mean value, of what is learned of each, ``[N, A, M]``."""
+def _greedy(graph: Graph, head: QHead, values: str, allowed: Allowed, *, impossible: bool = False) -> GraphAction:
+    """Adds the greedy action by mean values of ``[N, A, M]`` atoms or quantiles."""
     if head.spec.values == "categorical":
         support = graph.constant(head.support[None, None])
         q = graph.sum(graph.mul(graph.softmax(values, 2), support), 2, keep=False)
@@ -185,11 +185,11 @@ def _greedy(graph: Graph, head: QHead, values: str, allowed: Allowed, *, impossi
     if impossible:
         mask = _possible(graph, q, mask)
     best = graph.best(graph.where(mask, q, graph.constant(LOWEST)) if mask else q)
-    return Acts([Draw(best, best)], told={"values": q})
+    return GraphAction([Draw(best, best)], parameters={"values": q})
 
 
 def _possible(graph: Graph, q: str, mask: str) -> str:
-    """Actions that a model has not called impossible; where none of those allowed is left, all."""
+    """Returns a mask of actions that a model has not marked impossible; all if no allowed one is left."""
     able = graph.cast(graph.above(q, IMPOSSIBLE), np.float32)
     able = graph.mul(able, graph.cast(mask, np.float32)) if mask else able
     none = graph.sub(graph.constant(1.0), graph.op("ReduceMax", able, axes=[1], keepdims=1))
@@ -197,22 +197,22 @@ def _possible(graph: Graph, q: str, mask: str) -> str:
 
 
 def _stream(graph: Graph, layers: nn.ModuleList, x: str) -> str:
-    """What the layers of a dueling stream put out."""
+    """Returns the output of a dueling stream."""
     for number, layer in enumerate(layers):
         x = _layer(graph, layer, graph.op("Relu", x) if number else x)
     return x
 
 
 def _layer(graph: Graph, layer: nn.Module, x: str) -> str:
-    """A linear layer; of a noisy one the means."""
+    """Returns the output of a linear layer; of a noisy one, with its mean weights."""
     assert isinstance(layer, nn.Linear | NoisyLinear)
     return graph.linear(x, layer.weight, layer.bias)
 
 
-# --- numbers between two bounds ---------------------------------------------------------------------------------------
+# --- bounded continuous actions ---------------------------------------------------------------------------------------
 
 
-def _squashed_head(graph: Graph, head: SquashedHead, features: str, allowed: Allowed) -> Acts:
+def _squashed_head(graph: Graph, head: SquashedHead, features: str, allowed: Allowed) -> GraphAction:
     output = graph.linear(features, head.linear.weight, head.linear.bias)
     if head.log_spread is not None:
         spread = torch.exp(2.0 * head.log_spread.detach())
@@ -221,20 +221,20 @@ def _squashed_head(graph: Graph, head: SquashedHead, features: str, allowed: All
     else:
         mean, raw = graph.split(output, [head.num_numbers] * 2)
         log_std = _in_range(graph, head.spec, raw)
-    return _squashed(graph, mean, log_std, Acts())
+    return _squashed(graph, mean, log_std, GraphAction())
 
 
-def _hybrid_head(graph: Graph, head: HybridHead, features: str, allowed: Allowed) -> Acts:
+def _hybrid_head(graph: Graph, head: HybridHead, features: str, allowed: Allowed) -> GraphAction:
     action = head.action_spec
     output = graph.linear(features, head.linear.weight, head.linear.bias)
     logits, mean, raw = graph.split(output, [sum(action.sizes), action.num_numbers, action.num_numbers])
-    made = Acts()
+    made = GraphAction()
     _add_choices(graph, made, logits, action.sizes, allowed)
     return _squashed(graph, mean, _in_range(graph, head.spec, raw), made)
 
 
 def _in_range(graph: Graph, spec: Squashed, raw: str) -> str:
-    """The log standard deviation of what the layer puts out for it."""
+    """Returns the log standard deviation from the layer's raw output."""
     if spec.log_std == "clamp":
         return graph.clip(raw, *CLAMPED)
     low, high = SCALED
@@ -242,20 +242,20 @@ def _in_range(graph: Graph, spec: Squashed, raw: str) -> str:
     return graph.add(graph.scaled(share, 0.5 * (high - low)), graph.constant(low))
 
 
-def _squashed(graph: Graph, mean: str, log_std: str, made: Acts) -> Acts:
-    """Tanh of normal numbers, beside the choices that are made already."""
+def _squashed(graph: Graph, mean: str, log_std: str, made: GraphAction) -> GraphAction:
+    """Adds tanh of normal values to an action with discrete branches."""
     noise = graph.mul(graph.op("Exp", log_std), graph.normal_like(mean))
     numbers = Draw(graph.op("Tanh", mean), graph.op("Tanh", graph.add(mean, noise)))
-    return Acts(made.choices, made.flags, numbers, {**made.told, "mean": mean, "log_std": log_std})
+    return GraphAction(made.choices, made.flags, numbers, {**made.parameters, "mean": mean, "log_std": log_std})
 
 
-def _deterministic_head(graph: Graph, head: DeterministicHead, features: str, allowed: Allowed) -> Acts:
+def _deterministic_head(graph: Graph, head: DeterministicHead, features: str, allowed: Allowed) -> GraphAction:
     mean = graph.op("Tanh", graph.linear(features, head.linear.weight, head.linear.bias))
     noise = graph.scaled(graph.normal_like(mean), float(head.std))
-    return Acts(numbers=Draw(mean, graph.clip(graph.add(mean, noise), -1.0, 1.0)), told={"mean": mean})
+    return GraphAction(numbers=Draw(mean, graph.clip(graph.add(mean, noise), -1.0, 1.0)), parameters={"mean": mean})
 
 
-HEADS: dict[type, Callable[[Graph, Any, str, Allowed], Acts]] = {
+HEADS: dict[type, Callable[[Graph, Any, str, Allowed], GraphAction]] = {
     ActionHead: _action_head,
     GivenActionHead: _given_head,
     QHead: _q_head,
@@ -264,17 +264,17 @@ HEADS: dict[type, Callable[[Graph, Any, str, Allowed], Acts]] = {
     HybridHead: _hybrid_head,
     DeterministicHead: _deterministic_head,
 }
-"""The heads there are graphs of; a subclass may compute something else."""
+"""Heads with graph operators; a subclass may compute something else."""
 
 
-# --- what torch puts out ----------------------------------------------------------------------------------------------
+# --- torch's distributions --------------------------------------------------------------------------------------------
 
 
 def parameters_of(behavior: Behavior) -> dict[str, Tensor]:
-    """Returns what actions are drawn from, by name, as `Acts.told` has it.
+    """Returns the parameters of an action distribution by name, as in `GraphAction.parameters`.
 
     ``log_probs`` ``[N, choices]``, ``flag_logits`` ``[N, flags]``, ``mean`` and ``log_std`` ``[N, k]``, ``values``
-    ``[N, actions]``: those that there are.
+    ``[N, actions]``: those that exist.
     """
     if isinstance(behavior, Composite):
         return {name: value for part in behavior.parts for name, value in parameters_of(part).items()}
@@ -295,17 +295,17 @@ def parameters_of(behavior: Behavior) -> dict[str, Tensor]:
 
 
 def width_of(action: ActionSpec, name: str) -> int:
-    """Counts the columns of a parameter by its name, as `parameters_of` has it."""
+    """Returns the number of columns of a parameter by its name in `parameters_of`."""
     if name == "flag_logits":
         return action.num_flags
     return sum(action.sizes) if name in ("log_probs", "values") else action.num_numbers
 
 
 def number_bounds(action: ActionSpec) -> tuple[np.ndarray, ...]:
-    """Returns how the numbers of stored actions become the environment's, ``[k]`` each, float32.
+    """Returns the mapping of stored continuous actions to the environment's, ``[k]`` each, float32.
 
     Returns:
-        The lowest and highest stored number; what each is multiplied by and what is added then; and whether the
+        The lowest and highest stored value; factor and offset to the environment's value; and whether the
         environment's are whole.
     """
     columns: Sequence[Any] = [part for part, _ in action.parts if part.num_numbers] if action.parts else [action]
@@ -321,7 +321,7 @@ def number_bounds(action: ActionSpec) -> tuple[np.ndarray, ...]:
 
 
 def within(graph: Graph, numbers: str, low: np.ndarray, high: np.ndarray) -> str:
-    """Brings numbers ``[N, k]`` between bounds ``[k]``."""
+    """Clips values ``[N, k]`` to bounds ``[k]``."""
     if (low == low[0]).all() and (high == high[0]).all():
         return graph.clip(numbers, float(low[0]), float(high[0]))
     return graph.op("Max", graph.op("Min", numbers, graph.constant(high[None])), graph.constant(low[None]))

@@ -1,4 +1,4 @@
-"""What a policy remembers as ONNX operators: cells, which write themselves (`models/cells/`), and what it recalls."""
+"""Memory of a policy as ONNX operators: cells, which define their own operators (`models/cells/`), and recall."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rookery.models.cells.table import CELLS
 from rookery.models.pictures import image_layout
 from rookery.models.recall import CHOICES, NUMBERS, REWARD, Recall
 from rookery.onnx.graph import Graph
-from rookery.onnx.seen import Seen, categories
+from rookery.onnx.obs_value import ObsValue, categories
 from rookery.onnx.trunks import Observed, normalized
 from rookery.policies.normalize import ObsNormalizer
 
@@ -21,16 +21,16 @@ from rookery.policies.normalize import ObsNormalizer
 
 
 def advance(graph: Graph, memory: Memory, x: str, remembered: str) -> tuple[str, str] | None:
-    """Adds one decision of a recurrent memory.
+    """Adds one step of a recurrent memory.
 
     Args:
-        graph: Takes the operators.
-        memory: The cells; of a class of `CELLS` itself, as one below it may compute something else.
-        x: ``[N, F]`` what the trunk gives.
+        graph: Receives the operators.
+        memory: The memory; exactly of a class of `CELLS`, as a subclass may compute something else.
+        x: ``[N, F]`` features of the trunk.
         remembered: ``[N, memory.size]``.
 
     Returns:
-        Features, and what is remembered from here on; None for a memory that there is no graph of.
+        Features and the new memory; None for a memory without graph operators.
     """
     return memory.write_decision(graph, x, remembered) if type(memory) in CELLS.values() else None
 
@@ -39,30 +39,30 @@ def advance(graph: Graph, memory: Memory, x: str, remembered: str) -> tuple[str,
 
 
 @dataclass(frozen=True)
-class Looked:
-    """What a policy that recalls sees in one decision.
+class RecallInputs:
+    """Inputs of a policy with recall in one decision.
 
     Attributes:
-        obs: What the trunk takes.
-        stacks: Stored observations to remember, ``[N, numbers]`` each.
+        obs: Inputs of the trunk.
+        stacks: Stored observations for the next memory, ``[N, numbers]`` each.
     """
 
-    obs: dict[str, Seen]
+    obs: dict[str, ObsValue]
     stacks: list[str]
 
 
-def look(
+def recall_inputs(
     graph: Graph, recall: Recall, obs: Observed, remembered: str, reward: str, normalizer: ObsNormalizer | None
-) -> Looked:
-    """Adds what widens an observation by the past.
+) -> RecallInputs:
+    """Adds the extension of an observation by past frames, actions and rewards.
 
     Args:
-        graph: Takes the operators.
-        recall: What is recalled.
+        graph: Receives the operators.
+        recall: Layout of the recall.
         obs: The present observation.
         remembered: ``[N, recall.size]``.
-        reward: ``[N, 1]`` what the last action earned; empty for a policy that does not see it.
-        normalizer: Of observations; None if they are taken as they are.
+        reward: ``[N, 1]`` last reward; empty for a policy that does not observe it.
+        normalizer: Normalizer of observations; None without.
     """
     stacks, whole = [], dict(obs)
     frames, shapes = recall.frames, {}
@@ -73,40 +73,40 @@ def look(
         numbers = math.prod(shape)
         seen = obs[leaf.path]
         if leaf.kind in CATEGORIES and seen.one_hot:
-            seen = Seen(categories(graph, seen.one_hot, leaf.sizes))
+            seen = ObsValue(categories(graph, seen.one_hot, leaf.sizes))
         now = graph.reshape(seen.plain(graph), -1, numbers)
         past = graph.where(
             begun, graph.slice(remembered, columns.start, columns.stop), graph.concat([now] * (frames - 1))
         )
         stack = graph.concat([past, now])
         stacks.append(graph.slice(stack, numbers, frames * numbers))
-        whole[leaf.path] = Seen(graph.reshape(stack, -1, frames, *shape))
+        whole[leaf.path] = ObsValue(graph.reshape(stack, -1, frames, *shape))
     tree = normalized(graph, normalizer, whole)
     for leaf in recall.stacked.values():
-        tree[leaf.path] = Seen(_arranged(graph, leaf, tree[leaf.path].name, frames, shapes[leaf.path]))
+        tree[leaf.path] = ObsValue(_arranged(graph, leaf, tree[leaf.path].name, frames, shapes[leaf.path]))
     first = recall.action_columns.start
     if recall.num_choices:
-        tree[CHOICES] = Seen(graph.slice(remembered, first, first + recall.num_choices))
+        tree[CHOICES] = ObsValue(graph.slice(remembered, first, first + recall.num_choices))
     if recall.num_numbers:
-        tree[NUMBERS] = Seen(graph.slice(remembered, first + recall.num_choices, recall.action_columns.stop))
+        tree[NUMBERS] = ObsValue(graph.slice(remembered, first + recall.num_choices, recall.action_columns.stop))
     if reward:
-        tree[REWARD] = Seen(reward)
-    return Looked(tree, stacks)
+        tree[REWARD] = ObsValue(reward)
+    return RecallInputs(tree, stacks)
 
 
-def remember(graph: Graph, recall: Recall, looked: Looked, action: str) -> str:
-    """Adds what is recalled of a decision; gives it, ``[N, recall.size]``.
+def updated_recall(graph: Graph, recall: Recall, recalled: RecallInputs, action: str) -> str:
+    """Adds the new recall memory after a decision; returns it, ``[N, recall.size]``.
 
     Args:
-        graph: Takes the operators.
-        recall: What is recalled.
-        looked: What `look` gave.
-        action: ``[N, elements]`` as it is stored, float32: choices first.
+        graph: Receives the operators.
+        recall: Layout of the recall.
+        recalled: Result of `recall_inputs`.
+        action: ``[N, elements]`` as stored, float32: discrete branches first.
     """
-    some = looked.stacks[0] if looked.stacks else action
+    some = recalled.stacks[0] if recalled.stacks else action
     zero = graph.scaled(graph.slice(some, 0, 1), 0.0)
     parts = [graph.add(zero, graph.constant(1.0))] if recall.stacked else []
-    parts += looked.stacks
+    parts += recalled.stacks
     if recall.num_choices:
         parts.append(graph.add(graph.slice(action, 0, recall.num_choices), graph.constant(1.0)))
     if recall.num_numbers:
@@ -117,7 +117,7 @@ def remember(graph: Graph, recall: Recall, looked: Looked, action: str) -> str:
 
 
 def _arranged(graph: Graph, leaf: Leaf, stack: str, frames: int, shape: tuple[int, ...]) -> str:
-    """Stacks ``[N, frames, *shape]`` as the trunk takes them, as `models/recall.py` does."""
+    """Returns stacks ``[N, frames, *shape]`` in the trunk's layout, as `models/recall.py` does."""
     layout = image_layout(leaf)
     if layout is None:
         if leaf.kind == "box" and len(shape) == 2 and leaf.dtype == np.uint8:

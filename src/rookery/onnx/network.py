@@ -1,4 +1,4 @@
-"""A whole policy in a graph: normalizer, what it recalls, trunk, memory and head, as `Policy.act` has them."""
+"""A whole policy in a graph: normalizer, recall, trunk, memory and head, as in `Policy.act`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch import nn
 from rookery.models.build import CustomMemory, CustomTrunk
 from rookery.models.teams import TeamTrunk
 from rookery.onnx.graph import ExportError, Graph
-from rookery.onnx.heads import HEADS, Acts, Allowed, acts
-from rookery.onnx.memories import advance, look, remember
-from rookery.onnx.seen import Seen
+from rookery.onnx.heads import HEADS, Allowed, GraphAction, add_head
+from rookery.onnx.memories import advance, recall_inputs, updated_recall
+from rookery.onnx.obs_value import ObsValue
 from rookery.onnx.traced import traced_memory, traced_trunk
 from rookery.onnx.trunks import normalized, trunk_features
 from rookery.policies.policy import Policy
@@ -20,22 +20,21 @@ from rookery.policies.policy import Policy
 
 @dataclass(frozen=True)
 class Decision:
-    """What a policy does in one decision, in a graph.
+    """Action and new memory of one decision, in a graph.
 
     Attributes:
         acts: The action.
-        memory: What is remembered after the most probable action, ``[N, memory_size]``; empty for a policy that
-            remembers nothing.
-        memory_drawn: The same after the one that was drawn.
+        memory: New memory after the most probable action, ``[N, memory_size]``; empty for a policy without memory.
+        memory_drawn: New memory after the sampled action.
     """
 
-    acts: Acts
+    acts: GraphAction
     memory: str
     memory_drawn: str
 
 
 def check_exportable(policy: Policy) -> None:
-    """Raises an ExportError for a policy that acts by code of its own and not by a network; names its class."""
+    """Raises an ExportError for a policy that acts by custom code instead of a network; names its class."""
     kind = type(policy)
     for name in ("act", "forward", "features", "normalize", "_advance"):
         if getattr(kind, name) is not getattr(Policy, name) or name in vars(policy):
@@ -43,29 +42,29 @@ def check_exportable(policy: Policy) -> None:
 
 
 def check_head(policy: Policy) -> None:
-    """Raises an ExportError for a policy that ends in a head which there is no graph of; names the head."""
+    """Raises an ExportError for a policy whose head has no graph operators; names the head."""
     head = policy.head
     if type(head) in HEADS:
         return
     team = " (a team that acts as one)" if isinstance(policy.trunk, TeamTrunk) else ""
-    raise ExportError(f"policy {policy.name!r} ends in {type(head).__name__}{team}, and there is no graph of that head")
+    raise ExportError(f"policy {policy.name!r} has the head {type(head).__name__}{team}, which cannot be exported")
 
 
 def decide(
-    graph: Graph, policy: Policy, obs: Mapping[str, Seen], allowed: Allowed, remembered: str, reward: str
+    graph: Graph, policy: Policy, obs: Mapping[str, ObsValue], allowed: Allowed, remembered: str, reward: str
 ) -> Decision:
-    """Adds a policy.
+    """Adds the operators of a policy.
 
     Args:
-        graph: Takes the operators.
+        graph: Receives the operators.
         policy: The policy.
-        obs: Its own observations by leaf path.
+        obs: Its observations by leaf path.
         allowed: Masks.
-        remembered: ``[N, memory_size]``; empty for a policy that remembers nothing.
-        reward: ``[N, 1]`` what the last action earned; empty for a policy that does not see it.
+        remembered: Memory ``[N, memory_size]``; empty for a policy without memory.
+        reward: ``[N, 1]`` last reward; empty for a policy that does not observe it.
 
     Raises:
-        ExportError: If a part of it has no graph; names the part.
+        ExportError: If a part of it has no graph operators; names the part.
     """
     recall, memory = policy.recall, policy.memory
     kept, learned = 0 if recall is None else recall.size, ""
@@ -74,20 +73,20 @@ def decide(
     if recall is None:
         seen = normalized(graph, policy.normalizer, obs)
     else:
-        looked = look(graph, recall, obs, graph.slice(remembered, 0, kept), reward, policy.normalizer)
-        seen = looked.obs
+        recalled = recall_inputs(graph, recall, obs, graph.slice(remembered, 0, kept), reward, policy.normalizer)
+        seen = recalled.obs
     features, after = _features(graph, policy, seen, allowed.choices, learned)
-    acted = acts(graph, policy.head, features, allowed)
+    acted = add_head(graph, policy.head, features, allowed)
     parts = [[after] if after else [] for _ in range(2)]
     if recall is not None:
         for drawn, part in zip((False, True), parts, strict=True):
-            part.insert(0, remember(graph, recall, looked, acted.stored(graph, drawn=drawn)))
+            part.insert(0, updated_recall(graph, recall, recalled, acted.stored(graph, drawn=drawn)))
     both = [graph.concat(part) if part else "" for part in parts]
     return Decision(acted, *both)
 
 
-def _features(graph: Graph, policy: Policy, seen: Mapping[str, Seen], mask: str, learned: str) -> tuple[str, str]:
-    """Features ``[N, F]``, and what is remembered of the memory; empty without one."""
+def _features(graph: Graph, policy: Policy, seen: Mapping[str, ObsValue], mask: str, learned: str) -> tuple[str, str]:
+    """Returns features ``[N, F]`` and the new memory; empty without one."""
     trunk, memory = policy.trunk, policy.memory
     if isinstance(memory, CustomMemory):
         own = memory.model
@@ -108,7 +107,7 @@ def _features(graph: Graph, policy: Policy, seen: Mapping[str, Seen], mask: str,
 
 
 def _check_hooks(trunk: nn.Module) -> None:
-    """Raises an ExportError if somebody changes what the trunk computes by a hook."""
+    """Raises an ExportError if the trunk has forward hooks."""
     for module in trunk.modules():
         if module._forward_hooks or module._forward_pre_hooks:
-            raise ExportError(f"{type(module).__name__} has a forward hook, which no graph knows")
+            raise ExportError(f"{type(module).__name__} has a forward hook, which cannot be exported")

@@ -1,4 +1,4 @@
-"""Modules of a user's own in a graph, by torch's own exporter: traced, and its operators taken over."""
+"""Custom modules in a graph, traced by torch's exporter."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from rookery.core.spaces.arrays import CATEGORIES, ObsSpec
 from rookery.models.build import CustomMemory, CustomTrunk
 from rookery.models.cells.base import Memory
 from rookery.onnx.graph import BATCH, ExportError, Graph, Node
-from rookery.onnx.seen import Seen, categories
+from rookery.onnx.obs_value import ObsValue, categories
 
 ROWS = 2
-"""Rows that a module is traced with."""
+"""Batch size for tracing."""
 
 
 class Traced(nn.Module):
-    """Calls a function of tensors as a module, which the exporter wants.
+    """Wraps a function of tensors as a module, as the exporter requires.
 
     Args:
         module: Holds the weights.
-        call: What is computed.
+        call: The function.
     """
 
     def __init__(self, module: nn.Module, call: Callable[..., Any]) -> None:
@@ -50,18 +50,18 @@ def traced(
     inputs: Mapping[str, Tensor],
     num_outputs: int,
 ) -> list[str]:
-    """Adds what a function of a module computes; gives the names of its outputs, ``[N, ...]`` each.
+    """Adds the operators of a function of a module; returns the names of its outputs, ``[N, ...]`` each.
 
     Args:
-        graph: Takes the operators.
-        what: What a message calls the module.
+        graph: Receives the operators.
+        what: Name of the module in messages.
         module: Holds the weights.
-        call: Takes tensors, gives tensors.
+        call: The function, from tensors to tensors.
         inputs: Values of the graph, each with an example of `ROWS` rows.
-        num_outputs: How many tensors it gives.
+        num_outputs: Number of tensors it returns.
 
     Raises:
-        ExportError: If torch cannot export it in this opset; says why.
+        ExportError: If torch cannot export it in this opset; the message has the reason.
     """
     import onnx
     from onnx import numpy_helper
@@ -83,7 +83,7 @@ def traced(
                 dynamo=False,
             )
         model = onnx.load_from_string(file.getvalue())
-    except Exception as error:  # whatever a user's module and torch's exporter raise
+    except Exception as error:  # any error of a custom module or torch's exporter
         reason = str(error).strip().splitlines() or [""]
         raise ExportError(
             f"{what} cannot be exported in opset {graph.opset}: {type(error).__name__}: {reason[0]}; a later opset "
@@ -104,7 +104,7 @@ def traced(
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Keeps torch's exporter from printing whole graphs, which it does past Python's own streams."""
+    """Keeps torch's exporter from printing whole graphs, which bypasses Python's streams."""
     sys.stdout.flush()
     kept = os.dup(1)
     try:
@@ -121,17 +121,22 @@ def _typed(array: np.ndarray) -> tuple[np.ndarray, Any]:
 
 
 def traced_trunk(
-    graph: Graph, trunk: nn.Module, spec: ObsSpec, obs: Mapping[str, Seen], mask: str, memory: tuple[Memory, str] | None
+    graph: Graph,
+    trunk: nn.Module,
+    spec: ObsSpec,
+    obs: Mapping[str, ObsValue],
+    mask: str,
+    memory: tuple[Memory, str] | None,
 ) -> list[str]:
-    """Adds a trunk that is not ours, or one that remembers by itself; gives features, and what is remembered then.
+    """Adds a custom trunk, or one with its own memory; returns features, and the new memory if there is one.
 
     Args:
-        graph: Takes the operators.
-        trunk: From observations by leaf path to features.
-        spec: Layout of what it takes.
+        graph: Receives the operators.
+        trunk: Module from observations by leaf path to features.
+        spec: Layout of its observations.
         obs: Values by leaf path.
-        mask: Allowed choices, bool; empty where there are none.
-        memory: A memory that takes observations itself, and what it remembers ``[N, size]``.
+        mask: Action mask, bool; empty if there is none.
+        memory: A memory that takes observations itself, and its state ``[N, size]``.
     """
     paths, inputs = [], {}
     for leaf in spec.leaves:
@@ -144,11 +149,13 @@ def traced_trunk(
         value = categories(graph, seen.one_hot, leaf.sizes) if seen.one_hot else seen.plain(graph)
         if leaf.kind in CATEGORIES:
             last = graph.constant(np.array([leaf.sizes]) - 1)
-            value = graph.op("Max", graph.op("Min", value, last), graph.constant([[0.0]]))  # tables fail on others
+            value = graph.op(
+                "Max", graph.op("Min", value, last), graph.constant([[0.0]])
+            )  # lookup tables fail on other values
             value, example = graph.cast(value, np.int64), example.to(torch.int64)
             value = graph.reshape(value, -1, *leaf.shape)
         paths.append(leaf.path)
-        inputs[graph.op("Identity", value)] = example  # two leaves may be one value
+        inputs[graph.op("Identity", value)] = example  # two leaves may share a value
     what = name_of(trunk if memory is None else memory[0])
     if memory is None:
         return traced(graph, what, trunk, lambda *given: trunk(dict(zip(paths, given, strict=True))), inputs, 1)
@@ -162,7 +169,7 @@ def traced_trunk(
 
 
 def traced_memory(graph: Graph, memory: Memory, num_features: int, x: str, remembered: str) -> list[str]:
-    """Adds a memory that there is no graph of; gives features, and what is remembered from here on."""
+    """Adds a memory without own graph operators; returns features and the new memory."""
     inputs = {
         x: torch.zeros(ROWS, num_features, dtype=torch.float32, device="cpu"),
         remembered: torch.zeros(ROWS, memory.size, dtype=torch.float32, device="cpu"),
@@ -171,7 +178,7 @@ def traced_memory(graph: Graph, memory: Memory, num_features: int, x: str, remem
 
 
 def name_of(module: nn.Module) -> str:
-    """Returns what a message calls a module: of a user's own, the class of that."""
+    """Returns the name of a module in messages: for custom modules, their class."""
     if isinstance(module, CustomMemory):
         return name_of(module.model)
     if isinstance(module, CustomTrunk):

@@ -26,15 +26,15 @@ from rookery.models.pictures import (
     Section,
 )
 from rookery.onnx.graph import ExportError, Graph
-from rookery.onnx.seen import Seen, one_hots
+from rookery.onnx.obs_value import ObsValue, one_hots
 from rookery.policies.normalize import ObsNormalizer, RunningMeanStd
 
-Observed = Mapping[str, Seen]
+Observed = Mapping[str, ObsValue]
 """An observation in a graph, by leaf path."""
 
 
-def normalized(graph: Graph, normalizer: ObsNormalizer | None, obs: Observed) -> dict[str, Seen]:
-    """Adds the normalizer, if there is one; gives the observation after it."""
+def normalized(graph: Graph, normalizer: ObsNormalizer | None, obs: Observed) -> dict[str, ObsValue]:
+    """Adds the normalizer, if there is one; returns the observation after it."""
     tree = dict(obs)
     if normalizer is None:
         return tree
@@ -44,12 +44,12 @@ def normalized(graph: Graph, normalizer: ObsNormalizer | None, obs: Observed) ->
             scale = obs[path].scale
             shifted = graph.sub(obs[path].name, graph.constant(statistics.mean32 / scale))
             standard = graph.mul(shifted, graph.constant(statistics.inverse_std32 * scale))
-            tree[path] = Seen(graph.clip(standard, -normalizer.clip, normalizer.clip))
+            tree[path] = ObsValue(graph.clip(standard, -normalizer.clip, normalizer.clip))
     return tree
 
 
 def trunk_features(graph: Graph, trunk: nn.Module, obs: Observed) -> str | None:
-    """Adds a trunk of ours; gives its features ``[N, F]``, or None for a module that there is no graph of."""
+    """Adds a built-in trunk; returns its features ``[N, F]``, or None for a module without graph operators."""
     if type(trunk) is Encoder:
         return encoder_features(graph, trunk, obs)
     if type(trunk) is GoalTrunk:
@@ -58,11 +58,11 @@ def trunk_features(graph: Graph, trunk: nn.Module, obs: Observed) -> str | None:
 
 
 def encoder_features(graph: Graph, encoder: Encoder, obs: Observed) -> str:
-    """Adds an encoder; gives its features ``[N, F]``."""
+    """Adds an encoder; returns its features ``[N, F]``."""
     numbers = [_vector(graph, leaf, obs[leaf.path]) for leaf in encoder.vectors]
     for path, image in zip(encoder.pictures, encoder.images, strict=True):
         assert isinstance(image, ImageEncoder)
-        numbers.append(picture_features(graph, image, obs[path]))
+        numbers.append(image_features(graph, image, obs[path]))
     chosen = [one_hots(graph, obs[leaf.path], leaf.sizes) for leaf in encoder.categories]
     if encoder.sets is not None:
         own = graph.concat([*numbers, *chosen]) if numbers or chosen else None
@@ -80,14 +80,14 @@ def encoder_features(graph: Graph, encoder: Encoder, obs: Observed) -> str:
     return x
 
 
-def _vector(graph: Graph, leaf: Leaf, seen: Seen) -> str:
-    """Numbers of a leaf side by side, ``[N, numbers]``."""
+def _vector(graph: Graph, leaf: Leaf, seen: ObsValue) -> str:
+    """Returns a leaf flattened, ``[N, numbers]``."""
     x = seen.name if len(leaf.shape) == 1 else graph.reshape(seen.name, -1, math.prod(leaf.shape))
     return graph.scaled(x, seen.scale / leaf.scale)
 
 
 def _mixed(graph: Graph, layer: MixedLinear, numbers: list[str], chosen: list[str]) -> str:
-    """The first layer, on numbers and one-hots."""
+    """Returns the output of the first layer, on numbers and one-hots."""
     bias: Tensor | None = layer.bias
     parts = []
     if layer.weight is not None:
@@ -99,7 +99,7 @@ def _mixed(graph: Graph, layer: MixedLinear, numbers: list[str], chosen: list[st
 
 
 def _norm(graph: Graph, norm: nn.Module, x: str) -> str:
-    """A LayerNorm over rows ``[N, F]``."""
+    """Returns the output of a LayerNorm over rows ``[N, F]``."""
     assert isinstance(norm, nn.LayerNorm)
     return graph.layer_norm(x, 1, norm.weight, norm.bias, norm.eps)
 
@@ -108,7 +108,7 @@ def _norm(graph: Graph, norm: nn.Module, x: str) -> str:
 
 
 def _set_features(graph: Graph, encoder: EntityEncoder, obs: Observed, own: str | None) -> str:
-    """Features ``[N, size]`` of all sets: attention among those present, and the mean over them."""
+    """Returns features ``[N, size]`` of all sets: attention among present entities, and the mean over them."""
     pairs = []
     for path, embed in zip(encoder.paths, encoder.embeddings, strict=True):
         assert isinstance(embed, EntityEmbedding)
@@ -133,8 +133,10 @@ def _set_features(graph: Graph, encoder: EntityEncoder, obs: Observed, own: str 
     return graph.sum(graph.mul(x, graph.op("Div", present, number)), 1, keep=False)
 
 
-def _embedded(graph: Graph, embed: EntityEmbedding, seen: Seen, own: str | None) -> tuple[str, str]:
-    """Embeddings ``[N, max, size]`` of a set's entities, and which of them are there, ``[N, max, 1]`` of 0 and 1."""
+def _embedded(graph: Graph, embed: EntityEmbedding, seen: ObsValue, own: str | None) -> tuple[str, str]:
+    """Returns embeddings ``[N, max, size]`` of a set's entities, and a mask of those present, ``[N, max, 1]`` of 0 and
+    1.
+    """
     entities = seen.name
     if embed.flagged:
         flag = graph.slice(entities, 0, 1, 2)
@@ -155,7 +157,7 @@ def _embedded(graph: Graph, embed: EntityEmbedding, seen: Seen, own: str | None)
 
 
 def _goal_features(graph: Graph, trunk: GoalTrunk, obs: Observed) -> str:
-    """Features of a trunk whose last layer has weights that depend on the goal."""
+    """Returns features of a trunk whose last layer has weights that depend on the goal."""
     x = _hyper(graph, trunk.layer, encoder_features(graph, trunk.trunk, obs), encoder_features(graph, trunk.goal, obs))
     if isinstance(trunk.norm, nn.LayerNorm):
         x = _norm(graph, trunk.norm, x)
@@ -163,7 +165,9 @@ def _goal_features(graph: Graph, trunk: GoalTrunk, obs: Observed) -> str:
 
 
 def _hyper(graph: Graph, layer: HyperLinear, x: str, goal: str) -> str:
-    """The layer whose weight is mixed by the goal, as one product with all pairs of an input and a part of the goal."""
+    """Returns the output of the layer whose weight the goal mixes, as one product with all pairs of an input and a goal
+    feature.
+    """
     inputs, outputs = layer.shape
     size = layer.mixed.shape[1]
     square = graph.op("ReduceMean", graph.mul(goal, goal), axes=[1], keepdims=1)
@@ -178,16 +182,16 @@ def _hyper(graph: Graph, layer: HyperLinear, x: str, goal: str) -> str:
 # --- images -----------------------------------------------------------------------------------------------------------
 
 
-def picture_features(graph: Graph, encoder: ImageEncoder, seen: Seen) -> str:
-    """Adds a picture network; gives its features ``[N, F]``.
+def image_features(graph: Graph, encoder: ImageEncoder, seen: ObsValue) -> str:
+    """Adds an image network; returns its features ``[N, F]``.
 
     Args:
-        graph: Takes the operators.
+        graph: Receives the operators.
         encoder: The network.
-        seen: The picture, as it is stored.
+        seen: The image, as stored.
 
     Raises:
-        ExportError: If there are layers in it that have no graph here; names them.
+        ExportError: If it has layers without graph operators; names them.
     """
     scale = encoder.scale / seen.scale
     if encoder.embedding is None:
@@ -207,8 +211,8 @@ def _unit(graph: Graph, x: str, swish: bool) -> str:
     return graph.activation("silu" if swish else "relu", x)
 
 
-def _looked_up(graph: Graph, embedding: CodeEmbedding, seen: Seen, channels_last: bool) -> str:
-    """Vectors of a picture's codes, summed over the channels of a cell, ``[N, CODE_SIZE, height, width]``."""
+def _looked_up(graph: Graph, embedding: CodeEmbedding, seen: ObsValue, channels_last: bool) -> str:
+    """Returns embeddings of a categorical image, summed over channels, ``[N, CODE_SIZE, height, width]``."""
     image = seen.plain(graph)
     image = image if channels_last else graph.transpose(image, 0, 2, 3, 1)
     codes = graph.cast(graph.clip(image, 0, NUM_CODES - 1), np.int64)
@@ -219,7 +223,7 @@ def _looked_up(graph: Graph, embedding: CodeEmbedding, seen: Seen, channels_last
 
 
 def _maps(graph: Graph, stack: nn.Module, x: str, scale: float) -> str:
-    """Maps ``[N, filters, height, width]`` of a stack of convolutions on pictures divided by `scale`."""
+    """Returns feature maps ``[N, filters, height, width]`` of a stack of convolutions on images divided by `scale`."""
     if type(stack) is PlainStack:
         if not len(stack):
             return graph.scaled(x, 1.0 / scale)
@@ -233,11 +237,11 @@ def _maps(graph: Graph, stack: nn.Module, x: str, scale: float) -> str:
             x = _section(graph, section, x, scale)
             scale = 1.0
         return _unit(graph, x, stack.swish)
-    raise ExportError(f"pictures go through {type(stack).__name__}, and there is no graph of it")
+    raise ExportError(f"images pass through {type(stack).__name__}, which cannot be exported")
 
 
 def _section(graph: Graph, section: Section, x: str, scale: float) -> str:
-    """Maps of half the size."""
+    """Returns feature maps of half the size."""
     x = convolved(graph, section.convolution, x, scale)
     x = graph.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[section.padding] * 4)
     for block in section.blocks:

@@ -1,4 +1,4 @@
-"""Writing an exported file: made, compared with its policy, checked, and only then put in its place."""
+"""Writes an exported file after comparison with its policy and a check."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROWS = 64
-"""Observations that a file is compared with its policy on, at most."""
+"""Largest number of observations in the comparison of a file with its policy."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """A file that was written.
+    """Result of an export.
 
     Attributes:
-        path: Where.
+        path: The file.
         opset: Version of its operators.
-        rows: Observations that it was compared with its policy on.
-        given: Whether these were given, and not drawn at random.
-        difference: The largest one between a number of the file's and the policy's, see `compare.py:TOLERANCE`.
+        rows: Number of observations in the comparison with the policy.
+        given: Whether these were given, not random.
+        difference: Largest difference between file and policy, see `compare.py:TOLERANCE`.
     """
 
     path: Path
@@ -56,19 +56,19 @@ def write(
     observations: Tree | None,
     rules: Sequence[OnnxRules] = (),
 ) -> Written:
-    """Makes a model of a policy and writes it, if it acts as the policy does.
+    """Builds a model of a policy and writes it if its actions agree with the policy's.
 
     Args:
         policy: The policy.
         path: The file.
-        make: Makes the model.
+        make: Builds the model.
         opset: Version of its operators.
-        observations: What to compare on, ``[N, ...]`` by leaf path; None = random ones.
+        observations: Observations for the comparison, ``[N, ...]`` by leaf path; None = random ones.
         rules: Rules of the program that the file is for.
 
     Raises:
         ConfigError: If the extra is not installed, or observations do not fit the policy.
-        ExportError: If the policy cannot be exported, or the file differs from it; a file that was there stays.
+        ExportError: If the policy cannot be exported, or the file differs from it; an existing file stays.
         FileError: If the file cannot be written.
     """
     require_onnx()
@@ -85,11 +85,11 @@ def write(
             agreement = compare(policy, exported, obs)
             content = exported.model.SerializeToString()
         except RookeryError as error:
-            told = f"policy {policy.name!r}"
-            if isinstance(error, ExportError) and not str(error).startswith(told):
-                raise ExportError(f"{told}: {error}") from error
+            prefix = f"policy {policy.name!r}"
+            if isinstance(error, ExportError) and not str(error).startswith(prefix):
+                raise ExportError(f"{prefix}: {error}") from error
             raise
-        except Exception as error:  # so that whoever exports while training goes on has one kind of error to expect
+        except Exception as error:  # one type of error for callers that export during training
             raise ExportError(f"policy {policy.name!r} cannot be exported: {type(error).__name__}: {error}") from error
     if problems := problems_in(content, rules):
         raise ExportError(f"policy {policy.name!r}: the file would not be accepted: {'; '.join(problems)}")
@@ -100,7 +100,7 @@ def write(
 
 @contextmanager
 def _evaluating(policy: Policy) -> Iterator[None]:
-    """Puts a policy in evaluation mode for a while."""
+    """Puts a policy in evaluation mode within the context."""
     training = [module for module in policy.modules() if module.training]
     policy.eval()
     try:
@@ -110,8 +110,8 @@ def _evaluating(policy: Policy) -> Iterator[None]:
             module.training = True
 
 
-def told_of(policy: Policy) -> dict[str, str]:
-    """Returns facts about a policy that stand in its file."""
+def metadata_of(policy: Policy) -> dict[str, str]:
+    """Returns the metadata of a policy's file."""
     return {
         "policy": policy.name,
         "observation_space": str(policy.own_spec.space),
@@ -119,16 +119,16 @@ def told_of(policy: Policy) -> dict[str, str]:
     }
 
 
-# --- observations that an export is compared on -----------------------------------------------------------------------
+# --- observations for the comparison ----------------------------------------------------------------------------------
 
 
 SEED = 0
 
 
 def random_observations(policy: Policy, num_rows: int) -> Tree:
-    """Draws observations ``[num_rows, ...]`` of every kind that a policy may see, masks among them.
+    """Draws random observations ``[num_rows, ...]`` for all leaves of a policy's spec, masks included.
 
-    Numbers are normal: around what the normalizer has seen if there is one, else around 0.
+    Numbers are normal, with the normalizer's mean and deviation if there is one, else standard normal.
     """
     rng = np.random.default_rng(SEED)
     spread: dict[str, tuple[np.ndarray, np.ndarray]] = {}
@@ -155,7 +155,7 @@ def _drawn(
     mean, std = spread or (np.float64(0.0), np.float64(1.0))
     numbers = (mean + std * rng.standard_normal(shape)).astype(np.float32)
     if leaf.entities is None:
-        if len(leaf.shape) == 2 and leaf.shape[0] > 1:  # it may be a set, in which rows of zeros are absent members
+        if len(leaf.shape) == 2 and leaf.shape[0] > 1:  # possibly a set, in which rows of zeros are absent entities
             numbers[rng.random(shape[:2]) < 0.2] = 0.0
         return numbers
     numbers[..., 0] = 1.0
@@ -173,7 +173,7 @@ def _one_hots(sizes: tuple[int, ...], leading: tuple[int, ...], rng: np.random.G
 
 
 def _masks(leaf: Leaf, num_rows: int, rng: np.random.Generator) -> np.ndarray:
-    """Masks in which each choice has something that is allowed."""
+    """Returns random masks with at least one allowed action in each branch."""
     mask = rng.random((num_rows, *leaf.shape)) < 0.6
     start = 0
     for size in leaf.sizes:
@@ -183,7 +183,7 @@ def _masks(leaf: Leaf, num_rows: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def check_observations(policy: Policy, obs: Tree) -> Tree:
-    """Returns the leaves that a policy acts on.
+    """Returns the leaves that a policy observes.
 
     Raises:
         ConfigError: If one is missing or has another shape.
@@ -199,7 +199,7 @@ def check_observations(policy: Policy, obs: Tree) -> Tree:
 
 
 def without_empty_entities(policy: Policy, obs: Tree) -> Tree:
-    """Returns observations in which entities whose numbers are all 0 are absent, as ML-Agents has it."""
+    """Returns observations in which entities of zeros are absent, as in ML-Agents."""
     tree = dict(obs)
     for leaf in policy.own_spec.leaves:
         if leaf.entities is not None:

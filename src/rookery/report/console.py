@@ -1,6 +1,6 @@
-"""Reporters show a run while it trains: as a live panel at a terminal, plain lines elsewhere, JSON for programs.
+"""Reporters of a training: a live panel at a terminal, plain lines elsewhere, JSON for programs.
 
-They are given plain data: `RunFacts` when the run starts, then an `IterationResult` an iteration.
+They receive plain data: `RunFacts` at the start of the run, then one `IterationResult` per iteration.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from rookery.report.panel import Panel, number, span
 from rookery.report.results import IterationResult, Number
 
 THINNING = 0.05
-"""Part by which the time of a training grows from one line of its log to the next."""
+"""Relative growth of the training time between two lines of the log."""
 
 SILENCE = 10.0
-"""Seconds without a line after which a line reports the progress of an iteration or an evaluation."""
+"""Seconds without a line before a line reports the progress of an iteration or an evaluation."""
 
 RAREST = 8.0
-"""Most seconds between lines of iterations, so that no line of progress comes between them."""
+"""Longest time in seconds between lines of iterations, so that no line of progress comes between them."""
 
 
-def ending(result: IterationResult | None) -> list[str]:
-    """Returns the last lines of a training: the criterion that ended it, and the ratings of self-play."""
+def last_lines(result: IterationResult | None) -> list[str]:
+    """Returns the last lines of a training: the criterion that ended it, and ratings of self-play."""
     if result is None or not result.stop_reason:
         return []
     ratings = [
@@ -45,16 +45,16 @@ def ending(result: IterationResult | None) -> list[str]:
 
 @dataclass(frozen=True)
 class PolicyFacts:
-    """What is known of a policy before it learns or plays.
+    """Facts about a policy before training.
 
     Attributes:
         algorithm: Class name of the algorithm that learns the policy, or ``frozen``.
-        path: Code that computes the policy, ``kernels x86-64-v4`` or ``torch``, and the reason where it is torch.
+        path: Code that computes the policy, ``kernels x86-64-v4`` or ``torch``, with the reason for torch.
         weights: Number of weights.
         action_space: Space of the policy's actions, as text.
-        memory_size: Numbers that the policy carries from one decision to the next for each agent.
+        memory_size: Size of the policy's memory for each agent.
         memory: Kind of memory, in a few words; empty if `memory_size` is 0.
-        pace: Amount of learning for the amount of play, in a few words; empty where every policy learns on-policy.
+        pace: Ratio of gradient steps to env steps, in a few words; empty if every policy learns on-policy.
     """
 
     algorithm: str
@@ -68,17 +68,17 @@ class PolicyFacts:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What is known of a run before its first iteration.
+    """Facts about a run before its first iteration.
 
     Attributes:
         env: Name of the environment.
-        num_envs: Number of copies of the environment.
-        num_agents: Number of agents in each copy.
+        num_envs: Number of environments.
+        num_agents: Number of agents in each environment.
         seed: Seed of the run.
         policies: Facts about each policy, by name.
-        notes: Lines that a user should read once, such as the preset in use.
+        notes: Notes for the user, such as the preset in use.
         criteria: Criteria that end the training, and their thresholds; empty if a function decides.
-        gradient_steps: Gradient steps on replay that were made before.
+        gradient_steps: Gradient steps on replay before this training.
     """
 
     env: str
@@ -92,18 +92,18 @@ class RunFacts:
 
     @property
     def plays(self) -> bool:
-        """Whether anything is played: gradient steps are the goal of learning alone only."""
+        """Whether the environment is stepped: only offline learning has a budget of gradient steps."""
         return "gradient_steps" not in self.criteria
 
 
 class Reporter(Listener):
-    """A reporter is told of everything in a run that is worth showing; this one shows notes only."""
+    """Receives the events of a training; this base class shows notes only."""
 
-    tells_standing = False
+    shows_progress = False
     """Whether the reporter shows the progress of an iteration."""
 
-    def standing(self, make: Callable[[], str]) -> None:
-        """Reports the progress of an iteration or an evaluation, if it is time.
+    def progress(self, make: Callable[[], str]) -> None:
+        """Reports the progress of an iteration or an evaluation, if `SILENCE` has passed.
 
         Called about twice a second, from another thread than the other methods.
 
@@ -116,23 +116,23 @@ class Reporter(Listener):
 
         Args:
             run: Facts about the run.
-            timers: Timer tree of the run, which goes on counting.
+            timers: Timer tree of the run, which continues to count.
         """
         for line in run.notes:
             self.note(line)
 
     def iteration(self, result: IterationResult) -> None:
-        """Reports an iteration that is over."""
+        """Reports a finished iteration."""
 
     def finish(self) -> None:
-        """Ends the report, after a criterion was reached, an error or Ctrl-C."""
+        """Ends the report, at the end of training, an error or Ctrl-C."""
 
 
 class JsonReporter(Reporter):
-    """A reporter that writes a row of `metrics.jsonl` an iteration to a stream, and nothing else there.
+    """Writes one row of `metrics.jsonl` per iteration to a stream, and nothing else there.
 
     Args:
-        stream: Where to; None = standard output.
+        stream: The stream; None = standard output.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -144,26 +144,26 @@ class JsonReporter(Reporter):
             write_line(json.dumps(result.row()), self._stream)
 
 
-class StandingReporter(Reporter):
-    """A reporter that shows notes, and the progress of a long evaluation on standard error."""
+class ProgressLineReporter(Reporter):
+    """Shows notes, and the progress of a long evaluation on standard error."""
 
-    tells_standing = True
+    shows_progress = True
 
     def __init__(self) -> None:
         self._spoken = time.monotonic()
 
-    def standing(self, make: Callable[[], str]) -> None:
+    def progress(self, make: Callable[[], str]) -> None:
         """Writes the progress after `SILENCE` seconds without a line."""
         if time.monotonic() - self._spoken >= SILENCE:
             self._spoken = time.monotonic()
             write_line(make(), sys.stdout if self.note_to_output else sys.stderr)
 
 
-class PlainReporter(StandingReporter):
-    """A reporter that writes a line an iteration, at most one a second, and the timer tree at the end.
+class PlainReporter(ProgressLineReporter):
+    """Writes one line per iteration, at most one a second, and the timer tree at the end.
 
-    Where standard output is no terminal, lines become rarer as the time goes on: each comes after `THINNING` more of it
-    than the one before, up to `RAREST`. The last iteration has a line in any case, and so has each with an evaluation.
+    If standard output is not a terminal, lines become rarer: the time between them grows by `THINNING` of the training
+    time, up to `RAREST`. The last iteration and each one with an evaluation always have a line.
     """
 
     note_to_output = True
@@ -176,10 +176,10 @@ class PlainReporter(StandingReporter):
         self._unshown: IterationResult | None = None
 
     def start(self, run: RunFacts, timers: Timers) -> None:
-        """Writes what is trained, and until when."""
+        """Writes the facts about the run and its criteria."""
         self._run, self._timers, self._began = run, timers, time.monotonic()
         self._spoken = self._began
-        write_line("\n".join(opening(run)))
+        write_line("\n".join(first_lines(run)))
 
     def iteration(self, result: IterationResult) -> None:
         """Writes the result in one line."""
@@ -192,11 +192,11 @@ class PlainReporter(StandingReporter):
             self._show(result)
         else:
             self._unshown = result
-        for line in ending(result):
+        for line in last_lines(result):
             write_line(line)
 
     def event(self, text: str) -> None:
-        """Keeps the latest event for the end of the next line."""
+        """Stores the latest event for the end of the next line."""
         self._event = text
 
     def finish(self) -> None:
@@ -217,9 +217,9 @@ class PlainReporter(StandingReporter):
 
 
 class LiveReporter(Reporter):
-    """A reporter that draws a panel anew as the run goes on; notes and the last panel stay on the screen."""
+    """Draws a live panel of the run; notes and the last panel stay on the screen."""
 
-    tells_standing = True
+    shows_progress = True
 
     def __init__(self, console: Console | None = None) -> None:
         self._drawing = threading.RLock()
@@ -229,15 +229,15 @@ class LiveReporter(Reporter):
         self._display: LiveDisplay | None = None
 
     def start(self, run: RunFacts, timers: Timers) -> None:
-        """Writes what is trained, and until when; then draws the first panel."""
+        """Writes the facts about the run and its criteria; then draws the first panel."""
         self._timers = timers
-        self._console.print(Text("\n".join(opening(run))))
+        self._console.print(Text("\n".join(first_lines(run))))
         self._panel = Panel(f"{run.env}, seed {run.seed}", run.criteria, plays=run.plays)
         self._display, self._over = LiveDisplay(self._console), time.monotonic()
         self._draw()
 
     def iteration(self, result: IterationResult) -> None:
-        """Draws the panel, if it is time."""
+        """Updates the panel."""
         with self._drawing:
             self._over = time.monotonic()
             self._panel.update(result)
@@ -249,7 +249,7 @@ class LiveReporter(Reporter):
             self._panel.event(text)
             self._draw()
 
-    def standing(self, make: Callable[[], str]) -> None:
+    def progress(self, make: Callable[[], str]) -> None:
         """Shows the progress of an iteration that takes longer than `SILENCE`: in the panel, else in a line."""
         if time.monotonic() - self._over < SILENCE:
             return
@@ -268,7 +268,7 @@ class LiveReporter(Reporter):
             if self._display is not None:
                 self._display.finish(self._panel.draw(self._console, self._timers, None))
                 self._display = None
-        for line in ending(self._panel.result):
+        for line in last_lines(self._panel.result):
             self._console.print(Text(line))
 
     def _draw(self) -> None:
@@ -277,14 +277,14 @@ class LiveReporter(Reporter):
 
 
 def reporter(style: str) -> Reporter:
-    """Makes the reporter of a style: ``live``, ``plain``, ``quiet``, ``json``, or what ``auto`` means here."""
+    """Returns the reporter of a style: ``live``, ``plain``, ``quiet``, ``json`` or ``auto``."""
     makers = {"live": LiveReporter, "plain": PlainReporter, "quiet": Reporter, "json": JsonReporter}
     made: Reporter = makers[console_style(style)]()
     return made
 
 
-def opening(run: RunFacts) -> list[str]:
-    """Returns lines that say what is trained (environment, policies, notes) and what ends the training."""
+def first_lines(run: RunFacts) -> list[str]:
+    """Returns the first lines of a training: environment, policies, notes and criteria."""
     until = " or ".join(
         f"{name} {value:g}" if value < 1e5 else f"{name} {value:,.0f}" for name, value in run.criteria.items()
     )
@@ -305,7 +305,7 @@ def summary(result: IterationResult, criteria: Mapping[str, float]) -> str:
 
     Args:
         result: Result of the iteration.
-        criteria: Criteria that end the training; a budget of env steps is shown with the part that is used.
+        criteria: Criteria that end the training; a budget of env steps is shown with the used share.
     """
     steps = f"{result.env_steps:,}"
     budget = criteria.get("env_steps")
@@ -340,12 +340,12 @@ def summary(result: IterationResult, criteria: Mapping[str, float]) -> str:
 
 
 def summary_of_learning(result: IterationResult, run: RunFacts, seconds: float) -> str:
-    """Returns one line about an iteration in which nothing is played.
+    """Returns one line about an iteration of offline learning.
 
     Args:
         result: Result of the iteration.
         run: Facts about the run.
-        seconds: Seconds since it began to learn.
+        seconds: Seconds since learning began.
     """
     goal, now = int(run.criteria["gradient_steps"]), result.gradient_steps
     speed = (now - run.gradient_steps) / max(seconds, 1e-9)
@@ -360,10 +360,10 @@ def summary_of_learning(result: IterationResult, run: RunFacts, seconds: float) 
 
 
 LOSSES = 3
-"""Losses of a policy that are shown, at most."""
+"""Largest number of losses shown for a policy."""
 
 
 def losses(learning: Mapping[str, Number]) -> str:
-    """Returns the first losses that an algorithm reports, in words; empty if it reports none."""
+    """Returns the first losses of an algorithm as text; empty if it has none."""
     found = {key: value for key, value in learning.items() if key.endswith("loss") and value is not None}
     return ", ".join(f"{key.replace('_', ' ')} {number(value)}" for key, value in list(found.items())[:LOSSES])

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMNS = {"seconds": "time/seconds"}
-"""Columns of `metrics.jsonl` that are named otherwise than their axis."""
+"""Columns of `metrics.jsonl` with another name than their axis."""
 
 GRID = 200
-"""Number of points that the runs of a group are interpolated at."""
+"""Number of interpolation points for the mean of a group."""
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#555555")
-"""Okabe and Ito's colours, which the colour-blind can distinguish too."""
+"""Colours of Okabe and Ito, safe for colour-blind readers."""
 
 IGNORED = ("seed", "logging")
-"""Sections of settings that do not make two experiments different."""
+"""Sections of settings that are ignored when runs are grouped."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Curve:
     """The learning curve of one run.
 
     Attributes:
-        x: Positions where the metric is known, ascending.
-        y: Values of the metric there.
+        x: Positions with a value of the metric, ascending.
+        y: Values of the metric.
         settings: Settings of the run by path, without those of the `IGNORED` sections.
     """
 
@@ -47,7 +47,7 @@ class Curve:
 
 
 def curve_of(run: Path, rows: Sequence[Mapping[str, Any]], config: Mapping[str, Any], metric: str, x: str) -> Curve:
-    """Returns the curve of a run: the points where the metric is a number.
+    """Returns the curve of a run: the points with a number of the metric.
 
     Args:
         run: Directory of the run, for messages.
@@ -75,7 +75,7 @@ def curve_of(run: Path, rows: Sequence[Mapping[str, Any]], config: Mapping[str, 
 
 
 def position(row: Mapping[str, Any], x: str) -> float | None:
-    """Returns where a row stands on an axis; of gradient steps by the policy that has made the most."""
+    """Returns the position of a row on an axis; for gradient steps the largest number of any policy."""
     if x == "gradient_steps":
         return max((value for key, value in row.items() if key.endswith(f"/{x}") and value is not None), default=None)
     found: float | None = row.get(COLUMNS.get(x, x))
@@ -92,7 +92,7 @@ def flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def group(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
-    """Groups curves of equal settings, each group by a label that names what distinguishes it from the others."""
+    """Groups curves of equal settings, by a label with the settings that differ from other groups."""
     groups: list[list[Curve]] = []
     for curve in curves:
         alike = next((known for known in groups if known[0].settings == curve.settings), None)
@@ -102,7 +102,7 @@ def group(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
     differing = varying_paths([known[0].settings for known in groups]) if len(groups) > 1 else []
 
     def is_inherited(path: str) -> bool:
-        """Returns whether a policy's setting differs only as the setting of all policies does."""
+        """Returns whether a policy's setting differs only because the setting of all policies differs."""
         return path.startswith("policies.") and f"algorithm.{path.split('.', 2)[-1]}" in differing
 
     named = ("env.name", "algorithm.name")
@@ -122,7 +122,7 @@ def group(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
 
 
 def average(curves: Sequence[Curve]) -> tuple[list[float], list[float], list[float], list[float]]:
-    """Returns x, mean, low and high of several curves where all of them are known, with a 95 % interval."""
+    """Returns x, mean, and low and high end of the 95 % interval of several curves on their common range."""
     begin, end = max(curve.x[0] for curve in curves), min(curve.x[-1] for curve in curves)
     grid = np.linspace(begin, max(begin, end), GRID)
     values = np.stack([np.interp(grid, curve.x, curve.y) for curve in curves])
@@ -131,7 +131,7 @@ def average(curves: Sequence[Curve]) -> tuple[list[float], list[float], list[flo
 
 
 def new_figure(width: float, height: float, user: str) -> Figure:
-    """Makes an empty figure of so many inches for a user, whom the message names.
+    """Returns an empty figure of a size in inches.
 
     Raises:
         ConfigError: If matplotlib is not installed.
@@ -156,8 +156,8 @@ def save_figure(figure: Figure, target: Path, option: str) -> None:
         raise ConfigError(f"{option} {target}: cannot be written: {error}") from None
 
 
-def dress(axes: Axes) -> None:
-    """Returns axes the look of all pictures: no box, a light grid, quiet numbers."""
+def style_axes(axes: Axes) -> None:
+    """Sets the style of axes in all figures: no box, a light grid, grey labels."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color("#999999")
     axes.grid(color="#e6e6e6", linewidth=0.8)
@@ -166,7 +166,7 @@ def dress(axes: Axes) -> None:
 
 
 def label_x(axes: Axes, label: str) -> None:
-    """Writes the label of the x axis, whose numbers are given in thousands and millions: 20k, 1M."""
+    """Sets the label of the x axis, with ticks in thousands and millions: 20k, 1M."""
     from matplotlib.ticker import EngFormatter
 
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -185,7 +185,7 @@ def draw_mean(
         color: Color of all lines.
         width: Width of the line, in points.
         style: Style of the line, ``--`` for dashes.
-        order: Place among what is drawn; higher numbers lie above.
+        order: Drawing order; higher values lie above.
     """
     x, y = curves[0].x, curves[0].y
     if len(curves) > 1:
@@ -198,11 +198,11 @@ def draw_mean(
 
 
 def draw(groups: Mapping[str, Sequence[Curve]], metric: str, axis: str, target: Path) -> None:
-    """Draws groups of curves and writes the picture.
+    """Draws groups of curves and writes the figure.
 
     Args:
         groups: Curves by label; several curves under a label become their mean and interval.
-        metric: Title of the picture.
+        metric: Title of the figure.
         axis: Label of the x axis.
         target: File to write; its suffix names the format.
 
@@ -215,7 +215,7 @@ def draw(groups: Mapping[str, Sequence[Curve]], metric: str, axis: str, target: 
         color = COLORS[number % len(COLORS)]
         style = ("-", "--", ":", "-.")[number // len(COLORS) % 4]
         draw_mean(axes, curves, label.rstrip(), color, 1.6 if len(curves) == 1 else 2.0, style)
-    dress(axes)
+    style_axes(axes)
     axes.margins(x=0.01)
     known = [value for curves in groups.values() for curve in curves for value in curve.y]
     room = 0.12 * (max(known) - min(known)) or 1.0

@@ -1,6 +1,6 @@
-"""An experiment of many trials as plain data: what its tables, figures and pages draw, and who leads.
+"""An experiment of many trials as plain data, for tables, figures and pages.
 
-Nothing here reads a file. Whoever has an experiment, running or read back, fills an `ExperimentSummary`.
+This module reads no files. Callers build an `ExperimentSummary` of a running or stored experiment.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class TrialSummary:
 
     Attributes:
         name: ``00003``; with repeats over seeds ``00003-1``.
-        number: Number of the suggestion whose parameters the trial has; repeats over seeds share it.
-        params: Parameters by path; of a clone, those it goes on with.
+        number: Number of the suggestion with the trial's parameters; repeats over seeds share it.
+        params: Parameters by path; of a clone, those that it continues with.
         status: PENDING, RUNNING, PAUSED, TERMINATED or ERROR.
-        scores: The score for each metric; None where the trial has reported no number.
+        scores: The score for each metric; None if the trial has reported no number.
         last: The last row that the trial reported.
-        history: Rows that hold the first metric, oldest first.
+        history: Rows with the first metric, oldest first.
         reason: Why the trial ended, in words.
         error: The last failure in one line; the tracebacks are in ``error.txt`` of the trial's folder.
         folder: Folder of the trial's files.
@@ -61,7 +61,7 @@ T = TypeVar("T", bound=TrialSummary, covariant=True)
 
 @dataclass(frozen=True)
 class Suggestion(Generic[T]):
-    """Parameters, and the results of all trials that had them.
+    """Parameters with the results of all their trials.
 
     Attributes:
         number: Number of the suggestion, counted from 0.
@@ -92,7 +92,7 @@ class Stage:
         begin: Age at which the stage began; of a clone, the age of its donor's checkpoint.
         end: Age at the last result.
         params: Parameters by path.
-        parent: The stage whose weights this one took over; None if it began with new weights.
+        parent: The stage whose weights this one continued; None if it began with new weights.
     """
 
     trial: str
@@ -107,17 +107,17 @@ class ExperimentSummary(Generic[T]):
     """An experiment and its trials.
 
     Attributes:
-        title: What is tried, such as ``CartPole-v1-ppo``.
+        title: Title, such as ``CartPole-v1-ppo``.
         folder: Folder of the experiment.
-        metrics: Columns that trials are judged by.
+        metrics: Columns that trials are compared by.
         modes: ``max`` or ``min``, for each metric.
-        scope: Rows of a trial that count.
-        trials: All trials, in the order in which they were made.
-        total: Trials there will be; None if only the search knows.
-        running: Trials at work.
-        cores: Cores of this machine that trials may use; 0 = they are not counted.
+        scope: Rows of a trial that its score is from.
+        trials: All trials, in the order of their creation.
+        total: Planned number of trials; None if the search decides.
+        running: Number of running trials.
+        cores: Cores of this machine that trials may use; 0 = not counted.
         cpus: Cores that a trial takes.
-        columns: More columns of a row that are worth showing.
+        columns: Further columns of a row to show.
         seconds: Time since the experiment was started.
         space: Description of each parameter's domain by path, ``{"algorithm.lr": {"loguniform": [0.0001, 0.01]}}``.
         settings: Section ``tune``, and the seed.
@@ -141,12 +141,12 @@ class ExperimentSummary(Generic[T]):
     stages: Mapping[str, Sequence[Stage]] = field(default_factory=dict)
 
     def worth(self, trial: TrialSummary) -> float:
-        """Returns the first score of a trial, negated where less is better; minus infinity if there is none."""
+        """Returns the first score of a trial, negated if lower is better; minus infinity if there is none."""
         return -math.inf if trial.score is None else _worth(trial.score, self.modes[0])
 
     @cached_property
     def suggestions(self) -> list[Suggestion[T]]:
-        """Suggestions that have a number for each metric, the best first.
+        """Suggestions with a number for each metric, the best first.
 
         Suggestions that lack a seed's number come after the rest.
         """
@@ -183,7 +183,7 @@ class ExperimentSummary(Generic[T]):
         return max(self.suggestions[0].trials, key=self.worth)
 
     def pareto(self) -> list[Suggestion[T]]:
-        """Returns the suggestions that no other beats in one metric without losing in another."""
+        """Returns the Pareto front: suggestions that no other beats in one metric without losing in another."""
         worths = [tuple(map(_worth, one.values, self.modes)) for one in self.suggestions]
 
         def is_beaten(mine: tuple[float, ...]) -> bool:
@@ -197,16 +197,16 @@ def _worth(score: float, mode: str) -> float:
     return score if mode == "max" else -score
 
 
-# --- how parameters are written ---------------------------------------------------------------------------------------
+# --- formatting of parameters -----------------------------------------------------------------------------------------
 
 
 def is_number(value: Any) -> bool:
-    """Returns whether a value is a finite number, which can be compared."""
+    """Returns whether a value is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def short_names(paths: Iterable[str]) -> dict[str, str]:
-    """Returns for each path its shortest ending that no other path has: ``algorithm.lr`` is ``lr``."""
+    """Returns for each path its shortest unique ending: ``lr`` for ``algorithm.lr``."""
     split = {path: path.split(".") for path in paths}
 
     def ending(path: str) -> str:
@@ -224,7 +224,7 @@ def varying_paths(params: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def format_value(value: Any) -> str:
-    """Writes a value in a few characters: four digits of a number, ``64,64`` for a list."""
+    """Returns a value in a few characters: four digits of a number, ``64,64`` for a list."""
     if isinstance(value, float):
         return f"{value:.4g}".replace("e-0", "e-").replace("e+0", "e+")
     if isinstance(value, list | tuple):
@@ -233,7 +233,7 @@ def format_value(value: Any) -> str:
 
 
 def format_params(params: Mapping[str, Any], names: Mapping[str, str]) -> str:
-    """Writes the parameters of the paths that have a name in one line: ``lr 0.0005, hidden 64,64``."""
+    """Returns the parameters of the named paths in one line: ``lr 0.0005, hidden 64,64``."""
     return ", ".join(f"{name} {format_value(params[path])}" for path, name in names.items() if path in params)
 
 
@@ -241,7 +241,7 @@ Item = TypeVar("Item")
 
 
 def thinned(values: Sequence[Item], most: int) -> Sequence[Item]:
-    """Returns at most so many of the values, evenly spread, the last among them."""
+    """Returns at most `most` of the values, evenly spread, including the last."""
     if len(values) <= most:
         return values
     return [values[round((place + 1) * len(values) / most) - 1] for place in range(most)]

@@ -1,7 +1,7 @@
-"""An experiment on one page: ``.html`` that needs nothing else, or the pictures alone as ``.png``.
+"""Report of an experiment: a self-contained ``.html`` page, or its figures alone as ``.png``.
 
-The pictures are learning curves, parameters against score, how far trials came, who was copied. `figures` says which of
-them an experiment has; each draws itself into any figure of matplotlib.
+The figures are learning curves, parameters against score, lengths of trials, and the family tree of a population.
+`figures` returns those of an experiment; each draws itself into a figure of matplotlib.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rookery import __version__
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.io.files import write_file
 from rookery.core.settings.layers import flow
-from rookery.report.curves import COLORS, Curve, draw_mean, dress, label_x, new_figure
+from rookery.report.curves import COLORS, Curve, draw_mean, label_x, new_figure, style_axes
 from rookery.report.experiment import (
     ExperimentSummary,
     Stage,
@@ -41,45 +41,45 @@ if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
 
 WIDTH = 10.0
-"""Inches."""
+"""Width of figures in inches."""
 
 NAMED = 5
-"""Curves with a colour and a name, the best ones; the others are grey."""
+"""Number of best curves with a colour and a name; the others are grey."""
 
 MOST_POINTS = 250
-"""Points of a curve; nobody sees more."""
+"""Largest number of points of a curve."""
 
 MOST_BARS = 60
 MOST_MULTIPLES = 12
-"""Small pictures side by side; also numbers among more choices than these stand on a line."""
+"""Largest number of small figures; a numeric parameter with more choices has a continuous axis."""
 
 GREY, DARK, INK = "#c4c8cc", "#8a9099", "#333a41"
 BEST = "#d55e00"
-"""Colour of whatever belongs to the best trial."""
+"""Colour of the best trial."""
 
 SCORES = "viridis"
-"""Colours of scores, dark to bright as they get better."""
+"""Colour map of scores, brighter is better."""
 
 ENDS = {
-    "ended": ("came to its own end", "#009e73"),
+    "ended": ("completed", "#009e73"),
     "stopped": ("stopped by the scheduler", "#e69f00"),
     "failed": ("failed", "#c0392b"),
-    "open": ("not over yet", "#8fb8d6"),
+    "open": ("running", "#8fb8d6"),
 }
-"""How trials end: words and colours."""
+"""Labels and colours of the ends of trials."""
 
 Part = tuple[Stage, float, float]
-"""A stage, and the ages between which it counts."""
+"""A stage with begin and end of its age."""
 
 
 @dataclass(frozen=True)
 class ExperimentFigure:
-    """A picture.
+    """A figure of a report.
 
     Attributes:
-        title: What it shows.
-        caption: How to read it.
-        height: Inches, of `WIDTH`.
+        title: Title.
+        caption: Explanation.
+        height: Height in inches.
         draw: Function that draws it into a figure.
     """
 
@@ -90,7 +90,7 @@ class ExperimentFigure:
 
 
 def figures(summary: ExperimentSummary[TrialSummary]) -> list[ExperimentFigure]:
-    """Returns the pictures that say something about an experiment, the most telling first.
+    """Returns the figures for an experiment, the most important first.
 
     Raises:
         ConfigError: If no trial has a number yet.
@@ -98,29 +98,31 @@ def figures(summary: ExperimentSummary[TrialSummary]) -> list[ExperimentFigure]:
     made = FigureDrawer(summary)
     found = [ExperimentFigure("Learning curves", made.curves_caption(), 5.2, made.curves)]
     if made.paths and len(made.scored) > 1:
-        caption = "A line a trial, from its parameters to its score; brighter is better, the best is orange."
+        caption = "One line per trial, from its parameters to its score; brighter is better, the best is orange."
         found.append(ExperimentFigure("Parameters and score", caption, 4.2, made.parallel))
-        caption, height = "A dot a trial; the best is orange.", 2.6 * grid_of(made.paths)[0] + 0.2
+        caption, height = "One dot per trial; the best is orange.", 2.6 * grid_of(made.paths)[0] + 0.2
         found.append(ExperimentFigure("Score against each parameter", caption, height, made.multiples))
     if len(summary.metrics) > 1:
-        caption = "A dot a suggestion; the orange line joins those that no other beats in both."
+        caption = "One dot per suggestion; the orange line is the Pareto front."
         found.append(ExperimentFigure("Aims against each other", caption, 4.2, made.front))
     if made.changed:
-        caption = "A line a trial: what its parameter was at each age. Orange: the way to the best trial, through all "
+        caption = "One line per trial: its parameter at each age. Orange: the best trial, through all "
         title, height = "Schedules that the population found", 2.6 * grid_of(made.changed)[0] + 0.3
         found.append(ExperimentFigure(title, f"{caption}of its ancestors.", height, made.schedules))
-        caption = "A line a trial. An arrow leads from a donor to the trial that went on as its copy. Orange: the "
+        caption = (
+            "One line per trial. An arrow leads from a donor to the trial that continued from its copy. Orange: the "
+        )
         height = min(max(0.16 * len(summary.trials) + 1.2, 2.4), 9.0)
         found.append(ExperimentFigure("Family tree", f"{caption}ancestors of the best trial.", height, made.tree))
     elif any(end_of(trial) == "stopped" for trial in summary.trials):
-        caption = "A bar a trial, the best at the top; a dashed line where the scheduler has stopped several."
+        caption = "One bar per trial, the best at the top; a dashed line where the scheduler has stopped several."
         height = min(max(0.11 * min(len(summary.trials), MOST_BARS) + 1.2, 2.4), 8.0)
-        found.append(ExperimentFigure("How far trials came", caption, height, made.ages))
+        found.append(ExperimentFigure("Length of trials", caption, height, made.ages))
     return found
 
 
 class FigureDrawer:
-    """Draws an experiment.
+    """Draws the figures of an experiment.
 
     Raises:
         ConfigError: If no trial has a number yet.
@@ -153,16 +155,16 @@ class FigureDrawer:
     # --- learning curves ----------------------------------------------------------------------------------------------
 
     def curves_caption(self) -> str:
-        """Says what lines and bands are."""
+        """Returns the caption of learning curves."""
         suggestions = self.summary.suggestions
         many, count = any(len(one.trials) > 1 for one in suggestions), len(suggestions)
-        what = "The mean of each suggestion and its 95 % interval over seeds" if many else "A line a trial"
+        what = "The mean of each suggestion and its 95 % interval over seeds" if many else "One line per trial"
         return what + (f"; the best {NAMED} of {count} in colour." if count > NAMED else ".")
 
     def curves(self, figure: FigureBase) -> None:
         """Draws the metric over training, the best in front."""
         axes = figure.add_subplot()
-        dress(axes)
+        style_axes(axes)
         suggestions = self.summary.suggestions
         lines = [[self.points(trial) for trial in one.trials] for one in suggestions]
         faint = max(0.25, min(0.9, 30 / (len(suggestions) + 1)))
@@ -192,7 +194,7 @@ class FigureDrawer:
         axes.set_ylabel(self.metric, color=INK)
 
     def points(self, trial: TrialSummary) -> tuple[list[float], list[float]]:
-        """Returns a trial's curve, thinned; a gap where it became a copy of one that was not as far."""
+        """Returns a trial's curve, thinned; with a gap where it became a copy of a younger trial."""
         x: list[float] = []
         y: list[float] = []
         for row in thinned([row for row in trial.history if is_number(row.get(self.metric))], MOST_POINTS):
@@ -258,7 +260,7 @@ class FigureDrawer:
     def front(self, figure: FigureBase) -> None:
         """Draws the first two metrics against each other, and the Pareto front."""
         axes = figure.add_subplot()
-        dress(axes)
+        style_axes(axes)
         for one in self.summary.suggestions:
             axes.plot(*one.values[:2], "o", color=DARK, markersize=5, alpha=0.7, markeredgewidth=0)
         best = sorted(self.summary.pareto(), key=lambda one: one.values)
@@ -273,12 +275,12 @@ class FigureDrawer:
 
     @cached_property
     def parts(self) -> list[Part]:
-        """All stages of all trials, whole."""
+        """All stages of all trials."""
         return [(stage, stage.begin, stage.end) for life in self.summary.stages.values() for stage in life]
 
     @cached_property
     def ancestors(self) -> list[Part]:
-        """What led to the best trial."""
+        """Stages that led to the best trial."""
         return ancestry(self.summary.stages[self.best.name][-1])
 
     def schedules(self, figure: FigureBase) -> None:
@@ -311,7 +313,7 @@ class FigureDrawer:
         axes.set_yticks([rows[name] for name in shown], shown, fontsize=7.5)
 
     def ages(self, figure: FigureBase) -> None:
-        """Draws how old each trial became, and where the scheduler stopped them."""
+        """Draws the age of each trial, and where the scheduler stopped it."""
         trials = [trial for one in self.summary.suggestions for trial in one.trials]
         reached = {name: life[-1].end for name, life in self.summary.stages.items()}
         trials.sort(key=lambda trial: -reached[trial.name])
@@ -334,9 +336,9 @@ class FigureDrawer:
         axes.set_yticks([])
 
     def _lanes(self, figure: FigureBase, count: int) -> Axes:
-        """Axes with a lane for each trial, from top to bottom, over their age."""
+        """Returns axes with a row for each trial, from top to bottom, over its age."""
         axes = figure.add_subplot()
-        dress(axes)
+        style_axes(axes)
         axes.grid(False, axis="y")
         axes.set_ylim(count - 0.4, -0.6)
         label_x(axes, self.clock.replace("_", " "))
@@ -344,31 +346,31 @@ class FigureDrawer:
 
 
 def grid_of(paths: Sequence[str]) -> tuple[int, int]:
-    """Returns rows and columns of small pictures side by side, one for each path."""
+    """Returns the number of rows and columns of small figures, one for each path."""
     count = min(len(paths), MOST_MULTIPLES)
     columns = count if count <= 4 else 3
     return math.ceil(count / columns), columns
 
 
 def small_axes(figure: FigureBase, paths: Sequence[str], sharey: bool = False) -> Iterable[tuple[Axes, str]]:
-    """Makes axes for each path, side by side."""
+    """Returns axes for each path, side by side."""
     grid = figure.subplots(*grid_of(paths), squeeze=False, sharey=sharey).flat
     for axes in grid[len(paths) :]:
         axes.remove()
     for axes in grid[: len(paths)]:
-        dress(axes)
+        style_axes(axes)
     return zip(grid, paths, strict=False)
 
 
 def steps(parts: Iterable[Part], path: str, drawn: Scale) -> tuple[list[float], list[float]]:
-    """Returns the line of a parameter through parts of lives: from begin to end of each at the same height."""
+    """Returns the line of a parameter over parts of lives, constant from begin to end of each."""
     places = [(begin, end, drawn.place(stage.params.get(path))) for stage, begin, end in parts if end > begin]
     known = [(age, at) for begin, end, at in places for age in (begin, end) if at is not None]
     return [age for age, _ in known], [at for _, at in known]
 
 
 def end_of(trial: TrialSummary) -> str:
-    """Says how a trial ended: a key of `ENDS`."""
+    """Returns the end of a trial: a key of `ENDS`."""
     if trial.status == "ERROR":
         return "failed"
     if trial.status != "TERMINATED":
@@ -377,7 +379,7 @@ def end_of(trial: TrialSummary) -> str:
 
 
 def ancestry(stage: Stage) -> list[Part]:
-    """Returns the stages whose learning is in a stage's weights, oldest first, each with the ages it counts between."""
+    """Returns the ancestors of a stage and the stage itself, oldest first, each with begin and end of its age."""
     found = [(stage, stage.begin, stage.end)]
     while (parent := found[0][0].parent) is not None:
         found.insert(0, (parent, parent.begin, found[0][1]))
@@ -385,13 +387,13 @@ def ancestry(stage: Stage) -> list[Part]:
 
 
 def changed_paths(stages: Mapping[str, Sequence[Stage]]) -> list[str]:
-    """Returns the paths of parameters that have changed within the life of a trial."""
+    """Returns the paths of parameters that changed within a trial."""
     changes = ((stage.params, life[0].params) for life in stages.values() for stage in life[1:])
     return list(dict.fromkeys(path for now, before in changes for path in now if now[path] != before.get(path)))
 
 
 def _sorted(x: Sequence[float], y: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Points in the order of x, without gaps; the last of several at the same place."""
+    """Returns points in the order of x, without gaps; the last of several at the same x."""
     points = {at: value for at, value in zip(x, y, strict=True) if at == at}
     return sorted(points), [points[at] for at in sorted(points)]
 
@@ -401,13 +403,13 @@ def _sorted(x: Sequence[float], y: Sequence[float]) -> tuple[list[float], list[f
 
 @dataclass(frozen=True)
 class Scale:
-    """An axis from 0 to 1: even steps for choices, else a line or its logarithm.
+    """An axis from 0 to 1: even steps for categories, else a linear or logarithmic scale.
 
     Attributes:
         low: The smallest number.
         high: The largest number.
         log: Whether the logarithm is even.
-        choices: Values as they are written, bottom to top; empty for numbers on a line.
+        choices: Values as text, bottom to top; empty for a continuous axis.
     """
 
     low: float
@@ -416,7 +418,7 @@ class Scale:
     choices: tuple[str, ...] = ()
 
     def place(self, value: Any) -> float | None:
-        """Returns where a value lies; None if it is nowhere on this axis."""
+        """Returns the position of a value; None if it is not on this axis."""
         if self.choices:
             word = format_value(value)
             return (self.choices.index(word) + 0.5) / len(self.choices) if word in self.choices else None
@@ -428,7 +430,7 @@ class Scale:
         return float((at - low) / (high - low))
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Returns places worth a word, and the word."""
+        """Returns positions and labels of ticks."""
         from matplotlib.ticker import Locator, LogLocator, MaxNLocator
 
         if self.choices:
@@ -447,7 +449,7 @@ def scale(description: Mapping[str, Any], values: Iterable[Any]) -> Scale:
     """Returns the axis of a parameter.
 
     Args:
-        description: Description of its domain: ``{"loguniform": [0.0001, 0.01]}``; empty if nobody knows.
+        description: Description of its domain: ``{"loguniform": [0.0001, 0.01]}``; empty if unknown.
         values: Values to be shown; a clone's may lie outside of the domain.
     """
     known = [value for value in values if value is not None]
@@ -466,7 +468,7 @@ def scale(description: Mapping[str, Any], values: Iterable[Any]) -> Scale:
 
 
 def line_scale(values: Sequence[float], log: bool = False) -> Scale:
-    """Returns the axis from the smallest to the largest of some numbers."""
+    """Returns an axis from the smallest to the largest of some numbers."""
     low, high = min(values, default=0.0), max(values, default=0.0)
     return Scale(low, high, log and low > 0)
 
@@ -476,21 +478,21 @@ def line_scale(values: Sequence[float], log: bool = False) -> Scale:
 KINDS = (".html", ".png")
 
 LONGEST_ERROR = 6000
-"""Characters of tracebacks that a trial shows, the last ones."""
+"""Number of last characters of tracebacks that a trial shows."""
 
 TEMPLATE = "experiment_page.html"
-"""Template of the page, a file beside this one."""
+"""Template of the page, a file in this folder."""
 
 
 def write_page(summary: ExperimentSummary[TrialSummary], target: str | Path) -> None:
-    """Writes an experiment to a file.
+    """Writes the report of an experiment to a file.
 
     Args:
         summary: Experiment to show.
-        target: File to write, ``.html`` or ``.png``; its folder is made if it is missing.
+        target: File to write, ``.html`` or ``.png``; its folder is created if missing.
 
     Raises:
-        ConfigError: If it is to be of another kind, matplotlib is not installed, no trial has a number yet, or the file
+        ConfigError: If the suffix is another one, matplotlib is not installed, no trial has a number yet, or the file
             cannot be written.
     """
     target = Path(target)
@@ -507,19 +509,19 @@ def write_page(summary: ExperimentSummary[TrialSummary], target: str | Path) -> 
 
 
 def svg(shown: ExperimentFigure) -> str:
-    """Draws a picture as an element of HTML."""
+    """Returns a figure as an SVG element."""
     figure = new_figure(WIDTH, shown.height, "a report")
     from matplotlib import rc_context
 
     shown.draw(figure)
     written = io.StringIO()
-    with rc_context({"svg.hashsalt": "rookery"}):  # the same picture, the same text
+    with rc_context({"svg.hashsalt": "rookery"}):  # equal figures have equal text
         figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     return written.getvalue()[written.getvalue().index("<svg") :]
 
 
 def png(shown: Sequence[ExperimentFigure], title: str) -> bytes:
-    """Draws all pictures, one under the other."""
+    """Returns all figures, one under the other, as PNG."""
     heights = [each.height + 0.45 for each in shown]
     figure = new_figure(WIDTH, sum(heights) + 0.5, "a report")
     figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold", color=INK)
@@ -533,7 +535,7 @@ def png(shown: Sequence[ExperimentFigure], title: str) -> bytes:
 
 
 def page(summary: ExperimentSummary[TrialSummary], shown: Iterable[ExperimentFigure]) -> str:
-    """Writes the whole page: facts, pictures, and a table of trials that a click sorts.
+    """Returns the whole page: facts, figures, and a sortable table of trials.
 
     Raises:
         ConfigError: If no trial has a number yet.
@@ -545,7 +547,7 @@ def page(summary: ExperimentSummary[TrialSummary], shown: Iterable[ExperimentFig
     )
 
     def numbers(trial: TrialSummary) -> list[tuple[Any, str]]:
-        """The columns of numbers: what each is sorted by, and how it is written."""
+        """Returns the numeric columns: sort key and text of each."""
         seconds, steps = trial.last.get("seconds"), trial.last.get("env_steps")
         params = [(trial.params.get(path), format_value(trial.params.get(path, ""))) for path in summary.varying]
         counts = [(trial.iteration, str(trial.iteration)), (seconds, span(seconds)), (steps, number(steps))]
@@ -569,7 +571,7 @@ def page(summary: ExperimentSummary[TrialSummary], shown: Iterable[ExperimentFig
 
 
 def _scores(summary: ExperimentSummary[TrialSummary]) -> list[tuple[str, str, str]]:
-    """The figures at the top: what each is, how it is written, and its interval."""
+    """Returns the scores at the top: label, text and interval of each."""
     best, leading = summary.best, summary.suggestions[0]
     spent = sum(float(trial.last.get("seconds") or 0.0) for trial in summary.trials)
     scores = [(f"best {summary.metrics[0]}, trial {best.name}", number(best.score), "")]
@@ -581,13 +583,13 @@ def _scores(summary: ExperimentSummary[TrialSummary]) -> list[tuple[str, str, st
 
 
 def _facts(summary: ExperimentSummary[TrialSummary]) -> dict[str, str]:
-    """What was tried, how it was judged, and the best."""
+    """Returns the facts about an experiment: best parameters, metrics, search, scheduler."""
     best, settings = summary.best, summary.settings
     counts = Counter(str(trial.status) for trial in summary.trials)
-    judged = zip(summary.metrics, summary.modes, strict=True)
+    metrics = zip(summary.metrics, summary.modes, strict=True)
     return {
         "Best parameters": format_params(best.params, summary.varying or short_names(best.params)) or "-",
-        "Judged by": ", ".join(f"{metric} ({mode}, {summary.scope} of a trial)" for metric, mode in judged),
+        "Metrics": ", ".join(f"{metric} ({mode}, {summary.scope} of a trial)" for metric, mode in metrics),
         "Trials": ", ".join(f"{count} {status}" for status, count in counts.items()),
         "Search": _part(settings.get("search")),
         "Scheduler": _part(settings.get("scheduler")),
@@ -597,7 +599,7 @@ def _facts(summary: ExperimentSummary[TrialSummary]) -> dict[str, str]:
 
 
 def _part(settings: Any) -> str:
-    """A search or scheduler with its settings."""
+    """Returns a search or scheduler with its settings as text."""
     if not isinstance(settings, Mapping):
         return ""
     name = settings.get("name") or settings.get("object") or ""
@@ -613,18 +615,18 @@ def _domain(description: Mapping[str, Any]) -> str:
 
 
 def _traceback(trial: TrialSummary) -> str:
-    """The last tracebacks of a trial that failed."""
+    """Returns the last tracebacks of a failed trial."""
     log = trial.folder / "error.txt"
     return log.read_text(encoding="utf-8", errors="replace")[-LONGEST_ERROR:] if log.exists() else trial.error
 
 
 def _sort_key(key: Any) -> str:
-    """What a cell is sorted by."""
+    """Returns the sort key of a cell."""
     return repr(float(key)) if is_number(key) else "" if key is None else format_value(key)
 
 
 def _curve(values: Sequence[Any]) -> str:
-    """The points of a learning curve in the height of a line."""
+    """Returns the points of a small learning curve for an SVG polyline."""
     known = [(place, float(value)) for place, value in enumerate(values) if is_number(value)]
     if len(known) < 2:
         return ""

@@ -1,6 +1,6 @@
-"""What a person sees of an experiment: a live table at a terminal, plain lines elsewhere, JSON for programs.
+"""Reporters of an experiment: a live table at a terminal, plain lines elsewhere, JSON for programs.
 
-`draw_table` is the picture, also that of ``rookery tune show``; a `ProgressReporter` decides when to draw it.
+`draw_table` draws the table, also for ``rookery tune show``; a `ProgressReporter` decides when.
 """
 
 from __future__ import annotations
@@ -23,85 +23,85 @@ from rookery.report.live import Listener, LiveDisplay, console_style, write_line
 from rookery.report.panel import Sparkline, dim, in_frame, number, progress_row, span
 
 COLORS = {"RUNNING": "cyan", "PENDING": "bright_black", "PAUSED": "yellow", "TERMINATED": "green", "ERROR": "red"}
-"""By status, in the order in which they are counted."""
+"""Colour by status, in the order of the counts."""
 
 HEADS = {"iteration": "iter", "seconds": "time"}
 
 WIDEST = 140
 LONGEST = 24
-"""Characters of a parameter's value; longer ones are cut."""
+"""Longest text of a parameter's value; longer ones are cut."""
 
 CURVE = 24
-"""Characters of a learning curve, at most."""
+"""Largest width of a learning curve in characters."""
 
 SHOWN_AT_END = 40
-"""Trials in the last table; `rookery tune show` has all."""
+"""Number of trials in the last table; `rookery tune show` has all."""
 
 SHOWN_PLAIN = 20
 EVERY_SECONDS = 30.0
 """Time between two plain tables."""
 
 ERRORS = 3
-"""Failures that are shown beside a table."""
+"""Number of failures shown below a table."""
 
 Gather = Callable[[], Sequence[TrialSummary]]
-"""Gives all trials as they stand."""
+"""Returns the current state of all trials."""
 
 
 class ProgressReporter(Listener):
-    """Hears of everything worth showing, and shows notes only."""
+    """Receives the events of an experiment; this base class shows notes only."""
 
     def __init__(self) -> None:
         self.summary: ExperimentSummary[TrialSummary]
         self._began = time.monotonic()
 
     def start(self, summary: ExperimentSummary[TrialSummary]) -> None:
-        """Hears what is tried, as the experiment begins or goes on; trials are not among it."""
+        """Called at the start or resume of the experiment, with a summary without trials."""
         self.summary = summary
 
     def update(self, gather: Gather, running: int) -> None:
-        """Hears how to get at all trials, and how many are at work; called often."""
+        """Called often, with a function that returns all trials, and the number of running ones."""
 
     def result(self, trial: str, row: Mapping[str, Any]) -> None:
-        """Hears of a row that a trial has reported."""
+        """Called with each row that a trial has reported."""
 
     def finish(self, gather: Gather) -> None:
-        """Hears that the experiment has ended or stopped."""
+        """Called when the experiment has ended or stopped."""
 
     def now(self, gather: Gather, running: int = 0) -> ExperimentSummary[TrialSummary]:
-        """Returns the experiment as it stands."""
+        """Returns the current summary of the experiment."""
         seconds = time.monotonic() - self._began
         return replace(self.summary, trials=gather(), running=running, seconds=seconds)
 
 
 class JsonProgress(ProgressReporter):
-    """Writes an object a result to standard output, and at last one for each trial with how it ended."""
+    """Writes one object per result to standard output, and at the end one for each trial with its status."""
 
     def result(self, trial: str, row: Mapping[str, Any]) -> None:
-        """Writes the row, and whose it is."""
+        """Writes the row with the trial's name."""
         write_line(json.dumps({"trial": trial, **row}))
 
     def finish(self, gather: Gather) -> None:
-        """Writes how each trial stands."""
+        """Writes the state of each trial."""
         for trial in gather():
             about = {"trial": trial.name, "status": trial.status, "params": trial.params, "reason": trial.reason}
             write_line(json.dumps({**about, "error": trial.error}))
 
 
 class PlainProgress(ProgressReporter):
-    """Writes a line an event, and the table now and then."""
+    """Writes one line per event, and the table every `EVERY_SECONDS`."""
 
     note_to_output = True
 
     def start(self, summary: ExperimentSummary[TrialSummary]) -> None:
-        """Writes what is tried, and where its files are."""
+        """Writes title, number of trials and folder."""
         super().start(summary)
         self._due = time.monotonic() + EVERY_SECONDS
         self._shown: list[int] = []
         write_line(f"{summary.title}{f', {summary.total} trials' if summary.total else ''}, in {summary.folder}")
 
     def update(self, gather: Gather, running: int) -> None:
-        """Writes the table, if it is time and anything is new."""
+        """Writes the table after `EVERY_SECONDS` if a trial has made progress."""
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + EVERY_SECONDS
             summary = self.now(gather, running)
@@ -119,7 +119,7 @@ class PlainProgress(ProgressReporter):
 
 
 class LiveTable(ProgressReporter):
-    """Draws a table anew as trials go on; notes and its last state stay on the screen."""
+    """Draws a live table of trials; notes and its last state stay on the screen."""
 
     def __init__(self, console: Console | None = None) -> None:
         super().__init__()
@@ -127,18 +127,18 @@ class LiveTable(ProgressReporter):
         self._event = ""
 
     def start(self, summary: ExperimentSummary[TrialSummary]) -> None:
-        """Draws the table, still empty."""
+        """Draws an empty table."""
         super().start(summary)
         self._display = LiveDisplay(self._console)
         self.update(tuple, 0)
 
     def update(self, gather: Gather, running: int) -> None:
-        """Draws the table, if it is time."""
+        """Redraws the table."""
         most = max(self._console.height - 9, 3)
         self._display.draw(lambda: draw_table(self.now(gather, running), self._console, most, event=self._event))
 
     def event(self, text: str) -> None:
-        """Keeps the latest event, for the line under the table."""
+        """Stores the latest event, for the line under the table."""
         self._event = text
 
     def finish(self, gather: Gather) -> None:
@@ -147,34 +147,34 @@ class LiveTable(ProgressReporter):
 
 
 def progress_reporter(style: str) -> ProgressReporter:
-    """Makes the reporter for ``auto``, ``live``, ``plain``, ``quiet`` or ``json``."""
+    """Returns the reporter for ``auto``, ``live``, ``plain``, ``quiet`` or ``json``."""
     makers = {"live": LiveTable, "plain": PlainProgress, "quiet": ProgressReporter, "json": JsonProgress}
     made: ProgressReporter = makers[console_style(style)]()
     return made
 
 
 def print_table(summary: ExperimentSummary[TrialSummary], most: int) -> None:
-    """Prints the table to standard output, as wide as the terminal."""
+    """Prints the table to standard output, at the terminal's width."""
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDEST
     console = Console(highlight=False, file=sys.stdout, width=width)
     console.print(draw_table(summary, console, most, framed=False))
     sys.stdout.flush()
 
 
-# --- the picture ------------------------------------------------------------------------------------------------------
+# --- drawing ----------------------------------------------------------------------------------------------------------
 
 
 def draw_table(
     summary: ExperimentSummary[TrialSummary], console: Console, most: int, *, event: str = "", framed: bool = True
 ) -> RenderableType:
-    """Draws trials as a table under a few lines about all of them.
+    """Returns a table of trials under a few summary lines.
 
     Args:
         summary: Experiment to draw.
-        console: Where it will be shown: tells width and characters.
-        most: Lines of trials and failures, at most.
-        event: Last thing that happened.
-        framed: Whether a frame stands around the table.
+        console: Console of the table, with its width and characters.
+        most: Largest number of lines of trials and failures.
+        event: The latest event.
+        framed: Whether the table has a frame.
     """
     width = min(console.width, WIDEST)
     room = width - 4 if framed else width
@@ -201,7 +201,7 @@ def draw_table(
 
 
 def in_order(summary: ExperimentSummary[TrialSummary]) -> list[TrialSummary]:
-    """Returns trials at work, the furthest first; then the others, the best first; last those without a number."""
+    """Returns running trials, the furthest first; then the others, the best first; last those without a number."""
 
     def place(trial: TrialSummary) -> tuple[float, ...]:
         if trial.status == "RUNNING":
@@ -214,7 +214,7 @@ def in_order(summary: ExperimentSummary[TrialSummary]) -> list[TrialSummary]:
 
 
 def _head(summary: ExperimentSummary[TrialSummary], dot: str, framed: bool) -> list[RenderableType]:
-    """How many trials there are and how they stand, how far that is, the best so far."""
+    """Returns the summary lines: number and states of trials, progress, and the best so far."""
     trials, total = summary.trials, summary.total or 0
     count = f"{len(trials)}{f' of {total}' if total > len(trials) else ''}"
     line = Text(f"{count} trial{'' if count == '1' else 's'}: ", style="bold", no_wrap=True, overflow="ellipsis")
@@ -238,9 +238,9 @@ def _head(summary: ExperimentSummary[TrialSummary], dot: str, framed: bool) -> l
 def _rows(
     summary: ExperimentSummary[TrialSummary], shown: Sequence[TrialSummary], console: Console, room: int
 ) -> Table:
-    """The table itself: a column for each parameter that varies if they fit, else one for all.
+    """Returns the table: a column for each varying parameter if they fit, else one for all.
 
-    Where room is short, first more numbers give way, then the curve, then columns of single parameters.
+    In a narrow terminal, further numbers are left out first, then the curve, then columns of single parameters.
     """
     clock = ("iteration", "seconds")
     more = (name for name in dict.fromkeys(("env_steps", *summary.columns)) if name not in summary.metrics)
@@ -258,11 +258,11 @@ def _table(
     summary: ExperimentSummary[TrialSummary], shown: Sequence[TrialSummary], columns: Sequence[str], apart: bool,
     curve: bool,
 ) -> tuple[Table, int]:  # fmt: skip
-    """Returns the table with these columns, and the characters that rich may take from the one that can be narrower.
+    """Returns the table with these columns, and the number of characters by which rich may narrow it.
 
     Args:
         summary: Experiment to draw.
-        shown: Trials, a line each.
+        shown: Trials, one line each.
         columns: Columns of a row between parameters and scores.
         apart: Whether each parameter has a column.
         curve: Whether curves are shown.
@@ -300,7 +300,7 @@ def _table(
 
 
 def _counts(trials: Iterable[TrialSummary], dot: str) -> Text:
-    """How many stand where, in the order of a trial's life."""
+    """Returns the number of trials in each state, in the order of a trial's life."""
     counts = Counter(trial.status for trial in trials)
     words = [Text(f"{counts[status]} {status}", style=color) for status, color in COLORS.items() if counts[status]]
     return Text(dot).join(words) if words else Text("none yet")

@@ -1,4 +1,4 @@
-"""What the displays share: a picture that is drawn anew at next to no cost, lines, and the table of a timer tree."""
+"""Shared parts of terminal output: a live display with bounded cost, lines, and the table of a timer tree."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from rookery.core.io.console_output import ConsoleOutput, replace_lost
 from rookery.core.timers import TimerRow
 
 PAUSE = 0.25
-"""Shortest time between two drawings, in seconds."""
+"""Shortest time between two refreshes, in seconds."""
 
 COST = 0.01
-"""Share of the time that drawing takes at most."""
+"""Largest share of time spent on drawing."""
 
 
 @contextmanager
 def surviving(stream: TextIO) -> Iterator[None]:
-    """Discards further output of a stream that fails, as a context, so that no training ends by it. A `ConsoleOutput`
+    """Discards further output of a stream that fails, within the context, so that training continues. A `ConsoleOutput`
     handles its failures itself.
     """
     try:
@@ -36,16 +36,16 @@ def surviving(stream: TextIO) -> Iterator[None]:
 
 
 class Listener:
-    """A listener hears of what happens in a training or an experiment; this one shows notes only."""
+    """Receives events of a training or an experiment; this base class shows notes only."""
 
     note_to_output = False
-    """Whether notes stand on standard output, between other lines."""
+    """Whether notes go to standard output, between other lines."""
 
     def event(self, text: str) -> None:
-        """Hears that something has happened: a checkpoint was written, a trial begins, ends, fails."""
+        """Called at an event: a checkpoint was written, a trial begins, ends or fails."""
 
     def note(self, line: str) -> None:
-        """Writes what a user should know once; while a picture is drawn, rich writes it above that."""
+        """Writes a note for the user; rich writes it above a live display."""
         stream = sys.stdout if self.note_to_output else sys.stderr
         with surviving(stream):
             stream.write(f"note: {line}\n")
@@ -53,7 +53,7 @@ class Listener:
 
 
 class LiveDisplay:
-    """Draws a picture in place."""
+    """Live display that is redrawn in place."""
 
     def __init__(self, console: Console) -> None:
         self._live = Live(console=console, auto_refresh=False)
@@ -61,7 +61,7 @@ class LiveDisplay:
         self._live.start()
 
     def draw(self, make: Callable[[], RenderableType]) -> None:
-        """Draws the picture if it is time; `make` makes it, and is not called otherwise."""
+        """Redraws the display after the shortest time; `make` builds its content, and is only called then."""
         began = time.monotonic()
         if began >= self._due:
             with surviving(sys.stdout):
@@ -70,7 +70,7 @@ class LiveDisplay:
             self._due = ended + max(PAUSE, (ended - began) / COST)
 
     def finish(self, picture: RenderableType) -> None:
-        """Leaves a last picture on the screen, whole."""
+        """Leaves the last content on the screen, at full height."""
         self._live.vertical_overflow = "visible"
         with surviving(sys.stdout):
             self._live.update(picture, refresh=True)
@@ -78,14 +78,14 @@ class LiveDisplay:
 
 
 def console_style(style: str) -> str:
-    """Returns the style that ``auto`` means here: ``live`` at a terminal, else ``plain``; other styles as they are."""
+    """Returns the style behind ``auto``: ``live`` at a terminal, else ``plain``; other styles unchanged."""
     if style != "auto":
         return style
     return "live" if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else "plain"
 
 
 def write_line(line: str, stream: TextIO | None = None) -> None:
-    """Writes a line to a stream, or to standard output, for a reader to see at once."""
+    """Writes a line to a stream, or to standard output, and flushes it."""
     shown = stream or sys.stdout
     with surviving(shown):
         shown.write(line + "\n")
@@ -93,11 +93,11 @@ def write_line(line: str, stream: TextIO | None = None) -> None:
 
 
 def timer_table(rows: Sequence[TimerRow], places: Sequence[str]) -> list[str]:
-    """Returns the lines of the table: label, seconds, share of the parent, calls, place in the code.
+    """Returns the lines of a timer table: label, seconds, share of the parent, calls, place in the code.
 
     Args:
         rows: Nodes of the tree, at least one, in the order of `Timers.rows`.
-        places: Place of each node's code, ``file:line``; empty where it is not known.
+        places: Place of each node's code, ``file:line``; empty if unknown.
     """
     labels = ["  " * row.depth + row.label for row in rows]
     width = max(map(len, labels))

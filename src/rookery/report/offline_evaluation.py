@@ -11,7 +11,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from rookery.report.curves import COLORS, dress, new_figure, save_figure
+from rookery.report.curves import COLORS, new_figure, save_figure, style_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -270,7 +270,7 @@ def _draw_estimates(axes: Axes, evaluation: OfflineEvaluation) -> None:
     axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
     axes.set_yticks(range(len(known)), [LONG[one.method] for one in reversed(known)])
     axes.margins(y=0.12)
-    dress(axes)
+    style_axes(axes)
     discount = "undiscounted" if evaluation.gamma == 1 else f"discounted by {evaluation.gamma:g} a decision"
     axes.set_xlabel(f"return of an episode with 95 % interval\nsum of rewards, {discount}", color="#444444")
 
@@ -283,7 +283,7 @@ def _draw_coverage(axes: Axes, coverage: Coverage) -> None:
         weight = np.full(len(values), 1.0 / len(values))
         axes.hist(np.clip(values, 0.0, bins[-1]), bins.tolist(), weights=weight, color=color, alpha=0.6, label=label)
     axes.axvline(coverage.level, color="#333333", linewidth=1.0, linestyle="--")
-    dress(axes)
+    style_axes(axes)
     what = {
         "probability": "probability in the data's behaviour\nof the action",
         "distance": "distance of the action from the data's nearby actions\n"

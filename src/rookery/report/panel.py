@@ -1,6 +1,6 @@
-"""The panel of a run at a terminal: progress, returns, learning, time and events, in as much room as there is.
+"""The live panel of a run: progress, returns, learning, time and events, fitted to the terminal.
 
-`Panel` gathers results and draws them with rich. The table `HEALTHY` says which values of a metric are healthy.
+`Panel` collects results and draws them with rich. The table `HEALTHY` has the healthy ranges of metrics.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HEALTHY: dict[str, tuple[float | None, float | None]] = {
     "explained_variance": (0.0, None),
     "skipped_steps": (None, 0.0),
 }
-"""Healthy range of a metric, lowest to highest; None = no limit on that side. docs/algorithms says why."""
+"""Healthy range of a metric, lowest to highest; None = no limit on that side. docs/algorithms explains them."""
 
 COLUMNS = {
     "kl": "kl",
@@ -47,14 +47,14 @@ COLUMNS = {
     "lag_mean": "lag",
     "lr": "lr",
 }
-"""Metrics of a policy that are shown, in this order, and the heads of their columns."""
+"""Metrics of a policy to show, in this order, with the heads of their columns."""
 
 MOST_METRICS = 4
 HISTORY = 40
-"""Number of iterations that a sparkline shows."""
+"""Number of iterations in a sparkline."""
 
 RECENT = 30
-"""Number of iterations that the speed towards a goal is measured over."""
+"""Number of iterations for the estimate of the remaining time."""
 
 WIDEST = 118
 EVENTS = 5
@@ -63,7 +63,7 @@ LEVELS, ASCII_LEVELS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
 
 
 class Panel:
-    """The panel of a run: what is known of the run, and its picture."""
+    """The panel of a run: its data and drawing."""
 
     def __init__(self, title: str, criteria: Mapping[str, float], *, plays: bool = True) -> None:
         self.title = title
@@ -71,7 +71,7 @@ class Panel:
         self.criteria = criteria
         self.result: IterationResult | None = None
         self.standing = ""
-        """The progress of the iteration under way, if it takes long."""
+        """Progress of the current iteration, if it takes long."""
         self.events: deque[tuple[float, str]] = deque(maxlen=EVENTS)
         self._curves: dict[str, deque[float | None]] = {}
         self._evaluations: deque[float | None] = deque(maxlen=HISTORY)
@@ -80,7 +80,7 @@ class Panel:
         self._first: dict[str, float] = {}
 
     def update(self, result: IterationResult) -> None:
-        """Takes in the result of an iteration."""
+        """Adds the result of an iteration."""
         self.result, self.standing = result, ""
         for name, value in [("", result.return_mean), *((n, p.return_mean) for n, p in result.policies.items())]:
             self._curves.setdefault(name, deque(maxlen=HISTORY)).append(value)
@@ -101,7 +101,7 @@ class Panel:
     # --- the goal -----------------------------------------------------------------------------------------------------
 
     def goals(self) -> list[tuple[float, float | None, str]]:
-        """Returns for each criterion the part that is reached, the seconds that are left (None: unknown), and words.
+        """Returns for each criterion the reached share, the remaining seconds (None: unknown), and a text.
 
         Criteria with a time come first, the nearest before the others.
         """
@@ -116,7 +116,7 @@ class Panel:
         return sorted(goals, key=lambda goal: float("inf") if goal[1] is None else goal[1])
 
     def _reached(self) -> dict[str, float | None]:
-        """Returns what each criterion looks at, as it stands; None where there is no number yet."""
+        """Returns the current value for each criterion; None if there is none yet."""
         if self.result is None:
             return {}
         row = self.result.row() | _amounts(self.result)
@@ -130,25 +130,25 @@ class Panel:
             return 0.0
         if name in ("seconds", "minutes"):
             return (threshold - now) * (60 if name == "minutes" else 1)
-        # the first iteration on record began where nothing is known of, so the run's own beginning stands in for it
+        # the start of the first recorded iteration is unknown, so the start of the run replaces it
         before = self._clock[0] if len(self._clock) > 1 else dict.fromkeys(self._clock[0], 0.0)
         gained, took = now - before[name], self._clock[-1]["seconds"] - before["seconds"]
         return (threshold - now) * took / gained if gained > 0 else None
 
-    # --- the picture --------------------------------------------------------------------------------------------------
+    # --- drawing ------------------------------------------------------------------------------------------------------
 
     def draw(self, console: Console, timers: Timers, height: int | None) -> RenderableType:
         """Draws the panel.
 
         Args:
-            console: Terminal that the panel is for, which says its width and characters.
+            console: Terminal of the panel, with its width and characters.
             timers: Timer tree of the run.
-            height: Lines of the terminal; None = as many as the panel takes.
+            height: Lines of the terminal; None = no limit.
         """
         width = min(console.width, WIDEST)
         brush = _Brush(width - 4, console.options.ascii_only)
         title = Text(self.title, style="bold")
-        first = "the first iteration is being played" if self.plays else "the first gradient steps are being made"
+        first = "sampling the first iteration" if self.plays else "computing the first gradient steps"
         body: list[RenderableType] = [Text(self.standing or first, style="dim")]
         if self.result is not None:
             if not self.result.exact:
@@ -167,7 +167,7 @@ class Panel:
         return in_frame(body, title, width)
 
     def _shown_policies(self, result: IterationResult, height: int | None, others: int) -> list[str]:
-        """Returns the policies there is room for, at two lines each, beside `others` lines and one of each part."""
+        """Returns the policies that fit, at two lines each, beside `others` lines and one of each part."""
         policies = list(result.policies)
         if height is None:
             return policies
@@ -175,7 +175,7 @@ class Panel:
         return policies if 2 * len(policies) <= free else policies[: max((free - 1) // 2, 1)]
 
     def _progress(self, result: IterationResult, brush: _Brush) -> list[RenderableType]:
-        """Returns the bar of the nearest goal, the other goals, and the pace."""
+        """Returns the progress bar of the nearest goal, the other goals, and the speed."""
         lines: list[RenderableType] = []
         goals = self.goals()
         if goals:
@@ -204,7 +204,7 @@ class Panel:
         return lines
 
     def _learning_speed(self) -> list[str]:
-        """Returns gradient steps a second of the last iterations, in words; nothing before there are two."""
+        """Returns gradient steps a second of the last iterations as text; empty before there are two."""
         first, last = self._clock[0], self._clock[-1]
         took = last["seconds"] - first["seconds"]
         return (
@@ -215,7 +215,7 @@ class Panel:
         """Returns the table of mean returns and their sparklines."""
         total = len(result.policies)
         table = _table("RETURN", ["mean", "range", "last iterations"], left=3)
-        table.columns[-1].no_wrap = False  # where room is short, curves give way
+        table.columns[-1].no_wrap = False  # in a narrow terminal, curves are cut
         spread = f"{number(result.return_min)} to {number(result.return_max)}"
         if result.return_mean is None:
             spread = f"no episode has ended; running length {result.running_length:.0f}"
@@ -232,7 +232,7 @@ class Panel:
         return table
 
     def _bottom(self, brush: _Brush, timers: Timers, free: int | None) -> RenderableType:
-        """Returns timers and events, side by side where there is room."""
+        """Returns timers and events, side by side if the terminal is wide enough."""
         events = list(self.events)
         if brush.width >= 96:
             row = Table.grid(padding=(0, 4, 0, 0), expand=True)
@@ -251,7 +251,7 @@ class Panel:
 
 
 class _Brush:
-    """The characters that a terminal can show, and its width inside the frame."""
+    """Characters of a terminal, and its width inside the frame."""
 
     def __init__(self, width: int, ascii_only: bool) -> None:
         self.width = width
@@ -260,7 +260,7 @@ class _Brush:
 
 
 def _table(title: str, heads: Iterable[str], left: int = 0) -> Table:
-    """Makes a table without lines; columns from number `left` on are aligned left, the others right."""
+    """Returns a table without lines; columns from number `left` on are aligned left, the others right."""
     table = Table.grid(padding=(0, 2, 0, 0))
     heads = list(heads)
     table.add_column(no_wrap=True, min_width=8)
@@ -294,7 +294,7 @@ def _learning(result: IterationResult, brush: _Brush, policies: list[str]) -> Ta
 
 
 def _metrics(result: IterationResult, height: int | None) -> Table | None:
-    """Returns the table of what callbacks measured in the last episodes; None if they measured nothing."""
+    """Returns the table of callbacks' metrics in the last episodes; None if there are none."""
     metrics = list(result.metrics.items())
     if not metrics:
         return None
@@ -305,7 +305,7 @@ def _metrics(result: IterationResult, height: int | None) -> Table | None:
 
 
 def _time(brush: _Brush, timers: Timers, free: int | None) -> Table:
-    """Returns the timer tree as a table; where room is short, its deepest and fastest parts are left out."""
+    """Returns the timer tree as a table; in a short terminal, its fastest parts are left out."""
     rows = timers.rows()
     if free is not None and len(rows) > max(free - 1, 1):
         slowest = sorted(range(len(rows)), key=lambda i: -rows[i].seconds)[: max(free - 1, 1)]
@@ -330,12 +330,12 @@ def _events(brush: _Brush, events: Sequence[tuple[float, str]]) -> Table:
 
 
 def in_frame(body: Sequence[RenderableType], title: Text, width: int) -> Frame:
-    """Returns parts of a picture, one under the other, in a frame."""
+    """Returns parts, one under the other, in a frame."""
     return Frame(Group(*body), title=title, title_align="left", width=width, border_style="bright_black")
 
 
 def progress_row(part: float, *words: str) -> Table:
-    """Returns a bar of progress, and words beside it, the first ones bold."""
+    """Returns a progress bar with words beside it, the first one bold."""
     row = Table.grid(padding=(0, 2, 0, 0), expand=True)
     row.add_column(ratio=1)
     for _ in words:
@@ -346,12 +346,12 @@ def progress_row(part: float, *words: str) -> Table:
 
 
 def dim(text: str) -> Text:
-    """Returns a quiet line, cut where it is too long."""
+    """Returns a dim line, cut to the width."""
     return Text(text, style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def waits_text(waits: Mapping[str, float], between: str) -> str:
-    """Returns what was waited for where workers are elsewhere, in a line: see `IterationResult.waits`."""
+    """Returns times of remote workers in a line: see `IterationResult.waits`."""
     idle = [share for name, share in waits.items() if name.startswith("workers/idle/")]
     parts = [
         f"waited {number(waits['workers/wait'])} s for workers",
@@ -372,11 +372,11 @@ def unhealthy(metric: str, value: Number) -> bool:
 
 @dataclass(frozen=True)
 class Sparkline:
-    """Values as a character each; of more than there is room for, some that are evenly spread.
+    """Values as one character each; thinned evenly to the available width.
 
     Attributes:
-        values: Values, oldest first; a space stands where there is none.
-        most: Characters, at most.
+        values: Values, oldest first; None is a space.
+        most: Largest number of characters.
         style: Colour of the characters.
     """
 
@@ -393,7 +393,7 @@ class Sparkline:
 
 
 def sparkline(values: Iterable[float | None], width: int, levels: str) -> str:
-    """Returns values as at most so many characters, which go from the lowest level to the highest."""
+    """Returns values as at most `width` characters, scaled from the lowest level to the highest."""
     shown = thinned(list(values), width)
     known = [value for value in shown if value is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
@@ -430,7 +430,7 @@ def span(seconds: float | None) -> str:
 
 
 def _amounts(result: IterationResult) -> dict[str, float]:
-    """Returns the amounts that only grow, which are the budgets that a run can end by."""
+    """Returns the growing amounts that can be budgets of a run."""
     return {
         "env_steps": result.env_steps,
         "iterations": result.iteration,

@@ -1,4 +1,4 @@
-"""The outcome of an iteration and of an evaluation, as plain data, and the statistics that their numbers come from."""
+"""Results of iterations and evaluations as plain data, and their statistics."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any
 from rookery.core.errors import nearest
 
 WINDOW = 100
-"""Finished episodes that a training mean is taken over: the last ones."""
+"""Number of latest finished episodes in a training mean."""
 
 Number = float | int | None
 
 
 @dataclass(frozen=True)
 class PolicyResult:
-    """A policy's part of an iteration. A metric of its algorithm is an attribute too: ``result.policies["main"].kl``.
+    """Result of one policy in an iteration. Metrics of its algorithm are attributes too:
+    ``result.policies["main"].kl``.
 
     Attributes:
-        return_mean: Mean return of the policy's last 100 agent episodes, each agent by itself; None before the first
-            one ends.
+        return_mean: Mean return of the policy's last 100 agent episodes, each agent counted separately; None before the
+            first one ends.
         episodes: Agent episodes of the policy that are finished so far.
-        decisions: Decisions that the policy has learned from so far.
-        valid_rows: Decisions in the last update.
-        cut_fragments: Fragments in the last update that are shorter than full length.
-        learning: Metrics that the algorithm reported, each the mean over the updates of the iteration; empty for a
-            frozen policy.
+        decisions: Number of decisions that the policy has learned from so far.
+        valid_rows: Number of decisions in the last update.
+        cut_fragments: Number of fragments in the last update below full length.
+        learning: Metrics of the algorithm, means over the updates of the iteration; empty for a frozen policy.
     """
 
     return_mean: float | None
@@ -46,28 +46,28 @@ class PolicyResult:
 
 
 class PolicyReturn(float):
-    """Mean return of the agents of a policy in an evaluation: a number, with the attributes of a result.
+    """Mean return of a policy's agents in an evaluation: a float with the attributes of a result.
 
     Attributes:
-        return_mean: The number itself.
-        episodes: Agent episodes that it is the mean of.
+        return_mean: The value itself.
+        episodes: Number of agent episodes in the mean.
     """
 
     def __new__(cls, return_mean: float, episodes: int) -> PolicyReturn:
-        """Returns the number with its attributes."""
+        """Returns a new value."""
         return super().__new__(cls, return_mean)
 
     def __init__(self, return_mean: float, episodes: int) -> None:
         self.return_mean, self.episodes = return_mean, episodes
 
     def __reduce__(self) -> tuple[type[PolicyReturn], tuple[float, int]]:
-        """Returns what pickles are made of."""
+        """Returns the constructor and arguments for pickle."""
         return PolicyReturn, (self.return_mean, self.episodes)
 
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """The outcome of an evaluation: episodes that were played to measure policies, and that nothing was learned from.
+    """Result of an evaluation: episodes that measure policies and are not learned from.
 
     The return of an episode is the sum over its agents, and over its groups once each.
 
@@ -78,14 +78,14 @@ class EvaluationResult:
         return_max: Return of the best episode.
         length_mean: Mean length of the episodes in environment steps.
         episodes: Number of episodes played.
-        agents: Mean return of each agent, without what its group earned.
+        agents: Mean return of each agent, without group rewards.
         policies: Mean return of the agents of each policy, likewise; ``policies["main"].return_mean`` is the same.
-        env_steps: Environment steps that the measured policies were trained for.
-        deterministic: Whether the most likely actions were played.
+        env_steps: Environment steps of training of the measured policies.
+        deterministic: Whether the most likely actions were taken.
         returns: Return of each episode, in the order of their numbers.
         episodes_cut: Number of episodes that had not ended after `evaluation.max_episode_steps` and count as truncated
-            there, with what they had earned.
-        groups: Mean of what each group earned, if the environment names groups.
+            there, with their return so far.
+        groups: Mean group return of each group, if the environment names groups.
     """
 
     return_mean: float
@@ -105,13 +105,13 @@ class EvaluationResult:
 
 @dataclass(frozen=True)
 class LessonResult:
-    """Where a run stands in the lessons of an environment parameter.
+    """Progress of a run in the lessons of an environment parameter.
 
     Attributes:
-        lesson: Number of the lesson under way, from 1.
+        lesson: Number of the current lesson, from 1.
         lessons: Number of lessons.
-        measure: Name of what ends the lesson.
-        value: Value of the measure, or None where there is none yet.
+        measure: Name of the measure that ends the lesson.
+        value: Value of the measure; None if there is none yet.
         threshold: Value that ends the lesson; None in the last lesson.
         episodes: Episodes that began in the lesson and have ended.
         min_episodes: Episodes that must have ended before the lesson can end.
@@ -126,7 +126,7 @@ class LessonResult:
     min_episodes: int
 
     def text(self) -> str:
-        """Says it in words: ``lesson 2 of 4: return 0.62 of 0.80, 74 of 100 episodes``."""
+        """Returns a line such as ``lesson 2 of 4: return 0.62 of 0.80, 74 of 100 episodes``."""
         parts = []
         if self.value is not None:
             goal = "" if self.threshold is None else f" of {self.threshold:.2f}"
@@ -140,14 +140,14 @@ class LessonResult:
 
 @dataclass(frozen=True)
 class SelfPlayResult:
-    """Where a policy stands that plays against itself or another that learns.
+    """Rating and scores of a policy in self-play.
 
     Attributes:
         rating: Elo rating.
-        games: Games that it learned from, those against itself left out.
+        games: Games that it learned from, except those against itself.
         win_rate: Mean score in the latest 100 of them, a draw counting half; None before the first one.
-        win_rate_latest: Mean score against the latest snapshot of whom it plays, late games counting more; None before
-            the first one.
+        win_rate_latest: Mean score against the latest snapshot of its opponent, weighted towards late games; None
+            before the first one.
         snapshots: Number of snapshots so far.
         learns: Whether it learns now.
         anchors: Mean score in the latest rating games against each anchor; None before the first ones.
@@ -162,12 +162,12 @@ class SelfPlayResult:
     anchors: Mapping[str, float | None] = field(default_factory=dict)
 
     def row(self) -> dict[str, Any]:
-        """Returns its columns, without what they are of."""
+        """Returns its columns without the policy's name."""
         own = {name: value for name, value in vars(self).items() if name != "anchors"}
         return own | {f"anchors/{name}": value for name, value in self.anchors.items()}
 
     def text(self) -> str:
-        """Says it in words: ``rating 1234, 62 % of 100 games, 3 snapshots``."""
+        """Returns a line such as ``rating 1234, score 62 %, 3 snapshots``."""
         parts = [f"rating {self.rating:.0f}"]
         if self.win_rate is not None:
             parts.append(f"score {100 * self.win_rate:.0f} %")
@@ -178,7 +178,7 @@ class SelfPlayResult:
 
 @dataclass(frozen=True)
 class IterationResult:
-    """The outcome of an iteration, and where the run stands after it.
+    """Result of an iteration, and the state of the run after it.
 
     The window of the run is its last 100 finished training episodes; the return of an episode is the sum over its
     agents, and over its groups once each.
@@ -192,32 +192,32 @@ class IterationResult:
         return_max: Return of the best episode in the window, or None.
         length_mean: Mean episode length in the window, in environment steps, or None.
         running_length: Mean length so far of the episodes that are still running, in environment steps.
-        agents: Mean return of each agent in the window, without what its group earned.
+        agents: Mean return of each agent in the window, without group rewards.
         policies: Result of each policy.
         evaluation: Result of the evaluation made in this iteration, or None.
         seconds: Seconds of training so far.
         steps_per_second: Environment steps a second in this iteration.
         exact: Whether the run would repeat bit for bit.
-        counters: Events of the whole run that could not be learned from as they should: ``finals_stale`` (truncated
-            agents whose final observation is an older one, because they were not on turn),
-            ``rewards_without_decision`` (rewards before an agent's first decision); of Unity players, how many ended,
-            said goodbye or hung, and were replaced: ``players_exited``, ``players_closed``, ``players_hung``.
+        counters: Events of the whole run that limit learning: ``finals_stale`` (truncated agents whose final
+            observation is an older one, because it was not their turn), ``rewards_without_decision`` (rewards before an
+            agent's first decision); of Unity players, how many exited, closed the connection or hung, and were
+            replaced: ``players_exited``, ``players_closed``, ``players_hung``.
         metrics: Minimum, mean and maximum of each number that callbacks measured in the window.
-        histograms: Values that callbacks collected in the episodes that ended in this iteration.
+        histograms: Values that callbacks collected in episodes that ended in this iteration.
         sampling: Whether the environment was stepped in this iteration.
-        parameters: Minimum, mean and maximum of each number that was drawn for an environment parameter in the window.
-        lessons: Where the run stands in the lessons of each environment parameter that has some.
-        groups: Mean of what each group earned in the window, if the environment names groups.
-        self_play: Standing of each policy that plays against itself or another that learns.
-        reported: Numbers that the environment itself reported in this iteration, as games do: by name, what is to be
-            made of them (``average``, ``most_recent``, ``sum``, ``histogram``), and the numbers.
-        finished_policies: How many policies have learned from all the decisions that they are to learn from.
-        finished_share: Their share of the policies that learn, as far as these have agents: 1 when all have.
-        waits: What was waited for where workers are elsewhere, since this process began: seconds ``workers/wait``,
-            ``workers/fetch`` and ``workers/join``, ``workers/bytes`` that came, and ``workers/idle/N``, the share of
-            its latest time in which worker N did not play.
-        stop_reason: Reason why training ended here; empty if it goes on.
-        whole: Whether the iteration is complete; else training was stopped in its middle, and it has no row.
+        parameters: Minimum, mean and maximum of the sampled values of each environment parameter in the window.
+        lessons: Progress in the lessons of each environment parameter that has lessons.
+        groups: Mean group return of each group in the window, if the environment names groups.
+        self_play: Rating and scores of each policy in self-play.
+        reported: Statistics that the environment reported in this iteration: by name, their aggregation (``average``,
+            ``most_recent``, ``sum``, ``histogram``) and the values.
+        finished_policies: Number of policies that have learned from their full budget of decisions.
+        finished_share: Their share of the learning policies that have agents.
+        waits: Times of remote workers since this process began: seconds ``workers/wait``, ``workers/fetch`` and
+            ``workers/join``, received ``workers/bytes``, and ``workers/idle/N``, the recent share of time in which
+            worker N was idle.
+        stop_reason: Reason why training ended here; empty if it continues.
+        whole: Whether the iteration is complete; else training stopped during it, and it has no row.
     """
 
     iteration: int
@@ -251,20 +251,20 @@ class IterationResult:
 
     @property
     def score(self) -> float | None:
-        """What the best checkpoint is chosen by: the mean rating in self-play, else the evaluation, else training."""
+        """Score that selects the best checkpoint: the mean rating in self-play, else the evaluation, else training."""
         if self.self_play:
             return math.fsum(one.rating for one in self.self_play.values()) / len(self.self_play)
         return self.return_mean if self.evaluation is None else self.evaluation.return_mean
 
     @property
     def gradient_steps(self) -> int:
-        """The most gradient steps that any policy has made on its replay so far; 0 if no policy has a replay."""
+        """Largest number of gradient steps of any policy on its replay so far; 0 if no policy has a replay."""
         return max((int(policy.learning.get("gradient_steps") or 0) for policy in self.policies.values()), default=0)
 
     def row(self) -> dict[str, Any]:
         """Returns the result as a flat, JSON-ready dict with keys such as ``policies/main/kl``.
 
-        Values that depend on the clock stand under ``time/``.
+        Values that depend on the clock are under ``time/``.
         """
         row: dict[str, Any] = {
             name: getattr(self, name)
@@ -312,7 +312,7 @@ class IterationResult:
 
 
 def together(how: str, numbers: Sequence[float]) -> float:
-    """Makes one of the numbers that an environment reported under a name: their sum, or their mean."""
+    """Returns the sum or mean of the values that an environment reported under a name."""
     total = math.fsum(numbers)
     return total if how == "sum" else total / len(numbers)
 

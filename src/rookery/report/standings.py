@@ -1,4 +1,4 @@
-"""Where players stand after games against each other: a table, a matrix of scores, and both as a picture."""
+"""Ratings of players after matches: a table, a matrix of scores, and a figure."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from rookery.report.curves import COLORS, dress, new_figure, save_figure
+from rookery.report.curves import COLORS, new_figure, save_figure, style_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SURE = 1.96
-"""Standard errors on either side within which a rating lies in 95 % of repetitions."""
+"""Half width of a 95 % interval in standard errors."""
 
 MOST_TICKS = 12
-"""Numbers of snapshots below the curve of ratings, about."""
+"""Approximate number of ticks below the curve of ratings."""
 
 MOST_WRITTEN = 16
-"""Players up to which the scores of a matrix are written into its cells."""
+"""Largest number of players for which a matrix shows its scores as text."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """Games counted.
+    """Numbers of games won, drawn and lost.
 
     Attributes:
-        won: How many were won.
-        drawn: How many were drawn.
-        lost: How many were lost.
+        won: Games won.
+        drawn: Games drawn.
+        lost: Games lost.
     """
 
     won: int = 0
@@ -43,7 +43,7 @@ class Record:
 
     @property
     def games(self) -> int:
-        """How many there were."""
+        """Number of games."""
         return self.won + self.drawn + self.lost
 
     @property
@@ -61,16 +61,16 @@ class Record:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a player stands.
+    """Rating and games of a player.
 
     Attributes:
-        name: What it is called.
+        name: Name of the player.
         rating: Its rating, in Elo points.
-        error: The standard error of that; 0 for a player whose rating is fixed.
+        error: Standard error of the rating; 0 for a player whose rating is fixed.
         fixed: Whether its rating is fixed.
         all: All its games.
-        against: Its games against each player that it met.
-        by_side: Its games on each side that it played alone.
+        against: Its games against each opponent.
+        by_side: Its games on each side that it played.
     """
 
     name: str
@@ -87,7 +87,7 @@ def standings_table(standings: Sequence[Standing], anchors: Sequence[str]) -> Ta
 
     Args:
         standings: The players.
-        anchors: Players that each has a column of its score against.
+        anchors: Players with a column of scores against them.
     """
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("PLAYER", no_wrap=True)
@@ -123,11 +123,11 @@ def matrix_table(standings: Sequence[Standing]) -> Table:
 
 
 def share(part: float | None, unit: str = " %") -> str:
-    """A part of one in percent; nothing if it is not known."""
+    """Returns a fraction in percent; an empty string for None."""
     return "" if part is None else f"{100 * part:.0f}{unit}"
 
 
-# --- the picture ------------------------------------------------------------------------------------------------------
+# --- the figure -------------------------------------------------------------------------------------------------------
 
 
 def draw_standings(standings: Sequence[Standing], title: str, target: Path) -> None:
@@ -135,7 +135,7 @@ def draw_standings(standings: Sequence[Standing], title: str, target: Path) -> N
 
     Args:
         standings: The players, in the order of the matrix; ``main@3`` is snapshot 3 of ``main``, which comes last.
-        title: What stands above.
+        title: Title of the figure.
         target: File to write; its suffix names the format.
 
     Raises:
@@ -151,7 +151,7 @@ def draw_standings(standings: Sequence[Standing], title: str, target: Path) -> N
 
 
 def _draw_ratings(axes: Axes, standings: Sequence[Standing]) -> None:
-    """Points with error bars over the numbers of snapshots, a line for each player that is none."""
+    """Draws ratings with error bars over snapshots, and a line for each other player."""
     families: dict[str, list[tuple[int, Standing]]] = {}
     for one in standings:
         found = re.fullmatch(r"(.*)@(\d+)", one.name)
@@ -175,7 +175,7 @@ def _draw_ratings(axes: Axes, standings: Sequence[Standing]) -> None:
         fixed = " (fixed)" if one.fixed else ""
         axes.annotate(f"{one.name}{fixed}", (0.995, one.rating), xycoords=("axes fraction", "data"), xytext=(0, 3),
                       textcoords="offset points", ha="right", fontsize=8, color=color)  # fmt: skip
-    dress(axes)
+    style_axes(axes)
     if families:
         numbers = sorted({number for points in families.values() for number, _ in points if number <= last})
         shown = numbers[:: max(1, len(numbers) // MOST_TICKS)]
@@ -189,7 +189,7 @@ def _draw_ratings(axes: Axes, standings: Sequence[Standing]) -> None:
 
 
 def _draw_matrix(axes: Axes, standings: Sequence[Standing]) -> None:
-    """Mean scores as colours: of the player of a row against that of a column."""
+    """Draws mean scores as colours: of a row's player against a column's."""
     names = [one.name for one in standings]
     scores = np.full((len(names), len(names)), np.nan)
     for row, one in enumerate(standings):

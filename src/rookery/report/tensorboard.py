@@ -1,13 +1,13 @@
-"""Writes the numbers of a run for TensorBoard: scalars and histograms, over steps.
+"""TensorBoard writer: scalars, histograms and texts over steps, and the HParams page of an experiment.
 
-Tags are the keys of `metrics.jsonl`. Events are written here, record by record, and not by TensorBoard's own writer:
-that one loads TensorFlow where it finds it, and keeps a thread with what has not reached the file yet.
+Tags are the keys of `metrics.jsonl`. Events are written here, record by record, instead of by TensorBoard's own writer,
+which loads TensorFlow if it is installed, and buffers events in a thread.
 
-The HParams page shows parameters of an experiment beside metrics, a line a trial. It reads three messages: the
-experiment, in its folder, says which parameters and metrics there are; in the folder of each trial the start of its
-session says what was chosen, and the end how it ended. Repeats over seeds are one group, of which the page shows the
-mean. A trial appears when it is over: readers of an event file never go back to an older one, so a file beside that of
-a training at work would hide what comes after it.
+The HParams page shows parameters of an experiment beside metrics, one line a trial. It reads three messages: the
+experiment, in its folder, lists parameters and metrics; in the folder of each trial, the start of its session holds the
+chosen values, and the end its status. Repeats over seeds are one group, of which the page shows the mean. A trial
+appears when it has ended: readers of an event file never return to an older one, so a file beside that of a running
+training would hide later events.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from rookery.report.experiment import format_value, is_number, short_names
 from rookery.report.metrics_file import read_rows
 
 FLUSH_SECONDS = 10.0
-"""Longest time that a written row waits in memory for the next one."""
+"""Longest time between two flushes."""
 
 BINS = 30
-"""Bars of a histogram."""
+"""Number of bars of a histogram."""
 
 _numbers = itertools.count()
 
 
 class TensorBoard:
-    """Writes an event file in the folder of a run. A resumed run adds a file, and `resume` hides what it replays."""
+    """Event file in the folder of a run. A resumed run adds a file, and `resume` hides the steps that are repeated."""
 
     def __init__(self, folder: Path) -> None:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
@@ -54,7 +54,7 @@ class TensorBoard:
         self.flush()
 
     def resume(self, step: int) -> None:
-        """Makes readers forget what earlier files of the folder say of what comes after `step`."""
+        """Makes readers discard events after `step` in earlier files of the folder."""
         log = self._session(status=self._session.START)
         self._add(self._event(wall_time=time.time(), step=step + 1, session_log=log))
 
@@ -65,7 +65,7 @@ class TensorBoard:
         value = self._summary.Value(tag=f"_hparams_/{kind}")
         value.metadata.plugin_data.plugin_name = "hparams"
         value.metadata.plugin_data.content = HParamsPluginData(version=0, **{kind: message}).SerializeToString()
-        value.tensor.dtype = 1  # DT_FLOAT, of no elements: the value itself says nothing
+        value.tensor.dtype = 1  # DT_FLOAT, without elements: the value itself is empty
         value.tensor.tensor_shape.dim.add(size=0)
         self._add_values([value], 0)
 
@@ -102,14 +102,14 @@ class TensorBoard:
             value.histo.min, value.histo.max = float(found.min()), float(found.max())
             value.histo.num, value.histo.sum = len(found), float(found.sum())
             value.histo.sum_squares = float(np.square(found).sum())
-            # a bar is known by its right edge, so an empty one on the left says where the first begins
+            # a bar is given by its right edge, so an empty bar on the left gives the first left edge
             value.histo.bucket_limit.extend(edges.tolist())
             value.histo.bucket.extend([0.0, *counts.tolist()])
             values.append(value)
         self._add_values(values, step)
 
     def flush(self) -> None:
-        """Writes everything so far to the file, for readers to see."""
+        """Flushes all events so far to the file."""
         self._file.flush()
         self._flushed = time.monotonic()
 
@@ -130,7 +130,7 @@ class TensorBoard:
 
 
 def _masked(content: bytes) -> int:
-    """Returns the CRC-32C of bytes, rotated and shifted as the record format demands."""
+    """Returns the CRC-32C of bytes, masked as in the record format."""
     table, crc = _table(), 0xFFFFFFFF
     for byte in content:
         crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
@@ -151,7 +151,7 @@ def _table() -> list[int]:
 
 
 def write_experiment(folder: Path, space: Mapping[str, Mapping[str, Any]], metrics: Iterable[str]) -> None:
-    """Writes which parameters (with the descriptions of their domains) and metrics an experiment has, into its folder.
+    """Writes the parameters (with descriptions of their domains) and metrics of an experiment into its folder.
 
     Raises:
         FileError: If the disk is full.
@@ -177,7 +177,7 @@ def write_experiment(folder: Path, space: Mapping[str, Mapping[str, Any]], metri
 def write_session(
     folder: Path, number: int, params: Mapping[str, Any], failed: bool, space: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """Writes what a trial tried and how it ended; and its rows, if it is no training, which has written them itself.
+    """Writes the parameters and status of a trial; and its rows, unless the trial is a training that wrote them itself.
 
     Raises:
         FileError: If the disk is full.
@@ -197,7 +197,7 @@ def write_session(
 
 
 def _set(target: Any, value: Any, numeric: bool) -> None:
-    """Returns a value to a message that holds a number or a text."""
+    """Sets a message's value, a number or a text."""
     if numeric and is_number(value):
         target.number_value = value
     else:
@@ -205,7 +205,7 @@ def _set(target: Any, value: Any, numeric: bool) -> None:
 
 
 def _is_numeric(description: Mapping[str, Any]) -> bool:
-    """Whether all values of a domain are numbers."""
+    """Returns whether all values of a domain are numbers."""
     ((kind, arguments),) = description.items()
     return all(map(is_number, arguments)) if kind in ("choice", "grid_search") else kind != "sample_from"
 

@@ -26,8 +26,8 @@ from rookery.envs.base import VectorEnv
 from rookery.envs.elsewhere import EnvElsewhere
 from rookery.envs.logs import logs_in
 from rookery.report.console import Reporter, reporter
-from rookery.report.films import Progress as FilmProgress
 from rookery.report.results import EvaluationResult, IterationResult
+from rookery.report.videos import VideoProgress
 from rookery.rollout.hooks import UNNAMED, EpisodeListener
 from rookery.rollout.mapping import MappingFunction
 from rookery.run.checkpoint import checkpoint
@@ -434,9 +434,9 @@ class Trainer(Run):
         labels: bool = False,
         max_frames: int = 1000,
         frames_per_second: float | None = None,
-        progress: FilmProgress | None = None,
+        progress: VideoProgress | None = None,
     ) -> EvaluationResult:
-        """Plays episodes in one environment and writes them as a film.
+        """Plays episodes in one environment and writes them as a video.
 
         Args:
             path: The file: ``.webp`` (smallest), ``.gif``, ``.png`` or, with the package av, ``.mp4``.
@@ -444,7 +444,7 @@ class Trainer(Run):
             deterministic: Play the most likely actions; None = `evaluation.deterministic`.
             labels: Write below the pictures who plays, and what each has earned.
             max_frames: Pictures, at most.
-            frames_per_second: Speed of the film; None = the environment's `render_fps`, at most 50, or 12 without one.
+            frames_per_second: Speed of the video; None = the environment's `render_fps`, at most 50, or 12 without one.
             progress: Told of every picture that has been encoded: how many are, and how many there will be.
         """
         with own_torch(1), self.watch.over():

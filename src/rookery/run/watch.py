@@ -46,7 +46,7 @@ class Watch:
             limit: The criterion that limits the time, as text, and the seconds of training at which the run is asked to
                 stop; None = no limit.
         """
-        if self._ended is not None or (limit is None and not self._reporter().tells_standing):
+        if self._ended is not None or (limit is None and not self._reporter().shows_progress):
             yield
             return
         self._ended = ended = threading.Event()
@@ -74,7 +74,7 @@ class Watch:
             if limit is not None:
                 pause = min(pause, limit[1] - now)
             with suppress(OSError, ValueError):  # the console is closed; the limit of time still holds
-                self._reporter().standing(self.standing)
+                self._reporter().progress(self.standing)
                 if limit is not None and not estimated and run.iteration == first_iteration:
                     length, left = self._estimate(now)
                     if left is not None and now + left > limit[1]:

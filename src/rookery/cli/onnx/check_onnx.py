@@ -17,28 +17,28 @@ def check_onnx(
 
     rookery check-onnx runs/BallPlate-ppo-s0/main.onnx
     """
-    from rookery.onnx.check import look_at
+    from rookery.onnx.check import inspect_file
 
-    look = look_at(file)
-    if not look.outputs:
+    report = inspect_file(file)
+    if not report.outputs:
         typer.echo(f"{'file':<20}{file}, {file.stat().st_size:,} bytes")
     else:
-        lines = {"file": f"{file}, {file.stat().st_size:,} bytes, {look.purpose}", "opset": str(look.opset)}
-        lines |= {key.replace("_", " "): value for key, value in look.told.items()}
+        lines = {"file": f"{file}, {file.stat().st_size:,} bytes, {report.purpose}", "opset": str(report.opset)}
+        lines |= {key.replace("_", " "): value for key, value in report.metadata.items()}
         for label, text in lines.items():
             typer.echo(f"{label:<20}{text}")
-        width = max((len(name) for name, _, _ in (*look.inputs, *look.outputs)), default=0)
-        for side, ports in (("inputs", look.inputs), ("outputs", look.outputs)):
+        width = max((len(name) for name, _, _ in (*report.inputs, *report.outputs)), default=0)
+        for side, ports in (("inputs", report.inputs), ("outputs", report.outputs)):
             for number, (name, dtype, shape) in enumerate(ports):
                 axes = ", ".join(map(str, shape))
                 typer.echo(f"{'' if number else side:<20}{name:<{width}}  {dtype:<8} [{axes}]")
-        operators = sorted(look.operators.items(), key=lambda pair: (-pair[1], pair[0]))
+        operators = sorted(report.operators.items(), key=lambda pair: (-pair[1], pair[0]))
         typer.echo(f"{'operators':<20}{', '.join(f'{name} {count}' for name, count in operators)}")
-    for note in look.notes:
+    for note in report.notes:
         typer.echo(f"note: {note}")
-    for problem in look.problems:
+    for problem in report.problems:
         typer.echo(f"problem: {problem}")
-    count = len(look.problems)
+    count = len(report.problems)
     typer.echo(f"{count or 'no'} problem{'' if count == 1 else 's'}")
-    if look.problems:
+    if report.problems:
         raise typer.Exit(1)

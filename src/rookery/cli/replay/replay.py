@@ -121,7 +121,7 @@ def draw(stored: StoredReplay, summary: Summary, target: Path) -> None:
     Raises:
         ConfigError: If matplotlib is not installed, or the file cannot be written.
     """
-    from rookery.report.curves import dress, label_x, new_figure, save_figure
+    from rookery.report.curves import label_x, new_figure, save_figure, style_axes
 
     figure = new_figure(9, 4, "--picture")
     returns, rewards = figure.subplots(1, 2, width_ratios=(2, 1))
@@ -137,7 +137,7 @@ def draw(stored: StoredReplay, summary: Summary, target: Path) -> None:
     rewards.hist(summary.rewards, bins=40, color="#0072b2", log=True)
     rewards.set_title("rewards", loc="left", fontsize=12, fontweight="bold")
     rewards.set_ylabel("decisions", color="#444444")
-    dress(returns)
-    dress(rewards)
+    style_axes(returns)
+    style_axes(rewards)
     figure.suptitle(f"{len(stored):,} decisions of {stored}", x=0.01, ha="left", fontsize=10, color="#444444")
     save_figure(figure, target, "--picture")

@@ -17,8 +17,8 @@ from rookery.core.settings.starting_folder import shown, started_in
 from rookery.envs.base import VectorBase, VectorEnv, is_only_one
 from rookery.envs.vector.closing import close_env
 from rookery.envs.vector.rendering import drawn
-from rookery.report.films import Film, Progress, check_suffix
 from rookery.report.results import EvaluationResult, IterationResult, PolicyReturn, interval
+from rookery.report.videos import Video, VideoProgress, check_suffix
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.worker import RolloutWorker
 from rookery.run.checkpoint.path_folders import as_typed
@@ -31,7 +31,7 @@ MOST_LABELS = 6
 """Agents that are named under a picture."""
 
 USUAL_FPS = 12.0
-"""Pictures a second of a film where neither the user nor the environment says how many."""
+"""Pictures a second of a video where neither the user nor the environment says how many."""
 
 MOST_FPS = 50.0
 """Pictures a second that every viewer of animations shows; many show shorter pictures much longer than they are."""
@@ -250,9 +250,9 @@ def record(
     labels: bool,
     max_frames: int,
     frames_per_second: float | None,
-    progress: Progress | None = None,
+    progress: VideoProgress | None = None,
 ) -> EvaluationResult:
-    """Plays episodes in an environment of their own and writes them as a film; returns what they came to.
+    """Plays episodes in an environment of their own and writes them as a video; returns what they came to.
 
     Args:
         run: The run whose policies play.
@@ -260,8 +260,8 @@ def record(
         episodes: Number of episodes; a title stands before each of several.
         deterministic: Whether the most likely actions are played.
         labels: Whether the agents, their policies and returns are written below the pictures.
-        max_frames: Largest number of pictures; what comes after them is played, and left out of the film.
-        frames_per_second: Speed of the film; None = the environment's own (`film_speed`).
+        max_frames: Largest number of pictures; what comes after them is played, and left out of the video.
+        frames_per_second: Speed of the video; None = the environment's own (`film_speed`).
         progress: Function that is told of every picture that has been encoded, and how many there are.
 
     Raises:
@@ -270,7 +270,7 @@ def record(
         FileError: If the file cannot be written.
     """
     check_suffix(path)
-    film = Film(episodes, max_frames)
+    video = Video(episodes, max_frames)
     with run.copies(1, render=True) as env:
         if isinstance(env, VectorBase):
             env.keep_last_pictures = True
@@ -278,13 +278,13 @@ def record(
         with measuring(run, played):
             while not played.over:
                 played.begin_round()
-                show(played, film, labels)
+                show(played, video, labels)
                 before = len(played.finished)
                 played.play(vector_steps=1)
                 if len(played.finished) > before:
-                    show_end(played, film, labels)
-    film.save(path, film_speed(env) if frames_per_second is None else frames_per_second, progress)
-    if film.is_cut:
+                    show_end(played, video, labels)
+    video.save(path, film_speed(env) if frames_per_second is None else frames_per_second, progress)
+    if video.is_cut:
         run.note(f"{shown(path)} shows the first {max_frames:,} pictures only")
     return summarize(run, played.outcome, run.env_steps)
 
@@ -297,8 +297,8 @@ def film_speed(env: VectorEnv) -> float:
     return USUAL_FPS if said is None else min(said, MOST_FPS)
 
 
-def show(played: BoundedEpisodes, film: Film, labels: bool) -> None:
-    """Adds the picture of lane 0 before its next step to a film.
+def show(played: BoundedEpisodes, video: Video, labels: bool) -> None:
+    """Adds the picture of lane 0 before its next step to a video.
 
     Raises:
         EnvError: If the environment draws no pictures.
@@ -307,8 +307,8 @@ def show(played: BoundedEpisodes, film: Film, labels: bool) -> None:
     assert worker.now is not None
     if episode and not worker.lengths[0] and not any(rows.waiting.any() for rows in worker.now.rows):
         return  # an environment that begins its next episode a step later still draws the end of the one before
-    if film.is_full:
-        film.is_cut = True
+    if video.is_full:
+        video.is_cut = True
         return
     seen = in_users_modes(drawn, worker.env, 0)
     if seen is None:
@@ -316,12 +316,12 @@ def show(played: BoundedEpisodes, film: Film, labels: bool) -> None:
             f"{worker.env.name} draws no pictures: it has no render(), or render() with render_mode='rgb_array' gives "
             "None or is not implemented"
         )
-    lines = captions(episode, film.episodes, int(worker.lengths[0]), players_of(worker)) if labels else ()
-    film.add(seen, episode, lines, played.finished[-1].total if played.finished else None)
+    lines = captions(episode, video.episodes, int(worker.lengths[0]), players_of(worker)) if labels else ()
+    video.add(seen, episode, lines, played.finished[-1].total if played.finished else None)
 
 
-def show_end(played: BoundedEpisodes, film: Film, labels: bool) -> None:
-    """Adds the picture of the state that an episode of lane 0 has ended in to a film.
+def show_end(played: BoundedEpisodes, video: Video, labels: bool) -> None:
+    """Adds the picture of the state that an episode of lane 0 has ended in to a video.
 
     There is none where the next episode has begun by then and the environment keeps no last pictures, as a vector
     environment of others that resets in the same step.
@@ -333,13 +333,13 @@ def show_end(played: BoundedEpisodes, film: Film, labels: bool) -> None:
         seen = env.last_pictures.pop(0, None) if isinstance(env, VectorBase) else None
     if seen is None:
         return
-    if film.is_full:
-        film.is_cut = True
+    if video.is_full:
+        video.is_cut = True
         return
     everyone = [agent for kind in env.kinds for agent in kind.agents]
     earned = [(agent, result.policies.get(agent, ""), result.agents.get(agent, 0.0)) for agent in everyone]
-    lines = captions(result.index, film.episodes, result.length, earned) if labels else ()
-    film.add(seen, result.index, lines, None)
+    lines = captions(result.index, video.episodes, result.length, earned) if labels else ()
+    video.add(seen, result.index, lines, None)
 
 
 def players_of(worker: RolloutWorker) -> list[tuple[str, str, float]]:

@@ -1,4 +1,4 @@
-"""What a graph is given of an observation: values by leaf path, as they are stored or in units of their own."""
+"""Observations in a graph: values by leaf path, as stored or in other units."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rookery.onnx.graph import Graph
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObsValue:
     """A leaf of an observation in a graph.
 
     Attributes:
-        name: The value: float32 ``[N, *shape]`` as the leaf is laid out; of categories ``[N, k]`` for k of them.
-        scale: The stored numbers are the value times this.
-        one_hot: Of categories, the same as one-hots side by side, ``[N, sum(sizes)]``, if that is at hand.
+        name: Name of the value: float32 ``[N, *shape]`` in the leaf's layout; for k categories ``[N, k]``.
+        scale: Factor from the value to the stored numbers.
+        one_hot: Name of the categories as concatenated one-hots, ``[N, sum(sizes)]``, if available.
     """
 
     name: str
@@ -25,12 +25,12 @@ class Seen:
     one_hot: str = ""
 
     def plain(self, graph: Graph) -> str:
-        """Returns the stored numbers; those that are scaled are bytes, and whole again."""
+        """Returns the stored numbers; scaled ones are bytes, and rounded."""
         return self.name if self.scale == 1.0 else graph.rounded(graph.scaled(self.name, self.scale))
 
 
-def one_hots(graph: Graph, seen: Seen, sizes: Sequence[int]) -> str:
-    """Returns categories ``[N, len(sizes)]`` as one-hots side by side, ``[N, sum(sizes)]``."""
+def one_hots(graph: Graph, seen: ObsValue, sizes: Sequence[int]) -> str:
+    """Returns categories ``[N, len(sizes)]`` as concatenated one-hots, ``[N, sum(sizes)]``."""
     if seen.one_hot:
         return seen.one_hot
     whole = graph.cast(seen.name, np.int64)
