@@ -21,8 +21,8 @@ ROOMS = sorted(
 
 UNFINISHED = """
 src/rookery/algorithms src/rookery/cli src/rookery/cluster src/rookery/core src/rookery/envs
- src/rookery/models src/rookery/native src/rookery/onnx src/rookery/policies
-src/rookery/replay src/rookery/report src/rookery/rollout src/rookery/run
+ src/rookery/models src/rookery/native src/rookery/policies
+src/rookery/replay src/rookery/rollout src/rookery/run
 src/rookery/tasks src/rookery/tensor_envs src/rookery_rllib/base
 src/rookery_rllib/batch src/rookery_rllib/config src/rookery_rllib/env src/rookery_rllib/examples
 src/rookery_rllib/gym src/rookery_rllib/keras src/rookery_rllib/model src/rookery_rllib/policy
