@@ -21,7 +21,7 @@ ROOMS = sorted(
 
 UNFINISHED = """
 src/rookery/algorithms src/rookery/cli src/rookery/cluster src/rookery/core src/rookery/envs
- src/rookery/models src/rookery/native src/rookery/policies
+ src/rookery/native src/rookery/policies
 src/rookery/replay src/rookery/rollout src/rookery/run
 src/rookery/tasks src/rookery/tensor_envs src/rookery_rllib/base
 src/rookery_rllib/batch src/rookery_rllib/config src/rookery_rllib/env src/rookery_rllib/examples

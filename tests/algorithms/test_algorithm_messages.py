@@ -43,7 +43,7 @@ def specs(action):
 
 LEARNERS = [
     (SACConfig(), THREE, "SpaceError: SAC with discrete=true"),
-    (SACConfig(), PICKS, "SpaceError: are choices, ... SAC, which takes choices"),
+    (SACConfig(), PICKS, "SpaceError: are discrete, ... SAC, which takes discrete"),
     (SACConfig(), WITH_FLAGS, "SpaceError: have flags"),
     (SACConfig(), spaces.Tuple((PICKS, UNBOUNDED)), "SpaceError: no finite bounds in 1 of 1"),
     (SACConfig(batch_size=10**7), REACH, "ConfigError: policies.hero.batch_size = 10,000,000 is more than the replay"),
@@ -56,9 +56,9 @@ LEARNERS = [
     (SACConfig(discrete=True, critic=RENORM), PICKS, FOR_NUMBERS),
     (SACConfig(critic=QUANTILES), BOTH, FOR_NUMBERS),
     (SACConfig(target_entropy=-1.0), BOTH, "ConfigError: target_entropy = -1.0 is one number, and each part"),
-    (SACConfig(exploration={"kind": "ou"}), BOTH, "SpaceError: exploration.kind = ou is for actions that are numbers"),
+    (SACConfig(exploration={"kind": "ou"}), BOTH, "SpaceError: exploration.kind = ou is for continuous actions only"),
     (TD3Config(), THREE, "SpaceError: use DQN or PPO, or SAC with discrete=true"),
-    (TD3Config(), BOTH, "SpaceError: not numbers alone, and TD3, ... or SAC, which takes choices"),
+    (TD3Config(), BOTH, "SpaceError: not all continuous, and TD3, ... or SAC, which takes discrete"),
     (DDPGConfig(), THREE, "SpaceError: use DQN or PPO, or SAC with discrete=true"),
     (DQNConfig(), REACH, "SpaceError: SAC, TD3"),
     (DQNConfig(), PICKS, "SpaceError: PPO"),

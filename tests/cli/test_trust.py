@@ -182,7 +182,7 @@ def test_nothing_of_a_policy_of_others_runs(place, module, theirs, rookery, monk
     with pytest.raises(ConfigError, match="give policy 'main' the same model"):
         Trainer("CartPole-v1", policies={"main": {"init_from": str(theirs)}})
     assert not mark.exists()
-    said = "gives a NoneType" if (place, module) == ("model", CALL) else "is a .*, not a"  # a function has to be called
+    said = "makes a NoneType" if (place, module) == ("model", CALL) else "is a .*, not a"  # a function has to be called
     with pytest.raises(ConfigError, match=said):
         load_policy(theirs, trust_code=True)
     assert mark.exists() == (module == CALL)

@@ -102,11 +102,11 @@ def test_a_custom_model_comes_from_the_generator_and_leaves_the_global_one_alone
     ("module", "words"),
     [
         (WithoutWidth, "has no num_features"),
-        (WrongWidth, r"put out torch.float32 \(2, 6\) for 2 rows, not floats \(2, 7\)"),
-        (TwoOutputs, "put out a tuple, not a tensor"),
-        (Integers, r"put out torch.int64 \(2, 6\)"),
+        (WrongWidth, r"returned torch.float32 \(2, 6\) for 2 rows, not floats \(2, 7\)"),
+        (TwoOutputs, "returned a tuple, not a tensor"),
+        (Integers, r"returned torch.int64 \(2, 6\)"),
         (Broken, r"failed on two rows of zeros: ValueError: the user's own words \(.*test_build.py:\d+\)"),
-        (not_a_module, "gives a int, not a torch.nn.Module"),
+        (not_a_module, "makes a int, not a torch.nn.Module"),
         (nn.Linear, "cannot be built: TypeError"),
     ],
 )
@@ -164,12 +164,12 @@ def test_codes_name_pictures_of_bytes():
     assert build(GRID, categorical_images=("view",)).images[0].embedding is not None
     assert build(GRID).images[0].embedding is None
     with pytest.raises(
-        ConfigError, match=r"model\.categorical_images: no picture of bytes is observed as 'vew'; did you mean 'view'"
+        ConfigError, match=r"model\.categorical_images: the observation has no uint8 image 'vew'; did you mean 'view'"
     ):
         build(GRID, categorical_images=("vew",))
-    with pytest.raises(ConfigError, match=r"observed as 'speed'; there are view"):
+    with pytest.raises(ConfigError, match=r"no uint8 image 'speed'; there are view"):
         build(GRID, categorical_images=("speed",))
-    with pytest.raises(ConfigError, match=r"observed as 'obs'; there is none: leave model\.categorical_images out"):
+    with pytest.raises(ConfigError, match=r"no uint8 image 'obs'; there is none: leave model\.categorical_images out"):
         build(BOX, categorical_images=("obs",))
 
 

@@ -93,13 +93,13 @@ class Forgetful(Pair):
         (
             Wrong,
             {},
-            r"remembers \[\(2, 4\), \(2, 1\)\] after two rows, and initial_memory\(2\) gives \[\(2, 4\), \(2,\)\]",
+            r"memory \[\(2, 4\), \(2, 1\)\] after two rows, and initial_memory\(2\) returns \[\(2, 4\), \(2,\)\]",
         ),
         (Whole, {}, "not floats"),
-        (Forgetful, {}, "put out a Tensor, not features and memory"),
-        (Pair, {"kind": "lstm"}, "has a memory of its own"),
-        (Pair, {"frames": 2}, "sees the observations of its space alone"),
-        (Pair, {"previous_reward": True}, "sees the observations of its space alone"),
+        (Forgetful, {}, "returned a Tensor, not features and memory"),
+        (Pair, {"kind": "lstm"}, "has its own memory"),
+        (Pair, {"frame_stack": 2}, "receives only the observations of its space"),
+        (Pair, {"previous_reward": True}, "receives only the observations of its space"),
     ],
 )
 def test_what_breaks_the_contract_is_refused_with_a_remedy(module, memory, told):

@@ -200,5 +200,5 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(ConfigError, match="3 heads cannot share a width of 8 evenly; take a width such as 9"):
         network_of(heads=3)
     network, none = network_of(), torch.zeros(1, dtype=torch.long)
-    with pytest.raises(RookeryError, match="learns windows of data"):
+    with pytest.raises(RookeryError, match="learns from windows of data"):
         network(torch.zeros(1, 7), torch.zeros(1, network.size), Sequences(torch.ones(1, 1).bool(), none + 1, None))

@@ -76,7 +76,7 @@ def test_the_small_network_ends_where_its_kernel_no_longer_fits():
 def test_a_network_begins_where_its_layers_leave_one_pixel(cnn, smallest):
     maps = encoder(smallest, smallest + 9, 3, cnn=cnn).convolutions(torch.zeros(1, 3, smallest, smallest + 9), 1.0)
     assert maps.shape[2] == 1
-    told = f"the picture 'obs' of {smallest - 1} x {smallest + 9} pixels"
+    told = f"the image 'obs' of {smallest - 1} x {smallest + 9} pixels"
     with pytest.raises(ConfigError, match=rf"model.cnn = '{cnn}': {told} .* at least {smallest}; use auto, .* or flat"):
         encoder(smallest - 1, smallest + 9, 3, cnn=cnn)
 

@@ -1,14 +1,13 @@
-"""From settings to a trunk: ours for any observation layout, or the user's own module behind a two-line contract.
+"""Builds trunks from settings: `Encoder` for any observation layout, or the user's own module.
 
 A custom model is ``MyModel(obs_space, **module_config)`` with ``forward(obs) -> features [N, F]`` and an attribute
 ``num_features`` = F. `obs` looks like the space: a tensor ``[N, *shape]`` for a plain space, a dict or tuple of them
 for Dict and Tuple. Boxes and MultiBinary come as float32 in the space's own shape (uint8 boxes divided by their upper
-bound, 255 for images, unless `codes` names them; boxes that are no images of bytes normalized if `normalize_obs` is
-on); Discrete and MultiDiscrete come as int64
-counted from 0. A set of entities comes as float32 ``[N, max, 1 + k]``, the first column 1 for those that are there. An
-action mask in the space is left out (the head applies it), and so are parts that cannot be used (in
-a tuple, None stands in their place). One with a memory of its own has two lines more: see `CustomMemory`. One that
-ends in the heads itself (``output=outputs``) has another form: see `OutputTrunk`.
+bound, 255 for images, unless `categorical_images` names them; other boxes normalized if `normalize_obs` is
+on); Discrete and MultiDiscrete come as int64 counted from 0. A set of entities comes as float32 ``[N, max, 1 + k]``;
+its first column is 1 for members that exist. An action mask in the space is left out (the head applies it), and so are
+unusable parts (in a tuple, None takes their place). `CustomMemory` describes models with their own memory,
+`OutputTrunk` models that compute the outputs of the heads themselves (``output=outputs``).
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ CONTRACT = (
     "and an attribute num_features = F"
 )
 REMEMBERS = (
-    "a custom model that remembers has initial_memory(n), which gives a tensor [n, ...] or a tuple of them, and "
+    "a custom model with memory has initial_memory(n), which returns a tensor [n, ...] or a tuple of them, and "
     "forward(obs, memory) -> features [N, F], memory"
 )
 
@@ -64,99 +63,99 @@ OUTPUT_CONTRACT = (
 )
 
 CRITIC_ACTION = "\0action"
-"""Leaf path of an action that a critic judges; no key of a space begins like this."""
+"""Leaf path of the action that a critic evaluates; no key of a space begins like this."""
 
 FEATURES = "\0features"
-"""Leaf path of a custom model's features, for layers that follow."""
+"""Leaf path of a custom model's features, for the layers after it."""
 
 
 Normalizer = tuple[tuple[int, ...], Tensor, Tensor] | None
-"""What `functional.layer_norm` takes after its input; None for a layer that is not normalized."""
+"""Arguments of `functional.layer_norm` after its input; None for a layer without normalization."""
 
 
 @dataclass(frozen=True)
 class ModelConfig(Settings):
-    """How a network is built. Action and value heads come on top of what is described here."""
+    """Settings of a network below its action and value heads."""
 
     hidden: Layers = (64, 64)
-    """Widths of the layers; without any, the features are the inputs (of pictures: their network's output)."""
-
-    activation: Literal["tanh", "relu", "elu", "silu", "gelu"] = "tanh"
-    """Function after each of these layers."""
-
-    layer_norm: bool = False
-    """Whether each of these layers puts out numbers of mean 0 and variance 1 (LayerNorm) before its function."""
-
-    shared_trunk: bool = False
-    """Whether the value function stands on the policy's features instead of a network of its own."""
-
-    normalize_obs: bool = False
-    """Whether boxes, of floats and of bytes that are no picture, are shifted and scaled by their running mean and
-    standard deviation.
+    """Widths of the hidden layers; an empty list uses the inputs as features (for images, the output of their network).
     """
 
+    activation: Literal["tanh", "relu", "elu", "silu", "gelu"] = "tanh"
+    """Activation function after each hidden layer."""
+
+    layer_norm: bool = False
+    """Whether LayerNorm is applied to each hidden layer before its activation function."""
+
+    shared_trunk: bool = False
+    """Whether the value function shares the policy's trunk instead of having its own network."""
+
+    normalize_obs: bool = False
+    """Whether observation boxes other than uint8 images are normalized by their running mean and standard deviation."""
+
     obs_clip: PositiveFloat = 10.0
-    """Largest size of a normalized number, in standard deviations."""
+    """Normalized observations are clipped to this many standard deviations."""
 
     log_std_init: Annotated[float, Interval(ge=-20, le=2)] = 0.0
-    """First log standard deviation of continuous actions, whose range is [-1, 1] where they are bounded."""
+    """Initial log standard deviation of continuous actions; bounded actions are scaled to [-1, 1]."""
 
     cnn: Literal["auto", "nature", "impala", "small", "simple", "nature_leaky", "resnet", "match3", "flat"] = "auto"
-    """Network for pictures: Mnih et al. 2015, the residual one of Espeholt et al. 2018, one for grid worlds, or one of
-    ML-Agents' (two convolutions, its forms of the first two, two for boards, or none); ``auto`` = nature from 36 pixels
-    on, small below.
+    """Network for images: ``nature`` (Mnih et al. 2015), ``impala`` (residual, Espeholt et al. 2018), ``small`` for
+    grid worlds, or one of ML-Agents' (two convolutions, its forms of the first two, two for boards, or none); ``auto``
+    = nature from 36 pixels on, small below.
     """
 
     cnn_width: Few = 1
-    """Multiplies the filters of that network."""
+    """Factor on the number of filters of the image network."""
 
     cnn_features: Width | None = None
-    """Features that it makes of a picture; none = 512 (nature), 256 (impala) or 128 (the others)."""
+    """Features per image; none = 512 (nature), 256 (impala) or 128 (the others)."""
 
     categorical_images: Annotated[tuple[Label, ...] | None, FormerName("codes")] = None
-    """Paths of pictures of bytes whose numbers are codes from 0 to 31 (of things, colours, states) and no brightness: a
-    vector is learned for each code. Null = decided by `sampling.warmup_steps` random decisions: where no larger number
-    is seen; ``[]`` = none.
+    """Paths of uint8 images whose values are categories from 0 to 31 (objects, colours, states) instead of brightness;
+    an embedding is learned for each. Null = `sampling.warmup_steps` random decisions detect them: no larger value
+    occurs; ``[]`` = none.
     """
 
     entities: tuple[Label, ...] = ()
-    """Paths of boxes ``[max, k]`` in the observation that are sets as well, in which rows of zeros are absent members.
+    """Paths of boxes ``[max, k]`` in the observation that are also treated as sets; rows of zeros are absent members.
     They are not normalized.
     """
 
     entities_as: Literal["set", "flat"] = "set"
-    """Sets of entities: ``set`` = attention, whatever their order; ``flat`` = numbers, one row after the other."""
+    """Encoding of entity sets: ``set`` = attention, independent of their order; ``flat`` = one vector, row after row.
+    """
 
     entity_size: Width = 64
     """Width of the attention over entities."""
 
     entity_heads: Few = 4
-    """Heads of that attention; `entity_size` is split among them."""
+    """Attention heads for entity sets; `entity_size` is split among them."""
 
     goals: tuple[Label, ...] = ()
-    """Parts of the observation that are goals, by their paths."""
+    """Paths of the parts of the observation that are goals."""
 
     goal_conditioning: Literal["hyper", "none"] = "hyper"
-    """What goals do: ``hyper`` = the last hidden layer has weights that depend on them; ``none`` = they are inputs like
-    any other.
+    """Use of goals: ``hyper`` = they generate the weights of the last hidden layer; ``none`` = they are ordinary
+    inputs.
     """
 
     memory: MemoryConfig = field(default_factory=MemoryConfig)
-    """What is remembered from one decision to the next: ``memory.kind``."""
+    """Memory from one decision to the next: ``memory.kind``."""
 
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Numbers in which picture networks multiply while they learn, and on kernels those of DQN, PQN, SAC, TD3 and DDPG;
-    all else stays float32. The space preset chooses bfloat16 for pictures where the processor has it.
+    """Number format of matrix products in image networks during learning, and on kernels in the networks of DQN, PQN,
+    SAC, TD3 and DDPG; all else stays float32. The space preset chooses bfloat16 for images if the CPU supports it.
     """
 
     compile: bool = False
-    """Whether network and loss go through `torch.compile` for learning: some seconds to a minute at the start and after
-    each change of shapes, for shorter updates of small networks later. Needs a C++ compiler.
+    """Whether `torch.compile` compiles network and loss for learning: costs seconds to a minute at the start and after
+    each change of shapes, then shortens updates of small networks. Needs a C++ compiler.
     """
 
     native: bool = True
-    """Whether networks that can run on compiled kernels do so (docs/kernels.md), many times faster on a
-    processor; else, and where there are no kernels, torch runs them. `compile` turns it off.
+    """Whether compiled kernels run the networks that they support (docs/kernels.md), many times faster on a CPU; torch
+    runs all others. `compile` turns kernels off.
     """
 
     module: Annotated[type[nn.Module] | Callable[..., nn.Module] | str | None, CODE] = None
@@ -166,17 +165,16 @@ class ModelConfig(Settings):
     """Keyword arguments of `module`."""
 
     output: Annotated[Literal["features", "outputs"], FormerName("gives")] = "features"
-    """What `module` puts out: ``features``, which heads stand on, or ``outputs``, after which nothing comes: the
-    parameters of the action distribution and the values (algorithms with an actor and values of states), or the values
-    of actions (dqn).
+    """Output of `module`: ``features``, the input of the heads, or ``outputs``, which replace the heads: the parameters
+    of the action distribution and the state values (actor-critic algorithms), or the Q-values (dqn).
     """
 
     @property
     def remembers(self) -> bool:
-        """Whether there is a memory that is learned, a cell or the module's own."""
+        """Whether the network has a learned memory: a cell or the module's own."""
         try:
             module = import_object(self.module) if isinstance(self.module, str) else self.module
-        except ConfigError:  # which is told when the model is built
+        except ConfigError:  # reported when the model is built
             module = None
         return self.memory.kind != "none" or hasattr(module, "initial_memory")
 
@@ -184,17 +182,17 @@ class ModelConfig(Settings):
 def build_body(
     obs: ObsSpec, action: ActionSpec, cfg: ModelConfig, *, generator: torch.Generator, outputs: int | None = None
 ) -> tuple[nn.Module, Memory | None, int]:
-    """Returns what stands below the heads of a policy: trunk, memory if there is any, and the width of their features.
+    """Returns the body below a policy's heads: trunk, memory or None, and the number of features.
 
     Args:
         obs: Layout of the observations.
-        action: Layout of the actions, which a model that gives outputs is told.
+        action: Layout of the actions, passed to a model with ``output=outputs``.
         cfg: What to build.
         generator: Draws the weights.
-        outputs: Numbers that a model which gives outputs is to put out; None = parameters of an action's distribution.
+        outputs: Width of the outputs of a model with ``output=outputs``; None = parameters of the action distribution.
 
     Raises:
-        ConfigError: As `build_trunk`; and if a custom model is to have a memory that is not its own.
+        ConfigError: As `build_trunk`; and if `cfg.memory` adds a cell to a custom model with its own memory.
     """
     if cfg.module is not None:
         _check_recall(cfg)
@@ -206,7 +204,7 @@ def build_body(
     if isinstance(trunk, CustomTrunk) and trunk.remembers:
         if cfg.memory.kind != "none":
             raise ConfigError(
-                f"model.memory.kind = {cfg.memory.kind!r}, but model.module has a memory of its own (initial_memory): "
+                f"model.memory.kind = {cfg.memory.kind!r}, but model.module has its own memory (initial_memory): "
                 "leave one of them out"
             )
         memory = CustomMemory(trunk)
@@ -217,7 +215,7 @@ def build_body(
 
 
 def build_trunk(obs: ObsSpec, cfg: ModelConfig, *, generator: torch.Generator) -> nn.Module:
-    """A module from observations (tensors ``[N, ...]`` by leaf path) to features ``[N, F]``, with `num_features` = F.
+    """Builds a module from observations (tensors ``[N, ...]`` by leaf path) to features ``[N, F]``, `num_features` = F.
 
     Args:
         obs: Layout of the observations.
@@ -225,8 +223,8 @@ def build_trunk(obs: ObsSpec, cfg: ModelConfig, *, generator: torch.Generator) -
         generator: All first weights come from it; equal states give equal weights.
 
     Raises:
-        ConfigError: If a custom model breaks the contract, which is tried out on two rows of zeros, or a picture is too
-            small for the network that was asked for; if the observation has no such part as a setting names.
+        ConfigError: If a custom model breaks the contract (tested on two rows of zeros), an image is too small for the
+            chosen network, or the observation lacks a part that a setting names.
     """
     if cfg.module is not None:
         return _build_custom(obs, cfg, generator)
@@ -256,7 +254,7 @@ def build_trunk(obs: ObsSpec, cfg: ModelConfig, *, generator: torch.Generator) -
 
 
 def with_action(obs: ObsSpec, action: ActionSpec) -> ObsSpec:
-    """Observations with the numbers of an action beside them, ``[N, k]``, under the path `CRITIC_ACTION`."""
+    """Returns the layout of observations with an action, ``[N, k]``, under the path `CRITIC_ACTION`."""
     shape = action.shape if action.kind == "box" else (action.num_numbers,)
     leaf = Leaf(CRITIC_ACTION, "box", shape, np.dtype(np.float32))
     mask = [leaf for leaf in obs.leaves if leaf.kind == "mask"]
@@ -264,20 +262,20 @@ def with_action(obs: ObsSpec, action: ActionSpec) -> ObsSpec:
 
 
 def build_critic_trunk(obs: ObsSpec, action: ActionSpec, cfg: ModelConfig, *, generator: torch.Generator) -> nn.Module:
-    """A trunk for a critic that judges actions: it takes observations with the action under the path `CRITIC_ACTION`.
+    """Builds a trunk for a Q-function; its input is observations with the action under the path `CRITIC_ACTION`.
 
-    The action is one more vector of numbers for `build_trunk`. A custom model does not see it: its features and the
-    action go through the layers of `hidden` together. Arguments as of `build_trunk`.
+    The action is one more vector for `build_trunk`. A custom model does not receive it: its features and the action go
+    through the layers of `hidden` together. Arguments as of `build_trunk`.
 
     Raises:
-        ConfigError: As `build_trunk`; and for a custom model that remembers.
+        ConfigError: As `build_trunk`; and for a custom model with its own memory.
     """
     if cfg.module is None:
         return build_trunk(with_action(obs, action), cfg, generator=generator)
     trunk = _build_custom(obs, cfg, generator)
     if trunk.remembers:
         raise ConfigError(
-            "model.module has a memory of its own (initial_memory), and a critic of actions cannot stand on it: leave "
+            "model.module has its own memory (initial_memory), which a Q-function cannot use: leave "
             "initial_memory out and set model.memory.kind"
         )
     return CustomCriticTrunk(trunk, action, cfg, generator)
@@ -293,7 +291,7 @@ def _check_paths(setting: str, paths: tuple[str, ...], leaves: Mapping[str, Leaf
 
 
 def _check_codes(paths: tuple[str, ...], leaves: Mapping[str, Leaf]) -> None:
-    """Refuses codes in what is no picture of bytes; says which are."""
+    """Refuses `categorical_images` for parts that are not uint8 images, and names the uint8 images."""
     pictures = [path for path, leaf in leaves.items() if leaf.dtype == np.uint8 and image_layout(leaf)]
     for path in paths:
         if path not in pictures:
@@ -301,11 +299,11 @@ def _check_codes(paths: tuple[str, ...], leaves: Mapping[str, Leaf]) -> None:
                 f"there are {', '.join(pictures)}" if pictures else "there is none: leave model.categorical_images out"
             )
             near = nearest(path, pictures)
-            raise ConfigError(f"model.categorical_images: no picture of bytes is observed as {path!r}{near}; {there}")
+            raise ConfigError(f"model.categorical_images: the observation has no uint8 image {path!r}{near}; {there}")
 
 
 class MixedLinear(nn.Module):
-    """A linear layer on numbers and categories: equal to one on the numbers followed by the categories as one-hots."""
+    """Linear layer on numbers and categories, equal to one on the numbers followed by one-hot categories."""
 
     offsets: Tensor
     weight: nn.Parameter | None
@@ -322,7 +320,7 @@ class MixedLinear(nn.Module):
         )
 
     def forward(self, numbers: Tensor | None, categories: Tensor | None) -> Tensor:
-        """Output ``[N, num_outputs]`` of numbers ``[N, num_inputs]`` and categories ``[N, len(sizes)]``, int64."""
+        """Returns ``[N, num_outputs]`` for numbers ``[N, num_inputs]`` and categories ``[N, len(sizes)]``, int64."""
         output: Tensor = self.bias
         if self.weight is not None:
             assert numbers is not None
@@ -338,21 +336,21 @@ class MixedLinear(nn.Module):
 
 
 class Encoder(nn.Module):
-    """The trunk for any observation layout: from an observation tree to features.
+    """Trunk for any observation layout: maps an observation tree to features.
 
-    Numbers, flags and categories all meet in the first linear layer: it equals one linear layer on their concatenation
-    with categories as one-hots, but looks categories up in a table instead of multiplying zeros. Pictures go through a
-    convolutional network each, and sets of entities through attention; their outputs are further inputs of that layer.
-    Action masks are never encoded.
+    The first linear layer takes numbers, flags and categories. It equals a linear layer on their concatenation with
+    one-hot categories, but looks categories up in a table instead of multiplying zeros. Each image goes through a
+    convolutional network, each entity set through attention; their outputs are further inputs of that layer. Action
+    masks are never encoded.
 
     Args:
         obs: Layout of the observations.
-        cfg: What to build; see `build_trunk`.
-        hidden: Widths of the layers; without any, the features are the inputs themselves, categories as one-hots.
+        cfg: Settings of the network; see `build_trunk`.
+        hidden: Widths of the layers; if empty, the features are the inputs themselves, with one-hot categories.
         generator: Draws the weights.
 
     Raises:
-        ConfigError: If a picture is too small for the network that was asked for, or heads cannot share their width.
+        ConfigError: If an image is too small for the chosen network, or attention heads do not divide their width.
     """
 
     def __init__(self, obs: ObsSpec, cfg: ModelConfig, hidden: Sequence[int], *, generator: torch.Generator) -> None:
@@ -367,7 +365,7 @@ class Encoder(nn.Module):
         self.categories = tuple(leaf for leaf in leaves if leaf.kind in ("discrete", "multi_discrete"))
         self.sizes = tuple(size for leaf in self.categories for size in leaf.sizes)
         self.pictures = tuple(leaf.path for leaf in pictures)
-        # A list, because paths are the user's words, and a module cannot be called "keys" or hold a dot.
+        # A list: users choose the paths, and the name of a module cannot be "keys" or contain a dot.
         images = [
             ImageEncoder(
                 leaf,
@@ -397,9 +395,8 @@ class Encoder(nn.Module):
         made_norms = [nn.LayerNorm(width, dtype=torch.float32, device="cpu") for width in hidden if cfg.layer_norm]
         self.norms = nn.ModuleList(made_norms)
         self.num_features = hidden[-1] if hidden else num_numbers + sum(self.sizes)
-        # One vector of numbers, the usual case, is its own input: nothing is put together, and the first layer is a
-        # layer like the others. Parameters are kept at hand, because to call a module for them costs as much as a
-        # product of eight rows.
+        # A single vector, the usual case, needs no concatenation, and the first layer is an ordinary layer. Parameters
+        # are kept in lists, because calling a module for them costs as much as a product of eight rows.
         plain = [leaf.path for leaf in self.vectors if leaf.dtype == np.float32 and leaf.scale == 1.0]
         alone = len(leaves) == 1 and len(leaves[0].shape) == 1 and self.first is not None
         self._plain_path = plain[0] if plain and alone else None
@@ -414,7 +411,7 @@ class Encoder(nn.Module):
         )
 
     def forward(self, obs: TensorTree) -> Tensor:
-        """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path."""
+        """Returns features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path."""
         activation = self._activate
         x = self._first_features(obs) if self._plain_path is None else obs[self._plain_path]
         for weight, bias, norm in self._chain:
@@ -423,7 +420,7 @@ class Encoder(nn.Module):
         return x
 
     def _first_features(self, obs: TensorTree) -> Tensor:
-        """What the first layer makes of several leaves put together; without layers, these are the features."""
+        """Returns the first layer's output for several concatenated leaves; without layers, these are the features."""
         numbers, categories = self._numbers(obs), self._categories(obs)
         if self.sets is not None:
             own = _one_hots(numbers, categories, self.sizes)
@@ -437,7 +434,7 @@ class Encoder(nn.Module):
         return self._activate(x if self._first_norm is None else functional.layer_norm(x, *self._first_norm))
 
     def _numbers(self, obs: TensorTree) -> Tensor | None:
-        """Boxes, flags and picture features side by side, float32."""
+        """Concatenates boxes, flags and image features, float32."""
         parts: list[Tensor] = []
         for leaf in self.vectors:
             part = obs[leaf.path]
@@ -450,13 +447,13 @@ class Encoder(nn.Module):
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1) if parts else None
 
     def _categories(self, obs: TensorTree) -> Tensor | None:
-        """All categories side by side, int64 ``[N, len(sizes)]``."""
+        """Concatenates all categories, int64 ``[N, len(sizes)]``."""
         parts = [obs[leaf.path].reshape(-1, len(leaf.sizes)) for leaf in self.categories]
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1) if parts else None
 
 
 def _one_hots(numbers: Tensor | None, categories: Tensor | None, sizes: Sequence[int]) -> Tensor | None:
-    """Numbers followed by categories as one-hots, float32 ``[N, num_inputs + sum(sizes)]``; None of nothing."""
+    """Returns numbers followed by one-hot categories, float32 ``[N, num_inputs + sum(sizes)]``; None without both."""
     parts = [] if numbers is None else [numbers]
     if categories is not None:
         parts += [functional.one_hot(categories[:, i], size).float() for i, size in enumerate(sizes)]
@@ -464,10 +461,10 @@ def _one_hots(numbers: Tensor | None, categories: Tensor | None, sizes: Sequence
 
 
 class GoalTrunk(nn.Module):
-    """A trunk that ends in a layer whose weights come from the goal.
+    """Trunk whose last layer has weights generated from the goal.
 
     Args:
-        trunk: Encodes the whole observation, the goal with it; all hidden layers but the last.
+        trunk: Encodes the whole observation including the goal, with all hidden layers but the last.
         goal: Encodes the goal alone.
         cfg: Width of the last hidden layer, its activation and norm.
         generator: Draws its weights.
@@ -487,7 +484,7 @@ class GoalTrunk(nn.Module):
         self._choices = tuple(leaf.path for leaf in leaves) if is_choice else ()
 
     def forward(self, obs: TensorTree) -> Tensor:
-        """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path."""
+        """Returns features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path."""
         x, few = self.trunk(obs), self._few_goals(obs) if self._choices else None
         if few is None:
             made = self.layer(x, self.goal(obs))
@@ -497,7 +494,7 @@ class GoalTrunk(nn.Module):
         return self._activate(self.norm(made))
 
     def _few_goals(self, obs: TensorTree) -> tuple[TensorTree, Tensor] | None:
-        """The different goals, as observations of a row each, and ``[N]`` which of them each row has; None if there are
+        """Returns the distinct goals, one observation each, and ``[N]`` the goal's index of each row; None if there are
         many.
         """
         leaves = {path: obs[path] for path in self._choices}
@@ -511,13 +508,12 @@ class GoalTrunk(nn.Module):
 
 
 class CustomTrunk(nn.Module):
-    """A user's module, fed with observations shaped like the environment's space.
+    """Trunk that calls a user's module with observations shaped like the environment's space.
 
-    An entry ``action_mask`` of observations is left out, since the policy's head applies it, unless the module has an
-    attribute `sees_mask` that is true: it then gets the flags, ``[N, choices]`` bool, and the head applies them, too.
-
-    With an attribute `sees_previous` that is true it is called with ``previous=`` too: the last action and reward by
-    leaf path (`models/recall.py:PREVIOUS`), as far as `MemoryConfig` asks for them.
+    An entry ``action_mask`` of observations is left out, since the policy's head applies it, unless the module has a
+    true attribute `sees_mask`: it then receives the flags, ``[N, choices]`` bool, and the head applies them too. With a
+    true attribute `sees_previous` it is also called with ``previous=``: the last action and reward by leaf path
+    (`models/recall.py:PREVIOUS`), as far as `MemoryConfig` asks for them.
     """
 
     def __init__(self, obs: ObsSpec, module: nn.Module) -> None:
@@ -531,16 +527,16 @@ class CustomTrunk(nn.Module):
 
     @property
     def remembers(self) -> bool:
-        """Whether the module has a memory of its own."""
+        """Whether the module has its own memory."""
         return hasattr(self.module, "initial_memory")
 
     def initial_memory(self, num_rows: int) -> Any:
-        """What the module remembers of so many slots before an episode."""
+        """Returns the module's memory of `num_rows` slots at the start of an episode."""
         return self.module.initial_memory(num_rows)  # type: ignore[operator]
 
     def forward(self, obs: TensorTree, *memory: Any) -> Any:
-        """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path; and the memory after, if it has one
-        and is given what it remembers.
+        """Returns features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path; with `memory`, also the
+        memory after this decision.
         """
         seen = self._nested(self.layout, put_together(obs))
         if self._previous:
@@ -560,17 +556,17 @@ class CustomTrunk(nn.Module):
 
 
 class OutputTrunk(CustomTrunk):
-    """A user's module that ends in the heads itself: its features are what heads would put out, side by side.
+    """Trunk that calls a user's module without heads: its features are the outputs of the heads, concatenated.
 
-    It is made as ``MyModel(obs_space, action_space, num_outputs, **module_config)``; ``forward(obs)`` gives
+    It is made as ``MyModel(obs_space, action_space, num_outputs, **module_config)``; ``forward(obs)`` returns
     ``(outputs [N, num_outputs], values [N])``, or values ``[N, S]`` with an attribute `num_values` = S, or, with
-    `num_values` = 0, outputs alone. Outputs are the logits of all choices, then of all flags, the means of all numbers
-    and their log standard deviations; where values of actions are learned, these.
+    `num_values` = 0, only outputs. Outputs are the logits of all discrete actions, then of all flags, the means of all
+    continuous actions and their log standard deviations; for Q-learning, the Q-values.
 
     Args:
         obs: Layout of the observations.
         module: The user's module.
-        num_outputs: Parameters of an action's distribution, or values of actions.
+        num_outputs: Number of parameters of the action distribution, or of Q-values.
     """
 
     def __init__(self, obs: ObsSpec, module: nn.Module, num_outputs: int) -> None:
@@ -580,7 +576,7 @@ class OutputTrunk(CustomTrunk):
         self.num_outputs = num_outputs
 
     def forward(self, obs: TensorTree, *memory: Any) -> Any:
-        """Gives outputs and values side by side, ``[N, num_outputs + S]``; and the memory after, if there is one."""
+        """Returns concatenated outputs and values, ``[N, num_outputs + S]``; and the memory after, if there is one."""
         given = super().forward(obs, *memory)
         if not self.num_values:
             return given
@@ -590,14 +586,14 @@ class OutputTrunk(CustomTrunk):
 
 
 class CustomMemory(Memory):
-    """Plays a user's module that remembers decision by decision, also in learning, in the place of trunk and memory.
+    """Runs a user's module with its own memory in place of trunk and memory, one decision at a time, also in learning.
 
-    The module has ``initial_memory(n)``, which gives what n slots remember before an episode (a tensor ``[n, ...]`` or
-    a tuple of them), and ``forward(obs, memory) -> features [n, F], memory``. Where an episode starts it gets the
-    initial memory: it need not know.
+    The module has ``initial_memory(n)``, which returns the memory of n slots before an episode (a tensor ``[n, ...]``
+    or a tuple of them), and ``forward(obs, memory) -> features [n, F], memory``. It receives the initial memory at the
+    start of every episode.
 
-    A first number says whether an episode has begun; until then the module is given its initial memory, which may be
-    learned.
+    The first number of the stored memory is 1 once an episode has begun; before that the module receives its initial
+    memory, which may be learned.
 
     Args:
         model: ``(obs [n, ...] by leaf path, memory) -> (features, memory)``, with `num_features` and `initial_memory`.
@@ -614,11 +610,11 @@ class CustomMemory(Memory):
         self.size = 1 + sum(self._widths)
 
     def _initial(self) -> Any:
-        """What is remembered of one slot before an episode, ``[1, ...]``, or several such."""
+        """Returns the initial memory of one slot, a tensor ``[1, ...]`` or a tuple of them."""
         return self.model.initial_memory(1)  # type: ignore[operator]
 
     def advance(self, x: Any, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """One decision of N slots; `x` are observations by leaf path."""
+        """Processes one decision of N slots; `x` are observations by leaf path."""
         initial = torch.cat([part.reshape(1, -1).to(memory) for part in parts_of(self._initial())], 1)
         remembered = torch.where(memory[:, :1] > 0, memory[:, 1:], initial).split(self._widths, 1)
         parts = tuple(part.reshape(-1, *shape) for part, shape in zip(remembered, self._shapes, strict=True))
@@ -628,7 +624,7 @@ class CustomMemory(Memory):
         )
 
     def forward(self, x: Any, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
-        """All decisions of B sequences, one time step of all of them after the other; `x` are observations by path."""
+        """Processes all decisions of B sequences, one time step after another; `x` are observations by path."""
         pieces = Pieces.of(sequences)
         seen = {path: pieces.pack(leaf).split(pieces.counts) for path, leaf in put_together(x).items()}
         features, after, kept = [], [], pieces.before(memory)
@@ -640,12 +636,12 @@ class CustomMemory(Memory):
 
 
 def parts_of(memory: Any) -> tuple[Tensor, ...]:
-    """What a module remembers, as a tuple of tensors."""
+    """Returns a module's memory as a tuple of tensors."""
     return (memory,) if isinstance(memory, Tensor) else tuple(memory)
 
 
 class CustomCriticTrunk(nn.Module):
-    """A user's module, and hidden layers on its features and an action."""
+    """A user's module, followed by hidden layers on its features and an action."""
 
     def __init__(self, trunk: CustomTrunk, action: ActionSpec, cfg: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()
@@ -656,7 +652,7 @@ class CustomCriticTrunk(nn.Module):
         self.num_features = self.layers.num_features
 
     def forward(self, obs: TensorTree) -> Tensor:
-        """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path, the action among them."""
+        """Returns features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path, including the action."""
         features: Tensor = self.layers({FEATURES: self.trunk(obs), CRITIC_ACTION: obs[CRITIC_ACTION]})
         return features
 
@@ -666,7 +662,7 @@ def _sees_previous(module: Any) -> bool:
 
 
 def _layout(space: spaces.Space[Any], path: str, leaves: Mapping[str, Leaf]) -> Any:
-    """Dicts and tuples as in the space, with leaf paths where the arrays go and None for parts that have none."""
+    """Returns the space's dicts and tuples, with leaf paths in place of arrays and None for parts without one."""
     prefix = f"{path}/" if path else ""
     if isinstance(space, spaces.Dict):
         inside = {key: _layout(part, f"{prefix}{key}", leaves) for key, part in space.spaces.items()}
@@ -680,7 +676,7 @@ def _layout(space: spaces.Space[Any], path: str, leaves: Mapping[str, Leaf]) -> 
 def _build_custom(
     obs: ObsSpec, cfg: ModelConfig, generator: torch.Generator, outputs: tuple[ActionSpec, int] | None = None
 ) -> CustomTrunk:
-    """The user's module as a trunk; one that gives outputs where it is told how actions are laid out, and how many."""
+    """Builds a trunk from the user's module; an `OutputTrunk` if `outputs` has the action layout and their number."""
     make: Any = cfg.module
     contract = CONTRACT if outputs is None else OUTPUT_CONTRACT
     if make is None:
@@ -694,7 +690,7 @@ def _build_custom(
     seed = int(torch.randint(2**62, (), generator=generator, dtype=torch.int64, device="cpu"))
     with torch.random.fork_rng(
         devices=[]
-    ):  # a user's module draws from the global generator, which we give back as it was
+    ):  # a user's module draws from the global generator, which is restored afterwards
         torch.default_generator.manual_seed(seed)
         try:
             if outputs is None:
@@ -702,9 +698,9 @@ def _build_custom(
             else:
                 module = make(obs.space, outputs[0].space, outputs[1], **cfg.module_config)
         except Exception as error:
-            raise ConfigError(f"model.module {name} cannot be built: {_told(error)}; {contract}") from error
+            raise ConfigError(f"model.module {name} cannot be built: {_cause(error)}; {contract}") from error
         if not isinstance(module, nn.Module):
-            raise ConfigError(f"model.module {name} gives a {type(module).__name__}, not a torch.nn.Module; {contract}")
+            raise ConfigError(f"model.module {name} makes a {type(module).__name__}, not a torch.nn.Module; {contract}")
         width = getattr(module, "num_features", None) if outputs is None else outputs[1]
         if not isinstance(width, int) or width < 1:
             found = "has no num_features" if width is None else f"has num_features {width!r}, not a positive int"
@@ -731,40 +727,40 @@ def _try_out(trunk: CustomTrunk, obs: ObsSpec, name: str) -> None:
                 memory = trunk.initial_memory(2)
             given: Any = trunk(rows, memory) if trunk.remembers else trunk(rows)
     except Exception as error:
-        raise ConfigError(f"model.module {name} failed on two rows of zeros: {_told(error)}; {contract}") from error
+        raise ConfigError(f"model.module {name} failed on two rows of zeros: {_cause(error)}; {contract}") from error
     trunk.train(training)
     features, after = given, None
     if trunk.remembers:
         if not isinstance(given, tuple) or len(given) != 2:
             raise ConfigError(
-                f"model.module {name} put out a {type(given).__name__}, not features and memory; {contract}"
+                f"model.module {name} returned a {type(given).__name__}, not features and memory; {contract}"
             )
         features, after = given
-        for told, what in (("initial_memory(2)", memory), ("the memory after two rows", after)):
-            _check_memory(what, f"model.module {name}: {told}", contract)
+        for label, value in (("initial_memory(2)", memory), ("the memory after two rows", after)):
+            _check_memory(value, f"model.module {name}: {label}", contract)
     if not isinstance(features, Tensor):
-        raise ConfigError(f"model.module {name} put out a {type(features).__name__}, not a tensor; {contract}")
+        raise ConfigError(f"model.module {name} returned a {type(features).__name__}, not a tensor; {contract}")
     if features.shape != (2, trunk.num_features) or not features.is_floating_point():
         raise ConfigError(
-            f"model.module {name} put out {features.dtype} {tuple(features.shape)} for 2 rows, "
+            f"model.module {name} returned {features.dtype} {tuple(features.shape)} for 2 rows, "
             f"not floats (2, {trunk.num_features}) as its num_features says; {contract}"
         )
     if trunk.remembers and _shapes(after) != _shapes(memory):
         raise ConfigError(
-            f"model.module {name} remembers {_shapes(after)} after two rows, and initial_memory(2) gives "
+            f"model.module {name} returns memory {_shapes(after)} after two rows, and initial_memory(2) returns "
             f"{_shapes(memory)}; {contract}"
         )
 
 
-def _check_memory(memory: Any, told: str, contract: str) -> None:
-    """Refuses what is no memory of two rows."""
+def _check_memory(memory: Any, label: str, contract: str) -> None:
+    """Raises ConfigError unless `memory` is a memory of two rows."""
     parts = list(memory) if isinstance(memory, tuple | list) else [memory]
     if not parts or not all(isinstance(part, Tensor) and part.dim() > 0 and len(part) == 2 for part in parts):
         found = [tuple(part.shape) if isinstance(part, Tensor) else type(part).__name__ for part in parts]
-        raise ConfigError(f"{told} is {found}, not tensors of two rows; {contract}")
+        raise ConfigError(f"{label} is {found}, not tensors of two rows; {contract}")
     if not all(part.is_floating_point() and part.numel() for part in parts):
         found = [f"{part.dtype} {tuple(part.shape)}" for part in parts]
-        raise ConfigError(f"{told} is {found}, not floats; {contract}")
+        raise ConfigError(f"{label} is {found}, not floats; {contract}")
 
 
 def _shapes(memory: Any) -> list[tuple[int, ...]]:
@@ -772,19 +768,19 @@ def _shapes(memory: Any) -> list[tuple[int, ...]]:
 
 
 def _check_recall(cfg: ModelConfig) -> None:
-    """Refuses to widen what a custom model sees."""
+    """Raises ConfigError if settings would add recalled inputs to a custom model."""
     asked = cfg.memory
     widened = {"previous_action": asked.previous_action, "previous_reward": asked.previous_reward}
     widened = {} if _sees_previous(cfg.module) else widened
-    told = [name for name, given in {**widened, "frame_stack": asked.frame_stack > 1}.items() if given]
-    if told:
+    asked_for = [name for name, given in {**widened, "frame_stack": asked.frame_stack > 1}.items() if given]
+    if asked_for:
         raise ConfigError(
-            f"model.memory.{told[0]}: a custom model (model.module) sees the observations of its space alone; "
-            f"leave it out, or let the model remember by itself: {REMEMBERS}"
+            f"model.memory.{asked_for[0]}: a custom model (model.module) receives only the observations of its space; "
+            f"leave it out, or give the model its own memory: {REMEMBERS}"
         )
 
 
-def _told(error: Exception) -> str:
-    """An error of the user's code, with the line it comes from."""
+def _cause(error: Exception) -> str:
+    """Describes an error of the user's code, with the line that raised it."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"

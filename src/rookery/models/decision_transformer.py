@@ -1,12 +1,12 @@
-"""The Decision Transformer's network (Chen et al. 2021, arXiv:2106.01345): what was still to be earned, what was seen
-and what was done at the last decisions are read as one sequence, and the next action is told from it.
+"""Network of the Decision Transformer (Chen et al. 2021, arXiv:2106.01345), which predicts the next action from one
+sequence of the last returns-to-go, observations and actions.
 
-A step of a window is three tokens, in this order: its return-to-go, its observation, its action. Each looks at itself
-and those before it. All three have the embedding of their place in the episode added, and nothing else says where they
-stand: so what is left out on the left of a window changes nothing.
+A step of a window is three tokens, in this order: its return-to-go, its observation, its action. Each attends to itself
+and earlier tokens. The embedding of the step's index in the episode is added to all three; there is no other position
+encoding, so steps left out on the left of a window change nothing.
 
-The network acts decision by decision as a `Memory`, and is learned over whole windows (`DecisionTransformer.read`), to
-the same numbers. What it remembers are the inputs of the last steps, not what it made of them.
+The network acts decision by decision as a `Memory` and learns over whole windows (`DecisionTransformer.read`), with
+equal results. Its memory holds the inputs of the last steps, not their activations.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ TOKENS = 3
 """Tokens of a step: return-to-go, observation, action."""
 
 MLP_WIDTH = 4
-"""Times the width of a layer."""
+"""Width of the two-layer MLP of a block, in widths of a token."""
 
 INIT_STD = 0.02
-"""Standard deviation of first weights (GPT-2)."""
+"""Standard deviation of initial weights (GPT-2)."""
 
 
 @dataclass(frozen=True)
 class ReturnConditioned(HeadSpec):
-    """A transformer over the last decisions that acts for a return which it is told; for numbers with bounds, which
-    tanh brings between them, or choices.
+    """Head spec of a transformer over the last decisions that is conditioned on a target return; for discrete actions,
+    or bounded continuous ones, which go through tanh.
 
     Attributes:
-        context: Decisions that are looked at, the present one included.
+        context: Decisions in the window, the present one included.
         layers: Blocks of attention and two linear layers.
-        heads: Parts of the width which look on their own.
+        heads: Attention heads.
         width: Width of a token.
-        timesteps: Places of an episode that are told apart; later decisions count as the last of these.
+        timesteps: Size of the timestep embedding; later decisions use its last row.
     """
 
     context: int
@@ -60,39 +60,39 @@ class ReturnConditioned(HeadSpec):
     timesteps: int
 
     def build(self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator) -> Head:
-        """The head; arguments as of `HeadSpec.build`."""
+        """Builds the head; arguments as of `HeadSpec.build`."""
         spec = DistributionHead() if action.sizes else Deterministic()
         return spec.build(num_features, action, log_std_init=log_std_init, generator=generator)
 
     def body(
         self, obs: ObsSpec, action: ActionSpec, model: ModelConfig, *, generator: torch.Generator
     ) -> tuple[nn.Module, Memory | None, int]:
-        """What such a head stands on; arguments as of `HeadSpec.body`."""
+        """Builds trunk and memory below the head; arguments as of `HeadSpec.body`."""
         trunk = StepInputs(obs, model, generator=generator)
         memory = DecisionTransformer(trunk.num_seen, action, self, generator=generator)
         return trunk, memory, memory.num_features
 
     def recalled(self, memory: MemoryConfig) -> MemoryConfig:
-        """Recalls the last action and what it earned, by which returns-to-go fall."""
+        """Recalls the last action and its reward, by which the return-to-go falls."""
         return replace(memory, previous_action=True, previous_reward=True)
 
 
 class StepInputs(nn.Module):
-    """Puts what is seen of one decision into one vector: features of the observation, the last action, its reward.
+    """Concatenates the inputs of one decision: features of the observation, the last action, its reward.
 
     Args:
-        obs: Layout of what is seen, the last action and its reward included.
+        obs: Layout of the inputs, the last action and its reward included.
         model: Settings of the network for observations.
         generator: Draws its weights.
 
     Attributes:
         observed: The network for observations.
-        num_seen: Features that it makes of them.
-        num_features: Width of the whole.
+        num_seen: Features of an observation.
+        num_features: Width of the vector.
     """
 
     obstacle = "a transformer"
-    """Why there are no kernels for it."""
+    """Reason why no kernels support it."""
 
     def __init__(self, obs: ObsSpec, model: ModelConfig, *, generator: torch.Generator) -> None:
         super().__init__()
@@ -103,40 +103,40 @@ class StepInputs(nn.Module):
         self.num_features = self.num_seen + sum(widths)
 
     def forward(self, obs: TensorTree) -> Tensor:
-        """The vectors ``[N, num_features]`` of observations ``[N, ...]`` by leaf path."""
+        """Returns vectors ``[N, num_features]`` of observations ``[N, ...]`` by leaf path."""
         past = [obs[path].to(torch.float32) for path in (CHOICES, NUMBERS, REWARD) if path in obs]
         return torch.cat((self.observed({path: leaf for path, leaf in obs.items() if path not in PREVIOUS}), *past), 1)
 
 
 @dataclass(frozen=True)
 class Dropout:
-    """Sets numbers to 0 at random while a network learns, and scales the others up.
+    """Dropout with its own generator: sets values to 0 at random during learning, and scales the others up.
 
     Attributes:
-        rate: Part that is set to 0.
-        generator: Draws which, on the device of the network.
+        rate: Probability of being set to 0.
+        generator: Draws the values, on the device of the network.
     """
 
     rate: float
     generator: torch.Generator
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Gives what is left of a tensor."""
+        """Applies dropout to a tensor."""
         kept = torch.rand(x.shape, generator=self.generator, device=x.device, dtype=torch.float32) >= self.rate
         return x * kept / (1.0 - self.rate)
 
 
 def dropped(x: Tensor, dropout: Dropout | None) -> Tensor:
-    """Gives what dropout leaves of a tensor; the same one where there is none."""
+    """Applies dropout to a tensor; returns the same tensor if `dropout` is None."""
     return x if dropout is None else dropout(x)
 
 
 class CausalAttention(nn.Module):
-    """Each token looks at those that are not hidden from it (Vaswani et al. 2017, eq. 1).
+    """Multi-head self-attention with a mask (Vaswani et al. 2017, eq. 1).
 
     Args:
         width: Width of a token.
-        heads: Parts of it which look on their own.
+        heads: Attention heads.
         generator: Draws the weights.
     """
 
@@ -147,7 +147,9 @@ class CausalAttention(nn.Module):
         self.output = small_linear(width, width, generator=generator)
 
     def forward(self, x: Tensor, hidden: Tensor, dropout: Dropout | None) -> Tensor:
-        """What tokens ``[N, L, width]`` see of each other; `hidden` is ``[N, 1, L, L]``, by who looks, then at what."""
+        """Applies attention to tokens ``[N, L, width]``; `hidden` ``[N, 1, L, L]`` masks keys (last axis) for each
+        query.
+        """
         query, key, value = self.looks(x).unflatten(2, (3 * self.heads, -1)).transpose(1, 2).chunk(3, 1)
         scores = (query @ key.transpose(2, 3)) * query.shape[3] ** -0.5
         weights = dropped(scores.masked_fill(hidden, -torch.inf).softmax(3), dropout)
@@ -155,8 +157,8 @@ class CausalAttention(nn.Module):
 
 
 class TransformerBlock(nn.Module):
-    """One layer as GPT-2 has it: attention, then two linear layers on each token, both on normalized input and added
-    to it; ReLU between the two, as in the paper.
+    """Transformer layer of GPT-2: attention, then two linear layers on each token, both pre-normalized and residual;
+    ReLU between the two, as in the paper.
 
     Args:
         width: Width of a token.
@@ -173,20 +175,20 @@ class TransformerBlock(nn.Module):
         self.narrow = small_linear(MLP_WIDTH * width, width, generator=generator)
 
     def forward(self, x: Tensor, hidden: Tensor, dropout: Dropout | None) -> Tensor:
-        """The tokens ``[N, L, width]`` after this layer; arguments as of `CausalAttention.forward`."""
+        """Returns the tokens ``[N, L, width]`` after this layer; arguments as of `CausalAttention.forward`."""
         x = x + self.attention(self.first_norm(x), hidden, dropout)
         return x + dropped(self.narrow(functional.relu(self.wide(self.second_norm(x)))), dropout)
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Windows of K steps, ``[B, K, ...]``; those that are not there stand on the left, and may hold anything finite.
+    """Windows of K steps, ``[B, K, ...]``; missing steps are padded on the left with any finite values.
 
     Attributes:
         seen: ``[B, K, F]`` features of observations.
-        action: ``[B, K, c]`` what was done, float32: numbers, or choices counted from 1 (0 = not known).
-        return_to_go: ``[B, K]`` what was still to be earned, in the unit of the network.
-        timestep: ``[B, K]`` decisions before it in its episode; of any value where there is none.
+        action: ``[B, K, c]`` actions, float32: continuous ones, or discrete ones counted from 1 (0 = not known).
+        return_to_go: ``[B, K]`` returns-to-go, in the unit of the network.
+        timestep: ``[B, K]`` decisions before the step in its episode; any value for missing steps.
         is_there: ``[B, K]`` bool.
     """
 
@@ -198,24 +200,24 @@ class Steps:
 
 
 class DecisionTransformer(Memory):
-    """Makes features of the last `context` returns-to-go, observations and actions.
+    """Computes features from the last `context` returns-to-go, observations and actions.
 
-    What is remembered of a slot: decisions so far in its episode, the last return-to-go, then `context` - 1 steps,
-    oldest first, each with features of its observation, its action and its return-to-go. The last action and what it
-    earned come with the next decision. At an episode's start the return-to-go is `target_return`.
+    The memory of a slot holds: decisions so far in its episode, the last return-to-go, then `context` - 1 steps, oldest
+    first, each with features of its observation, its action and its return-to-go. The last action and its reward arrive
+    with the next decision. At an episode's start the return-to-go is `target_return`.
 
     Args:
         num_seen: Features of an observation.
         action: Layout of the actions.
-        spec: Sizes.
+        spec: Sizes of the network.
         generator: Draws the weights.
 
     Attributes:
-        target_return: What an episode is to earn; a buffer, so that it travels with the weights.
-        return_scale: What returns are divided by; a buffer.
+        target_return: Target return of an episode; a buffer, so that it is saved with the weights.
+        return_scale: Divisor of returns; a buffer.
 
     Raises:
-        ConfigError: If the width cannot be split among the heads.
+        ConfigError: If the heads do not divide the width.
     """
 
     word = "decision transformer"
@@ -256,8 +258,8 @@ class DecisionTransformer(Memory):
         self.register_buffer("return_scale", torch.tensor(1.0, dtype=torch.float32, device="cpu"))
 
     def read(self, steps: Steps, dropout: Dropout | None = None) -> Tensor:
-        """Gives features ``[B, K, width]`` of each step, which its action is told from: of all before it, its
-        return-to-go and its observation; of no meaning where there is no step.
+        """Returns features ``[B, K, width]``, from which each step's action is predicted: they depend on all earlier
+        steps, its return-to-go and its observation; missing steps have meaningless values.
         """
         when = self.time_embedding[steps.timestep.clamp(0, self.spec.timesteps - 1)]
         parts = (
@@ -281,35 +283,35 @@ class DecisionTransformer(Memory):
         return tokens
 
     def advance(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """One decision of N slots, `x` as `StepInputs` gives it; see `Memory.advance`."""
+        """Processes one decision of N slots, `x` from `StepInputs`; see `Memory.advance`."""
         seen, last_action, reward = x.split((self.num_seen, self.num_acted, 1), 1)
         count, before = memory[:, :1], memory[:, 1:2]
         ahead = torch.where(count > 0, before - reward / self.return_scale, self.target_return / self.return_scale)
         past = memory[:, 2:].unflatten(1, (self.spec.context - 1, self._step_width))
         now = torch.cat((seen, torch.zeros_like(last_action), ahead), 1)
         window = torch.cat((past, now.unsqueeze(1)), 1)
-        told, action, returns = window.split((self.num_seen, self.num_acted, 1), 2)
+        observed, action, returns = window.split((self.num_seen, self.num_acted, 1), 2)
         if self.spec.context > 1:
             action = torch.cat((action[:, :-2], last_action.unsqueeze(1), action[:, -1:]), 1)
         timestep = count + torch.arange(1 - self.spec.context, 1, device=x.device, dtype=torch.int64)
-        steps = Steps(told, action, returns.squeeze(2), timestep.long(), timestep >= 0)
-        kept = torch.cat((told, action, returns), 2)[:, 1:].flatten(1)
+        steps = Steps(observed, action, returns.squeeze(2), timestep.long(), timestep >= 0)
+        kept = torch.cat((observed, action, returns), 2)[:, 1:].flatten(1)
         return self.read(steps)[:, -1], torch.cat((count + 1, ahead, kept), 1)
 
     def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
-        """Refuses: windows of data are learned by `read`."""
-        raise RookeryError("a decision transformer learns windows of data, not what it has just played")
+        """Raises RookeryError: learning on windows of data uses `read`."""
+        raise RookeryError("a decision transformer learns from windows of data, not from rollouts")
 
 
 def hidden_tokens(is_there: Tensor) -> Tensor:
-    """Tells which tokens must not be looked at: those that come later, and those of steps that are not there. A token
-    always sees itself, so that none sees nothing.
+    """Returns the attention mask, True for hidden tokens: later ones, and those of missing steps. A token always
+    attends to itself, so that no row is empty.
 
     Args:
         is_there: ``[B, K]`` bool.
 
     Returns:
-        ``[B, 1, 3K, 3K]`` bool, by who looks, then at what.
+        ``[B, 1, 3K, 3K]`` bool, by query, then key.
     """
     there = is_there.repeat_interleave(TOKENS, 1)
     length = there.shape[1]
@@ -320,8 +322,9 @@ def hidden_tokens(is_there: Tensor) -> Tensor:
 
 
 def embedding(num_inputs: int, width: int, *, generator: torch.Generator) -> nn.Linear:
-    """A linear layer from numbers to a token. Its biases start as large as what it makes of the numbers: the LayerNorm
-    that follows would keep the direction of the numbers alone, and of a single one, such as a return, the sign.
+    """Makes a linear layer from numbers to a token. Its biases start as large as its products: without them, the
+    LayerNorm that follows would keep only the direction of the numbers, and only the sign of a single one such as a
+    return.
     """
     layer = linear(num_inputs, width, gain=1.0, generator=generator)
     with torch.no_grad():
@@ -331,7 +334,7 @@ def embedding(num_inputs: int, width: int, *, generator: torch.Generator) -> nn.
 
 
 def small_linear(num_inputs: int, num_outputs: int, *, generator: torch.Generator) -> nn.Linear:
-    """A linear layer that starts with small normal weights and zero biases (GPT-2)."""
+    """Makes a linear layer with small normal initial weights and zero biases (GPT-2)."""
     layer = linear(num_inputs, num_outputs, gain=1.0, generator=generator)
     with torch.no_grad():
         layer.weight.copy_(normal(num_outputs, num_inputs, std=INIT_STD, generator=generator))

@@ -1,9 +1,9 @@
-"""Entities: attention over the things an observation has a variable number of.
+"""Entity encoders: attention over a variable number of entities in an observation.
 
-After ML-Agents' encoder of variable-length observations and Baker et al. 2019 (arXiv:1909.07528): an entity and what
-else is observed ("self") are embedded together by a linear layer, entities attend to each other by multi-head attention
-(Vaswani et al. 2017) with a residual, and the mean over those present is what is known of all of them. It does not
-depend on their order, nor on what stands in memory where none is.
+After ML-Agents' encoder of variable-length observations and Baker et al. 2019 (arXiv:1909.07528): a linear layer embeds
+each entity together with the rest of the observation ("self"), entities attend to each other by multi-head attention
+(Vaswani et al. 2017) with a residual, and the features are the mean over the entities present. They do not depend on
+the order of entities, nor on the values of absent rows.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from rookery.core.spaces.arrays import Leaf
 from rookery.models.layers import HIDDEN_GAIN, linear, orthogonal
 
 ABSENT = -1e9
-"""Added to the scores of absent entities: their weight is then exactly 0, and that of an empty set no NaN."""
+"""Added to the scores of absent entities: their weight is then exactly 0, without NaN for an empty set."""
 
 
 class EntityEmbedding(nn.Module):
-    """A linear layer on each entity of a set, side by side with what else is observed.
+    """Linear layer on each entity of a set, concatenated with the rest of the observation.
 
-    It equals one layer on the concatenation, but multiplies what else is observed once and not for every entity.
+    It equals one layer on the concatenation, but multiplies the rest of the observation once, not for every entity.
 
     Args:
         leaf: The set: of kind ``entities``, or a box ``[max, k]`` whose absent rows are zeros.
-        num_self: Numbers observed besides.
+        num_self: Width of the rest of the observation.
         size: Width of the embedding.
         generator: Draws the weights, orthogonal as a whole.
     """
@@ -48,13 +48,12 @@ class EntityEmbedding(nn.Module):
         self.bias = nn.Parameter(torch.zeros(size, dtype=torch.float32, device="cpu"))
 
     def forward(self, entities: Tensor, own: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Embeddings ``[N, C, size]`` of entities as stored, ``[N, max, columns]``, and which are present, ``[N, C]``.
-
-        C is `max`, or fewer if all that come after are absent everywhere.
+        """Returns embeddings ``[N, C, size]`` of entities as stored, ``[N, max, columns]``, and which are present,
+        ``[N, C]``. C is `max`, or fewer if later ones are absent in all rows.
 
         Args:
             entities: The set.
-            own: ``[N, num_self]``, what else is observed; None if there is nothing.
+            own: ``[N, num_self]``, the rest of the observation; None if there is none.
         """
         if self.flagged:
             present, entities = entities[..., 0] > 0, entities[..., 1:]
@@ -71,17 +70,17 @@ class EntityEmbedding(nn.Module):
 
 
 class EntityEncoder(nn.Module):
-    """Features of all sets of an observation: an embedding for each set, one attention over all of them together.
+    """Encoder of all entity sets of an observation: one embedding per set, one attention over all of them.
 
     Args:
         leaves: The sets.
-        num_self: Numbers observed besides.
+        num_self: Width of the rest of the observation.
         size: Width of embeddings and of the features.
-        heads: Heads of attention, which share `size`.
+        heads: Attention heads; `size` is split among them.
         generator: Draws the weights.
 
     Raises:
-        ConfigError: If the heads cannot share the width evenly.
+        ConfigError: If the heads do not divide the width.
     """
 
     def __init__(
@@ -103,11 +102,11 @@ class EntityEncoder(nn.Module):
         self.output = linear(size, size, gain=1.0, generator=generator)
 
     def forward(self, obs: TensorTree, own: Tensor | None) -> Tensor:
-        """Features ``[N, size]`` of the sets in observations ``[N, ...]`` by leaf path; zeros where all are empty.
+        """Returns features ``[N, size]`` of the sets in observations ``[N, ...]`` by leaf path; zeros if all are empty.
 
         Args:
             obs: Observations.
-            own: ``[N, num_self]``, what else is observed; None if there is nothing.
+            own: ``[N, num_self]``, the rest of the observation; None if there is none.
         """
         pairs = [embed(obs[path], own) for path, embed in zip(self.paths, self.embeddings, strict=True)]
         embedded, present = pairs[0] if len(pairs) == 1 else (torch.cat(parts, 1) for parts in zip(*pairs, strict=True))
@@ -117,14 +116,14 @@ class EntityEncoder(nn.Module):
 def attended_mean(
     embedded: Tensor, present: Tensor, query_key_value: nn.Module, output: nn.Module, num_heads: int
 ) -> Tensor:
-    """Lets those present attend to each other, with a residual; gives the mean over them ``[N, size]``, 0 of nobody.
+    """Applies attention among the present entities, with a residual; returns their mean ``[N, size]``, 0 without any.
 
     Args:
-        embedded: ``[N, C, size]``, finite where nobody is, too.
+        embedded: ``[N, C, size]``, finite for absent entities too.
         present: ``[N, C]`` bool.
         query_key_value: A layer from `size` to three times that.
         output: A layer from `size` to `size`.
-        num_heads: Heads, which share `size`.
+        num_heads: Attention heads; `size` is split among them.
     """
     num, count, size = embedded.shape
     x = functional.layer_norm(embedded, (size,))
@@ -138,9 +137,8 @@ def attended_mean(
 
 
 def _columns_in_use(present: Tensor) -> int:
-    """How many columns of ``[N, C]`` are needed to hold all that is present: the cost of attention grows as its square.
-
-    All of them where finding out would cost more: on a device that must be waited for, or under a compiler.
+    """Returns how many columns of ``[N, C]`` hold all present entities: the cost of attention grows with their square.
+    Returns all columns on devices that would have to be synchronized, and under a compiler.
     """
     if present.device.type != "cpu" or torch.compiler.is_compiling():
         return present.shape[1]

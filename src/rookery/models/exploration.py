@@ -1,10 +1,9 @@
-"""How exploration hangs together over time: the standard normal numbers behind the actions of consecutive decisions.
+"""Exploration noise over time: standard normal numbers for the actions of consecutive decisions.
 
-A number is always standard normal, so a spread means the same whichever way is chosen. What a way needs of earlier
-decisions is carried by whoever plays, slot by slot, beside what the policy remembers; zeros start an episode.
-
-`BoundedHead.draw` applies it: `models/squashed.py`. Choices explore by themselves:
-`EpsilonGreedy`, `Boltzmann` and noisy weights stand in `models/q_head.py`.
+The numbers are always standard normal, so a standard deviation means the same for every kind of noise. The acting
+policy carries the state of the noise for each slot, beside the policy's memory; an episode starts with zeros.
+`BoundedHead.draw` in `models/squashed.py` applies the noise. Exploration of discrete actions (`EpsilonGreedy`,
+`Boltzmann`, noisy weights) is in `models/q_head.py`.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from rookery.core.spaces.arrays import ActionSpec
 from rookery.models.distributions import NoiseSpec
 
 TINY = 1e-6
-"""Below it the length of features counts as this: features of zeros give no noise."""
+"""Lower bound of the length of features: features of zeros make no noise."""
 
 
 class ExplorationNoise(ABC):
-    """Turns fresh numbers of each decision into those that its action is drawn with.
+    """Base of exploration noise: turns each decision's fresh numbers into the noise of its action.
 
     Attributes:
-        noise: Fresh numbers a decision, at least as many as an action has elements.
+        noise: Fresh numbers per decision, at least one per element of an action.
         size: Numbers carried from one decision of a slot to the next.
     """
 
@@ -39,38 +38,38 @@ class ExplorationNoise(ABC):
 
     @abstractmethod
     def numbers(self, noise: Tensor, carried: Tensor | None, features: Tensor, spread: Tensor | None = None) -> Tensor:
-        """Standard normal numbers ``[N, k]``.
+        """Returns standard normal numbers ``[N, k]``.
 
         Args:
             noise: ``[N, noise.width]`` fresh ones.
             carried: ``[N, size]``, changed in place; None if `size` is 0.
-            features: ``[N, F]`` what the decisions stand on.
-            spread: ``[k, F]`` how much noise each feature makes, where it depends on them; None = all alike.
+            features: ``[N, F]`` features of the decisions.
+            spread: ``[k, F]`` scale of the noise per feature, for state-dependent noise; None = all alike.
         """
 
 
 class White(ExplorationNoise):
-    """Every decision by itself."""
+    """Independent noise for every decision."""
 
     def __init__(self, num_numbers: int) -> None:
         self.noise = NoiseSpec(normal=num_numbers)
         self.size = 0
 
     def numbers(self, noise: Tensor, carried: Tensor | None, features: Tensor, spread: Tensor | None = None) -> Tensor:
-        """The fresh ones."""
+        """Returns the fresh numbers."""
         return noise
 
 
 class OrnsteinUhlenbeck(ExplorationNoise):
-    """Numbers that drift back to 0 (Uhlenbeck and Ornstein 1930; for exploration, Lillicrap et al. 2015, 1509.02971).
+    """Ornstein-Uhlenbeck noise (Uhlenbeck and Ornstein 1930; for exploration, Lillicrap et al. 2015, 1509.02971).
 
-    ``x' = (1 - theta) x + sqrt(1 - (1 - theta)^2) e``: neighbours correlate by 1 - theta, and once an episode is old
-    compared with 1 / theta, x is standard normal. It starts at 0. (The paper's sigma, of a step, is a spread of
-    ``sigma / sqrt(1 - (1 - theta)^2)`` here: 0.2 at theta 0.15 is a spread of 0.38.)
+    ``x' = (1 - theta) x + sqrt(1 - (1 - theta)^2) e``: consecutive numbers correlate by 1 - theta, and well after 1 /
+    theta decisions x is standard normal. It starts at 0. (The paper's sigma, of a step, is a spread of ``sigma / sqrt(1
+    - (1 - theta)^2)`` here: 0.2 at theta 0.15 is a spread of 0.38.)
 
     Args:
         num_numbers: k, elements of an action.
-        theta: How much of a number is gone with each decision, in (0, 1]; 1 = `White`.
+        theta: Decay per decision, in (0, 1]; 1 = `White`.
     """
 
     def __init__(self, num_numbers: int, theta: float) -> None:
@@ -80,34 +79,34 @@ class OrnsteinUhlenbeck(ExplorationNoise):
         self._fresh = math.sqrt(1.0 - self._kept**2)
 
     def numbers(self, noise: Tensor, carried: Tensor | None, features: Tensor, spread: Tensor | None = None) -> Tensor:
-        """What is carried on, changed by the fresh ones."""
+        """Returns the carried numbers, updated with the fresh ones."""
         assert carried is not None
         return carried.mul_(self._kept).add_(noise, alpha=self._fresh)
 
 
 class StateDependent(ExplorationNoise):
-    """Noise that is a function of the features for a while (gSDE; Raffin et al. 2021, 2005.05719).
+    """State-dependent exploration: noise as a function of the features (gSDE; Raffin et al. 2021, 2005.05719).
 
-    A slot carries a matrix E of normal numbers, drawn anew when an episode starts and every so many decisions; the
-    number behind element i is ``sum_j f_j s_ij E_ij``, divided by its standard deviation ``sqrt(sum_j f_j^2 s_ij^2)``.
-    In the same state the same action is taken again, and it changes smoothly with the state.
+    A slot carries a matrix E of normal numbers, redrawn when an episode starts and every `every` decisions; the noise
+    of element i is ``sum_j f_j s_ij E_ij``, divided by its standard deviation ``sqrt(sum_j f_j^2 s_ij^2)``. Equal
+    states get equal actions, and actions change smoothly with the state.
 
-    Each decision takes as many fresh numbers as E has, so this is for networks of some hundred features at most.
+    Each decision takes as many fresh numbers as E has, so use it with a few hundred features at most.
 
     Args:
         num_numbers: k, elements of an action.
-        num_features: F, width of what it depends on.
+        num_features: F, width of the features.
         every: Decisions with the same E; None = whole episodes.
     """
 
     def __init__(self, num_numbers: int, num_features: int, every: int | None) -> None:
         self.noise = NoiseSpec(normal=num_numbers * num_features)
-        self.size = 1 + num_numbers * num_features  # the first counts decisions since E was drawn
+        self.size = 1 + num_numbers * num_features  # the first number counts decisions since E was drawn
         self.every = every
         self._shape = (num_numbers, num_features)
 
     def numbers(self, noise: Tensor, carried: Tensor | None, features: Tensor, spread: Tensor | None = None) -> Tensor:
-        """The numbers of this state."""
+        """Returns the noise of these states."""
         assert carried is not None
         count, matrix = carried[:, :1], carried[:, 1:]
         matrix.copy_(torch.where(count == 0.0, noise, matrix))
@@ -124,51 +123,50 @@ class StateDependent(ExplorationNoise):
 def action_noise_for(
     kind: str, theta: float, every: int | None, num_numbers: int, num_features: int
 ) -> ExplorationNoise:
-    """``white``, ``ou`` (with `theta`) or ``gsde`` (with `every`), for k numbers and F features."""
+    """Makes the noise ``white``, ``ou`` (with `theta`) or ``gsde`` (with `every`), for k numbers and F features."""
     if kind == "ou":
         return OrnsteinUhlenbeck(num_numbers, theta)
     return StateDependent(num_numbers, num_features, every) if kind == "gsde" else White(num_numbers)
 
 
 def uniform(noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Actions that are uniform in [-1, 1], float32 ``[N, k]``, and their log-densities ``[N]``.
-
-    This is how a replay buffer is filled before learning begins. It takes normal numbers ``[N, k]``, as what comes
-    after it does, so that a row's noise stays the same.
+    """Returns actions uniform in [-1, 1], float32 ``[N, k]``, and their log-densities ``[N]``. Random warm-up uses it
+    to fill a replay buffer before learning begins. It takes normal numbers ``[N, k]``, as the noise afterwards does, so
+    that a row's noise stays the same.
     """
     action = torch.erf(noise * math.sqrt(0.5))
     return action, action.new_full(action.shape[:-1], -math.log(2.0) * action.shape[-1])
 
 
 def bounded_numbers(action: ActionSpec) -> int:
-    """How many numbers in [-1, 1] an action is.
+    """Returns the number of elements of a bounded continuous action.
 
     Raises:
-        SpaceError: If it is anything else; says what to do.
+        SpaceError: If the action space is not a bounded Box; the message names alternatives.
     """
     if action.kind == "discrete":
         raise SpaceError(
-            f"actions of {action.space} are one of several, and SAC, TD3 and DDPG need numbers (a Box): "
+            f"actions of {action.space} are discrete, and SAC, TD3 and DDPG need continuous actions (a Box): "
             "use DQN or PPO, or SAC with discrete=true"
         )
     if action.kind != "box":
-        told = "are choices" if action.sizes and not action.num_numbers else "are not numbers alone"
+        kinds = "are discrete" if action.sizes and not action.num_numbers else "are not all continuous"
         raise SpaceError(
-            f"actions of {action.space} {told}, and TD3, DDPG and SAC with discrete=false need numbers (a Box): use "
-            "PPO, which takes any space, or SAC, which takes choices (discrete=true) and choices beside numbers"
+            f"actions of {action.space} {kinds}, and TD3, DDPG and SAC with discrete=false need a Box: use "
+            "PPO, which takes any space, or SAC, which takes discrete (discrete=true) and mixed actions"
         )
     check_bounds(action.space)
     return action.num_numbers
 
 
 def check_bounds(space: spaces.Space[Any]) -> None:
-    """Raises a SpaceError if a Box has elements without two bounds."""
+    """Raises SpaceError if a Box has elements without two bounds."""
     assert isinstance(space, spaces.Box)
     endless = ~(np.isfinite(space.low) & np.isfinite(space.high)).ravel()
     if endless.any():
         where = np.flatnonzero(endless).tolist()
         raise SpaceError(
             f"actions of {space} have no finite bounds in {len(where)} of {endless.size} elements (first: "
-            f"{where[0]}), and SAC, TD3 and DDPG act between two bounds: give the environment an action "
+            f"{where[0]}), and SAC, TD3 and DDPG need two bounds: give the environment an action "
             "space with bounds (gymnasium.wrappers.TransformAction), or use PPO"
         )

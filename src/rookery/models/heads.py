@@ -1,8 +1,8 @@
-"""Heads: from a trunk's features to what actions are drawn from, or to a value.
+"""Heads: from a trunk's features to action distributions, or to values.
 
-Which head a policy has is up to the algorithm that learns it, which names it by a `HeadSpec`; here stands the one of
-policy gradients. `distribution_for` is where an action space meets its distribution: a new kind of action is a case
-there. A head puts out the logits of all choices, then those of all flags, then the means of all numbers.
+The algorithm chooses a policy's head by a `HeadSpec`; this module has the head of policy gradients. `distribution_for`
+maps an action space to its distribution: a new kind of action is a case there. A head outputs the logits of all
+discrete actions, then those of all flags, then the means of all continuous actions.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from rookery.models.distributions import (
 from rookery.models.layers import linear
 from rookery.models.memory import MemoryConfig
 
-ACTION_GAIN = 0.01  # first actions nearly independent of the observation: no early commitment
+ACTION_GAIN = 0.01  # initial actions depend little on the observation, for exploration
 VALUE_GAIN = 1.0
 
 
 def output_width(action: ActionSpec) -> int:
-    """Numbers a linear layer puts out for one action of this layout."""
+    """Returns the width of a linear layer's output for actions of this layout."""
     return sum(action.sizes) + action.num_flags + action.num_numbers
 
 
 def noise_for(action: ActionSpec) -> NoiseSpec:
-    """Random numbers that drawing one action of this layout takes."""
+    """Returns the random numbers that drawing one action of this layout takes."""
     return NoiseSpec(uniform=len(action.sizes) + action.num_flags, normal=action.num_numbers)
 
 
 def distribution_for(
     action: ActionSpec, output: Tensor, log_std: Tensor | None, mask: Tensor | None = None
 ) -> Distribution:
-    """The distribution over actions of this layout.
+    """Returns the distribution over actions of this layout.
 
     Args:
         action: Layout of the actions.
         output: Logits and means, ``[..., output_width(action)]``.
-        log_std: ``[k]`` or ``[..., k]`` for k numbers, None if there are none.
-        mask: Allowed choices, ``[..., sum(action.sizes)]``.
+        log_std: ``[k]`` or ``[..., k]`` for k continuous actions, None without them.
+        mask: Allowed discrete actions, ``[..., sum(action.sizes)]``.
     """
     if action.kind == "discrete":
         return Categorical(output, mask)
@@ -73,7 +73,7 @@ def distribution_for(
 
 
 def _composite(action: ActionSpec, output: Tensor, log_std: Tensor | None, mask: Tensor | None) -> Composite:
-    """One distribution for each sort of element there is, however many parts the space has."""
+    """Returns one distribution for each kind of action element, regardless of how many parts the space has."""
     logits, flags, means = output.split((sum(action.sizes), action.num_flags, action.num_numbers), -1)
     parts: list[Distribution] = []
     if action.sizes:
@@ -89,11 +89,11 @@ def _composite(action: ActionSpec, output: Tensor, log_std: Tensor | None, mask:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What heads say about N rows.
+    """Outputs of policy and value heads for N rows.
 
     Attributes:
-        distribution: What each row's action is drawn from.
-        value: ``[N, S]``, a column for each reward signal; S is 1 where the environment's reward is the only one.
+        distribution: Action distribution of each row.
+        value: ``[N, S]``, a column for each reward signal; S is 1 with the environment's reward alone.
     """
 
     distribution: Distribution
@@ -101,17 +101,17 @@ class Outputs:
 
 
 class Head(nn.Module, ABC):
-    """Base of what a policy ends in: from features to what each row's action is drawn from.
+    """Base of policy heads: maps features to the distribution of each row's action.
 
-    What steers exploration (a rate, a temperature) is a buffer: it travels with the weights, so a learner sets it and
-    whoever plays takes it up from the next hand-over on. The most probable actions never depend on it.
+    Exploration parameters (a rate, a temperature) are buffers: a learner sets them, and acting copies receive them with
+    the next weights. The most probable actions never depend on them.
 
     Attributes:
         action_spec: Layout of the actions.
         noise: Random numbers an action takes.
-        layer_noise: Normal numbers that noisy layers take for a row, part of `noise`; 0 without such layers.
+        layer_noise: Normal numbers per row for noisy layers, part of `noise`; 0 without such layers.
         exploration_size: Numbers that exploration carries from one decision of a slot to the next, 0 at an episode's
-            start; they are no memory: nothing is learned from them.
+            start; unlike memory, learners never use them.
     """
 
     action_spec: ActionSpec
@@ -121,11 +121,11 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> Behavior:
-        """What each row's action is drawn from.
+        """Returns the distribution of each row's action.
 
         Args:
             features: ``[N, F]``.
-            mask: ``[N, choices]`` bool, what is allowed; None = everything.
+            mask: ``[N, choices]`` bool, allowed actions; None = all.
             noise: ``[N, layer_noise]`` normal numbers for noisy layers, or ``[1, layer_noise]`` for all rows; None =
                 their means.
         """
@@ -133,11 +133,11 @@ class Head(nn.Module, ABC):
     def draw(
         self, features: Tensor, mask: Tensor | None, noise: Tensor, carried: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Actions ``[N, ...]`` as whoever explores takes them, and their log-probabilities ``[N]``.
+        """Returns exploring actions ``[N, ...]`` and their log-probabilities ``[N]``.
 
         Args:
             features: ``[N, F]``.
-            mask: ``[N, choices]`` bool, what is allowed; None = everything.
+            mask: ``[N, choices]`` bool, allowed actions; None = all.
             noise: ``[N, noise.width]``.
             carried: ``[N, exploration_size]``, changed in place; None for heads that carry nothing.
         """
@@ -145,58 +145,58 @@ class Head(nn.Module, ABC):
         return behavior.sample_logp(noise)
 
     def of_slots(self, noise: Tensor, power: Tensor) -> Tensor:
-        """Returns noise by which each slot explores at a rate of its own, that of all raised to a power.
+        """Returns noise with which each slot explores at its own rate, the common rate raised to a power.
 
         Args:
-            noise: ``[N, noise.width]`` as drawn for all alike.
+            noise: ``[N, noise.width]`` as drawn for equal rates.
             power: ``[N, 1]`` at least 1, see `LadderPolicy`; the rate (an epsilon, a standard deviation) is below 1.
         """
         raise NotImplementedError(f"{type(self).__name__} explores alike in all slots")
 
 
 class HeadSpec(ABC):
-    """Which head a policy ends in: a frozen dataclass of numbers and words, so that it can stand in a file."""
+    """Description of a policy's head: a frozen dataclass of numbers and strings, so that files can hold it."""
 
     @abstractmethod
     def build(self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator) -> Head:
-        """The head.
+        """Builds the head.
 
         Args:
-            num_features: Width of the features it stands on.
+            num_features: Width of its input.
             action: Layout of the actions.
-            log_std_init: First log standard deviation of numbers, for heads that learn one.
+            log_std_init: Initial log standard deviation of continuous actions, for heads that learn one.
             generator: Draws the weights.
 
         Raises:
-            SpaceError: If it cannot put out such actions; names what can.
+            SpaceError: If the head does not support the action space; the message names heads or algorithms that do.
         """
 
     def body(
         self, obs: ObsSpec, action: ActionSpec, model: ModelConfig, *, generator: torch.Generator
     ) -> tuple[nn.Module, Memory | None, int]:
-        """What such a head stands on: trunk, memory if there is any, and the width of their features.
+        """Builds the body below the head: trunk, memory or None, and the number of features.
 
         Args:
-            obs: Layout of what the trunk sees.
+            obs: Layout of the trunk's input.
             action: Layout of the actions.
-            model: What to build.
+            model: Settings of the network.
             generator: Draws the weights.
         """
         return build_body(obs, action, model, generator=generator, outputs=self.given(action))
 
     def recalled(self, memory: MemoryConfig) -> MemoryConfig:
-        """Gives what a policy with such a head sees of its past: what its settings ask for, or what the head needs."""
+        """Returns the recall settings of a policy with this head: those given, or those that the head needs."""
         return memory
 
     def given(self, action: ActionSpec) -> int | None:
-        """How many numbers a model puts out itself in the place of the head's layers (``model.output=outputs``); None
-        for a head that has layers.
+        """Returns the width of the outputs that a model computes in place of the head's layers
+        (``model.output=outputs``); None for a head with layers.
         """
         return None
 
     @property
     def greedy(self) -> HeadSpec:
-        """The same for all heads that mean the same by the same weights, however they explore."""
+        """Returns a spec that is equal for all heads that interpret weights equally, regardless of exploration."""
         return self
 
 
@@ -204,17 +204,17 @@ HEAD = CodeKind("a HeadSpec (rookery.models.heads)", lambda found: issubclass(fo
 
 
 def head_to_json(spec: HeadSpec) -> dict[str, Any]:
-    """A spec for a file: its fields, and under ``kind`` its class by import path."""
+    """Returns a spec for a file: its fields, and under ``kind`` the import path of its class."""
     assert isinstance(spec, HeadSpec)
     given: Any = spec
     return {"kind": object_name(type(spec)), **{field.name: getattr(spec, field.name) for field in fields(given)}}
 
 
 def head_from_json(described: dict[str, Any]) -> HeadSpec:
-    """The spec that `head_to_json` described.
+    """Returns the spec that `head_to_json` described.
 
     Raises:
-        ConfigError: If there is no such class, or it is none of a head.
+        ConfigError: If the class does not exist, or is not a `HeadSpec`.
     """
     kind = HEAD.find(described["kind"])
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in described.items()}
@@ -225,22 +225,23 @@ def head_from_json(described: dict[str, Any]) -> HeadSpec:
 
 @dataclass(frozen=True)
 class DistributionHead(HeadSpec):
-    """A distribution for any action space: what policy gradients learn."""
+    """Spec of a distribution for any action space, for policy gradients."""
 
     def build(
         self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator
     ) -> ActionHead:
-        """The head; arguments as of `HeadSpec.build`."""
+        """Builds the head; arguments as of `HeadSpec.build`."""
         return ActionHead(num_features, action, log_std_init=log_std_init, generator=generator)
 
 
 class ActionHead(Head):
-    """A linear layer to logits and means. The spread of continuous actions is a parameter, equal in every state.
+    """Linear layer to logits and means. The log standard deviation of continuous actions is a state-independent
+    parameter.
 
     Args:
         num_features: Width of the trunk's output.
         action: Layout of the actions.
-        log_std_init: First log standard deviation of each number of an action.
+        log_std_init: Initial log standard deviation of each continuous action element.
         generator: Draws the weights.
     """
 
@@ -259,35 +260,36 @@ class ActionHead(Head):
             if numbers
             else None
         )
-        self._own = (self.linear.weight, self.linear.bias, self.log_std)  # at hand: a look-up on a module is slow
+        self._own = (self.linear.weight, self.linear.bias, self.log_std)  # cached: a look-up on a module is slow
 
     def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> Distribution:
-        """The distribution of each row's action, from features ``[N, F]`` and perhaps a mask ``[N, choices]``."""
+        """Returns the distribution of each row's action, of features ``[N, F]`` and a mask ``[N, choices]`` or None."""
         weight, bias, log_std = self._own
         return distribution_for(self.action_spec, functional.linear(features, weight, bias), log_std, mask)
 
     def distribution(self, output: Tensor, mask: Tensor | None = None) -> Distribution:
-        """The distribution with logits and means ``[N, W]`` as the layer puts them out."""
+        """Returns the distribution with logits and means ``[N, W]`` as the layer outputs them."""
         return distribution_for(self.action_spec, output, self.log_std, mask)
 
 
 @dataclass(frozen=True)
 class GivenHead(HeadSpec):
-    """A distribution whose parameters a model puts out itself (``model.output=outputs``)."""
+    """Spec of a distribution whose parameters the model computes itself (``model.output=outputs``)."""
 
     def build(
         self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator
     ) -> GivenActionHead:
-        """The head, which has no weights; arguments as of `HeadSpec.build`."""
+        """Builds the head, which has no weights; arguments as of `HeadSpec.build`."""
         return GivenActionHead(action)
 
     def given(self, action: ActionSpec) -> int:
-        """Parameters of an action's distribution."""
+        """Returns the number of parameters of the action distribution."""
         return action.num_parameters
 
 
 class GivenActionHead(Head):
-    """Takes the first columns of the features as the parameters of a distribution, one spread for each row included.
+    """Head that uses the first columns of the features as distribution parameters, with a log standard deviation per
+    row.
 
     Args:
         action: Layout of the actions.
@@ -300,11 +302,11 @@ class GivenActionHead(Head):
         self.linear = Columns(0, action.num_parameters)
 
     def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> Distribution:
-        """The distribution of each row's action, from features ``[N, F]`` and perhaps a mask ``[N, choices]``."""
+        """Returns the distribution of each row's action, of features ``[N, F]`` and a mask ``[N, choices]`` or None."""
         return self.distribution(self.linear(features), mask)
 
     def distribution(self, output: Tensor, mask: Tensor | None = None) -> Distribution:
-        """The distribution with parameters ``[N, W]``: logits and means, then log standard deviations."""
+        """Returns the distribution with parameters ``[N, W]``: logits and means, then log standard deviations."""
         numbers = self.action_spec.num_numbers
         if not numbers:
             return distribution_for(self.action_spec, output, None, mask)
@@ -312,11 +314,11 @@ class GivenActionHead(Head):
 
 
 class Columns(nn.Module):
-    """Some columns of the features, in the place of a layer.
+    """Selects columns of the features, in place of a layer.
 
     Args:
-        first: The first of them.
-        count: How many.
+        first: Index of the first column.
+        count: Number of columns.
     """
 
     def __init__(self, first: int, count: int) -> None:
@@ -324,12 +326,13 @@ class Columns(nn.Module):
         self.first, self.last = first, first + count
 
     def forward(self, features: Tensor) -> Tensor:
-        """Columns ``[N, count]`` of features ``[N, F]``."""
+        """Returns columns ``[N, count]`` of features ``[N, F]``."""
         return features[..., self.first : self.last]
 
 
 class GivenValueHead(nn.Module):
-    """Takes columns of the features as values, in a unit and from a zero of their own (`signals/value_scale.py`).
+    """Value head that uses columns of the features as values, with their own scale and offset
+    (`signals/value_scale.py`).
 
     Args:
         first: The first of these columns.
@@ -342,16 +345,16 @@ class GivenValueHead(nn.Module):
         self.linear = Affine(columns)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Values ``[N, S]`` of features ``[N, F]``."""
+        """Returns values ``[N, S]`` of features ``[N, F]``."""
         value: Tensor = self.linear(self.columns(features))
         return value
 
 
 class Affine(nn.Module):
-    """Multiplies each column by a number and adds one; neither is learned by gradient.
+    """Scales and shifts each column; neither number is learned by gradient.
 
     Args:
-        num_columns: How many there are.
+        num_columns: S, number of columns.
     """
 
     weight: Tensor
@@ -363,12 +366,12 @@ class Affine(nn.Module):
         self.register_buffer("bias", torch.zeros(num_columns, dtype=torch.float32, device="cpu"))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Columns ``[N, S]``."""
+        """Returns the scaled columns ``[N, S]``."""
         return x * self.weight + self.bias
 
 
 class ValueHead(nn.Module):
-    """A linear layer to values, one for each reward signal.
+    """Linear layer to values, one for each reward signal.
 
     Args:
         num_features: Width of the trunk's output.
@@ -381,6 +384,6 @@ class ValueHead(nn.Module):
         self.linear = linear(num_features, columns, gain=VALUE_GAIN, generator=generator)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Values ``[N, S]`` of features ``[N, F]``."""
+        """Returns values ``[N, S]`` of features ``[N, F]``."""
         value: Tensor = self.linear(features)
         return value

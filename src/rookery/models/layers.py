@@ -1,7 +1,6 @@
-"""Linear and convolution layers that start with orthogonal weights (Saxe et al. 2014) and zero biases; activations.
+"""Linear and convolutional layers with orthogonal initial weights (Saxe et al. 2014) and zero biases; activations.
 
-Weights are drawn from a given generator, never from torch's global one: equal seeds give equal networks, whatever ran
-before.
+Weights are drawn from a given generator, never from torch's global one: equal seeds make equal networks.
 """
 
 from __future__ import annotations
@@ -20,7 +19,9 @@ HIDDEN_GAIN = math.sqrt(2.0)
 
 
 def orthogonal(*shape: int, gain: float, generator: torch.Generator) -> Tensor:
-    """A weight ``[outputs, inputs...]`` whose rows (or columns, the fewer) are orthogonal, of length `gain`."""
+    """Returns a weight ``[outputs, inputs...]`` whose rows (or columns, whichever are fewer) are orthogonal, of length
+    `gain`.
+    """
     weight: Tensor = nn.init.orthogonal_(
         torch.empty(shape, dtype=torch.float32, device="cpu"), gain=gain, generator=generator
     )
@@ -28,7 +29,7 @@ def orthogonal(*shape: int, gain: float, generator: torch.Generator) -> Tensor:
 
 
 def normal(*shape: int, std: float, generator: torch.Generator) -> Tensor:
-    """A weight of independent normal numbers of mean 0."""
+    """Returns a weight of independent normal numbers of mean 0."""
     weight: Tensor = nn.init.normal_(
         torch.empty(shape, dtype=torch.float32, device="cpu"), std=std, generator=generator
     )
@@ -36,22 +37,22 @@ def normal(*shape: int, std: float, generator: torch.Generator) -> Tensor:
 
 
 class _Unset:
-    """Leaves the weights of a layer as they are allocated: torch's own way, `skip_init`, loads SymPy, for a second."""
+    """Leaves the weights of a layer uninitialized: torch's `skip_init` imports SymPy, which takes a second."""
 
     def reset_parameters(self) -> None:
-        """Sets nothing."""
+        """Does nothing."""
 
 
 class _UnsetLinear(_Unset, nn.Linear):
-    """A linear layer without values."""
+    """Linear layer with uninitialized weights."""
 
 
 class _UnsetConvolution(_Unset, nn.Conv2d):
-    """A convolution without values."""
+    """Convolution with uninitialized weights."""
 
 
 def linear(num_inputs: int, num_outputs: int, *, gain: float, generator: torch.Generator) -> nn.Linear:
-    """A linear layer."""
+    """Makes a linear layer."""
     layer: nn.Linear = _UnsetLinear(num_inputs, num_outputs, dtype=torch.float32, device="cpu")
     layer.__class__ = nn.Linear
     return _start(layer, orthogonal(num_outputs, num_inputs, gain=gain, generator=generator))
@@ -67,7 +68,7 @@ def convolution(
     gain: float,
     generator: torch.Generator,
 ) -> nn.Conv2d:
-    """A convolution; `padding` zeros stand around the picture."""
+    """Makes a convolution with zero padding."""
     layer: nn.Conv2d = _UnsetConvolution(
         num_inputs, num_outputs, kernel, stride, padding, dtype=torch.float32, device="cpu"
     )
@@ -84,16 +85,16 @@ def _start(layer: LayerT, weight: Tensor) -> LayerT:
 
 
 TANH_BY_SIGMOID_FROM = 4096
-"""Elements from which on tanh goes by way of the logistic function; for fewer, three calls cost more than one."""
+"""Elements from which on tanh is computed by the logistic function; for fewer, three calls cost more than one."""
 
 MINUS_ONE = torch.tensor(-1.0, dtype=torch.float32, device="cpu")
 
 
 def tanh(x: Tensor) -> Tensor:
-    """Hyperbolic tangent, elementwise.
+    """Returns the hyperbolic tangent, elementwise.
 
-    On a CPU torch's own costs about 2.5 ns an element and its logistic function a tenth of that, so large float32
-    tensors take tanh(x) = 2 / (1 + exp(-2x)) - 1, which is exact to 1.2e-7.
+    On a CPU torch's tanh costs about 2.5 ns per element and its logistic function a tenth of that, so large float32
+    tensors use tanh(x) = 2 / (1 + exp(-2x)) - 1, which is exact to 1.2e-7.
     """
     if x.numel() < TANH_BY_SIGMOID_FROM or x.dtype != torch.float32 or not x.is_cpu:
         return torch.tanh(x)

@@ -1,6 +1,6 @@
-"""Memory: what a policy carries from one decision to the next, and the cells that learn what to carry (`cells/`).
+"""Memory: the state that a policy carries from one decision to the next, and its settings; cells are in `cells/`.
 
-A memory stands between the trunk and the heads.
+A memory is placed between the trunk and the heads.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ if TYPE_CHECKING:
     Kind = str
 else:
     Kind = Literal[("none", *CELLS)]
-"""Names of all cells, as settings and their schema show them."""
+"""Names of all cells, for settings and their schema."""
 
 
 @dataclass(frozen=True)
 class MemoryConfig(CellConfig):
-    """What a policy remembers."""
+    """Settings of a policy's memory."""
 
     kind: Kind = "none"
-    """Cell after the trunk: LSTM, GRU, a linear recurrence whose gates look at the input alone (minGRU: learns fast),
-    or gated attention over the last decisions.
+    """Cell after the trunk: LSTM, GRU, ``scan`` (minGRU: a linear recurrence whose gates depend only on the input;
+    learns fast), or gated attention over the last decisions.
     """
 
     previous_action: bool = False
-    """Whether the policy sees its last action."""
+    """Whether the policy observes its last action."""
 
     previous_reward: bool = False
-    """Whether the policy sees what its last action earned."""
+    """Whether the policy observes the reward of its last action."""
 
     frame_stack: Annotated[Few, FormerName("frames")] = 1
-    """Observations that the policy sees at once, the present one included; those before an episode's first are copies
-    of that one. Each is stored once.
+    """Number of stacked observations, the present one included; before an episode's start its first one is repeated.
+    Each is stored once.
     """
 
 
 def build_memory(cfg: MemoryConfig, num_features: int, generator: torch.Generator) -> Memory | None:
-    """The memory that the settings ask for, or None if nothing that is learned.
+    """Returns the memory that the settings describe, or None without a learned memory.
 
     Raises:
-        ConfigError: If the width of attention cannot be split among its heads.
+        ConfigError: If the attention heads do not divide the width.
     """
     return None if cfg.kind == "none" else CELLS[cfg.kind](num_features, cfg, generator=generator)

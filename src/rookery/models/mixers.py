@@ -1,8 +1,8 @@
-"""Mixers: from the values of a team's members to that of the team.
+"""Mixers: from the values of a team's members to the value of the team.
 
-Each is monotonic in every member's value, so that the actions that are best for the members are best for the team. The
-sum is that of value decomposition networks (Sunehag et al. 2018, arXiv:1706.05296), the monotonic network that of QMIX
-(Rashid et al. 2018, arXiv:1803.11485).
+Each is monotonic in every member's value, so that the members' best actions are the team's best. The sum is that of
+value decomposition networks (Sunehag et al. 2018, arXiv:1706.05296), the monotonic network that of QMIX (Rashid et al.
+2018, arXiv:1803.11485).
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from rookery.models.recall import PREVIOUS
 
 
 class SumMixer(nn.Module):
-    """The sum of the members' values."""
+    """Mixer that sums the members' values."""
 
     def forward(self, q: Tensor, obs: TensorTree) -> Tensor:
-        """Values ``[N]`` of values ``[N, M]`` of M members; `obs` are not looked at."""
+        """Returns team values ``[N]`` of values ``[N, M]`` of M members; ignores `obs`."""
         return q.sum(1)
 
 
 class MonotonicMixer(nn.Module):
-    """Two layers whose weights come from the state and are never negative, and a value of the state beside them.
+    """Mixer of two layers with non-negative weights generated from the state, plus a value of the state.
 
-    The weights of each layer are the absolute values of what a network puts out for the state (section 4.1 of the
-    paper); between the layers is an ELU.
+    The weights of each layer are the absolute values of a network's output for the state (section 4.1 of the paper);
+    between the layers is an ELU.
 
     Args:
         num_members: M.
         state: Layout of the state.
-        model: How what is observed is encoded (pictures, codes).
+        model: Encoding of the observation (images, categories).
         width: Units between the two layers.
-        hidden: Hidden units of the networks that put out weights; 0 = they are linear, as in the paper.
+        hidden: Hidden units of the networks that generate weights; 0 = they are linear, as in the paper.
         generator: Draws the weights.
     """
 
@@ -65,7 +65,7 @@ class MonotonicMixer(nn.Module):
         )
 
     def forward(self, q: Tensor, obs: TensorTree) -> Tensor:
-        """Values ``[N]`` of values ``[N, M]`` of M members, in states that `obs` ``[N, ...]`` hold."""
+        """Returns team values ``[N]`` of values ``[N, M]`` of M members, in states that `obs` ``[N, ...]`` hold."""
         state = self.state(obs)
         first = self.first(state).abs().unflatten(1, (self.num_members, self.width))
         between = functional.elu(torch.einsum("nm,nmw->nw", q, first) + self.first_bias(state))
@@ -74,8 +74,8 @@ class MonotonicMixer(nn.Module):
 
 
 def state_spec(obs: ObsSpec) -> ObsSpec:
-    """The layout of the state that a mixer sees: what is for critics alone; where there is no such thing, all that the
-    members observe and who of them acts.
+    """Returns the layout of a mixer's state: the critics' part of the observation; without one, all observations of the
+    members and which of them act.
 
     Args:
         obs: Layout of the team's observations, as networks take them.
@@ -86,7 +86,7 @@ def state_spec(obs: ObsSpec) -> ObsSpec:
 
 
 def _hyper(size: int, width: int, hidden: int, generator: torch.Generator) -> nn.Module:
-    """A network that puts out weights."""
+    """Makes a network that generates weights."""
     if not hidden:
         return linear(size, width, gain=1.0, generator=generator)
     return nn.Sequential(

@@ -1,11 +1,10 @@
-"""Picture networks: Mnih et al. 2015 (*Nature*), the residual one of Espeholt et al. 2018 (IMPALA), a small one, and
+"""Image networks: Mnih et al. 2015 (*Nature*), the residual one of Espeholt et al. 2018 (IMPALA), a small one, and
 those of ML-Agents.
 
-What makes them fast on a processor, none of which changes what is computed: activations lie in memory pixel by pixel
-(``channels_last``); a convolution that moves by several columns at a time reads them as one, of more channels; bytes
-become numbers in one pass, because their scale divides the few weights of the first layer instead; and while they
-learn, products may be taken in bfloat16, in which recent processors are twice as fast. Weights, gradients of weights,
-features, acting and targets are float32 in any case.
+They are fast on a CPU, with equal results, because: activations use the ``channels_last`` memory format; a strided
+convolution reads several columns as one with more channels; uint8 pixels become floats in one pass, because their scale
+divides the few weights of the first layer instead; and learning may compute products in bfloat16, which is twice as
+fast on recent CPUs. Weights, gradients of weights, features, acting and targets are always float32.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.spaces.arrays import Leaf, picture_axes
 from rookery.models.layers import HIDDEN_GAIN, convolution, linear, normal
 
-SMALLEST_NATURE = 36  # pixels: the shortest side on which the three layers of the Nature network leave one pixel
+SMALLEST_NATURE = 36  # pixels: the shortest side for which the three layers of the Nature network output one pixel
 NATURE_LAYERS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # filters, kernel, stride
 SIMPLE_LAYERS = ((16, 8, 4), (32, 4, 2))
 MATCH3_LAYERS = ((35, 3, 1), (144, 3, 1))
@@ -33,18 +32,18 @@ FIXED_LAYERS = {
     "match3": MATCH3_LAYERS,
     "flat": (),
 }
-"""Layers of the networks that are the same for pictures of all sizes."""
+"""Layers of the networks that do not depend on the image size."""
 
 SMALLEST = {"nature": SMALLEST_NATURE, "nature_leaky": SMALLEST_NATURE, "simple": 20, "resnet": 15, "match3": 5}
-"""Pixels: the shortest side on which the layers of these networks leave one pixel."""
+"""Pixels: the shortest side for which the layers of these networks output one pixel."""
 
 LEAKY = 0.01
 SLOPES = {"nature_leaky": LEAKY, "simple": LEAKY, "match3": LEAKY, "flat": LEAKY}
-"""Slope below 0 of the units of networks whose units are leaky."""
+"""Slope below 0 of networks with leaky ReLUs."""
 
 IMPALA_FILTERS = (16, 32, 32)
 SMALL_FILTERS = (16, 32, 64)
-SMALL_STRIDE_FROM = 14  # pixels: from here on a small network halves its picture
+SMALL_STRIDE_FROM = 14  # pixels: from this size on a small network halves its image
 FEATURES = {
     "nature": 512,
     "impala": 256,
@@ -56,32 +55,30 @@ FEATURES = {
     "flat": 128,
 }
 RESIDUAL = ("impala", "resnet")
-"""Networks of residual blocks: that of the paper, and ML-Agents' form of it, which does not pad its maxima and has
-swish."""
+"""Residual networks: that of the paper, and ML-Agents' form of it, with unpadded max pooling and swish."""
 
 NUM_CODES = 32
-"""Codes that a number of a picture may be, counted from 0; greater numbers are read as the greatest code."""
+"""Number of categories of a categorical image, from 0 on; greater values count as the greatest category."""
 
 CODE_SIZE = 32
-"""Width of the vector that a code is looked up as."""
+"""Width of a category's embedding."""
 
 WORDS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""Types of so many bytes: as one number of them, that many pixels of a plane are moved at once."""
+"""Integer types by size in bytes: one number moves that many uint8 pixels at once."""
 
 
 def image_layout(leaf: Leaf) -> tuple[int, int, int, bool] | None:
-    """Channels, height, width, and whether channels come last, of a leaf that is a picture, uint8 or float; None for
-    any other leaf. See `picture_axes`.
+    """Returns channels, height, width, and whether channels come last, of a leaf that is an image, uint8 or float; None
+    for any other leaf. See `picture_axes`.
     """
     return picture_axes(leaf.shape) if leaf.kind == "box" else None
 
 
 def network_for(cnn: str, leaf: Leaf) -> str:
-    """The network for this picture: the one that the setting names, or if it says ``auto``, ``nature`` or ``small`` by
-    size.
+    """Returns the name of an image's network: the setting itself, or for ``auto``, ``nature`` or ``small`` by size.
 
     Raises:
-        ConfigError: If the picture is too small for the network that was asked for.
+        ConfigError: If the image is too small for the chosen network.
     """
     layout = image_layout(leaf)
     assert layout is not None
@@ -92,17 +89,17 @@ def network_for(cnn: str, leaf: Leaf) -> str:
     if side < SMALLEST.get(cnn, 0):
         fit = [name for name in FEATURES if side >= SMALLEST.get(name, 0)]
         raise ConfigError(
-            f"model.cnn = {cnn!r}: the picture {leaf.path!r} of {height} x {width} pixels is too small, its sides "
+            f"model.cnn = {cnn!r}: the image {leaf.path!r} of {height} x {width} pixels is too small, its sides "
             f"must be at least {SMALLEST[cnn]}; use auto, {', '.join(fit[:-1])} or {fit[-1]}"
         )
     return cnn
 
 
 def small_layers(height: int, width: int) -> tuple[tuple[int, int, int], ...]:
-    """Filters, kernel and stride of the small network's layers, for pictures as of grid worlds.
+    """Returns filters, kernel and stride of the small network's layers, for images such as grid worlds.
 
     Up to three layers of 16, 32 and 64 filters with 3x3 kernels, or 2x2 when the shorter side is below 7; a layer
-    halves a picture of 14 pixels and more; layers end where the kernel no longer fits.
+    halves an image of 14 pixels and more; there are no layers after the kernel no longer fits.
     """
     side = min(height, width)
     kernel = 3 if side >= 7 else 2
@@ -117,22 +114,21 @@ def small_layers(height: int, width: int) -> tuple[tuple[int, int, int], ...]:
 
 
 def joins(layer: nn.Conv2d, width: int) -> bool:
-    """Whether a layer can read pictures of this width with their columns joined, see `convolved`."""
+    """Whether a layer can read images of this width with joined columns, see `convolved`."""
     size = layer.stride[1]
     return size > 1 and layer.kernel_size[1] % size == 0 and width % size == 0 and layer.padding == (0, 0)
 
 
 def convolved(layer: nn.Conv2d, x: Tensor, scale: float) -> Tensor:
-    """``layer(x / scale)``, with the division done on the weights, of which there are fewer.
+    """Returns ``layer(x / scale)``; divides the weights, because they are fewer.
 
-    A layer that moves by s columns at a time reads these as one column of s times as many channels, where that comes
-    out even, and moves by one: with its weights in the same order it adds up the same products, and processors are
-    faster with many channels.
+    If s divides the width, a layer of stride s reads s columns as one column with s times as many channels, at stride
+    1: with its weights in the same order it sums the same products, and CPUs are faster with many channels.
 
     Args:
         layer: The convolution.
-        x: ``[N, channels, height, width]``, channels last in memory, or what `joined_bytes` makes of it.
-        scale: What the pixels are divided by.
+        x: ``[N, channels, height, width]``, channels last in memory, or the result of `joined_bytes`.
+        scale: Divisor of the pixels.
     """
     weight = layer.weight if scale == 1.0 else layer.weight / scale
     by_planes = x.shape[1] != layer.in_channels
@@ -144,13 +140,13 @@ def convolved(layer: nn.Conv2d, x: Tensor, scale: float) -> Tensor:
         weight = parts.permute(0, 1, 4, 2, 3).flatten(1, 2)
     else:
         weight = parts.permute(0, 4, 1, 2, 3).flatten(1, 2)
-        x = x.permute(0, 2, 3, 1).unflatten(2, (-1, size)).flatten(3).permute(0, 3, 1, 2)  # moves nothing
+        x = x.permute(0, 2, 3, 1).unflatten(2, (-1, size)).flatten(3).permute(0, 3, 1, 2)  # a view
     return functional.conv2d(x, weight, layer.bias, (layer.stride[0], 1))
 
 
 def joined_bytes(image: Tensor, size: int) -> Tensor:
-    """Pictures ``[N, channels, height, width]`` of bytes with every `size` columns as one: ``[N, channels * size,
-    height, width / size]``, channels last in memory. So many bytes are moved at once.
+    """Joins every `size` columns of uint8 images ``[N, channels, height, width]``: returns ``[N, channels * size,
+    height, width / size]``, channels last in memory. Moves `size` bytes at once.
     """
     words = image.contiguous().view(WORDS[size]).permute(0, 2, 3, 1)
     rows = words.flatten(2).view(torch.uint8)
@@ -159,17 +155,17 @@ def joined_bytes(image: Tensor, size: int) -> Tensor:
 
 
 def rectified(x: Tensor, slope: float) -> Tensor:
-    """``x`` where it is above 0, ``slope * x`` elsewhere, written over `x`."""
+    """Applies a leaky ReLU in place: ``x`` where it is above 0, ``slope * x`` elsewhere."""
     return functional.leaky_relu_(x, slope) if slope else torch.relu_(x)
 
 
 class PlainStack(nn.ModuleList):
-    """Convolutions with a ReLU after each, or, without any, the pixels themselves.
+    """Convolutions with a ReLU after each; without layers, the pixels themselves.
 
     Args:
-        channels: Of a picture.
+        channels: Channels of an image.
         plan: Filters, kernel and stride of each layer.
-        slope: Of the ReLU below 0.
+        slope: Slope of the ReLU below 0.
         generator: Draws the weights.
     """
 
@@ -189,7 +185,7 @@ class PlainStack(nn.ModuleList):
         self.slope = slope
 
     def forward(self, pixels: Tensor, scale: float) -> Tensor:
-        """Maps ``[N, filters, height, width]`` of pictures ``[N, channels, height, width]`` divided by `scale`."""
+        """Computes maps ``[N, filters, h, w]`` of images ``[N, channels, height, width]`` divided by `scale`."""
         if not len(self):
             return pixels if scale == 1.0 else pixels / scale
         *others, last = self
@@ -199,12 +195,12 @@ class PlainStack(nn.ModuleList):
             x = rectified(convolved(layer, x, scale), self.slope)
             scale = 1.0
         assert isinstance(last, nn.Conv2d)
-        # Put in the order of planes before it is rectified: in that order a linear layer's gradient comes back.
+        # Contiguous before the ReLU: the gradient of the following linear layer arrives in this memory format.
         return rectified(convolved(last, x, scale).contiguous(), self.slope)
 
 
 class Residual(nn.Module):
-    """Two 3x3 convolutions, each after a ReLU or swish, whose result is added to what came in."""
+    """Residual block of two 3x3 convolutions, each after a ReLU or swish."""
 
     def __init__(self, channels: int, *, swish: bool, generator: torch.Generator) -> None:
         super().__init__()
@@ -213,7 +209,7 @@ class Residual(nn.Module):
         self.second = convolution(channels, channels, 3, 1, padding=1, gain=HIDDEN_GAIN, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps of the shape of `x`, ``[N, channels, height, width]``."""
+        """Returns maps of the shape of `x`, ``[N, channels, height, width]``."""
         if self.swish:
             added: Tensor = self.second(functional.silu(self.first(functional.silu(x))))
         else:
@@ -222,13 +218,13 @@ class Residual(nn.Module):
 
 
 class Section(nn.Module):
-    """A 3x3 convolution, a 3x3 maximum that halves the picture, and two residual blocks.
+    """A 3x3 convolution, a 3x3 max pooling of stride 2, and two residual blocks.
 
     Args:
-        channels: Of its input.
-        filters: Of its output.
-        padding: Pixels around what the maximum is taken of: 1, or 0 as in ML-Agents.
-        swish: Whether blocks have swish in the place of ReLUs.
+        channels: Channels of its input.
+        filters: Channels of its output.
+        padding: Padding of the max pooling: 1, or 0 as in ML-Agents.
+        swish: Whether blocks use swish instead of ReLUs.
         generator: Draws the weights.
     """
 
@@ -239,8 +235,8 @@ class Section(nn.Module):
         self.blocks = nn.ModuleList(Residual(filters, swish=swish, generator=generator) for _ in range(2))
 
     def forward(self, x: Tensor, scale: float) -> Tensor:
-        """Maps ``[N, filters, height / 2, width / 2]``, rounded up where the maximum is padded, of `x` divided by
-        `scale`.
+        """Returns maps ``[N, filters, height / 2, width / 2]`` of `x` divided by `scale`; with padding, sizes are
+        rounded up.
         """
         x = functional.max_pool2d(convolved(self.convolution, x, scale), 3, stride=2, padding=self.padding)
         for block in self.blocks:
@@ -249,7 +245,7 @@ class Section(nn.Module):
 
 
 class ResidualStack(nn.ModuleList):
-    """Sections of so many filters each (`widths`), and a ReLU or swish at the end; arguments as of `Section`."""
+    """Sections with the filters `widths`, and a final ReLU or swish; arguments as of `Section`."""
 
     def __init__(
         self, channels: int, widths: Sequence[int], *, padding: int, swish: bool, generator: torch.Generator
@@ -259,7 +255,7 @@ class ResidualStack(nn.ModuleList):
         self.swish = swish
 
     def forward(self, pixels: Tensor, scale: float) -> Tensor:
-        """Maps ``[N, filters, height, width]`` of pictures ``[N, channels, height, width]`` divided by `scale`."""
+        """Computes maps ``[N, filters, h, w]`` of images ``[N, channels, height, width]`` divided by `scale`."""
         x = pixels
         for section in self:
             x = section(x, scale)
@@ -268,14 +264,14 @@ class ResidualStack(nn.ModuleList):
 
 
 class CodeEmbedding(nn.Module):
-    """Looks up a vector for each number of a picture of codes, and sums those of a cell's channels.
+    """Embedding of categorical images: looks up a vector for each value, and sums those of a cell's channels.
 
-    It equals a 1x1 convolution on the codes as one-hots: numbers that name things, colours or states have no order
-    that a network should have to unlearn.
+    It equals a 1x1 convolution on one-hot categories: values that name objects, colours or states have no order that a
+    network should have to unlearn.
 
     Args:
-        channels: Numbers of a cell, each with a table of its own.
-        generator: Draws the vectors.
+        channels: Values per cell, each with its own table.
+        generator: Draws the embeddings.
     """
 
     offsets: Tensor
@@ -288,26 +284,26 @@ class CodeEmbedding(nn.Module):
         )
 
     def forward(self, image: Tensor) -> Tensor:
-        """Maps ``[N, CODE_SIZE, height, width]`` of codes ``[N, height, width, channels]``."""
+        """Returns maps ``[N, CODE_SIZE, height, width]`` of categories ``[N, height, width, channels]``."""
         codes = image.to(torch.int64).clamp_(0, NUM_CODES - 1) + self.offsets
         cells = functional.embedding_bag(codes.flatten(0, 2), self.table, mode="sum")
         return cells.view(*codes.shape[:3], CODE_SIZE).permute(0, 3, 1, 2)
 
 
 class ImageEncoder(nn.Module):
-    """Convolutions, then one linear layer with a ReLU: 512 features (nature), 256 (impala) or 128 (the others).
+    """Convolutional network and one linear layer with a ReLU: 512 features (nature), 256 (impala) or 128 (the others).
 
     Args:
-        leaf: The picture; its `scale` divides the pixels.
-        codes: Whether its numbers are codes, which are looked up first, and not how bright a pixel is.
-        cnn: Which network: ``auto``, or one of `FEATURES`.
-        cnn_width: Multiplies the filters of every layer.
-        cnn_features: Features; None = as many as the network has by itself.
+        leaf: Layout of the image; its `scale` divides the pixels.
+        codes: Whether its values are categories, which get embeddings, instead of brightness.
+        cnn: Name of the network: ``auto``, or one of `FEATURES`.
+        cnn_width: Factor on the filters of every layer.
+        cnn_features: Number of features; None = the default of the network.
         precision: ``float32``, or ``bfloat16`` for products while learning.
         generator: Draws the weights.
 
     Raises:
-        ConfigError: If the picture is too small for the network that was asked for, or that has no filters to multiply.
+        ConfigError: If the image is too small for the chosen network, or `cnn_width` is set for one without filters.
     """
 
     def __init__(
@@ -359,10 +355,10 @@ class ImageEncoder(nn.Module):
         self._joined = first.stride[1] if isinstance(first, nn.Conv2d) and joined else 0
 
     def forward(self, image: Tensor | Stacked) -> Tensor:
-        """Features ``[N, F]``, float32, of pictures ``[N, ...]`` in the layout of the leaf, tensors or `Stacked`."""
+        """Returns float32 features ``[N, F]`` of images ``[N, ...]`` in the leaf's layout, tensors or `Stacked`."""
         image = image.tensor() if isinstance(image, Stacked) else image
         if self.learns_in_bfloat16 and self.linear.weight.requires_grad and torch.is_grad_enabled():
-            with torch.autocast(image.device.type, torch.bfloat16, cache_enabled=False):  # weights are read once
+            with torch.autocast(image.device.type, torch.bfloat16, cache_enabled=False):  # each weight is used once
                 return self._features(image, torch.bfloat16).float()
         return self._features(image, torch.float32)
 

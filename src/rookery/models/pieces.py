@@ -1,4 +1,4 @@
-"""Sequences cut where episodes start, so that what passes through time passes within one episode."""
+"""Splits sequences at episode starts, so that recurrent state stays within one episode."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from rookery.core.batch import Sequences
 
 @dataclass(frozen=True)
 class Pieces:
-    """Sequences cut where episodes start: P runs of decisions of one episode each, the longest first.
+    """Sequences split at episode starts: P pieces with decisions of one episode each, the longest first.
 
-    What passes through time passes within a piece, so that neither a reset nor a missing row ever comes into it, and
-    nothing of one episode is multiplied with what belongs to another, not even by zero.
+    Recurrent state passes only within a piece, so there are no resets or missing rows inside, and values of one episode
+    are never multiplied with those of another, not even by zero.
 
-    In *packed* order the first rows of all pieces come first, then their second rows, and so on, as in torch's
+    *Packed* order has the first rows of all pieces first, then their second rows, and so on, as torch's
     `PackedSequence`.
 
     Attributes:
-        counts: How many pieces have a first row, a second one, ...; never rising, and P at first.
-        packed: ``[N]`` the place of each row in packed order; None if the rows come in that order.
-        order: ``[N]`` the row at each place of packed order; None likewise.
-        origin: ``[P]`` the sequence that each piece is of.
-        starts: ``[P]`` bool, whether it starts an episode; else it goes on from the memory of its sequence.
-        last: ``[B]`` the piece that holds the last row of each sequence.
-        last_packed: ``[B]`` the place of that row in packed order.
+        counts: Number of pieces with a first row, a second row, ...; starts at P and never increases.
+        packed: ``[N]`` index of each row in packed order; None if the rows already have that order.
+        order: ``[N]`` row at each index of packed order; None likewise.
+        origin: ``[P]`` sequence of each piece.
+        starts: ``[P]`` bool, whether the piece starts an episode; otherwise it continues from the memory of its
+            sequence.
+        last: ``[B]`` piece that holds the last row of each sequence.
+        last_packed: ``[B]`` index of that row in packed order.
     """
 
     counts: list[int]
@@ -40,15 +41,15 @@ class Pieces:
 
     @staticmethod
     def of(sequences: Sequences) -> Pieces:
-        """The pieces of these sequences."""
+        """Splits sequences into pieces."""
         first, place = sequences.first, sequences.place
         steps, count = first.shape
         time = torch.arange(steps, device=first.device, dtype=torch.int64).unsqueeze(1)
         column = torch.arange(count, device=first.device, dtype=torch.int64)
         if place is None and not first[1:].any():  # each sequence is a piece
             return Pieces([count] * steps, None, None, column, first[0], column, column + (steps - 1) * count)
-        begin = torch.where(first, time, 0).cummax(0).values  # of the piece that each cell of the grid belongs to
-        name = begin * count + column  # a piece is called by the cell where it begins
+        begin = torch.where(first, time, 0).cummax(0).values  # start of the piece of each grid cell
+        name = begin * count + column  # a piece is identified by its first cell
         last_name = name.gather(0, (sequences.length - 1).unsqueeze(0)).squeeze(0)
         step = (time - begin).flatten()
         name = name.flatten()
@@ -74,19 +75,19 @@ class Pieces:
 
     @property
     def in_order(self) -> bool:
-        """Whether each sequence is a piece, all are of one length, and the rows come in packed order."""
+        """Whether each sequence is one piece, all have equal length, and the rows are in packed order."""
         return self.packed is None
 
     def pack(self, rows: Tensor) -> Tensor:
-        """Rows ``[N, ...]`` in packed order."""
+        """Returns rows ``[N, ...]`` in packed order."""
         return rows if self.order is None else rows.index_select(0, self.order)
 
     def unpack(self, packed: Tensor) -> Tensor:
-        """What lies in packed order ``[N, ...]`` as rows in theirs."""
+        """Returns packed rows ``[N, ...]`` in their original order."""
         return packed if self.packed is None else packed.index_select(0, self.packed)
 
     def before(self, memory: Tensor) -> Tensor:
-        """What is remembered before each piece, ``[P, M]``, of what is remembered before each sequence, ``[B, M]``."""
+        """Returns the memory before each piece, ``[P, M]``, given that before each sequence, ``[B, M]``."""
         if self.packed is not None:
             memory = memory.index_select(0, self.origin)
         return memory.masked_fill(self.starts.unsqueeze(1), 0.0)

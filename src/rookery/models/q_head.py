@@ -1,4 +1,4 @@
-"""Heads for values of actions (Q): a mean for each action, a distribution over atoms (C51), or quantiles (QR-DQN).
+"""Heads for Q-values: a mean for each action, a distribution over atoms (C51), or quantiles (QR-DQN).
 
 Sources: categorical values, Bellemare et al. 2017, 1707.06887; quantiles, Dabney et al. 2018, 1710.10044; dueling
 streams, Wang et al. 2016, 1511.06581; noisy layers, Fortunato et al. 2018, 1706.10295.
@@ -23,27 +23,27 @@ from rookery.models.heads import VALUE_GAIN, Columns, Head, HeadSpec
 from rookery.models.layers import HIDDEN_GAIN, linear
 
 IMPOSSIBLE = -3e38
-"""A model that puts out values itself says by one as low as this that an action cannot be taken."""
+"""Q-value at or below which a model that outputs Q-values itself marks an action as impossible."""
 
 
 class NoisyLinear(nn.Module):
-    """A linear layer with noise on weights and biases, whose size is learned, and explores (Fortunato et al. 2018).
+    """Linear layer with learned noise on weights and biases, for exploration (Fortunato et al. 2018).
 
-    The noise is factorised (their equation 10): that of a weight is the product of a number of its input and one of its
-    output. So each row of a batch can have noise of its own, as if it had a network of its own, at the price of a
-    second layer: ``(sigma * f(e_out) f(e_in)^T) x = f(e_out) * (sigma (f(e_in) * x))``.
+    The noise is factorised (their equation 10): the noise of a weight is the product of a number of its input and one
+    of its output. So each row of a batch can have independent noise at the cost of a second layer: ``(sigma * f(e_out)
+    f(e_in)^T) x = f(e_out) * (sigma (f(e_in) * x))``.
 
     Args:
         num_inputs: Width of the input.
         num_outputs: Width of the output.
-        std: First size of the noise, divided by the root of `num_inputs`: sigma_0 in the paper, which takes 0.5.
+        std: Initial scale of the noise, divided by the root of `num_inputs`: sigma_0 in the paper, where it is 0.5.
         generator: Draws the weights.
 
     Attributes:
-        width: Normal numbers that the noise of one row takes: one for each input, then one for each output.
+        width: Normal numbers per row of noise: one for each input, then one for each output.
         weight: ``[num_outputs, num_inputs]`` means.
         bias: ``[num_outputs]`` means.
-        weight_sigma: ``[num_outputs, num_inputs]`` sizes of the noise.
+        weight_sigma: ``[num_outputs, num_inputs]`` scales of the noise.
         bias_sigma: ``[num_outputs]``.
     """
 
@@ -64,11 +64,11 @@ class NoisyLinear(nn.Module):
         self.bias_sigma = nn.Parameter(torch.full((num_outputs,), size, dtype=torch.float32, device="cpu"))
 
     def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
-        """Outputs ``[N, num_outputs]`` of inputs ``[N, num_inputs]``.
+        """Returns outputs ``[N, num_outputs]`` of inputs ``[N, num_inputs]``.
 
         Args:
             x: The inputs.
-            noise: Normal numbers ``[N, width]``, or ``[1, width]`` for all rows; None = the means alone.
+            noise: Normal numbers ``[N, width]``, or ``[1, width]`` for all rows; None = only the means.
         """
         means = functional.linear(x, self.weight, self.bias)
         if noise is None:
@@ -78,12 +78,12 @@ class NoisyLinear(nn.Module):
 
 
 class EpsilonGreedy(Behavior):
-    """The action of the highest value, or with a small probability any: int64 ``[...]``.
+    """Epsilon-greedy actions: the action of the highest value, or with probability epsilon any: int64 ``[...]``.
 
     Args:
-        q: Values of actions ``[..., n]``.
-        epsilon: Probability of an action drawn evenly from all that are allowed, the greedy one among them; a number,
-            as a tensor without dimensions.
+        q: Q-values ``[..., n]``.
+        epsilon: Probability of a uniform draw from all allowed actions, including the greedy one; a tensor without
+            dimensions.
         mask: Allowed actions ``[..., n]``, bool; the others are never chosen.
     """
 
@@ -95,13 +95,13 @@ class EpsilonGreedy(Behavior):
 
     @property
     def noise(self) -> NoiseSpec:
-        """Two uniform numbers: whether to explore, and by which action."""
+        """Takes two uniform numbers: whether to explore, and the random action."""
         return NoiseSpec(uniform=2)
 
     def sample(self, noise: Tensor) -> Tensor:
-        """The greedy action where the first uniform number is not below epsilon, else one by the second."""
+        """Returns the greedy action where the first uniform number is not below epsilon, else the drawn one."""
         whether, which = noise.unbind(-1)
-        # a float32 number below 1 times a whole number stays below it after rounding
+        # the product of a float32 number below 1 and an integer stays below the integer after rounding
         if self.mask is None:
             other = (which * self.q.shape[-1]).long()
         else:  # the k-th of the allowed ones is the first up to which more than k are allowed
@@ -111,11 +111,11 @@ class EpsilonGreedy(Behavior):
         return torch.where(whether < self.epsilon, other, self._greedy)
 
     def mode(self) -> Tensor:
-        """The action of the highest value, the first of equals."""
+        """Returns the action of the highest value, the first of equals."""
         return self._greedy
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """Log-probability of `action`, int64 ``[...]``; -inf of what cannot be chosen."""
+        """Returns the log-probability of `action`, int64 ``[...]``; -inf for impossible actions."""
         if self.mask is None:
             even = self.epsilon / self.q.shape[-1]
         else:
@@ -125,10 +125,10 @@ class EpsilonGreedy(Behavior):
 
 
 class Boltzmann(Categorical):
-    """Actions by the softmax of their values over a temperature: int64 ``[...]``.
+    """Boltzmann exploration: actions drawn from the softmax of their Q-values over a temperature, int64 ``[...]``.
 
     Args:
-        q: Values of actions ``[..., n]``.
+        q: Q-values ``[..., n]``.
         temperature: Above 0, a tensor without dimensions; if it is infinite, every action is as probable.
         mask: Allowed actions ``[..., n]``, bool; the others are never chosen.
     """
@@ -138,27 +138,27 @@ class Boltzmann(Categorical):
         self.q = q if mask is None else torch.where(mask, q, -torch.inf)
 
     def mode(self) -> Tensor:
-        """The action of the highest value, the first of equals, at any temperature."""
+        """Returns the action of the highest value, the first of equals, at any temperature."""
         return self.q.argmax(-1)
 
 
 @dataclass(frozen=True)
 class QValues(HeadSpec):
-    """Values of the actions of a Discrete space.
+    """Spec of a head for Q-values of a Discrete space.
 
     Attributes:
-        values: What is learned of an action's value: its ``mean``, its distribution over `atoms` fixed numbers
-            (``categorical``), or `atoms` quantiles of it (``quantile``).
+        values: Form of an action's value: its ``mean``, a distribution over `atoms` fixed numbers (``categorical``), or
+            `atoms` quantiles (``quantile``).
         atoms: Numbers for each action; 1 for a mean.
         low: Smallest atom of ``categorical``.
         high: Largest one.
-        dueling: Whether a stream for the state's value and one for the actions' advantages are added up.
-        dueling_hidden: Widths of the layers that each of these streams has of its own, with ReLU.
+        dueling: Whether a stream for the state's value and one for the actions' advantages are added.
+        dueling_hidden: Widths of the hidden layers of each of these streams, with ReLU.
         noisy: Whether the weights of these layers are noisy, see `NoisyLinear`.
-        noisy_std: First size of that noise.
-        explore: What is drawn from: ``epsilon`` = `EpsilonGreedy`, ``boltzmann`` = `Boltzmann`.
-        ladder: Of ``epsilon``, how much less each slot explores than the one before; 0 = all alike.
-        by_model: Whether a model puts these values out itself (``model.output=outputs``), so that there are no layers.
+        noisy_std: Initial scale of that noise.
+        explore: Exploration: ``epsilon`` = `EpsilonGreedy`, ``boltzmann`` = `Boltzmann`.
+        ladder: With ``epsilon``, decrease of exploration from one slot to the next; 0 = all slots alike.
+        by_model: Whether the model outputs Q-values itself (``model.output=outputs``), so that the head has no layers.
     """
 
     values: Literal["mean", "categorical", "quantile"] = "mean"
@@ -174,11 +174,11 @@ class QValues(HeadSpec):
     ladder: float = 0.0
 
     def given(self, action: ActionSpec) -> int | None:
-        """The values of all actions, if the model puts them out."""
+        """Returns the number of Q-values if the model outputs them, else None."""
         return action.num_parameters * self.atoms if self.by_model else None
 
     def build(self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator) -> QHead:
-        """The head; arguments as of `HeadSpec.build`."""
+        """Builds the head; arguments as of `HeadSpec.build`."""
         return (GivenQHead if self.by_model else QHead)(num_features, action, self, generator=generator)
 
     @property
@@ -188,21 +188,22 @@ class QValues(HeadSpec):
 
 
 class QHead(Head):
-    """Values of actions; arguments as of `HeadSpec.build`, and the spec.
+    """Head for Q-values; arguments as of `HeadSpec.build`, and the spec.
 
     Attributes:
         spec: As given.
-        num_actions: A, how many actions.
+        num_actions: A, number of actions.
         atoms: M, numbers for each of them.
-        epsilon: Probability of an action drawn evenly (not of ``boltzmann``); a buffer, 1 until somebody sets it.
-        temperature: Of ``boltzmann``; a buffer, infinite (every action alike) until somebody sets it.
+        epsilon: Probability of a uniformly random action (not with ``boltzmann``); a buffer, initially 1.
+        temperature: Temperature of ``boltzmann``; a buffer, initially infinite (uniform actions).
         support: ``[M]`` the atoms of ``categorical`` values.
-        linear: Without dueling, the only layer; its outputs are the M numbers of the first action, then the second's...
+        linear: Without dueling, the only layer; it outputs the M numbers of the first action, then those of the
+            second...
         value: With dueling, the layers of the state's value, the last with M outputs.
         advantage: With dueling, the layers of the advantages, the last with outputs like those of `linear`.
 
     Raises:
-        SpaceError: If an action is not one choice.
+        SpaceError: If the action space is not Discrete.
     """
 
     epsilon: Tensor
@@ -212,9 +213,9 @@ class QHead(Head):
     def __init__(self, num_features: int, action: ActionSpec, spec: QValues, *, generator: torch.Generator) -> None:
         super().__init__()
         if action.kind != "discrete":
-            numbers = ", or SAC, TD3 or DDPG, which act by numbers" if action.kind == "box" else ""
+            numbers = ", or SAC, TD3 or DDPG, which take continuous actions" if action.kind == "box" else ""
             raise SpaceError(
-                f"actions of {action.space} have no table of values: DQN and PQN choose one action of a Discrete "
+                f"actions of {action.space} have no table of Q-values: DQN and PQN choose one action of a Discrete "
                 f"space. Use PPO, which takes any space{numbers}"
             )
         self.spec = spec
@@ -241,13 +242,13 @@ class QHead(Head):
             self.advantage = _stream(num_features, self.spec, width, generator)
             return [*self.value, *self.advantage]
         self.linear = _layer(num_features, width, VALUE_GAIN, self.spec, generator)
-        self._own = (self.linear.weight, self.linear.bias)  # at hand: a look-up on a module is slow
+        self._own = (self.linear.weight, self.linear.bias)  # cached: a look-up on a module is slow
         return [self.linear]
 
     def forward(
         self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None
     ) -> EpsilonGreedy | Boltzmann:
-        """What each row's action is drawn from; arguments as of `Head.forward`."""
+        """Returns the distribution of each row's action; arguments as of `Head.forward`."""
         q = self.q_from(self.values(features, noise))
         if self.spec.explore == "boltzmann":
             return Boltzmann(q, self.temperature, mask)
@@ -256,7 +257,7 @@ class QHead(Head):
     def draw(
         self, features: Tensor, mask: Tensor | None, noise: Tensor, carried: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Actions as whoever explores takes them; see `Head.draw`."""
+        """Returns exploring actions and log-probabilities; see `Head.draw`."""
         of_layers = None
         if self.layer_noise:
             noise, of_layers = noise.split((self.noise.uniform, self.layer_noise), -1)
@@ -264,15 +265,15 @@ class QHead(Head):
         return behavior.sample_logp(noise)
 
     def of_slots(self, noise: Tensor, power: Tensor) -> Tensor:
-        """Returns noise by which slots act by an epsilon of their own: ``u < epsilon ** power`` is as probable as
-        ``u ** (1 / power) < epsilon``; see `Head.of_slots`.
+        """Returns noise with which each slot acts by its own epsilon: ``u < epsilon ** power`` is as probable as ``u **
+        (1 / power) < epsilon``; see `Head.of_slots`.
         """
         noise = noise.clone()
-        noise[:, : self.noise.uniform : 2].pow_(power.reciprocal())  # of each pair what says whether to explore
+        noise[:, : self.noise.uniform : 2].pow_(power.reciprocal())  # the first of each pair decides whether to explore
         return noise
 
     def values(self, features: Tensor, noise: Tensor | None = None) -> Tensor:
-        """What is learned of each action: means ``[N, A]``; logits of atoms or quantiles ``[N, A, M]``.
+        """Returns the values of all actions: means ``[N, A]``; logits of atoms or quantiles ``[N, A, M]``.
 
         Args:
             features: ``[N, F]``.
@@ -296,14 +297,14 @@ class QHead(Head):
         return values.squeeze(-1) if self.spec.values == "mean" else values
 
     def q_from(self, values: Tensor) -> Tensor:
-        """Mean values ``[..., A]`` of what `values` gave."""
+        """Returns mean values ``[..., A]`` of the result of `values`."""
         if self.spec.values == "categorical":
             return torch.softmax(values, -1) @ self.support
         return values.mean(-1) if self.spec.values == "quantile" else values
 
 
 class GivenQHead(QHead):
-    """Takes the first columns of the features as the values of actions; arguments as of `QHead`."""
+    """Head that uses the first columns of the features as Q-values; arguments as of `QHead`."""
 
     def _make_layers(self, num_features: int, width: int, generator: torch.Generator) -> Sequence[nn.Module]:
         """Makes no layers."""
@@ -313,11 +314,11 @@ class GivenQHead(QHead):
     def forward(
         self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None
     ) -> EpsilonGreedy | Boltzmann:
-        """What each row's action is drawn from, of those that the model has not called impossible."""
+        """Returns the distribution of each row's action over those that the model has not marked as impossible."""
         return super().forward(features, _possible(self.q_from(self.values(features)), mask))
 
     def values(self, features: Tensor, noise: Tensor | None = None) -> Tensor:
-        """What is learned of each action, as the model says it."""
+        """Returns the Q-values that the model outputs."""
         output: Tensor = self.columns(features)
         return output if self.spec.values == "mean" else output.unflatten(-1, (self.num_actions, self.atoms))
 
@@ -331,15 +332,15 @@ def _layer(
 
 
 def _stream(num_features: int, spec: QValues, width: int, generator: torch.Generator) -> nn.ModuleList:
-    """The layers of a dueling stream."""
+    """Makes the layers of a dueling stream."""
     widths = (num_features, *spec.dueling_hidden)
     hidden = [_layer(before, after, HIDDEN_GAIN, spec, generator) for before, after in pairwise(widths)]
     return nn.ModuleList((*hidden, _layer(widths[-1], width, VALUE_GAIN, spec, generator)))
 
 
 def _possible(q: Tensor, mask: Tensor | None) -> Tensor:
-    """Actions that are allowed, ``[..., n]`` bool: of those in the mask the ones that a model has not called
-    impossible; where none is left, all.
+    """Returns allowed actions, ``[..., n]`` bool: those of the mask that the model has not marked as impossible; all
+    where none remains.
     """
     allowed = q > IMPOSSIBLE
     allowed = allowed if mask is None else allowed & mask
@@ -347,7 +348,7 @@ def _possible(q: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _run(layers: nn.ModuleList, x: Tensor, noise: Sequence[Tensor | None]) -> Tensor:
-    """What the layers of a stream put out, with ReLU between them and each layer's own noise."""
+    """Returns the output of a stream's layers, with ReLU between them and each layer's own noise."""
     for number, (layer, mine) in enumerate(zip(layers, noise, strict=True)):
         x = functional.relu(x) if number else x
         x = layer(x) if mine is None else layer(x, mine)

@@ -1,7 +1,7 @@
-"""Recall: what a policy sees beside the present observation, namely earlier ones, its last action and its last reward.
+"""Recall: additional inputs of a policy, namely earlier observations, its last action and its last reward.
 
-Nothing here is learned. What is needed of the past stands in a vector of numbers for each slot, as with every memory
-(`models/cells/base.py`); a vector of zeros is that of an episode's start.
+Nothing here is learned. A vector of numbers for each slot holds the past, as with every memory
+(`models/cells/base.py`); zeros are the state at an episode's start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rookery.models.pictures import image_layout
 
 CHOICES, NUMBERS, REWARD = "previous action/choices", "previous action/numbers", "previous reward"
 PREVIOUS = CHOICES, NUMBERS, REWARD
-"""Leaves that are seen beside those of the environment."""
+"""Leaves that are added to those of the environment."""
 
 STACKABLE = ("box", "discrete", "multi_discrete", "multi_binary")
 
@@ -32,35 +32,35 @@ Normalize = Callable[[TensorTree], TensorTree]
 
 
 class Recall:
-    """Widens observations by the past.
+    """Adds earlier observations, the last action and the last reward to observations.
 
     Args:
         obs: Layout of the environment's observations.
         action: Layout of the actions.
-        cfg: How many observations, and whether the last action and reward.
-        entities: Leaves that are read as sets, of which only the present ones are seen.
+        cfg: Number of stacked observations, and whether the last action and reward are added.
+        entities: Leaves that are read as sets, which are never stacked.
 
     Attributes:
-        spec: Layout of what the trunk sees.
-        size: Numbers remembered of one slot.
-        reward_column: Where among them whoever plays adds up what an action earns; None if that is not seen.
-        frames: How many observations are seen at once.
-        stacked: The leaves of which several are seen, by path.
-        frame_columns: Where the earlier ones of each of these leaves are remembered.
-        num_choices: Choices of the last action that are seen.
-        num_numbers: Its flags and numbers that are.
-        action_columns: Where the last action is remembered, choices first, counted from 1.
+        spec: Layout of the trunk's input.
+        size: Size of the recall state of one slot.
+        reward_column: Column in which the acting side sums the rewards of an action; None if the reward is not added.
+        frames: Number of stacked observations.
+        stacked: The stacked leaves, by path.
+        frame_columns: Columns of the earlier observations of each of these leaves.
+        num_choices: Discrete elements of the last action that are added.
+        num_numbers: Flags and continuous elements of the last action that are added.
+        action_columns: Columns of the last action, discrete elements first, counted from 1.
     """
 
     def __init__(self, obs: ObsSpec, action: ActionSpec, cfg: MemoryConfig, entities: tuple[str, ...]) -> None:
         self.frames = cfg.frame_stack
-        now = {ALIVE} if is_team(obs, action) else set()  # who acts in this decision
+        now = {ALIVE} if is_team(obs, action) else set()  # which members act in this decision
         can_stack = [leaf for leaf in obs.leaves if leaf.kind in STACKABLE and leaf.path not in {*entities, *now}]
         stacked = can_stack if cfg.frame_stack > 1 else []
         if cfg.frame_stack > 1 and not stacked:
             raise ConfigError(
                 f"model.memory.frame_stack = {cfg.frame_stack}: nothing in {obs.space} can be stacked, "
-                "sets of entities least of all; leave it at 1, or remember by memory.kind"
+                "sets of entities least of all; leave it at 1, or use memory.kind"
             )
         self.stacked = {leaf.path: leaf for leaf in stacked}
         self.num_choices = len(action.sizes) if cfg.previous_action else 0
@@ -76,7 +76,7 @@ class Recall:
         seen = [_stacked_leaf(leaf, cfg.frame_stack) if leaf.path in self.stacked else leaf for leaf in obs.leaves]
         mask = [leaf for leaf in seen if leaf.kind == "mask"]
         self.spec = ObsSpec(obs.space, (*[leaf for leaf in seen if leaf.kind != "mask"], *own, *mask), obs.dropped)
-        self._begun = 1 if stacked else 0  # a first number that says whether there are earlier observations
+        self._begun = 1 if stacked else 0  # a first number that is 1 if there are earlier observations
         widths = [(cfg.frame_stack - 1) * math.prod(leaf.shape) for leaf in stacked]
         ends = np.cumsum([self._begun, *widths]).tolist()
         self.frame_columns = [slice(begin, end) for begin, end in pairwise(ends)]
@@ -87,12 +87,12 @@ class Recall:
     # --- one decision -------------------------------------------------------------------------------------------------
 
     def look(self, obs: TensorTree, memory: Tensor, normalize: Normalize) -> tuple[TensorTree, TensorTree]:
-        """What the trunk sees in one decision of N slots.
+        """Returns the trunk's input for one decision of N slots.
 
         Args:
             obs: Raw observations ``[N, ...]`` by leaf path.
             memory: ``[N, size]``.
-            normalize: Of observations with leading dimensions.
+            normalize: Normalizes observations with leading dimensions.
 
         Returns:
             The trunk's input, and raw stacks ``[N, frames, ...]`` for `remember`.
@@ -113,11 +113,11 @@ class Recall:
         return self._with_previous(tree, action, reward), stacks
 
     def remember(self, memory: Tensor, stacks: TensorTree, action: Tensor) -> None:
-        """Writes what is remembered after a decision, whose reward is yet to come.
+        """Updates the recall state after a decision, before its reward is known.
 
         Args:
             memory: ``[N, size]``, changed in place.
-            stacks: As `look` gave them.
+            stacks: As `look` returned them.
             action: ``[N, ...]`` as it is stored.
         """
         if self._begun:
@@ -129,7 +129,7 @@ class Recall:
             memory[:, self.reward_column] = 0.0
 
     def written(self, action: Tensor) -> Tensor:
-        """Gives actions ``[N, ...]`` as numbers, choices counted from 1, because 0 is that of an episode's start."""
+        """Returns actions ``[N, ...]`` as floats; discrete ones count from 1, because 0 marks an episode's start."""
         written = action.reshape(len(action), -1).to(torch.float32)
         if not self.num_choices + self.num_numbers:
             return written[:, :0]
@@ -147,10 +147,10 @@ class Recall:
     # --- a rollout ----------------------------------------------------------------------------------------------------
 
     def unroll(self, rollout: Rollout, normalize: Normalize) -> tuple[TensorTree, TensorTree, TensorTree]:
-        """What the trunk sees in all decisions ``[T * F]`` of a rollout, in its last observations ``[F]``, and in its
-        final ones ``[K]``.
+        """Returns the trunk's input for all decisions ``[T * F]`` of a rollout, its last observations ``[F]``, and its
+        final observations ``[K]``.
 
-        Leaves of pictures are `Stacked`, which hold each picture once.
+        Leaves of images are `Stacked`, which hold each image once.
         """
         assert rollout.memory is not None
         fragments = len(rollout.length)
@@ -178,9 +178,10 @@ class Recall:
         return trees[0], trees[1], trees[2]
 
     def _history(self, rollout: Rollout, at: list[Tensor]) -> list[Tensor]:
-        """Where the frames of each row stand, ``[rows, frames]``, among remembered frames, decisions, last and finals.
+        """Returns indices of each row's frames, ``[rows, frames]``, in the concatenation of recalled frames, decisions,
+        last and final observations.
 
-        A frame from before its episode's first observation is that one.
+        Frames before an episode's first observation repeat that observation.
         """
         steps, fragments = rollout.reward.shape
         past, device = self.frames - 1, rollout.reward.device
@@ -202,7 +203,9 @@ class Recall:
         return found
 
     def _previous(self, rollout: Rollout, at: list[Tensor]) -> list[Tensor]:
-        """Where each row's last decision before it stands: among decisions, then memories of fragments, then none."""
+        """Returns indices of each row's preceding decision in the concatenation of decisions, recall states of
+        fragments, and none.
+        """
         steps, fragments = rollout.reward.shape
         (t, f), *after = at
         none = steps * fragments + fragments
@@ -212,17 +215,19 @@ class Recall:
 
 
 def build_recall(obs: ObsSpec, action: ActionSpec, cfg: MemoryConfig, entities: tuple[str, ...]) -> Recall | None:
-    """What widens observations by the past, arguments as of `Recall`; None if the settings ask for nothing of it.
+    """Returns a `Recall`, arguments as there; None if the settings add nothing.
 
     Raises:
-        ConfigError: If nothing that is observed can be stacked, as was asked.
+        ConfigError: If the settings stack observations and no leaf can be stacked.
     """
     recall = Recall(obs, action, cfg, entities)
     return recall if recall.size else None
 
 
 def _places(rollout: Rollout) -> list[Tensor]:
-    """(t, f) of all decisions, of the last valid one of each fragment, and of the truncated ones, ``[2, n]`` each."""
+    """Returns (t, f) of all decisions, of the last valid one of each fragment, and of the truncated ones, ``[2, n]``
+    each.
+    """
     steps, fragments = rollout.reward.shape
     device = rollout.reward.device
     number = torch.arange(steps * fragments, device=device, dtype=torch.int64)
@@ -231,7 +236,7 @@ def _places(rollout: Rollout) -> list[Tensor]:
 
 
 def _stacked_leaf(leaf: Leaf, frames: int) -> Leaf:
-    """The layout of several observations of a leaf: pictures by channels, all else as a vector."""
+    """Returns the layout of several observations of a leaf: images stacked by channels, all else as a vector."""
     shape: tuple[int, ...] = (frames * math.prod(leaf.shape),)
     if leaf.kind == "box" and len(leaf.shape) == 2 and leaf.dtype == np.uint8:
         shape = (frames, *leaf.shape)
@@ -244,13 +249,13 @@ def _stacked_leaf(leaf: Leaf, frames: int) -> Leaf:
 
 
 def byte_pictures(obs: ObsSpec, frames: int) -> list[Leaf]:
-    """The leaves of bytes that a trunk sees as pictures: those that are, and planes of which several are stacked."""
+    """Returns the uint8 leaves that a trunk reads as images: images, and stacked planes."""
     leaves = [leaf for leaf in obs.leaves if leaf.kind == "box" and leaf.dtype == np.uint8]
     return [leaf for leaf in leaves if image_layout(_stacked_leaf(leaf, frames) if frames > 1 else leaf)]
 
 
 def _arranged(leaf: Leaf, stack: Tensor) -> Tensor:
-    """Observations ``[N, frames, *leaf.shape]`` in the shape that `_stacked_leaf` says."""
+    """Returns observations ``[N, frames, *leaf.shape]`` in the layout of `_stacked_leaf`."""
     layout = image_layout(leaf)
     if layout is not None and layout[3]:
         return stack.permute(0, 2, 3, 1, 4).flatten(3)

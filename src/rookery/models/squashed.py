@@ -1,7 +1,7 @@
-"""Heads for numbers between two bounds, into which tanh brings what they put out.
+"""Heads for bounded continuous actions, which go through tanh.
 
-The squashed Gaussian is that of Haarnoja et al. 2018 (1812.05905, app. C; SAC); beside choices it stands as in
-Delalleau et al. 2019 (1912.11077, section 4). The deterministic head is for policies that are learned through a critic
+The squashed Gaussian is that of Haarnoja et al. 2018 (1812.05905, app. C; SAC); with discrete actions beside it, as in
+Delalleau et al. 2019 (1912.11077, section 4). The deterministic head is for policies that learn through a critic
 (Silver et al. 2014; DDPG, TD3).
 """
 
@@ -23,22 +23,22 @@ from rookery.models.heads import ACTION_GAIN, Head, HeadSpec
 from rookery.models.layers import linear
 
 CLAMPED = (-20.0, 2.0)
-"""Range of the log standard deviation that is cut off there."""
+"""Range to which ``clamp`` clips the log standard deviation."""
 
 SCALED = (-5.0, 2.0)
-"""Range of the one that tanh brings into it."""
+"""Range to which ``tanh`` maps the log standard deviation."""
 
 INSIDE = 1.0 - 1e-6
-"""Largest size of an action whose probability can be told: tanh never reaches 1, what is stored in float32 does."""
+"""Largest action size with a defined probability: tanh never reaches 1, but its float32 value does."""
 
 
 class SquashedGaussian(Behavior):
-    """Tanh of independent normal numbers, float32 ``[..., k]`` in [-1, 1].
+    """Squashed Gaussian: tanh of independent normal numbers, float32 ``[..., k]`` in [-1, 1].
 
-    There is no closed form for its entropy or divergence; learners estimate the entropy by -log p of what they draw.
+    There is no closed form for its entropy or divergence; learners estimate the entropy by -log p of samples.
 
     Args:
-        mean: Of the normal numbers, ``[..., k]``.
+        mean: Mean of the normal numbers, ``[..., k]``.
         log_std: Log of their standard deviation, ``[..., k]`` or ``[k]``.
     """
 
@@ -48,29 +48,29 @@ class SquashedGaussian(Behavior):
 
     @property
     def noise(self) -> NoiseSpec:
-        """A normal number for each element."""
+        """Takes one normal number per element."""
         return NoiseSpec(normal=self.mean.shape[-1])
 
     def raw(self, noise: Tensor) -> Tensor:
-        """Returns the normal numbers that tanh is taken of: the mean plus standard deviation times `noise`."""
+        """Returns the normal numbers before tanh: the mean plus standard deviation times `noise`."""
         return torch.addcmul(self.mean, self.log_std.exp(), noise)
 
     def sample(self, noise: Tensor) -> Tensor:
-        """Tanh of the mean plus standard deviation times `noise`; gradients pass through."""
+        """Returns tanh of the mean plus standard deviation times `noise`; differentiable."""
         return torch.tanh(self.raw(noise))
 
     def mode(self) -> Tensor:
-        """Tanh of the mean: the median, which is what acts best (the density may be highest at a bound)."""
+        """Returns tanh of the mean, the median, which acts best (the density may be highest at a bound)."""
         return torch.tanh(self.mean)
 
     def log_prob(self, action: Tensor, raw: Tensor | None = None) -> Tensor:
         """Returns the log-density of actions.
 
         Args:
-            action: ``[..., k]``. Near a bound float32 does not say which number tanh was taken of: elements count as if
-                they were no larger than `INSIDE`.
-            raw: ``[..., k]`` the numbers that tanh was taken of, which makes the density exact; NaN where an element is
-                not known, None where none is.
+            action: ``[..., k]``. Near a bound float32 does not determine the number before tanh: elements are clipped
+                to `INSIDE`.
+            raw: ``[..., k]`` the numbers before tanh, which makes the density exact; NaN for unknown elements, None if
+                all are unknown.
         """
         inverse = torch.atanh(action.clamp(-INSIDE, INSIDE))
         if raw is not None:
@@ -78,12 +78,14 @@ class SquashedGaussian(Behavior):
         return self._log_density(inverse, (inverse - self.mean) * torch.exp(-self.log_std))
 
     def sample_logp(self, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """`sample`, and its log-density straight from the noise: exact however close to a bound, and differentiable."""
+        """Returns `sample`, and its log-density computed from the noise: exact even close to a bound, and
+        differentiable.
+        """
         raw = self.raw(noise)
         return torch.tanh(raw), self._log_density(raw, noise)
 
     def _log_density(self, raw: Tensor, standard: Tensor) -> Tensor:
-        """Log-density of ``tanh(raw)``, where `raw` lies `standard` standard deviations from the mean."""
+        """Returns the log-density of ``tanh(raw)``, where `raw` lies `standard` standard deviations from the mean."""
         # The normal log-density less log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)), a form that does not vanish in
         # float32 for large u. Halves without the constants are summed first: that takes the fewest operations.
         halves = torch.sub(raw + functional.softplus(-2.0 * raw), self.log_std, alpha=0.5)
@@ -93,13 +95,13 @@ class SquashedGaussian(Behavior):
 
 @dataclass(frozen=True)
 class BoundedSpec(HeadSpec):
-    """A head for a Box with bounds, and how it explores.
+    """Base of specs of heads for a bounded Box, with their exploration noise.
 
     Attributes:
-        noise: What the noise of consecutive decisions has to do with each other: nothing (``white``), it drifts
-            (``ou``), or it is a function of the state for a while (``gsde``); see `models/exploration.py`.
-        theta: Of ``ou``.
-        every: Of ``gsde``: decisions with the same function; None = whole episodes.
+        noise: Relation of the noise of consecutive decisions: independent (``white``), Ornstein-Uhlenbeck (``ou``), or
+            a function of the state (``gsde``); see `models/exploration.py`.
+        theta: Decay of ``ou``.
+        every: Decisions with the same function of ``gsde``; None = whole episodes.
     """
 
     noise: Literal["white", "ou", "gsde"] = "white"
@@ -108,14 +110,14 @@ class BoundedSpec(HeadSpec):
 
 
 class BoundedHead(Head):
-    """Base of heads whose actions are numbers with bounds, which explore by noise that hangs together over time.
+    """Base of heads for bounded continuous actions, whose exploration noise may be correlated over time.
 
     Attributes:
-        spec: How actions explore.
-        random: 1 = whoever explores acts evenly at random; a buffer, 0 until somebody sets it.
+        spec: Spec with the exploration noise.
+        random: 1 = exploration acts uniformly at random; a buffer, initially 0.
 
     Raises:
-        SpaceError: If an action is anything but numbers with bounds.
+        SpaceError: If the action space is not a bounded Box.
     """
 
     random: Tensor
@@ -131,13 +133,13 @@ class BoundedHead(Head):
 
     @property
     def spread(self) -> Tensor | None:
-        """The learned spread ``[k, F]`` of noise that is a function of the features; None if there is none."""
+        """Returns the learned scale ``[k, F]`` of state-dependent noise; None without it."""
         return None
 
     def draw(
         self, features: Tensor, mask: Tensor | None, noise: Tensor, carried: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Actions as whoever explores takes them; see `Head.draw`."""
+        """Returns exploring actions and log-probabilities; see `Head.draw`."""
         if self.random:
             return uniform(noise[:, : self.num_numbers])
         behavior: Behavior = self(features)
@@ -146,21 +148,21 @@ class BoundedHead(Head):
 
 @dataclass(frozen=True)
 class Squashed(BoundedSpec):
-    """A squashed Gaussian for a Box with bounds, and for numbers with bounds beside choices. Log-probabilities are
-    those of a decision by itself.
+    """Spec of a squashed Gaussian for a bounded Box, alone or beside discrete actions. Log-probabilities are those of
+    independent decisions.
 
     With ``gsde`` the standard deviation is learned for each feature: it is ``sqrt(sum_j f_j^2 s_ij^2)``, see
     `StateDependent`.
 
     Attributes:
-        log_std: How its log standard deviation is kept in range: ``clamp`` cuts it off at -20 and 2, ``tanh`` brings it
-            between -5 and 2 smoothly.
+        log_std: How the log standard deviation is bounded: ``clamp`` clips it to -20 and 2, ``tanh`` maps it smoothly
+            between -5 and 2.
     """
 
     log_std: Literal["clamp", "tanh"] = "clamp"
 
     def build(self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator) -> Head:
-        """The head; arguments as of `HeadSpec.build`."""
+        """Builds the head; arguments as of `HeadSpec.build`."""
         if action.sizes and action.num_numbers:
             return HybridHead(num_features, action, self, log_std_init=log_std_init, generator=generator)
         return SquashedHead(num_features, action, self, log_std_init=log_std_init, generator=generator)
@@ -172,14 +174,14 @@ class Squashed(BoundedSpec):
 
 
 class SquashedHead(BoundedHead):
-    """A linear layer to means and log standard deviations; arguments as of `HeadSpec.build`, and the spec.
+    """Head with a linear layer to means and log standard deviations; arguments as of `HeadSpec.build`, and the spec.
 
     Attributes:
         linear: Its outputs are all k means, then all k log standard deviations (not with ``gsde``).
         log_spread: With ``gsde``, ``[k, F]`` log of s; else None.
 
     Raises:
-        SpaceError: If an action is anything but numbers with bounds.
+        SpaceError: If the action space is not a bounded Box.
     """
 
     spec: Squashed
@@ -191,7 +193,7 @@ class SquashedHead(BoundedHead):
         super().__init__(num_features, action, spec)
         numbers = self.num_numbers
         self.log_spread = None
-        if spec.noise == "gsde":  # features of size 1 give the first standard deviation
+        if spec.noise == "gsde":  # features of size 1 make the initial standard deviation
             start = log_std_init - 0.5 * math.log(num_features)
             self.linear = linear(num_features, numbers, gain=ACTION_GAIN, generator=generator)
             self.log_spread = nn.Parameter(
@@ -200,31 +202,31 @@ class SquashedHead(BoundedHead):
         else:
             self.linear = linear(num_features, 2 * numbers, gain=ACTION_GAIN, generator=generator)
             self.linear.bias.data[numbers:] = before_range(spec, log_std_init)
-        self._own = (self.linear.weight, self.linear.bias)  # at hand: a look-up on a module is slow
+        self._own = (self.linear.weight, self.linear.bias)  # cached: a look-up on a module is slow
 
     def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> SquashedGaussian:
-        """What each row's action is drawn from, whether or not it is `random`; arguments as of `Head.forward`."""
+        """Returns the distribution of each row's action, regardless of `random`; arguments as of `Head.forward`."""
         weight, bias = self._own
         output = functional.linear(features, weight, bias)
         if self.log_spread is not None:
-            # as in Raffin et al., the spread does not shape the features
+            # as in Raffin et al., the noise scale sends no gradients to the features
             variance = features.detach().square() @ torch.exp(2.0 * self.log_spread).T
             return SquashedGaussian(output, 0.5 * torch.log(variance + 1e-6))
         return self.behavior(output)
 
     def behavior(self, output: Tensor) -> SquashedGaussian:
-        """What actions are drawn from, given what `linear` puts out (not with ``gsde``), ``[N, 2 * k]``."""
+        """Returns the distribution of actions for outputs of `linear` (not with ``gsde``), ``[N, 2 * k]``."""
         mean, log_std = output.chunk(2, -1)
         return SquashedGaussian(mean, in_range(self.spec, log_std))
 
     @property
     def spread(self) -> Tensor | None:
-        """The learned spread; see `BoundedHead.spread`."""
+        """Returns the learned scale of noise; see `BoundedHead.spread`."""
         return None if self.log_spread is None else self.log_spread.exp()
 
 
 def in_range(spec: Squashed, output: Tensor) -> Tensor:
-    """The log standard deviation of what the layer puts out for it."""
+    """Maps the layer's output to the log standard deviation."""
     if spec.log_std == "clamp":
         return output.clamp(*CLAMPED)
     low, high = SCALED
@@ -232,7 +234,7 @@ def in_range(spec: Squashed, output: Tensor) -> Tensor:
 
 
 def before_range(spec: Squashed, log_std: float) -> float:
-    """What the layer must put out for a log standard deviation."""
+    """Returns the layer's output for a given log standard deviation."""
     if spec.log_std == "clamp":
         return log_std
     low, high = SCALED
@@ -241,11 +243,11 @@ def before_range(spec: Squashed, log_std: float) -> float:
 
 
 class Hybrid(Behavior):
-    """Choices, and numbers that do not depend on them: float32 ``[..., c + k]``, choices first.
+    """Mixed actions, discrete and continuous ones independent of each other: float32 ``[..., c + k]``, discrete first.
 
     Args:
-        choices: What the c choices are drawn from.
-        numbers: What the k numbers are drawn from.
+        choices: Distribution of the c discrete actions.
+        numbers: Distribution of the k continuous actions.
     """
 
     def __init__(self, choices: MultiCategorical, numbers: SquashedGaussian) -> None:
@@ -255,42 +257,45 @@ class Hybrid(Behavior):
 
     @property
     def noise(self) -> NoiseSpec:
-        """A uniform number for each choice and a normal one for each number."""
+        """Takes a uniform number per discrete action and a normal one per continuous action."""
         return NoiseSpec(*self._widths)
 
     def raw(self, noise: Tensor) -> Tensor:
-        """Returns the normal numbers ``[..., k]`` that tanh is taken of."""
+        """Returns the normal numbers ``[..., k]`` before tanh."""
         return self.numbers.raw(noise[..., self._widths[0] :])
 
     def sample(self, noise: Tensor) -> Tensor:
-        """Each part by its own noise."""
+        """Draws each part with its own noise."""
         return self.sample_logp(noise)[0]
 
     def sample_logp(self, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """`sample`, and the sum of both parts' log-probabilities."""
+        """Returns `sample`, and the sum of both parts' log-probabilities."""
         even, normal = noise.split(self._widths, -1)
         (choice, choice_logp), (number, number_logp) = self.choices.sample_logp(even), self.numbers.sample_logp(normal)
         return torch.cat((choice.float(), number), -1), choice_logp + number_logp
 
     def mode(self) -> Tensor:
-        """The most probable choices, and tanh of the means."""
+        """Returns the most probable discrete actions, and tanh of the means."""
         return torch.cat((self.choices.mode().float(), self.numbers.mode()), -1)
 
     def log_prob(self, action: Tensor, raw: Tensor | None = None) -> Tensor:
-        """Sum of both parts' log-probabilities of `action` ``[..., c + k]``, by `raw` as in `SquashedGaussian`."""
+        """Returns the sum of both parts' log-probabilities of `action` ``[..., c + k]``; `raw` as of
+        `SquashedGaussian`.
+        """
         choice, number = action.split(self._widths, -1)
         return self.choices.log_prob(choice.long()) + self.numbers.log_prob(number, raw)
 
 
 class HybridHead(Head):
-    """A linear layer to logits, means and log standard deviations; arguments as of `HeadSpec.build`, and the spec.
+    """Head for mixed actions with a linear layer to logits, means and log standard deviations; arguments as of
+    `HeadSpec.build`, and the spec.
 
     Attributes:
-        linear: Its outputs are the logits of all choices, then all k means, then all k log standard deviations.
-        random: 1 = whoever explores draws numbers evenly; a buffer, 0 until somebody sets it.
+        linear: Its outputs are all logits, then all k means, then all k log standard deviations.
+        random: 1 = exploration draws continuous actions uniformly; a buffer, initially 0.
 
     Raises:
-        SpaceError: If an action has flags, or numbers without bounds, or its noise is to hang together over time.
+        SpaceError: If an action has flags or unbounded elements, or the noise is not ``white``.
     """
 
     random: Tensor
@@ -301,16 +306,15 @@ class HybridHead(Head):
         super().__init__()
         if action.num_flags:
             raise SpaceError(
-                f"actions of {action.space} have flags (MultiBinary), and SAC takes choices and numbers: make each "
-                "flag a choice of two, or use PPO, which takes any space"
+                f"actions of {action.space} have flags (MultiBinary), and SAC takes discrete and continuous "
+                "actions: make each flag Discrete(2), or use PPO, which takes any space"
             )
         for part, _ in action.parts:
             if part.kind == "box":
                 check_bounds(part.space)
         if spec.noise != "white":
             raise SpaceError(
-                f"exploration.kind = {spec.noise} is for actions that are numbers alone, not for {action.space}: leave "
-                "it out"
+                f"exploration.kind = {spec.noise} is for continuous actions only, not for {action.space}: leave it out"
             )
         self.spec = spec
         self.action_spec = action
@@ -322,7 +326,7 @@ class HybridHead(Head):
         self.register_buffer("random", torch.tensor(0.0, dtype=torch.float32, device="cpu"))
 
     def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> Hybrid:
-        """What each row's action is drawn from, whether or not it is `random`; arguments as of `Head.forward`."""
+        """Returns the distribution of each row's action, regardless of `random`; arguments as of `Head.forward`."""
         output = functional.linear(features, self.linear.weight, self.linear.bias)
         logits, mean, log_std = output.split(self._widths, -1)
         choices = MultiCategorical(logits, self.action_spec.sizes, mask)
@@ -331,7 +335,7 @@ class HybridHead(Head):
     def draw(
         self, features: Tensor, mask: Tensor | None, noise: Tensor, carried: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Actions as whoever explores takes them; see `Head.draw`."""
+        """Returns exploring actions and log-probabilities; see `Head.draw`."""
         behavior = self(features, mask)
         if not self.random:
             drawn: tuple[Tensor, Tensor] = behavior.sample_logp(noise)
@@ -342,9 +346,9 @@ class HybridHead(Head):
 
 
 class Disturbed(Behavior):
-    """An action with normal noise on it, cut off at the bounds: float32 ``[..., k]`` in [-1, 1].
+    """Deterministic action with normal noise, clipped to the bounds: float32 ``[..., k]`` in [-1, 1].
 
-    The noise only tries things out, so probabilities mean nothing here: `log_prob` is 0.
+    The noise serves exploration only, and probabilities have no meaning here: `log_prob` is 0.
 
     Args:
         mean: The action, ``[..., k]``.
@@ -357,28 +361,28 @@ class Disturbed(Behavior):
 
     @property
     def noise(self) -> NoiseSpec:
-        """A normal number for each element."""
+        """Takes one normal number per element."""
         return NoiseSpec(normal=self.mean.shape[-1])
 
     def sample(self, noise: Tensor) -> Tensor:
-        """The action plus standard deviation times `noise`, at most the bounds."""
+        """Returns the action plus standard deviation times `noise`, clipped to the bounds."""
         return torch.addcmul(self.mean, self.std, noise).clamp_(-1.0, 1.0)
 
     def mode(self) -> Tensor:
-        """The action itself."""
+        """Returns the action without noise."""
         return self.mean
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """Zeros ``[...]``."""
+        """Returns zeros ``[...]``."""
         return torch.zeros_like(action[..., 0])
 
 
 @dataclass(frozen=True)
 class Deterministic(BoundedSpec):
-    """One action for each state, for a Box with bounds.
+    """Spec of a deterministic policy for a bounded Box.
 
     Attributes:
-        ladder: How much less each slot explores than the one before; 0 = all alike.
+        ladder: Decrease of exploration from one slot to the next; 0 = all slots alike.
     """
 
     ladder: float = 0.0
@@ -386,7 +390,7 @@ class Deterministic(BoundedSpec):
     def build(
         self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator
     ) -> DeterministicHead:
-        """The head; arguments as of `HeadSpec.build`."""
+        """Builds the head; arguments as of `HeadSpec.build`."""
         return DeterministicHead(num_features, action, self, generator=generator)
 
     @property
@@ -396,14 +400,14 @@ class Deterministic(BoundedSpec):
 
 
 class DeterministicHead(BoundedHead):
-    """tanh of a linear layer; arguments as of `HeadSpec.build`, and the spec.
+    """Head that returns tanh of a linear layer; arguments as of `HeadSpec.build`, and the spec.
 
     Attributes:
-        linear: Puts out the k elements.
-        std: Standard deviation of the noise; a buffer, 0 until somebody sets it.
+        linear: Outputs the k elements.
+        std: Standard deviation of the noise; a buffer, initially 0.
 
     Raises:
-        SpaceError: If an action is anything but numbers with bounds.
+        SpaceError: If the action space is not a bounded Box.
     """
 
     std: Tensor
@@ -415,19 +419,19 @@ class DeterministicHead(BoundedHead):
         self.noise = replace(self.noise, ladder=spec.ladder)
         self.linear = linear(num_features, self.num_numbers, gain=ACTION_GAIN, generator=generator)
         self.register_buffer("std", torch.tensor(0.0, dtype=torch.float32, device="cpu"))
-        self._own = (self.linear.weight, self.linear.bias)  # at hand: a look-up on a module is slow
+        self._own = (self.linear.weight, self.linear.bias)  # cached: a look-up on a module is slow
 
     def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> Disturbed:
-        """Each row's action, and its noise, whether or not it is `random`; arguments as of `Head.forward`."""
+        """Returns each row's action with its noise, regardless of `random`; arguments as of `Head.forward`."""
         weight, bias = self._own
         return self.behavior(functional.linear(features, weight, bias))
 
     def of_slots(self, noise: Tensor, power: Tensor) -> Tensor:
-        """Returns noise by which slots act with a spread of their own, ``std ** power``, unless they act evenly at
-        random; see `Head.of_slots`.
+        """Returns noise with which each slot acts at its own standard deviation ``std ** power``, unless actions are
+        uniformly random; see `Head.of_slots`.
         """
         return noise if self.random else noise * self.std.pow(power - 1.0)
 
     def behavior(self, output: Tensor) -> Disturbed:
-        """What actions are drawn from, given what `linear` puts out, ``[N, k]``."""
+        """Returns the distribution of actions for outputs of `linear`, ``[N, k]``."""
         return Disturbed(torch.tanh(output), self.std)

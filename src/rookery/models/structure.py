@@ -1,7 +1,7 @@
-"""What networks declare of themselves, so that something else can compute what they do: trunks, memories, heads.
+"""Declarations of networks (trunks, memories, heads), by which kernels and exporters can compute their outputs.
 
-A network has a method `structure` that returns a `Structure`. A subclass that changes what is computed declares its
-own; one that only overrides a method, such as `forward`, is computed by that method alone.
+A network has a method `structure` that returns a `Structure`. A subclass with other outputs declares its own; one that
+only overrides a method, such as `forward`, always runs that method.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rookery.models.cells.base import Memory
 
 @dataclass(frozen=True)
 class Tower:
-    """A trunk, the memory on it if there is one, and heads side by side on top.
+    """A trunk, its memory or None, and parallel heads on top.
 
     Attributes:
         trunk: Module from observations to features.
         heads: Modules from features to outputs.
-        memory: What makes features depend on those before; None if each row stands for itself.
+        memory: Makes features depend on earlier rows; None if rows are independent.
     """
 
     trunk: nn.Module
@@ -33,15 +33,15 @@ class Tower:
 
 
 class Inputs(NamedTuple):
-    """What a network reads of a batch.
+    """The parts of a batch that a network reads.
 
     Attributes:
-        obs: ``[N, ...]`` by leaf path, as the trunk takes them.
-        memory: ``[B, M]`` what is remembered before each sequence; None where each row stands for itself.
-        sequences: How the rows lie in time; None likewise.
-        rows: ``[n]`` which of the rows the loss looks at; None = all.
-        known: What an earlier pass put out for these observations and kept for a backward pass; None = nothing.
-        laid_out: Observations are laid out in time before the trunk, which pays where few places are left empty.
+        obs: ``[N, ...]`` by leaf path, in the form that the trunk takes.
+        memory: ``[B, M]`` memory before each sequence; None if rows are independent.
+        sequences: Order of the rows in time; None likewise.
+        rows: ``[n]`` rows that the loss uses; None = all.
+        known: Outputs of an earlier pass for these observations, kept for a backward pass; None = none.
+        laid_out: Whether observations are arranged in time before the trunk, which is faster if few cells are empty.
     """
 
     obs: TensorTree
@@ -54,17 +54,17 @@ class Inputs(NamedTuple):
 
 @dataclass(frozen=True)
 class Structure:
-    """What a network computes.
+    """Declaration of a network's computation.
 
     Attributes:
-        towers: Parts that share nothing but the observations.
+        towers: Parts that share only the observations.
         model: Settings of the network.
-        inputs: What it reads of a batch.
-        outputs: What a loss takes, from what the heads put out (of heads with a `log_std`, that after its output) and
-            the batch.
+        inputs: Returns the parts of a batch that the network reads.
+        outputs: Returns the inputs of a loss from the batch and the outputs of the heads (a head's `log_std` follows
+            its output).
         stacked: The towers have one shape, and their outputs are stacked, ``[K, N, ...]``.
-        rounds: Products may be rounded where `model.precision` says so.
-        obstacle: Why only the network's own modules can compute this, in a few words; nothing if others can.
+        rounds: Whether products may use the number format `model.precision`.
+        obstacle: Reason why only the network's own modules can compute this, in a few words; empty if kernels can.
     """
 
     towers: tuple[Tower, ...]
@@ -77,13 +77,13 @@ class Structure:
 
     @property
     def parts(self) -> list[nn.Module]:
-        """All trunks, memories and heads."""
+        """Returns all trunks, memories and heads."""
         parts = [part for tower in self.towers for part in (tower.trunk, tower.memory, *tower.heads)]
         return [part for part in parts if part is not None]
 
     @property
     def weights(self) -> list[nn.Parameter]:
-        """Those of all parts, in this order."""
+        """Returns the weights of all parts, in this order."""
         return [weight for part in self.parts for weight in part.parameters()]
 
 
@@ -91,9 +91,9 @@ class Declared(Protocol):
     """A network that declares its structure."""
 
     def structure(self) -> Structure:
-        """Declares what the network computes."""
+        """Returns the declaration of the network's computation."""
         ...
 
     def __call__(self, batch: Any, /) -> Any:
-        """Computes what a loss takes."""
+        """Computes the inputs of a loss."""
         ...

@@ -1,7 +1,8 @@
-"""Heads of a team's policy: what each member does, from the features of the members side by side (`models/teams.py`).
+"""Heads of a team's policy: each member's action from the concatenated features of the members (`models/teams.py`).
 
-Values of actions are for VDN and QMIX (Sunehag et al. 2018, Rashid et al. 2018), actors for MADDPG (Lowe et al. 2017,
-arXiv:1706.02275). An action of the team is stored as the choices of all members, in their order, then all numbers.
+Q-values are for VDN and QMIX (Sunehag et al. 2018, Rashid et al. 2018), actors for MADDPG (Lowe et al. 2017,
+arXiv:1706.02275). A team's action is stored as the discrete actions of all members, in their order, then all continuous
+ones.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from rookery.models.q_head import EpsilonGreedy, QHead, QValues
 from rookery.models.teams import build_team_body
 
 MIN_UNIFORM = 1e-7
-"""Uniform numbers below this count as it, because there is no logarithm of 0."""
+"""Lower bound of uniform numbers, because the logarithm of 0 is undefined."""
 
 
 def acts_of(action: ActionSpec) -> list[ActionSpec]:
-    """The layouts of the actions of a team's members, in their order.
+    """Returns the action layouts of a team's members, in their order.
 
     Raises:
-        SpaceError: If this is not what a team does.
+        SpaceError: If this is not the action layout of a team.
     """
     if not isinstance(action.space, spaces.Dict):
         raise SpaceError(
@@ -44,14 +45,14 @@ def acts_of(action: ActionSpec) -> list[ActionSpec]:
 
 
 class MemberLayers(nn.Module):
-    """A last layer for each member; members that act alike may share one.
+    """Output layers of the members; members with equal actions may share one.
 
     Args:
-        num_features: M * F, features of M members side by side.
-        widths: What is put out for each member.
+        num_features: M * F, concatenated features of M members.
+        widths: Output width of each member.
         share: Whether members with equal widths share a layer.
-        gain: Of first weights.
-        generator: Draws them.
+        gain: Gain of initial weights.
+        generator: Draws the weights.
     """
 
     def __init__(
@@ -67,20 +68,20 @@ class MemberLayers(nn.Module):
         )
 
     def forward(self, features: Tensor) -> list[Tensor]:
-        """What is put out for each member, ``[N, width]``, of features ``[N, M * F]``."""
+        """Returns each member's output, ``[N, width]``, of features ``[N, M * F]``."""
         own = features.split(self._features, 1)
         return [self.layers[place](one) for place, one in zip(self._layer_of, own, strict=True)]
 
 
-# --- values of actions ------------------------------------------------------------------------------------------------
+# --- Q-values ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class TeamQValues(QValues):
-    """Values of the actions of each member of a team, of Discrete spaces.
+    """Spec of Q-values for each member of a team, for Discrete spaces.
 
     Attributes:
-        share: Whether members that are alike have one network.
+        share: Whether equal members share one network.
     """
 
     share: bool = True
@@ -88,21 +89,21 @@ class TeamQValues(QValues):
     def body(
         self, obs: ObsSpec, action: ActionSpec, model: ModelConfig, *, generator: torch.Generator
     ) -> tuple[nn.Module, Memory | None, int]:
-        """Networks of members; see `HeadSpec.body`."""
+        """Builds the networks of members; see `HeadSpec.body`."""
         return build_team_body(obs, action, model, share=self.share, generator=generator)
 
     def build(
         self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator
     ) -> TeamQHead:
-        """The head; arguments as of `HeadSpec.build`."""
+        """Builds the head; arguments as of `HeadSpec.build`."""
         return TeamQHead(num_features, action, self, generator=generator)
 
 
 class TeamGreedy(Behavior):
-    """For each member the action of the highest value, or with a small probability any: float32 ``[N, M]``.
+    """Epsilon-greedy actions of all members: float32 ``[N, M]``.
 
     Args:
-        members: What all members choose by, ``[N, M, A]``.
+        members: Epsilon-greedy choice of all members, ``[N, M, A]``.
     """
 
     def __init__(self, members: EpsilonGreedy) -> None:
@@ -110,43 +111,43 @@ class TeamGreedy(Behavior):
 
     @property
     def noise(self) -> NoiseSpec:
-        """Two uniform numbers for each member."""
+        """Takes two uniform numbers per member."""
         return NoiseSpec(uniform=2 * self.members.q.shape[1])
 
     def sample(self, noise: Tensor) -> Tensor:
-        """Each member explores by numbers of its own."""
+        """Draws each member's action with its own numbers."""
         return self.members.sample(noise.unflatten(-1, (-1, 2))).float()
 
     def mode(self) -> Tensor:
-        """The actions of the highest values."""
+        """Returns the actions of the highest values."""
         return self.members.mode().float()
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """Log-probability of actions ``[N, M]``, ``[N]``."""
+        """Returns the log-probability ``[N]`` of actions ``[N, M]``."""
         return self.members.log_prob(action.long()).sum(-1)
 
 
 class TeamQHead(QHead):
-    """Values of the actions of each member; arguments as of `QHead`.
+    """Head for Q-values of each member; arguments as of `QHead`.
 
     Attributes:
-        legal: ``[M, A]`` bool, which of the columns are actions of a member; A is the most that one has.
+        legal: ``[M, A]`` bool, which columns are actions of a member; A is the largest number of actions.
 
     Raises:
-        SpaceError: If an action of a member is not one choice.
+        SpaceError: If a member's action space is not Discrete.
     """
 
     legal: Tensor
     flags: Tensor
 
     def __init__(self, num_features: int, action: ActionSpec, spec: TeamQValues, *, generator: torch.Generator) -> None:
-        Head.__init__(self)  # the head of one choice would refuse several
+        Head.__init__(self)  # the head of one Discrete space would refuse several
         members = acts_of(action)
         for number, member in enumerate(members):
             if member.kind != "discrete":
                 raise SpaceError(
                     f"member {number} of the team acts in {member.space}, and VDN and QMIX choose one action of a "
-                    "Discrete space for each member; use MADDPG, which takes numbers too, or PPO"
+                    "Discrete space for each member; use MADDPG, which takes continuous actions too, or PPO"
                 )
         self.spec, self.action_spec = spec, action
         sizes = action.sizes
@@ -164,31 +165,31 @@ class TeamQHead(QHead):
         self._equal = bool(legal.all())
 
     def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> TeamGreedy:  # type: ignore[override]
-        """What each row's action is drawn from; arguments as of `Head.forward`."""
+        """Returns the distribution of each row's action; arguments as of `Head.forward`."""
         return TeamGreedy(EpsilonGreedy(self.values(features), self.epsilon, self.allowed(mask, len(features))))
 
     def draw(
         self, features: Tensor, mask: Tensor | None, noise: Tensor, carried: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Actions as whoever explores takes them; see `Head.draw`."""
+        """Returns exploring actions and log-probabilities; see `Head.draw`."""
         behavior: TeamGreedy = self(features, mask)
         return behavior.sample_logp(noise)
 
     def values(self, features: Tensor, noise: Tensor | None = None) -> Tensor:
-        """Values ``[N, M, A]`` of all actions of M members; zeros where a member has no such action."""
+        """Returns Q-values ``[N, M, A]`` of M members; zeros where a member has no such action."""
         width = self.num_actions
         parts = [functional.pad(one, (0, width - one.shape[1])) for one in self.layers(features)]
         return torch.stack(parts, 1)
 
     def q_from(self, values: Tensor) -> Tensor:
-        """The values themselves."""
+        """Returns the values unchanged."""
         return values
 
     def allowed(self, mask: Tensor | None, num_rows: int) -> Tensor | None:
-        """Which actions of each member are allowed, ``[N, M, A]``; None where all are.
+        """Returns which actions of each member are allowed, ``[N, M, A]``; None if all are.
 
         Args:
-            mask: ``[N, choices]`` bool, those of all members side by side; None = everything.
+            mask: ``[N, choices]`` bool, concatenated over the members; None = all.
             num_rows: N.
         """
         if mask is None:
@@ -198,7 +199,7 @@ class TeamQHead(QHead):
         return laid.view(num_rows, *self.legal.shape)
 
     def best(self, values: Tensor, mask: Tensor | None) -> Tensor:
-        """The action of the highest value of each member among those that are allowed, ``[N, M]``."""
+        """Returns each member's allowed action of the highest value, ``[N, M]``."""
         allowed = self.allowed(mask, len(values))
         return (values if allowed is None else torch.where(allowed, values, -torch.inf)).argmax(2)
 
@@ -208,10 +209,10 @@ class TeamQHead(QHead):
 
 @dataclass(frozen=True)
 class TeamActors(HeadSpec):
-    """An actor for each member of a team, whose actions are one choice or numbers with bounds.
+    """Spec of an actor for each member of a team, with Discrete or bounded Box actions.
 
     Attributes:
-        share: Whether members that are alike have one network.
+        share: Whether equal members share one network.
     """
 
     share: bool = False
@@ -219,24 +220,24 @@ class TeamActors(HeadSpec):
     def body(
         self, obs: ObsSpec, action: ActionSpec, model: ModelConfig, *, generator: torch.Generator
     ) -> tuple[nn.Module, Memory | None, int]:
-        """Networks of members; see `HeadSpec.body`."""
+        """Builds the networks of members; see `HeadSpec.body`."""
         return build_team_body(obs, action, model, share=self.share, generator=generator)
 
     def build(
         self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator
     ) -> TeamActorHead:
-        """The head; arguments as of `HeadSpec.build`."""
+        """Builds the head; arguments as of `HeadSpec.build`."""
         return TeamActorHead(num_features, action, self, generator=generator)
 
 
 class TeamActs(Behavior):
-    """What the actors of a team put out: logits of all choices, and numbers in [-1, 1].
+    """Output of a team's actors: logits of discrete actions, and continuous actions in [-1, 1].
 
     Args:
-        logits: ``[N, sum(sizes)]``, of choices that are not allowed very low.
-        numbers: ``[N, k]``.
-        sizes: How many there are to choose from, for each choice.
-        std: Standard deviation of the noise on numbers.
+        logits: ``[N, sum(sizes)]``, very low for masked actions.
+        numbers: ``[N, k]`` continuous actions.
+        sizes: Number of options of each discrete action.
+        std: Standard deviation of the noise on continuous actions.
     """
 
     def __init__(self, logits: Tensor, numbers: Tensor, sizes: tuple[int, ...], std: Tensor) -> None:
@@ -244,17 +245,18 @@ class TeamActs(Behavior):
 
     @property
     def noise(self) -> NoiseSpec:
-        """A uniform number for each thing to choose from, a normal one for each number."""
+        """Takes a uniform number per discrete option, a normal one per continuous action."""
         return NoiseSpec(uniform=sum(self.sizes), normal=self.numbers.shape[-1])
 
     def relaxed(self, even: Tensor | None) -> Tensor:
-        """The actions as critics take them, ``[N, sum(sizes) + k]``: each choice as a one-hot, then numbers.
+        """Returns actions as critics take them, ``[N, sum(sizes) + k]``: discrete ones as one-hots, then continuous
+        ones.
 
-        The one-hots are straight through: they have the gradient of the softmax (Jang et al. 2017, arXiv:1611.01144).
+        The one-hots are straight-through: they have the gradient of the softmax (Jang et al. 2017, arXiv:1611.01144).
 
         Args:
-            even: ``[N, sum(sizes)]`` uniform numbers, from which Gumbel noise on the logits is made; None = no noise,
-                the most probable choices.
+            even: ``[N, sum(sizes)]`` uniform numbers for Gumbel noise on the logits; None = no noise, the most probable
+                actions.
         """
         scores = self.logits if even is None else self.logits + gumbel(even)
         parts = []
@@ -265,17 +267,19 @@ class TeamActs(Behavior):
         return torch.cat((*parts, self.numbers), 1)
 
     def sample(self, noise: Tensor) -> Tensor:
-        """Choices by their probabilities, and numbers with noise, at most the bounds: float32 ``[N, choices + k]``."""
+        """Draws discrete actions, and adds noise to continuous ones, clipped to the bounds: float32 ``[N, choices +
+        k]``.
+        """
         even, normal = noise.split((sum(self.sizes), self.numbers.shape[-1]), 1)
         numbers = torch.addcmul(self.numbers, self.std, normal).clamp_(-1.0, 1.0)
         return torch.cat((self._choices(self.logits + gumbel(even)), numbers), 1)
 
     def mode(self) -> Tensor:
-        """The most probable choices, and the numbers."""
+        """Returns the most probable discrete actions, and the continuous ones without noise."""
         return torch.cat((self._choices(self.logits), self.numbers), 1)
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """Zeros ``[N]``: noise only tries things out."""
+        """Returns zeros ``[N]``: the noise serves exploration only."""
         return torch.zeros_like(action[..., 0])
 
     def _choices(self, scores: Tensor) -> Tensor:
@@ -284,14 +288,14 @@ class TeamActs(Behavior):
 
 
 class TeamActorHead(Head):
-    """Logits and tanh of numbers for each member; arguments as of `HeadSpec.build`, and the spec.
+    """Head with logits or tanh outputs for each member; arguments as of `HeadSpec.build`, and the spec.
 
     Attributes:
-        std: Standard deviation of the noise on numbers; a buffer, 0 until somebody sets it.
-        random: 1 = whoever explores acts evenly at random; a buffer, 0 until somebody sets it.
+        std: Standard deviation of the noise on continuous actions; a buffer, initially 0.
+        random: 1 = exploration acts uniformly at random; a buffer, initially 0.
 
     Raises:
-        SpaceError: If an action of a member is neither one choice nor numbers with bounds.
+        SpaceError: If a member's action space is neither Discrete nor a bounded Box.
     """
 
     std: Tensor
@@ -305,13 +309,13 @@ class TeamActorHead(Head):
                 bounded_numbers(member)
             elif member.kind != "discrete":
                 raise SpaceError(
-                    f"member {number} of the team acts in {member.space}, and MADDPG takes one choice of a Discrete "
+                    f"member {number} of the team acts in {member.space}, and MADDPG takes a Discrete "
                     "space or a Box with bounds for each member; use PPO, which takes any space"
                 )
         self.spec, self.action_spec = spec, action
         self._is_choice = [member.kind == "discrete" for member in members]
         widths = [sum(member.sizes) + member.num_numbers for member in members]
-        # members that choose and members that act by numbers never share a layer: with equal widths they would
+        # members with discrete and with continuous actions never share a layer: with equal widths they would
         share = spec.share and (all(self._is_choice) or not any(self._is_choice))
         self.layers = MemberLayers(num_features, widths, share=share, gain=ACTION_GAIN, generator=generator)
         self.noise = NoiseSpec(uniform=sum(action.sizes), normal=action.num_numbers)
@@ -319,7 +323,7 @@ class TeamActorHead(Head):
         self.register_buffer("random", torch.tensor(0.0, dtype=torch.float32, device="cpu"))
 
     def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> TeamActs:
-        """What each row's action is drawn from; arguments as of `Head.forward`."""
+        """Returns the distribution of each row's action; arguments as of `Head.forward`."""
         put_out = self.layers(features)
         chosen = [one for one, choice in zip(put_out, self._is_choice, strict=True) if choice]
         moved = [one for one, choice in zip(put_out, self._is_choice, strict=True) if not choice]
@@ -331,7 +335,7 @@ class TeamActorHead(Head):
     def draw(
         self, features: Tensor, mask: Tensor | None, noise: Tensor, carried: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Actions as whoever explores takes them; see `Head.draw`."""
+        """Returns exploring actions and log-probabilities; see `Head.draw`."""
         acts: TeamActs = self(features, mask)
         if self.random:
             even = torch.where(acts.logits > MASKED_LOGIT, torch.zeros_like(acts.logits), MASKED_LOGIT)
@@ -343,12 +347,12 @@ class TeamActorHead(Head):
 
 
 def gumbel(even: Tensor) -> Tensor:
-    """Numbers of the Gumbel distribution, of uniform ones: which of logits with these on top is largest is a draw."""
+    """Returns Gumbel noise made of uniform numbers: the argmax of logits plus this noise is a sample."""
     return -(-even.clamp(min=MIN_UNIFORM, max=1 - MIN_UNIFORM).log()).log()
 
 
 def relaxed_action(action: ActionSpec, stored: Tensor) -> Tensor:
-    """Stored actions ``[N, choices + k]`` as critics take them, ``[N, sum(sizes) + k]``: choices as one-hots."""
+    """Converts stored actions ``[N, choices + k]`` to the form of critics, ``[N, sum(sizes) + k]``, with one-hots."""
     ones = [
         functional.one_hot(stored[:, place].long(), size).to(stored.dtype) for place, size in enumerate(action.sizes)
     ]
@@ -356,7 +360,7 @@ def relaxed_action(action: ActionSpec, stored: Tensor) -> Tensor:
 
 
 def own_relaxed(action: ActionSpec) -> list[slice]:
-    """Which columns of `relaxed_action` are each member's own."""
+    """Returns the columns of `relaxed_action` of each member."""
     choice, number, found = 0, sum(action.sizes), []
     for member in acts_of(action):
         if member.sizes:

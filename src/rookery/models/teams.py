@@ -1,7 +1,7 @@
-"""Networks of a team: one for each member, or one for all that are alike, between the team's observation and its head.
+"""Networks of a team between its observation and its head: one for each member, or one shared by equal members.
 
-What stands side by side in the features of a team are the features of its members, in their order; likewise in what it
-remembers. No member's features depend on what another observes, so each could act by itself.
+The features of a team are the concatenated features of its members, in their order; likewise its memory. No member's
+features depend on another's observation, so each could act independently.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from rookery.models.memory import build_memory
 from rookery.models.recall import CHOICES, NUMBERS, REWARD
 
 WHO = "\0member"
-"""Leaf path of a member's number among those that share its network; no key of a space begins like this."""
+"""Leaf path of a member's index among those that share its network; no key of a space begins like this."""
 
 
 def build_team_body(
     obs: ObsSpec, action: ActionSpec, cfg: ModelConfig, *, share: bool, generator: torch.Generator
 ) -> tuple[TeamTrunk, Memory | None, int]:
-    """Returns what stands below the head of a team's policy: trunk, memory if there is any, and the features' width.
+    """Returns the body below the head of a team's policy: trunk, memory or None, and the number of features.
 
     Args:
-        obs: Layout of what the team's policy sees.
+        obs: Layout of the input of the team's policy.
         action: Layout of its actions.
-        cfg: What each member's network is.
-        share: Whether members that are alike have one network, which sees which of them it is.
+        cfg: Settings of each member's network.
+        share: Whether equal members share one network, which receives the member's index.
         generator: Draws the weights.
 
     Raises:
         SpaceError: If these are not the layouts of a team.
-        ConfigError: As `build_trunk`; and for a model that gives outputs, or has a memory of its own.
+        ConfigError: As `build_trunk`; and for a model with ``output=outputs`` or its own memory.
     """
-    if cfg.output == "outputs":
-        raise ConfigError("model.output = 'outputs': a team has a head for each member; let the model give features")
+    if cfg.gives == "outputs":
+        raise ConfigError("model.output = 'outputs': a team has a head for each member; set model.output = features")
     trunk = TeamTrunk(obs, action, cfg, share=share, generator=generator)
     if any(getattr(network, "remembers", False) for network in trunk.networks):
         raise ConfigError(
-            "model.module has a memory of its own (initial_memory), and the members of a team cannot stand on it: "
+            "model.module has its own memory (initial_memory), which the members of a team cannot use: "
             "leave initial_memory out and set model.memory.kind"
         )
     cells = [build_memory(cfg.memory, trunk.width, generator) for _ in trunk.networks]
@@ -60,12 +60,12 @@ def build_team_body(
 
 
 class TeamTrunk(nn.Module):
-    """Turns what a team observes into the features of its members; arguments as of `build_team_body`.
+    """Maps a team's observation to the features of its members; arguments as of `build_team_body`.
 
     Attributes:
         sharing: The members of each network.
-        networks: A trunk each.
-        width: F, features of a member; narrower ones are filled up with zeros.
+        networks: The trunks.
+        width: F, features of a member; narrower ones are padded with zeros.
         num_features: M * F for M members.
     """
 
@@ -96,7 +96,7 @@ class TeamTrunk(nn.Module):
         self._order = np.argsort([number for sharers in self.sharing for number in sharers]).tolist()
 
     def forward(self, obs: TensorTree) -> Tensor:
-        """Features ``[N, M * F]`` of observations ``[N, ...]`` by leaf path."""
+        """Returns features ``[N, M * F]`` of observations ``[N, ...]`` by leaf path."""
         obs = put_together(obs)
         found: list[Tensor] = []
         for sharers, network in zip(self.sharing, self.networks, strict=True):
@@ -114,7 +114,7 @@ class TeamTrunk(nn.Module):
         return torch.cat([found[place] for place in self._order], 1)
 
     def _own(self, number: int, obs: TensorTree) -> TensorTree:
-        """What one member observes, by its own paths."""
+        """Returns one member's observation, by its own paths."""
         columns = self._columns[number]
         tree: TensorTree = {}
         for leaf, path in zip(self._members[number].obs.leaves, self._paths[number], strict=True):
@@ -123,7 +123,7 @@ class TeamTrunk(nn.Module):
 
 
 def _widened(member: TeamMember, obs: ObsSpec) -> TeamMember:
-    """A member that sees its own last action, and what the team earned, as far as the team's policy does."""
+    """Returns a member with its own last action and the team's last reward, as far as the team's policy has them."""
     leaves, paths = list(member.obs.leaves), list(member.paths)
     seen = {leaf.path: leaf for leaf in obs.leaves}
     choices, numbers = len(member.action.sizes), member.action.num_flags + member.action.num_numbers
@@ -141,7 +141,7 @@ def _widened(member: TeamMember, obs: ObsSpec) -> TeamMember:
 
 
 def _previous_columns(member: TeamMember, action: ActionSpec) -> dict[str, list[int]]:
-    """Which columns of the team's last action are the member's own."""
+    """Returns the columns of the team's last action that belong to the member."""
     choices = len(action.sizes)
     return {
         CHOICES: [column for column in member.columns if column < choices],
@@ -150,16 +150,16 @@ def _previous_columns(member: TeamMember, action: ActionSpec) -> dict[str, list[
 
 
 def _own_paths(paths: Sequence[str], member: TeamMember) -> tuple[str, ...]:
-    """Paths in a team's observation as the member knows them, as far as it has them."""
+    """Converts paths in a team's observation to the member's own paths, as far as it has them."""
     own = dict(zip(member.paths, (leaf.path for leaf in member.obs.leaves), strict=True))
     return tuple(own.get(path, path) for path in paths if path in own or path in own.values())
 
 
 class TeamMemory(Memory):
-    """What the members of a team remember, side by side; arguments as `TeamTrunk` has them.
+    """Concatenated memories of a team's members.
 
     Args:
-        cells: A memory of one member for each network.
+        cells: Memory of a member for each network.
         sharing: The members of each.
         width: Features of a member.
     """
@@ -175,12 +175,12 @@ class TeamMemory(Memory):
         self.num_features = self.num_members * cells[0].num_features
 
     def advance(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """One decision of N slots; see `Memory.advance`."""
+        """Processes one decision of N slots; see `Memory.advance`."""
         parts = [self._cell(m).advance(one, kept) for m, (one, kept) in enumerate(self._members(x, memory))]
         return torch.cat([features for features, _ in parts], 1), torch.cat([after for _, after in parts], 1)
 
     def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
-        """All decisions of B sequences; see `Memory.forward`."""
+        """Processes all decisions of B sequences; see `Memory.forward`."""
         parts = [self._cell(m)(one, kept, sequences) for m, (one, kept) in enumerate(self._members(x, memory))]
         return torch.cat([features for features, _ in parts], 1), torch.cat([after for _, after in parts], 1)
 
@@ -190,6 +190,6 @@ class TeamMemory(Memory):
         return cell
 
     def _members(self, x: Tensor, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """What each member's cell reads."""
+        """Returns the inputs of each member's cell."""
         sizes = self.size // self.num_members
         return list(zip(x.split(self._width, 1), memory.split(sizes, 1), strict=True))

@@ -1,7 +1,7 @@
 """Gated attention over the last decisions.
 
-Relative positions are those of Transformer-XL (Dai et al. 2019, arXiv:1901.02860); a gate takes the place of each
-residual connection, and starts nearly closed, so that the first policy acts on the present alone.
+Relative positions are those of Transformer-XL (Dai et al. 2019, arXiv:1901.02860); a gate replaces each residual
+connection, and starts nearly closed, so that the initial policy depends on the present observation only.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from rookery.models.cells.base import CellConfig, Memory
 from rookery.models.cells.operators import Operators
 from rookery.models.layers import HIDDEN_GAIN, linear, orthogonal
 
-GATE_BIAS = 2.0  # how far a gate is closed at first (GTrXL, section 3.2)
-MLP_WIDTH = 2  # times the width of the layer
-HIDDEN = -1e9  # added to scores of what is not looked at in an ONNX graph: its weight is exactly 0
-STRETCH = 4  # times the context of attention: so much of a sequence goes through it at once
+GATE_BIAS = 2.0  # initial closing of a gate (GTrXL, section 3.2)
+MLP_WIDTH = 2  # in widths of the layer
+HIDDEN = -1e9  # added to masked scores in an ONNX graph: their weight is exactly 0
+STRETCH = 4  # in contexts of attention: part of a sequence that is processed at once
 
 
 class Gate(nn.Module):
-    """A GRU-type gate: how much of the news `y` comes into the stream `x`.
+    """GRU-type gate: controls how much of the update `y` enters the stream `x`.
 
-    ``r = sigmoid(W_r y + U_r x)``, ``z = sigmoid(W_z y + U_z x - 2)``, ``h = tanh(W_h y + U_h (r * x))``, and what
-    comes out is ``(1 - z) x + z h``.
+    ``r = sigmoid(W_r y + U_r x)``, ``z = sigmoid(W_z y + U_z x - 2)``, ``h = tanh(W_h y + U_h (r * x))``, and the
+    output is ``(1 - z) x + z h``.
     """
 
     def __init__(self, size: int, *, generator: torch.Generator) -> None:
@@ -40,7 +40,7 @@ class Gate(nn.Module):
             self.input.bias[size : 2 * size] = -GATE_BIAS
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """The stream ``[N, size]`` after news ``[N, size]``."""
+        """Returns the stream ``[N, size]`` after an update ``[N, size]``."""
         news, candidate = functional.linear(y, self.input.weight, self.input.bias).split((2 * self.size, self.size), 1)
         r, z = torch.addmm(news, x, self.gates.t()).sigmoid().chunk(2, 1)
         return torch.lerp(x, torch.addmm(candidate, r * x, self.candidate.t()).tanh(), z)
@@ -56,15 +56,15 @@ class Gate(nn.Module):
 
 
 class RelativeAttention(nn.Module):
-    """Each decision looks at the last `context` ones, itself included, by what they hold and by how long ago they were.
+    """Attention of each decision to the last `context` ones, itself included, by content and by distance.
 
-    What is hidden from a decision changes nothing for it, not even if it is NaN or infinite, nor its gradients: such
-    a decision is looked at as zeros, and sees NaN itself.
+    Masked decisions change neither outputs nor gradients, even if they are NaN or infinite: a non-finite decision
+    counts as zeros for others, and its own output is NaN.
 
     Args:
-        size: Width of what is looked at, and of the output.
-        heads: Parts of that width which look on their own.
-        context: Decisions looked at.
+        size: Width of input and output.
+        heads: Attention heads; `size` is split among them.
+        context: Decisions in the window.
         generator: Draws the weights.
     """
 
@@ -83,18 +83,18 @@ class RelativeAttention(nn.Module):
         self.register_buffer("distances", sinusoids(context, size), persistent=False)
 
     def forward(self, timeline: Tensor, hidden: Tensor) -> Tensor:
-        """What K decisions of each of P episodes see.
+        """Returns the attention output of K decisions of each of P episodes.
 
         Args:
-            timeline: ``[P, context - 1 + K, size]`` the decisions before them, then they themselves.
-            hidden: ``[P, 1, K, context - 1 + K]`` bool, what each of them must not look at.
+            timeline: ``[P, context - 1 + K, size]`` the decisions before them, then the decisions themselves.
+            hidden: ``[P, 1, K, context - 1 + K]`` bool, the masked decisions for each of them.
 
         Returns:
             ``[P, K, size]``.
         """
         width, size = timeline.shape[1:]
         timeline = self.norm(timeline)
-        broken = ~timeline.sum(2, keepdim=True).isfinite()  # a norm is all finite or not at all
+        broken = ~timeline.sum(2, keepdim=True).isfinite()  # normalized rows are either all finite or not at all
         timeline = timeline.masked_fill(broken, 0.0)
         query = self.query(timeline[:, self.context - 1 :])
         key, value = self._split(self.key_value(timeline)).chunk(2, 1)
@@ -106,7 +106,9 @@ class RelativeAttention(nn.Module):
         return seen.masked_fill(broken[:, self.context - 1 :], torch.nan)
 
     def write(self, graph: Operators, timeline: str, hidden: str) -> str:
-        """Writes into an ONNX graph what the last decision of a timeline ``[N, context, size]`` sees: ``[N, size]``."""
+        """Writes the attention of the last decision of a timeline ``[N, context, size]`` into an ONNX graph: ``[N,
+        size]``.
+        """
         size, length, heads = self.query.in_features, self.context, self.heads
         timeline = graph.layer_norm(timeline, 2, self.norm.weight, self.norm.bias, self.norm.eps)
         now = graph.reshape(graph.slice(timeline, length - 1, length), -1, size)
@@ -125,16 +127,16 @@ class RelativeAttention(nn.Module):
         return graph.linear(graph.reshape(seen, -1, size), self.output.weight, self.output.bias)
 
     def _split(self, x: Tensor) -> Tensor:
-        """``[P, L, parts * size]`` as ``[P, parts * heads, L, size / heads]``."""
+        """Reshapes ``[P, L, parts * size]`` to ``[P, parts * heads, L, size / heads]``."""
         length, width = x.shape[1], self.query.in_features // self.heads
         return x.view(len(x), length, -1, width).transpose(1, 2)
 
 
 def _along(by_distance: Tensor, width: int) -> Tensor:
-    """Scores ``[P, heads, K, context]`` by distance as scores along a timeline ``[P, heads, K, width]``.
+    """Converts scores ``[P, heads, K, context]`` by distance to scores along a timeline ``[P, heads, K, width]``.
 
     Row k moves k places to the right: in a longer row, each begins one place later than the one above it (Dai et al.
-    2019, appendix B). What stands outside its window means nothing.
+    2019, appendix B). Values outside a row's window have no meaning.
     """
     steps, context = by_distance.shape[2:]
     if steps == 1:
@@ -144,7 +146,9 @@ def _along(by_distance: Tensor, width: int) -> Tensor:
 
 
 def sinusoids(context: int, size: int) -> Tensor:
-    """Distances context - 1 to 0 as waves of lengths from 2 pi to 10,000 * 2 pi, ``[context, size]``."""
+    """Returns sinusoidal encodings of distances context - 1 to 0, wavelengths 2 pi to 10,000 * 2 pi, ``[context,
+    size]``.
+    """
     distance = torch.arange(context - 1, -1, -1, dtype=torch.float32, device="cpu").unsqueeze(1)
     wave = torch.arange(size, dtype=torch.int64, device="cpu")
     angle = distance * 10_000.0 ** (-(wave // 2 * 2).float() / size)
@@ -152,7 +156,7 @@ def sinusoids(context: int, size: int) -> Tensor:
 
 
 class AttentionBlock(nn.Module):
-    """One layer: attention, then two linear layers on each decision, each through a gate."""
+    """Layer of attention, then two linear layers on each decision, each followed by a gate."""
 
     def __init__(self, size: int, *, heads: int, context: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -164,7 +168,7 @@ class AttentionBlock(nn.Module):
         self.mlp_gate = Gate(size, generator=generator)
 
     def forward(self, x: Tensor, seen: Tensor) -> Tensor:
-        """The stream ``[N, size]`` after what `attention` saw, ``[N, size]``."""
+        """Returns the stream ``[N, size]`` after the output of `attention`, ``[N, size]``."""
         x = self.attention_gate(x, functional.relu(seen))
         thought = self.narrow(functional.relu(self.wide(self.norm(x))))
         news: Tensor = self.mlp_gate(x, functional.relu(thought))
@@ -182,17 +186,16 @@ class AttentionBlock(nn.Module):
 class Attention(Memory):
     """Gated attention over the last decisions of the episode (GTrXL, Parisotto et al. 2019, arXiv:1910.06764).
 
-    A layer remembers what came into it at the last ``context - 1`` decisions, oldest first; after all layers stands how
-    many of these there are. What it was at the time is looked at with the weights of today, so that after an update
-    what stands in a memory is a little old, as in Transformer-XL.
+    The memory holds each layer's inputs at the last ``context - 1`` decisions, oldest first, and after all layers their
+    number. Present weights read these stored inputs, so they are slightly stale after an update, as in Transformer-XL.
 
     Args:
-        num_inputs: Width of what the trunk gives.
-        cfg: Width and number of the layers, heads of each, and decisions that a layer looks at.
+        num_inputs: Width of the trunk's features.
+        cfg: Width and number of the layers, heads and context of each.
         generator: Draws the weights.
 
     Raises:
-        ConfigError: If the width cannot be split among the heads.
+        ConfigError: If the heads do not divide the width.
     """
 
     def __init__(self, num_inputs: int, cfg: CellConfig, *, generator: torch.Generator) -> None:
@@ -212,7 +215,7 @@ class Attention(Memory):
         self._blocks = tuple(made)
 
     def advance(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """One decision of N slots; see `Memory.advance`."""
+        """Processes one decision of N slots; see `Memory.advance`."""
         past, count = self._parts(memory)
         hidden = torch.arange(-self.num_past, 1, device=x.device, dtype=torch.int64) < -count
         x = self.embedding(x)
@@ -225,8 +228,8 @@ class Attention(Memory):
         return x, torch.cat(after, 1)
 
     def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
-        """All decisions of B sequences; see `Memory.forward`. Long ones go through in stretches: what a decision looks
-        at is bounded, and what all of one pass might look at grows with the square of its length.
+        """Processes all decisions of B sequences; see `Memory.forward`. Long sequences are processed in parts: the
+        window of a decision is bounded, while the cost of one pass grows with the square of its length.
         """
         steps, stretch = len(sequences.first), STRETCH * (self.num_past + 1)
         if steps <= stretch:
@@ -240,11 +243,11 @@ class Attention(Memory):
         return features, memory
 
     def _forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
-        """All decisions, each layer's at once."""
+        """Processes all decisions at once, layer by layer."""
         past, count = self._parts(memory.masked_fill(sequences.first[0].unsqueeze(1), 0.0))
         steps, device = len(sequences.first), x.device
         now = torch.arange(steps, device=device, dtype=torch.int64).unsqueeze(1)
-        # The earliest decision of the episode that each one is of; those remembered stand at -1, -2, ...
+        # First decision of each one's episode; stored ones have indices -1, -2, ...
         begin = torch.where(sequences.first, now, -count.squeeze(1).long()).cummax(0).values
         when = torch.arange(-self.num_past, steps, device=device, dtype=torch.int64)
         hidden = (when > now) | (when < torch.maximum(begin, now - self.num_past).t().unsqueeze(2))
@@ -266,7 +269,7 @@ class Attention(Memory):
         """Writes one decision into an ONNX graph; see `Memory.write_decision`."""
         size, past = self.num_features, self.num_past
         count = graph.slice(memory, self.size - 1, self.size)
-        # places -past to 0 of the timeline, and those of before the episode: below -count
+        # indices -past to 0 of the timeline; those before the episode are below -count
         before = graph.op("Less", graph.constant(np.arange(-past, 1)[None]), graph.op("Neg", count))
         hidden = graph.reshape(graph.scaled(graph.cast(before, np.float32), HIDDEN), -1, 1, 1, past + 1)
         x = graph.linear(x, self.embedding.weight, self.embedding.bias)
@@ -282,6 +285,6 @@ class Attention(Memory):
         return x, graph.concat([*after, later])
 
     def _parts(self, memory: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
-        """What each layer remembers, ``[N, context - 1, size]``, and of how many decisions, ``[N, 1]``."""
+        """Returns each layer's memory, ``[N, context - 1, size]``, and its number of decisions, ``[N, 1]``."""
         past = memory[:, :-1].unflatten(1, (len(self._blocks), self.num_past, self.num_features))
         return past.unbind(1), memory[:, -1:]

@@ -1,8 +1,8 @@
-"""What every memory has, and the settings that its cells are built from.
+"""Base class of memories, and the settings of their cells.
 
-What it remembers of one slot is a vector of `size` numbers, so that storing, resetting and saving it need not know what
-it means. It is played one decision at a time (`advance`) and learned over whole sequences (`forward`), to the same
-numbers. What several layers remember lies side by side, layer by layer.
+The memory of one slot is a vector of `size` numbers, so that storing, resetting and saving do not depend on its
+meaning. It acts one decision at a time (`advance`) and learns over whole sequences (`forward`), with equal results. The
+states of several layers are concatenated.
 """
 
 from __future__ import annotations
@@ -21,39 +21,38 @@ from rookery.models.cells.operators import Operators
 
 @dataclass(frozen=True)
 class CellConfig(Settings):
-    """What cells of a memory are built from."""
+    """Settings of the cells of a memory."""
 
     kind: str = "none"
     """Name of the cell."""
 
     size: Width = 64
-    """Width of the cell, and of what it gives."""
+    """Width of the cell and of its output."""
 
     layers: Few = 1
-    """Cells on top of each other."""
+    """Number of stacked cells."""
 
     sequence_length: Length = 32
-    """Decisions in a row through which gradients flow, at most; each such sequence starts from what was remembered
-    when it was played. The units of GRU and scan start with memories of up to so many decisions.
+    """Maximum number of decisions for backpropagation through time; each sequence starts from the memory stored when it
+    was sampled. Initial biases of GRU and scan retain information over up to this many decisions.
     """
 
     context: Length = 32
-    """Decisions that a layer of attention looks at, the present one included."""
+    """Decisions in the window of an attention layer, the present one included."""
 
     heads: Few = 4
-    """Heads of attention; `size` is split among them."""
+    """Attention heads; `size` is split among them."""
 
 
 class Memory(nn.Module, ABC):
-    """Features that depend on what came before.
-
-    A memory of all zeros is that of an episode's start.
+    """Base of memories: features that depend on earlier decisions. A memory of zeros is the state at an episode's
+    start.
 
     Attributes:
-        size: Numbers remembered of one slot.
+        size: Numbers in the memory of one slot.
         num_features: Width of the output.
-        word: What the first lines of a run call it where `model.memory.kind` does not say.
-        kernel: Name of its cell in `core/kernels/cells.h`; empty if no kernel computes it.
+        word: Its name in the first lines of a run if `model.memory.kind` has none.
+        kernel: Name of its cell in `core/kernels/cells.h`; empty without a kernel.
     """
 
     word: ClassVar[str] = "model.module"
@@ -63,38 +62,38 @@ class Memory(nn.Module, ABC):
 
     @abstractmethod
     def advance(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """One decision of N slots.
+        """Processes one decision of N slots.
 
         Args:
-            x: ``[N, F]`` what the trunk gives.
-            memory: ``[N, size]`` what is remembered; zeros where an episode starts.
+            x: ``[N, F]`` features of the trunk.
+            memory: ``[N, size]`` memory before the decision; zeros where an episode starts.
 
         Returns:
-            Features ``[N, num_features]``, and what is remembered from here on, ``[N, size]``, a new tensor.
+            Features ``[N, num_features]``, and the memory after the decision, ``[N, size]``, a new tensor.
         """
 
     @abstractmethod
     def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
-        """All decisions of B sequences, with gradients through time.
+        """Processes all decisions of B sequences, with gradients through time.
 
         Args:
-            x: ``[N, F]`` what the trunk gives for each row.
-            memory: ``[B, size]`` what is remembered before each sequence; of no meaning where an episode starts there.
-            sequences: How the rows lie in time.
+            x: ``[N, F]`` features of the trunk for each row.
+            memory: ``[B, size]`` memory before each sequence; ignored where an episode starts there.
+            sequences: Order of the rows in time.
 
         Returns:
-            Features ``[N, num_features]``, and what is remembered after the last row of each sequence, ``[B, size]``.
+            Features ``[N, num_features]``, and the memory after the last row of each sequence, ``[B, size]``.
         """
 
     def write_decision(self, graph: Operators, x: str, memory: str) -> tuple[str, str]:
-        """Writes `advance` into an ONNX graph. A cell of `CELLS` needs it; `advance` of another memory is traced.
+        """Writes `advance` into an ONNX graph. Cells of `CELLS` need it; `advance` of other memories is traced.
 
         Args:
-            graph: Takes the operators.
+            graph: Receives the operators.
             x: Name of ``[N, F]``.
             memory: Name of ``[N, size]``.
 
         Returns:
-            Names of what `advance` returns.
+            Names of the results of `advance`.
         """
         raise NotImplementedError

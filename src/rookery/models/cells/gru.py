@@ -13,8 +13,8 @@ class GRU(Recurrent):
     """Gated recurrent units (Cho et al. 2014), in the form of ``torch.nn.GRU``.
 
     With r, z, n = ``W x + b`` and, of the last output, ``U h``: ``r = sigmoid(r + U_r h)``,
-    ``z = sigmoid(z + U_z h)``, ``n = tanh(n + r * U_n h)``, ``h = (1 - z) n + z h``. A layer remembers h, and gives it.
-    At first the units of a layer forget within 2 to about `sequence_length` decisions.
+    ``z = sigmoid(z + U_z h)``, ``n = tanh(n + r * U_n h)``, ``h = (1 - z) n + z h``. The state of a layer and its
+    output are h. Initially the units of a layer forget within 2 to about `sequence_length` decisions.
     """
 
     kernel = "gru"

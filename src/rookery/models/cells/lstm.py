@@ -13,8 +13,8 @@ class LSTM(Recurrent):
     """Long short-term memory (Hochreiter & Schmidhuber 1997; forget gates by Gers et al. 2000).
 
     With gates i, f, g, o = ``W x + b + U h``, in the order of ``torch.nn.LSTM``:
-    ``c = sigmoid(f) c + sigmoid(i) tanh(g)``, ``h = sigmoid(o) tanh(c)``. A layer remembers h, then c, and gives h. The
-    bias of f starts at 1, so that it remembers before it has learned what to forget.
+    ``c = sigmoid(f) c + sigmoid(i) tanh(g)``, ``h = sigmoid(o) tanh(c)``. The state of a layer is h, then c, its output
+    h. The bias of f starts at 1, so that the cell keeps information before it has learned to forget.
     """
 
     kernel = "lstm"

@@ -1,4 +1,4 @@
-"""Memories of recurrent cells on top of each other, whatever a cell computes."""
+"""Memories of stacked recurrent cells of any kind."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Cell(nn.Module):
     Args:
         num_inputs: Width of its input.
         size: Width of the layer.
-        num_gates: How many vectors of that width it computes, gates and candidates.
-        looks_back: Whether the gates look at the layer's last output too.
-        generator: Draws the weights, those of inputs and of outputs each orthogonal as a whole.
+        num_gates: Number of vectors of that width that it computes, gates and candidates.
+        looks_back: Whether the gates also depend on the layer's last output.
+        generator: Draws the weights; the input and the recurrent weights are each orthogonal as a whole.
     """
 
     def __init__(
@@ -39,21 +39,21 @@ class Cell(nn.Module):
 
 
 LayerWeights = tuple[Tensor, Any, Tensor]
-"""Weights of a layer on its input and on its own last output (None where it does not look back), and biases."""
+"""Weights of a layer on its input and on its own last output (None without recurrent gates), and biases."""
 
 
 class Recurrent(Memory):
-    """Cells on top of each other, each of which looks at what the one below gives and at its own past.
+    """Base of memories of stacked recurrent cells.
 
     Args:
-        num_inputs: Width of what the trunk gives.
-        cfg: Width and number of the layers, and the horizon of first biases.
+        num_inputs: Width of the trunk's features.
+        cfg: Width and number of the layers, and the horizon of initial biases.
         generator: Draws the weights.
 
     Attributes:
         num_gates: Vectors that a layer computes, gates and candidates.
-        num_states: Vectors that a layer remembers.
-        looks_back: Whether the gates look at the last output too.
+        num_states: Vectors in the state of a layer.
+        looks_back: Whether the gates also depend on the last output.
         fused: Torch's own pass of all layers over all decisions, if it has one: ``torch.lstm``, ``torch.gru``.
     """
 
@@ -70,7 +70,7 @@ class Recurrent(Memory):
         gates, looks_back = self.num_gates, self.looks_back
         made = [Cell(width, cfg.size, num_gates=gates, looks_back=looks_back, generator=generator) for width in widths]
         self.layers = nn.ModuleList(made)
-        # at hand: to look weights up in modules takes as long as a small product
+        # cached: looking weights up in modules takes as long as a small product
         self._weights: tuple[LayerWeights, ...] = tuple(
             (layer.input.weight, layer.recurrent, layer.input.bias) for layer in made
         )
@@ -80,13 +80,12 @@ class Recurrent(Memory):
 
     @abstractmethod
     def _start(self, bias: Tensor, horizon: int) -> None:
-        """Sets the first biases ``[num_gates * num_features]`` of a layer, zeros until then, for such a horizon."""
+        """Sets the initial biases ``[num_gates * num_features]`` of a layer, so far zeros, for a horizon."""
 
     @abstractmethod
     def _cell(self, x: Tensor, states: tuple[Tensor, ...], weights: LayerWeights) -> tuple[Tensor, ...]:
-        """What a layer gives for N slots, and what it remembers from here on, of its input and of what it remembers.
-
-        All are ``[N, num_features]`` but the input of the first layer; of what is remembered there are `num_states`.
+        """Returns a layer's output for N slots and its new states, given its input and its states. All are ``[N,
+        num_features]`` except the input of the first layer; there are `num_states` states.
         """
 
     @abstractmethod
@@ -94,7 +93,7 @@ class Recurrent(Memory):
         """Writes `_cell` into an ONNX graph; takes and returns names of values."""
 
     def advance(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """One decision of N slots; see `Memory.advance`."""
+        """Processes one decision of N slots; see `Memory.advance`."""
         after: list[Tensor] = []
         states, num = memory.split(self.num_features, 1), self.num_states
         for layer, weights in enumerate(self._weights):
@@ -113,7 +112,7 @@ class Recurrent(Memory):
         return x, graph.concat(after)
 
     def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
-        """All decisions of B sequences, in one call of `fused`; see `Memory.forward`."""
+        """Processes all decisions of B sequences, in one call of `fused`; see `Memory.forward`."""
         pieces, layers = Pieces.of(sequences), len(self._weights)
         shape = (layers, self.num_states, -1)
         states = pieces.before(memory).unflatten(1, shape).permute(2, 1, 0, 3).contiguous()
@@ -135,15 +134,16 @@ class Recurrent(Memory):
 
 
 def spread_memories(size: int, horizon: int) -> Tensor:
-    """Biases ``[size]`` of gates that keep: at first unit by unit forgets later, within 2 to ``1 + horizon`` decisions.
-
-    Such a gate keeps ``sigmoid(log(t)) = 1 - 1 / (1 + t)``, with t from 1 to `horizon` in geometric steps (as Tallec &
-    Ollivier 2018, arXiv:1804.11188, draw it). Were all gates alike, none would see an early decision much later, and
-    there would be no gradient to learn it by.
+    """Returns initial biases ``[size]`` of gates that keep: units forget within 2 to ``1 + horizon`` decisions, each
+    later than the one before. Such a gate keeps ``sigmoid(log(t)) = 1 - 1 / (1 + t)``, with t from 1 to `horizon` in
+    geometric steps (Tallec & Ollivier 2018, arXiv:1804.11188, draw it at random). With equal biases no unit would
+    retain an early decision for long, and there would be no gradient to learn from it.
     """
     return math.log(horizon) * torch.linspace(0.0, 1.0, size, dtype=torch.float32, device="cpu")
 
 
 def biases(bias: Tensor) -> tuple[Tensor, ...]:
-    """The bias of a layer as torch's cells take it: alone on the processor, elsewhere with a second one of zeros."""
+    """Returns the bias of a layer as torch's cells take it: alone on the CPU, on other devices with a second one of
+    zeros.
+    """
     return (bias,) if bias.is_cpu else (bias, torch.zeros_like(bias))

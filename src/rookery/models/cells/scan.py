@@ -1,4 +1,4 @@
-"""A linear recurrence whose gates look at the input alone."""
+"""Linear recurrence whose gates depend only on the input (minGRU)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from rookery.models.pieces import Pieces
 class Scan(Recurrent):
     """Minimal gated recurrent units (minGRU, Feng et al. 2024, arXiv:2410.01201), which learn fast.
 
-    With z, n = ``W x + b``: ``h = (1 - sigmoid(z)) h + sigmoid(z) n``. A layer remembers h, and gives ``tanh(h)``.
-    Gates and candidates do not look back, so that one product computes those of all decisions. What is left to do one
-    after the other is a blend of two vectors, which on a CPU is faster so than in a scan of log2(S) rounds over all
-    rows. Nothing is divided and no weight of the past is above 1, so it needs no logarithms as the paper's form does,
-    and candidates of either sign are fine.
+    With z, n = ``W x + b``: ``h = (1 - sigmoid(z)) h + sigmoid(z) n``. The state of a layer is h, its output
+    ``tanh(h)``. Gates and candidates do not depend on the state, so that one product computes those of all decisions.
+    Only a blend of two vectors is sequential, which on a CPU is faster than a scan of log2(S) rounds over all rows.
+    There is no division and no weight above 1, so it needs no logarithms, unlike the paper's form, and candidates may
+    have either sign.
 
-    The tanh is not the paper's. Without it what one layer gives is linear in its candidates, and heads that are linear
-    too learn to tell a decision from those around it much later. At first units forget as those of a `GRU`.
+    The tanh is not in the paper. Without it the output of a layer is linear in its candidates, and linear heads learn
+    much later to distinguish a decision from its neighbours. Initially units forget as those of a `GRU`.
     """
 
     kernel = "scan"
@@ -47,7 +47,7 @@ class Scan(Recurrent):
         return [graph.op("Tanh", h), h]
 
     def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
-        """All decisions of B sequences, one time step of all of them after the other; see `Memory.forward`."""
+        """Processes all decisions of B sequences, one time step after another; see `Memory.forward`."""
         pieces = Pieces.of(sequences)
         after: list[Tensor] = []
         x = pieces.pack(x)
@@ -61,20 +61,21 @@ class Scan(Recurrent):
 
 
 def blend(candidate: Tensor, gate: Tensor, before: Tensor, counts: list[int]) -> Tensor:
-    """The blends ``h[t] = (1 - gate[t]) h[t - 1] + gate[t] candidate[t]`` of each piece, in packed order, ``[N, H]``.
+    """Returns the blends ``h[t] = (1 - gate[t]) h[t - 1] + gate[t] candidate[t]`` of each piece, in packed order, ``[N,
+    H]``.
 
     Args:
         candidate: ``[N, H]``.
         gate: ``[N, H]`` from 0 to 1.
-        before: ``[P, H]`` what stands before the first step of each piece.
-        counts: How many pieces have a first row, a second one, ...
+        before: ``[P, H]`` state before the first step of each piece.
+        counts: Number of pieces with a first row, a second row, ...
     """
     blended: Tensor = _Blend.apply(candidate, gate, before, counts)  # type: ignore[no-untyped-call]
     return blended
 
 
 class _Blend(torch.autograd.Function):
-    """One operation a time step in each direction; autograd's own tape would hold and visit four."""
+    """Blend with one operation per time step in each direction, where autograd's tape would hold four."""
 
     @staticmethod
     def forward(ctx: Any, candidate: Tensor, gate: Tensor, before: Tensor, counts: list[int]) -> Tensor:

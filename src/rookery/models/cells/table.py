@@ -9,7 +9,7 @@ from rookery.models.cells.lstm import LSTM
 from rookery.models.cells.scan import Scan
 
 CELLS: dict[str, type[Memory]] = {"lstm": LSTM, "gru": GRU, "scan": Scan, "attention": Attention}
-"""A memory by the name of its cell: it takes the width of its input, a `CellConfig`, and a generator of weights."""
+"""Memory classes by the name of their cell; arguments: width of the input, a `CellConfig`, a generator of weights."""
 
 ON_KERNELS: tuple[type[Memory], ...] = tuple(cell for cell in CELLS.values() if cell.kernel)
-"""Those that there are kernels for."""
+"""Memories with kernels."""
