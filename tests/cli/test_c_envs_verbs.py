@@ -21,7 +21,7 @@ def test_new_writes_an_environment_and_its_test_and_overwrites_neither(rookery, 
     assert "rookery envs build my_env.c" in text and '.name = "my_env"' in text and "ENVIRONMENT" not in text
     for name in ("my_env", "my_env.c"):
         code, _, err = rookery("envs", "new", "--c", name)
-        assert code == 2 and "my_env.c is there already; nothing was written: name another" in err
+        assert code == 2 and "my_env.c exists already; nothing was written: choose another name" in err
     assert (tmp_path / "my_env.c").read_text() == text
 
 

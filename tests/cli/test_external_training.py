@@ -96,7 +96,7 @@ def test_a_training_with_clients_says_where_it_waits_and_goes_on_later(tmp_path,
             r"spaces.yaml:3: spaces.obs.hig: .*did you mean 'high'",
         ),
         ("agents:\n  a:\n    obs: {box: 2}\n", r"spaces.yaml:2: spaces.agents.a.action is missing"),
-        ("", "what agents see and do is missing"),
+        ("", "the spaces of the agents are missing"),
         ("obs: [", "spaces.yaml:.*not YAML"),
     ],
 )
@@ -112,6 +112,6 @@ def test_spaces_that_are_nowhere_are_asked_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RookeryError, match="there is no such file"):
         run("train", "external:1", "--spaces", "none.yaml")
-    with pytest.raises(RookeryError, match="is missing: --spaces FILE"):
+    with pytest.raises(RookeryError, match="are missing: --spaces FILE"):
         run("train", "external:1", "--seed", 1)
     assert not (tmp_path / "runs").exists()

@@ -17,7 +17,7 @@ ALONE = [
     # envs
     ("envs chek", "Did you mean 'check'?"),
     ("envs check CartPole-v1 lenght=3", "lenght = 3: there is no such setting"),
-    ("envs new --c my-env", "my-env.c: 'my-env' is no name of a module"),
+    ("envs new --c my-env", "my-env.c: 'my-env' is not a name of a module"),
     ("envs new --c nowhere/my_env", "nowhere/my_env.c: there is no folder nowhere"),
     ("envs new my_env", "say --c for one in C"),
     # train: the environment

@@ -32,7 +32,7 @@ class Counting(gymnasium.Env):
 
     def step(self, action):
         if self.memory is not None:
-            self.memory[0] = -99  # whoever kept the array instead of its numbers sees this
+            self.memory[0] = -99  # a caller that kept the array instead of its numbers sees this
         self.t += 1
         self.actions.append(action)
         return self.observe(), float(self.t), self.t == self.terminate_at, self.t == self.truncate_at, {}
@@ -200,7 +200,7 @@ STORY = [
     ({"a": [3], "b": [3], "c": [3, 3]}, {"a": 3, "c": 3}, {"a": True}, {}),  # a's last observation
     ({"c": [4, 4]}, {"b": 4}, {"a": True}, {"b": True}),  # b is cut off and shows nothing; a stays flagged
     ({"a": [5], "c": [5, 5]}, {}, {}, {}),  # a is back
-    ({"c": [6, 6]}, {"c": 6}, {}, {"__all__": True}),  # nobody is named, so a and c are cut off; a shows nothing
+    ({"c": [6, 6]}, {"c": 6}, {}, {"__all__": True}),  # no agent is named, so a and c are cut off; a shows nothing
 ]
 
 

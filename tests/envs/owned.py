@@ -13,7 +13,7 @@ HERE = ""
 
 
 class Owned(Taking):
-    """What the id stands for; observations show the numbers it was registered with."""
+    """Environment of the id; observations show the numbers it was registered with."""
 
     def __init__(self, shown=0.0, render_mode=None):
         super().__init__()

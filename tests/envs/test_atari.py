@@ -263,7 +263,7 @@ def test_the_end_of_a_game_or_of_a_life_is_drawn(episodic_life):
             last = env.last_pictures.pop(lane)
             found.append(np.array_equal(last, env.render(lane)))
             assert found[-1] or np.array_equal(last, before[lane])  # the ball is out of sight, and nothing moves
-    assert not all(found) and any(found) == episodic_life  # the game goes on where only a life is lost
+    assert not all(found) and any(found) == episodic_life  # the game continues where only a life is lost
 
 
 @pytest.mark.parametrize("stop", [slow(0), 180])

@@ -1,4 +1,4 @@
-"""Every back end shows the same rows, whoever steps the copies, and says the same when something is wrong."""
+"""Every back end shows the same rows, however copies are divided, and reports the same errors."""
 
 import functools
 import threading
@@ -168,7 +168,7 @@ def test_a_step_says_whether_any_episode_ended_in_it(how, name):
 
 @functools.cache
 def expected(name, steps):
-    """What the serial back end shows."""
+    """Returns the rows of the serial back end."""
     env = built(*ENVS[name][:1], "serial", ENVS[name][1])
     playing = Playing(env)
     return [playing.seen(), *playing.steps(steps)]
@@ -285,7 +285,7 @@ def test_an_env_that_raises_when_an_episode_is_taken_up_says_where(env, how, clo
 
     playing = Playing(built(env, "serial"))
     playing.steps(2)
-    with pytest.raises(EnvError, match=r"lane 0, seed 0, episode 0, step 2, when its episode was to be taken up again: "
+    with pytest.raises(EnvError, match=r"lane 0, seed 0, episode 0, step 2, when its episode was resumed: "
                                        r"raised RuntimeError: not again"):  # fmt: skip
         closing(built(Refusing, how)).load_state_dict(playing.env.state_dict(), seeds)
 
@@ -312,7 +312,7 @@ def test_infos_come_from_all_lanes_when_they_are_asked_for(how, closing):
 
 
 class Unsendable(Counting):
-    """Says what nobody can pickle."""
+    """Returns infos that cannot be pickled."""
 
     def step(self, action):
         return *super().step(action)[:4], {"lock": threading.Lock()}
@@ -546,7 +546,7 @@ def test_more_than_a_hundred_broken_episodes_in_a_million_steps_stop_the_run(how
     playing.steps(40)  # 20 of each lane
     assert env.counters["episodes_broken"] == 100
     playing.steps(1)
-    with pytest.raises(EnvError, match="raised in 105 episodes, more than env.on_error=restart bears"):
+    with pytest.raises(EnvError, match="raised in 105 episodes, more than env.on_error=restart tolerates"):
         playing.steps(1)
 
 

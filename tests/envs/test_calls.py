@@ -1,4 +1,4 @@
-"""What steps a Gymnasium copy with fewer calls does what its own `step` does."""
+"""The function that steps a Gymnasium environment with fewer calls does what its own `step` does."""
 
 import gymnasium
 import numpy as np
@@ -60,7 +60,7 @@ def test_a_step_of_somebodys_own_below_the_limit_is_called(made):
 
 
 class Shown(gymnasium.Env):
-    """Shows and pays what it is told to."""
+    """Shows and pays the given values."""
 
     observation_space, action_space = gymnasium.spaces.Box(-9.0, 9.0, (3,)), gymnasium.spaces.Discrete(2)
     obs, reward = np.zeros(3, np.float32), 1.0
@@ -80,7 +80,7 @@ def lanes():
 
 
 def shown(env, obs, reward=1.0):
-    """What the rows show after a step in which lane 1 shows and pays this."""
+    """Returns the rows after a step in which lane 1 shows and pays this."""
     env._lanes[1].env.obs, env._lanes[1].env.reward = obs, reward
     return env.step([np.zeros(3, np.int64)]).rows[0]
 

@@ -1,4 +1,4 @@
-"""What `check_env` says of environments that are broken on purpose, each in one way, some in many."""
+"""Findings of `check_env` for environments that are broken on purpose, each in one way, some in many."""
 
 import random
 
@@ -83,15 +83,15 @@ def test_facts_are_told_as_notes():
     notes = told(check(Sound), "note")
     assert any(text.startswith("Gymnasium style, 1 agent, episodes of ") for text in notes)
     assert any("acts in Discrete(2)" in text for text in notes)
-    assert any(text.endswith("steps a second, one copy alone") for text in notes)
-    assert any("taken up again by playing its actions again" in text for text in notes)
-    assert any("taken up again from its state" in text for text in told(check("CartPole-v1"), "note"))
+    assert any(text.endswith("steps a second, one environment alone") for text in notes)
+    assert any("resumed by repeating its actions" in text for text in notes)
+    assert any("resumed from its state" in text for text in told(check("CartPole-v1"), "note"))
 
 
 def test_an_environment_of_many_copies_is_played_as_such():
     findings = check(BatchedArena, max_steps=300)
     assert told(findings, "error") == told(findings, "warning") == []
-    assert told(findings, "note") == ["BatchedArena plays many copies in one call, 2 agents each"]
+    assert told(findings, "note") == ["BatchedArena plays many environments in one call, 2 agents each"]
 
 
 def test_what_cannot_be_made_is_one_error():
@@ -305,7 +305,9 @@ def test_a_seed_that_is_ignored_is_not_deterministic():
             return super().reset(seed=None)
 
     (text,) = warnings(Unseeded)
-    assert text.startswith("not deterministic: step 0: the observation differs between two copies with the same seed")
+    assert text.startswith(
+        "not deterministic: step 0: the observation differs between two environments with the same seed"
+    )
     assert "exact: false" in text
 
 
@@ -334,8 +336,10 @@ def test_something_that_outlives_reset_is_told_apart():
             return obs + np.float32(self.total), *rest
 
     (text,) = warnings(Leaking)
-    assert text.startswith("not deterministic: step 1: the observation differs when the same copy plays the same")
-    assert "outlives reset(seed)" in text
+    assert text.startswith(
+        "not deterministic: step 1: the observation differs when the same environment plays the same"
+    )
+    assert "survives reset(seed)" in text
 
 
 @pytest.mark.parametrize("module", [np.random, random])
@@ -364,7 +368,7 @@ def test_copies_that_share_state_are_an_error():
             return obs + np.float32(self.board[0]), *rest
 
     (text,) = errors(Shared)
-    assert text.startswith("copies share state: step 2: the observation differs in one copy when another is stepped")
+    assert text.startswith("environments share state: step 2: the observation differs in one when another is stepped")
 
 
 # --- many agents --------------------------------------------------------------------------------------------
@@ -478,7 +482,7 @@ def test_an_episode_that_everyone_has_left_must_be_ended():
             return (obs if self.t < 5 else {}), {}, terminateds | {"__all__": False}, *rest
 
     (text,) = errors(Deserted, max_steps=1000)
-    assert "nobody had to act for 200 steps and the episode did not end" in text
+    assert "no agent had to act for 200 steps and the episode did not end" in text
     assert "terminateds['__all__'] = True" in text
 
 
@@ -508,7 +512,7 @@ def test_a_batched_game_whose_groups_earn_by_chance_is_found_out():
     mood = random.Random(0)
 
     class Moody(Sacrifice):
-        """Pays its group whatever comes to mind."""
+        """Gives its group any reward."""
 
         def _play(self, actions):
             ended = super()._play(actions)

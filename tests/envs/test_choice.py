@@ -1,4 +1,4 @@
-"""How many helpers are chosen, and that an environment which is no good for them gets none."""
+"""Number of chosen helpers; an environment that cannot have any gets none."""
 
 import gc
 import subprocess
@@ -24,7 +24,7 @@ from threads import in_threads
 
 @pytest.fixture
 def measured(monkeypatch):
-    """Says what is to be measured: what a machine does besides would make it another thing every time."""
+    """Sets the measured values, because other load on the machine would change them every time."""
 
     def set_to(cost, scales=False, cores=4):
         monkeypatch.setattr(choice, "_cost", lambda env: cost)
@@ -66,7 +66,7 @@ def test_steps_outside_pythons_lock_get_threads(measured):
     measured(1e-3, scales=True)
     found = chosen(64)
     assert (found.implementation, found.helpers) == ("threads", 3)
-    assert found.reason.endswith("3 threads beside this one, as it leaves Python's lock alone")
+    assert found.reason.endswith("3 threads beside this one, because it releases Python's lock")
 
 
 def test_the_measurement_of_a_step_plays_it_and_is_of_the_right_kind():
@@ -296,7 +296,7 @@ def test_code_of_environments_is_searched_in_several_threads_at_once():
 
 
 class Waiting(Taking):
-    """Lets go of Python's lock in each step; by a thread that is not the main one it cannot be stepped, or fails at
+    """Releases Python's lock in each step; by a thread that is not the main one it cannot be stepped, or fails at
     times, as `fault` says.
     """
 

@@ -58,4 +58,4 @@ def test_an_error_without_a_text_is_told_with_its_line(what, told):
 
 def test_errors_in_one_line():
     assert described(ValueError("too much")) == "ValueError: too much"
-    assert described(ValueError()) == "ValueError: "  # one that nobody has raised has no line
+    assert described(ValueError()) == "ValueError: "  # one that was never raised has no line

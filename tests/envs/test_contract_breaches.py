@@ -337,7 +337,7 @@ FLAGS = {"__all__": False}
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"terminateds": {}}, ', actions {b: 1}: terminateds has no "__all__", expected it to say whether'),
+        ({"terminateds": {}}, ', actions {b: 1}: terminateds has no "__all__", expected it to hold whether'),
         ({"rewards": [1]}, ", actions {b: 1}: step() returned rewards as list, expected a dict by agent"),
         (
             {"obs": {"d": np.zeros(1)}},
@@ -394,7 +394,7 @@ def test_a_dict_env_that_forgets_to_end_is_found_out():
             return {}, {}, {"a": True, "__all__": False}, FLAGS, {}
 
     message = breach(Endless, steps=10_001, lanes=1)
-    assert "step 10000, actions {}: nobody had to act for 10000 steps, expected the episode to end" in message
+    assert "step 10000, actions {}: no agent had to act for 10000 steps, expected the episode to end" in message
 
 
 def test_a_parallel_agent_that_vanishes_is_named():

@@ -88,7 +88,7 @@ class Told(gymnasium.Env):
 
 
 class Setter(Told):
-    """Is told before `reset`, which takes no options."""
+    """Called before `reset`, which takes no options."""
 
     def set_parameters(self, values):
         self.given = values
@@ -227,7 +227,7 @@ def test_a_twin_that_lacks_a_parameter_is_not_used_and_that_is_told():
     assert not has_single_copies(*asked, "auto")
     assert has_single_copies(*asked, "auto", ("length",))
     assert twin_without(*asked, ("length",)) == (
-        "CartPole-v1: its batched twin has no parameter length, so copies are stepped one by one"
+        "CartPole-v1: its batched variant has no parameter length, so environments are stepped one by one"
     )
     assert not twin_without("WallCurriculum", {}, [], 4, ("wall_height",))
     assert not twin_without("Pendulum-v1", {}, [], 4, ("mass",))
@@ -236,7 +236,7 @@ def test_a_twin_that_lacks_a_parameter_is_not_used_and_that_is_told():
 def test_what_cannot_be_given_is_refused():
     with pytest.raises(EnvError, match="Deaf: it declares parameters, but its reset\\(\\) takes no options"):
         make_env(Deaf, {}, [], 1, "serial", parameters=("mass",))
-    make_env(Deaf, {}, [], 1, "serial")  # nobody asks for any
+    make_env(Deaf, {}, [], 1, "serial")  # no episode asks for any
     with pytest.raises(EnvError, match=r"X: parameters has 'mass': \(1, 2\), expected a name with a default, or"):
         read_declared({"mass": (1, 2)}, "X")
     with pytest.raises(EnvError, match="X: parameters: the default of 'mass', 3 is not from 0 to 2"):

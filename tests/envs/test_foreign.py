@@ -361,7 +361,7 @@ class Silent(SyncVectorEnv):
     ("env", "wrappers", "expected"),
     [
         (Silent, (), "EnvError: metadata['autoreset_mode'] is None, expected"),
-        (lambda num_envs: many(3), (), "EnvError: makes 3 copies where num_envs=2 were asked for"),
+        (lambda num_envs: many(3), (), "EnvError: makes 3 environments where num_envs=2 were asked for"),
         (lambda num_envs: Counting(), (), "EnvError: makes Counting, expected a gymnasium.vector.VectorEnv"),
         (many, (gymnasium.wrappers.ClipAction,), "EnvError: cannot be wrapped"),
     ],

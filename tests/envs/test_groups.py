@@ -17,8 +17,8 @@ from rookery.tasks import Sacrifice
 class Squad:
     """Agents who end after so many steps as `lives` says, negative = cut off then; each sees [step, own number].
 
-    Its group `crew`, of all but those of `loners`, gets 10 when somebody ends, as `says` say it. Those of `late` come
-    after so many steps.
+    Its group `crew`, of all but those of `loners`, gets 10 when an agent ends, as the agents in `says` report. Those of
+    `late` come after so many steps.
     """
 
     def __init__(self, lives=None, says=None, loners=(), wide=(), length=99, back=0, late=None):
@@ -257,7 +257,7 @@ def test_an_environment_without_groups_pays_nothing_for_them():
 
     env = make_env(Alone, {}, (), 1, "serial")
     assert groups_of(env) == {} and begun(env).rows[0].group_reward is None
-    assert GroupEnv(env).notes[-1] == "Alone names no groups, so all 3 agents of a copy are one"
+    assert GroupEnv(env).notes[-1] == "Alone names no groups, so all 3 agents of an environment are one"
 
 
 def test_a_batched_environment_is_wrapped_as_it_is():
@@ -284,8 +284,8 @@ def test_what_stands_for_an_absent_environment_knows_its_groups():
     [
         ({"crew": ["a", "b", "b"]}, "agent 'b' is twice in group 'crew'"),
         ({"x": ["a"], "y": ["b", "a"]}, "agent 'a' is in 'x' and 'y'; an agent is in one group at most"),
-        ({"crew": ["a", "zoe"]}, r"'zoe' of group 'crew' is none of the agents of a copy \(a, b, c\)"),
-        ({"crew": "abc"}, "groups must be a dict from the name of a group to its agents in one copy"),
+        ({"crew": ["a", "zoe"]}, r"'zoe' of group 'crew' is not one of the agents of an environment \(a, b, c\)"),
+        ({"crew": "abc"}, "groups must be a dict from the name of a group to its agents in one environment"),
         ({"crew": []}, "'crew' has \\[\\]"),
     ],
 )
@@ -302,7 +302,11 @@ def test_wrong_groups_are_refused(groups, message):
 @pytest.mark.parametrize(
     ("says", "loners", "message"),
     [
-        ({"a": 1.0, "b": 2.0}, (), "agent 'b'.*group_reward is 2, and 'a' says 1 in the same step; both are of group"),
+        (
+            {"a": 1.0, "b": 2.0},
+            (),
+            "agent 'b'.*group_reward is 2, and 'a' reports 1 in the same step; both are of group",
+        ),
         ({"a": "much"}, (), "group_reward is 'much', expected a finite number"),
         ({"a": float("nan")}, (), "non-finite group_reward nan"),
         ({"c": 1.0}, ("c",), "agent 'c'.*none of the environment's groups has this agent"),
@@ -331,7 +335,7 @@ def test_an_agent_whom_nobody_announced_is_refused():
             return (shown | self._obs(["d"]), *rest)
 
     env = GroupEnv(make_env(Late, {}, (), 1, "serial"))
-    with pytest.raises(EnvError, match="'d' appeared, whom nobody had announced.*possible_agents"):
+    with pytest.raises(EnvError, match="'d' appeared without being announced.*possible_agents"):
         go_on(env, begun(env))
 
 
@@ -411,7 +415,7 @@ def test_the_check_tells_groups_and_finds_what_is_wrong_with_them():
     assert "group 'crew': a, b, c win and lose together" in texts
     assert any("group rewards from 10 to 10" in text for text in texts)
     assert not [text for text, finding in texts.items() if finding.severity == "error"]
-    wrong = "group_reward is 2, and 'a' of the same group says 1: members must say the same, or one of them alone"
+    wrong = "group_reward is 2, and 'a' of the same group reports 1: members must say the same, or one of them alone"
     assert found(says={"a": 1, "b": 2})[wrong].severity == "error"
     assert any("the agent is in no group" in text for text in found(says={"c": 1}, loners=("c",)))
     assert any("group_reward is 'x', expected a finite number" in text for text in found(says={"c": "x"}))

@@ -1,4 +1,4 @@
-"""What a user may call an environment, and what is said when there is no such thing."""
+"""All forms in which a user may name an environment, and the messages when there is none."""
 
 import functools
 import sys
@@ -120,7 +120,7 @@ def test_a_missing_package_comes_with_the_command_that_installs_it(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     for name in [name for name in sys.modules if name.startswith("gymnasium.envs.box2d")]:
         monkeypatch.delitem(sys.modules, name)
-    for name in [name for name in gymnasium.registry if name.startswith("ALE/")]:  # left by whoever loaded ale_py
+    for name in [name for name in gymnasium.registry if name.startswith("ALE/")]:  # left by the test that loaded ale_py
         monkeypatch.delitem(gymnasium.registry, name)
     assert "pip install" in message("LunarLander-v3") and "box2d" in message("LunarLander-v3")
     assert (
@@ -216,10 +216,10 @@ MISTAKES = [
     (lambda: made(np), "EnvError: module numpy has neither parallel_env nor env"),
     (lambda: made(Counting()), "EnvError: env is an instance of Counting, expected something that makes one"),
     (lambda: made(dict), "EnvError: dict makes dict, expected one Gymnasium, ... it has no reset and"),
-    (lambda: made(vector), "EnvError: it plays many copies itself"),
+    (lambda: made(vector), "EnvError: it plays many environments itself"),
     (lambda: made(Counting, "sreial"), "EnvError: 'sreial' is unknown; did you mean 'serial'?"),
-    (lambda: made(Counting, "batched"), "EnvError: 'batched' cannot be used: this environment has no batched twin"),
-    (lambda: made("CartPole-v1", "batched", [Doubled]), "EnvError: env.wrappers wrap single copies"),
+    (lambda: made(Counting, "batched"), "EnvError: 'batched' cannot be used: this environment has no batched variant"),
+    (lambda: made("CartPole-v1", "batched", [Doubled]), "EnvError: env.wrappers wrap single environments"),
     (lambda: made("CartPole-v1", gravity=3), "EnvError: CartPole-v1: env.config has 'gravity', unknown to it"),
     (
         lambda: made(Counting, terminate_a=3),

@@ -19,7 +19,7 @@ def seeds(lane: int, episode: int) -> int:
 
 
 def played(env: gymnasium.Env, seed: int, actions: np.ndarray) -> list[tuple[bytes, float, bool]]:
-    """What a game shows and pays until it ends."""
+    """Returns observations and rewards of a game until it ends."""
     seen = [(env.reset(seed=seed)[0].tobytes(), 0.0, False)]
     for action in actions:
         obs, reward, terminated, truncated, _ = env.step(action)

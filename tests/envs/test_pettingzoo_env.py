@@ -12,7 +12,7 @@ HOW = ("removed", "one step", "stays", "flagged", "respawns")
 
 
 def waiting(env, how, steps=7, lanes=1, **config):
-    """Who waits for an action, is paid and has ended after the reset and each step of lane 0, from rows."""
+    """Returns the agents that wait, are paid and have ended after the reset and each step of lane 0, from rows."""
     implementation, _, helpers = how.partition(" ")
     vector = make_env(env, config, (), lanes, implementation, helpers=int(helpers or 0))
     found, shown = [], vector.reset(lambda lane, episode: lane)

@@ -1,4 +1,4 @@
-"""What environments draw, in whatever form, and those that cannot draw."""
+"""Images of environments, in any form, and environments that cannot draw."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def test_floats_of_vector_environments_and_of_own_classes_are_converted(monkeypa
 @pytest.mark.parametrize(
     ("form", "told"),
     [
-        ("a text", r"render\(\) gave str, expected an image \[height, width, 3\]"),
-        ("two channels", r"render\(\) gave ndarray of shape \(8, 8, 2\), expected"),
-        ("below 0", r"gave ndarray of shape \(8, 8, 3\) of float64 from -1.0 to 0.0, expected"),
-        ("beyond 255", r"gave ndarray of shape \(8, 8, 3\) of int64 from 0 to 510, expected"),
-        ("not a number", r"gave ndarray of shape \(8, 8, 3\) of float64 from nan to nan, expected"),
-        ("an empty list", r"gave a list of 0, expected"),
+        ("a text", r"render\(\) returned str, expected an image \[height, width, 3\]"),
+        ("two channels", r"render\(\) returned ndarray of shape \(8, 8, 2\), expected"),
+        ("below 0", r"returned ndarray of shape \(8, 8, 3\) of float64 from -1.0 to 0.0, expected"),
+        ("beyond 255", r"returned ndarray of shape \(8, 8, 3\) of int64 from 0 to 510, expected"),
+        ("not a number", r"returned ndarray of shape \(8, 8, 3\) of float64 from nan to nan, expected"),
+        ("an empty list", r"returned a list of 0, expected"),
     ],
 )
 def test_what_is_no_image_is_refused_by_its_form(form, told):

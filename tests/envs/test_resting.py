@@ -1,4 +1,4 @@
-"""Environments that say they rest: nobody waits for an action then, and they are stepped on until it is over."""
+"""Environments that report rest: no agent waits for an action then, and they are stepped until it is over."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def made(env, implementation="serial", helpers=0, lanes=3):
 
 
 def shown(env, step):
-    """What a step shows, by value."""
+    """Returns the content of a step, by value."""
     rows = [
         (
             *(getattr(kind, name).tolist() for name in ("waiting", "resting", "reward", "terminated", "truncated")),
@@ -167,7 +167,7 @@ def shown(env, step):
 
 
 def play(env, steps, rng, step=None):
-    """What so many steps of random actions show."""
+    """Returns the content of some steps of random actions."""
     seen = []
     for _ in range(steps):
         step = env.reset(seeds_of) if step is None else env.step(drawn(env, step, rng))

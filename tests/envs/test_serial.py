@@ -148,7 +148,7 @@ def test_parallel_agents_leave_one_by_one_and_the_episode_ends_with_the_last():
         (1.0, 10.0, True, True, False),
         (2.0, 20.0, False, True, False),  # x terminates and waits no more
         (0.0, 30.0, False, True, False),
-        (0.0, 40.0, True, True, True),  # y is truncated, nobody is left, the next episode begins
+        (0.0, 40.0, True, True, True),  # y is truncated, no agent is left, the next episode begins
         (1.0, 10.0, True, True, False),
     ]
 

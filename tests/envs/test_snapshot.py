@@ -1,4 +1,4 @@
-"""An environment copy that is put back where another was goes on like it, to the last bit."""
+"""An environment restored from another's state continues like it, to the last bit."""
 
 import functools
 

@@ -33,7 +33,7 @@ def choose(mask, lane, step):
 
 
 def answers(env, shown, step):
-    """What the blue team and the guard do."""
+    """Returns the actions of the blue team and the guard."""
     blue, guard = shown.rows
     acts = np.empty(int(blue.waiting.sum()), dtype=object)
     for row, lane in enumerate(np.flatnonzero(blue.waiting).tolist()):
@@ -147,7 +147,7 @@ def test_members_that_do_not_act_show_zeros_may_do_anything_and_are_not_asked():
     given = answers(env, shown, step)
     at = int(blue.waiting[:lane].sum())
     for m in np.flatnonzero(blue.obs[ALIVE][lane] == 0).tolist():
-        given[0][at][str(m)] = 99  # would be refused if anybody looked
+        given[0][at][str(m)] = 99  # would be refused if it were read
     env.step(given)
 
 

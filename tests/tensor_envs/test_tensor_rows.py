@@ -1,4 +1,4 @@
-"""Environments of tensors as rows: everything that plays a `VectorEnv` plays them, and mistakes are told in words."""
+"""Tensor environments as rows: all code that plays a `VectorEnv` plays them, and mistakes raise clear errors."""
 
 import gymnasium
 import numpy as np
@@ -342,10 +342,10 @@ def trained(config):
 
 
 MISTAKES = [
-    (lambda: ticking(wrappers=[lambda env: env]), "EnvError: Ticking plays many copies at once and cannot be wrapped"),
-    (lambda: ticking(implementation="processes"), "EnvError: plays many copies at once: env.implementation=processes"),
+    (lambda: ticking(wrappers=[lambda env: env]), "EnvError: Ticking plays many environments at once and cannot be wrapped"),
+    (lambda: ticking(implementation="processes"), "EnvError: plays many environments at once: env.implementation=processes"),
     (lambda: ticking({"limt": 3}), "EnvError: Ticking: env.config has 'limt', unknown to it; did you mean 'limit'"),
-    (lambda: ticking(env=lambda num_envs: Ticking(3)), "EnvError: env makes 3 copies where num_envs=2 were asked for"),
+    (lambda: ticking(env=lambda num_envs: Ticking(3)), "EnvError: env makes 3 environments where num_envs=2 were asked for"),
     (lambda: trained({"env.parameters.wind": 3.0}), "ConfigError: Ticking has no parameters"),
     (lambda: trained(LESSONS), "ConfigError: wind"),
     (lambda: rows_of(Spaces, what="sets"), "EnvError: Spaces: sets of entities (Sequence) cannot be given as tensors"),

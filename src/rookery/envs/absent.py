@@ -1,7 +1,7 @@
-"""`AbsentEnv`: an environment that is not here. It stands where nothing is played, and keeps where the run stood.
+"""`AbsentEnv`: a placeholder for an environment that is not available. It cannot be stepped, and keeps the saved state.
 
-A trainer that only learns (`Trainer.load(..., play=False)`) has one: what the environment is made of need not be
-installed, and the checkpoint that is written afterwards goes on exactly where the one before it stood.
+A trainer that only learns (`Trainer.load(..., play=False)`) has one: the packages of the environment need not be
+installed, and the checkpoint that is written afterwards resumes exactly where the one before it stopped.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv
 from rookery.envs.groups import groups_of
 
 DATA = "data"
-"""Name of what stands for an environment where spaces come from data, and there never was one."""
+"""Name of the placeholder where spaces come from data and the run has no environment."""
 
 
 class AbsentEnv(VectorBase):
     """A `VectorEnv` that has the agents of another and cannot be reset or stepped.
 
     Args:
-        described: What `describe` said of the other; or, where there never was one, `description`.
+        described: Result of `describe` for the other environment; or of `description`, where there is none.
     """
 
     throwaway = False
@@ -39,7 +39,7 @@ class AbsentEnv(VectorBase):
         self._state: dict[str, Any] = {}
 
     def reset(self, seeds: SeedPlan) -> Step:
-        """Raises an EnvError: nothing can be played here."""
+        """Raises an EnvError: a placeholder cannot be reset."""
         if self.name == DATA:
             raise EnvError(
                 "this run learns from data and has no environment to play in: name one, as in Trainer('CartPole-v1', "
@@ -53,31 +53,33 @@ class AbsentEnv(VectorBase):
         return self.reset(lambda lane, episode: 0)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state that was loaded."""
+        """Returns the state that was loaded."""
         return deepcopy(self._state)
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Keeps a state. What the lanes show then is not known here; nobody is lost."""
+        """Keeps a state. The returned step is empty, because observations are not known here; no episode counts as
+        lost.
+        """
         self._state = state
         rows = tuple(Rows.allocate(kind, self.num_lanes) for kind in self.kinds)
         return Step(rows, np.zeros(self.num_lanes, dtype=bool)), np.zeros(self.num_lanes, dtype=bool)
 
     def render(self, lane: int) -> np.ndarray | None:
-        """No picture."""
+        """Returns None: there is no image."""
         return None
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing."""
 
 
 def describe(env: VectorEnv) -> dict[str, Any]:
-    """What an `AbsentEnv` must know of an environment, for JSON."""
+    """Returns the facts about an environment that an `AbsentEnv` needs, for JSON."""
     groups = {group: list(agents) for group, agents in groups_of(env).items()}
     return {**description(env.name, env.num_lanes, env.exact, env.kinds), **({"groups": groups} if groups else {})}
 
 
 def description(name: str, num_lanes: int, exact: bool, agents: Sequence[Kind]) -> dict[str, Any]:
-    """What an `AbsentEnv` must know of so many copies of an environment with these kinds of agents, for JSON."""
+    """Returns the same facts about `num_lanes` environments with these kinds of agents, for JSON."""
     kinds = []
     for kind in agents:
         obs, action = space_to_json(kind.obs.space), space_to_json(kind.action.space)

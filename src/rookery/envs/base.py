@@ -1,10 +1,10 @@
-"""The Env protocol: many copies of an environment, any number of agents each, as rows of arrays.
+"""The `VectorEnv` protocol: many environments with any number of agents each, as rows of arrays.
 
-A *lane* is one copy. Agents with equal spaces form a *kind*. Each kind has one slab of rows, one row for each lane and
-agent, in the order ``row = lane * len(kind.agents) + agent``. A step fills the slab in place: rewards and ends belong
-to the episode that was running, observations of waiting rows to what the agent must answer next. An episode that ends
+A *lane* is one environment. Agents with equal spaces form a *kind*. Each kind has one slab of rows, one row for each
+lane and agent, in the order ``row = lane * len(kind.agents) + agent``. A step fills the slab in place: rewards and ends
+belong to the episode that was running, observations of waiting rows to the agent's next decision. An episode that ends
 is followed at once by the next (same-step autoreset), so a row can hold the last reward of one episode and the first
-observation of another. Everything keyed by agent names stops in this package.
+observation of another. Dicts keyed by agent names do not leave this package.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from rookery.envs.adapters.reported import ReportedNumbers
 
 SeedPlan = Callable[[int, int], int]
 """The seed of an episode, from its lane and its number in that lane: ``plan(lane, episode)``. A plan that also knows
-the parameters of episodes is a `parameters.EpisodePlan`; `parameters.parameters_of` asks any plan for them.
+the parameters of episodes is a `parameters.EpisodePlan`; `parameters.parameters_of` reads them from any plan.
 """
 
 KeepInfos = Literal["none", "ended", "all"]
-"""Of which lanes an environment keeps the infos of a step: of none, of those whose episode ended in it, or of all."""
+"""Lanes whose step infos an environment keeps: none, those whose episode ended in the step, or all."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Agents with equal spaces: their names, and the layout of what they see and do."""
+    """Agents with equal spaces: their names, and the layouts of their observations and actions."""
 
     agents: tuple[str, ...]
     obs: ObsSpec
@@ -43,21 +43,21 @@ class Rows:
     step.
 
     Attributes:
-        obs: Observations ``[R, ...]``; of meaning where `waiting`.
-        reward: ``[R]`` float64, what the agent got in this step; 0 for agents that were not there.
+        obs: Observations ``[R, ...]``; valid only where `waiting`.
+        reward: ``[R]`` float64, the agent's reward of this step; 0 for absent agents.
         terminated: ``[R]`` the agent's episode ended and has no future.
         truncated: ``[R]`` the agent's episode was cut off; its value is that of its final observation.
         waiting: ``[R]`` the agent must act now.
-        resting: ``[R]`` the agent would have to, if its environment did not say that it rests: it is stepped on without
-            a decision until that is over.
+        resting: ``[R]`` the agent would have to act, but its environment reports that it rests: it is stepped without a
+            decision until the rest is over.
         final_index: ``[K]`` rows, ascending, that were truncated (and not terminated).
         final_obs: ``[K, ...]`` the last observation of each of them, before the autoreset.
-        final_stale: How many of them are the observation of an earlier step, because the agent was not on turn.
-        group_reward: ``[R]`` float64, what each agent's group got in this step, beside the agent's own reward, also
-            where the agent has ended before its group; None where no group earns anything.
-        own_index: ``[A]`` rows, ascending, that wait and have already acted by themselves: the policy may see what they
-            did, and its answers to them are not used.
-        own_action: ``[A, ...]`` what each of them did, as actions are stored; None where nobody did.
+        final_stale: How many of them are the observation of an earlier step, because it was not the agent's turn.
+        group_reward: ``[R]`` float64, the reward of each agent's group in this step, beside the agent's own reward,
+            also where the agent has ended before its group; None without group rewards.
+        own_index: ``[A]`` rows, ascending, that wait and have already acted by themselves: the policy sees these
+            actions, and its own actions for these rows are not used.
+        own_action: ``[A, ...]`` the action of each of them, as actions are stored; None if there are none.
     """
 
     obs: Tree
@@ -75,7 +75,7 @@ class Rows:
 
     @classmethod
     def allocate(cls, kind: Kind, num_lanes: int) -> Rows:
-        """A slab in which nothing has happened and nobody waits."""
+        """Returns a slab in which nothing has happened and no agent waits."""
         size = num_lanes * len(kind.agents)
         ended, cut, waiting, resting = np.zeros((4, size), dtype=bool)
         obs, nothing = kind.obs.allocate(size), kind.obs.allocate(0)
@@ -84,21 +84,21 @@ class Rows:
 
 @dataclass
 class Step:
-    """What a vector step shows.
+    """Result of one vector step.
 
     Attributes:
         rows: One slab for each kind, in the order of `VectorEnv.kinds`.
         ended: ``[lanes]`` whether the lane's episode ended in this step (its next one has begun).
-        lost: ``[lanes]`` whether it was given up in this step, because the environment raised or its process is gone:
-            all its agents are truncated with what they saw last, got nothing, and the next one has begun, but the
-            episode counts for nothing. None if no lane's was.
-        any_end: Whether an episode may have ended in this step, an agent's or a lane's. Where it is False, nobody need
-            look for one.
-        any_rest: Whether an agent rests. Where it is False, nobody need look for one.
-        stepped: ``[lanes]`` bool, which lanes have gone on in this step; None if all have. Lanes with a clock of their
-            own may need longer than others, and a step of which nothing came but waiting has none.
-        waited: Seconds of the step in which nothing was to be done but wait for lanes.
-        unlearned: ``[lanes]`` bool, in which agents wait that nobody is to learn from; None if there are none.
+        lost: ``[lanes]`` whether the lane's episode was lost in this step, because the environment raised or its
+            process is gone: all its agents are truncated with their last observation and reward 0, the next episode has
+            begun, and the lost one is not counted. None if none was lost.
+        any_end: Whether an episode may have ended in this step, an agent's or a lane's. If False, no flag needs to be
+            read.
+        any_rest: Whether an agent rests. If False, `resting` need not be read.
+        stepped: ``[lanes]`` bool, which lanes made a step; None if all did. Lanes with clocks of their own may need
+            longer than others; no lane is set where the vector step only waited.
+        waited: Seconds of the step that were spent waiting for lanes, with nothing else to do.
+        unlearned: ``[lanes]`` bool, in which agents wait whose experience is not learned from; None if there are none.
     """
 
     rows: tuple[Rows, ...]
@@ -111,7 +111,7 @@ class Step:
     unlearned: np.ndarray | None = None
 
     def at_rest(self) -> np.ndarray:
-        """``[lanes]`` bool, in which an agent rests and nobody acts."""
+        """``[lanes]`` bool, in which an agent rests and none acts."""
         lanes = len(self.ended)
         rests, acts = np.zeros((2, lanes), dtype=bool)
         for rows in self.rows if self.any_rest else ():
@@ -121,25 +121,25 @@ class Step:
 
 
 class VectorBase:
-    """The attributes of a `VectorEnv` as they are where nothing has been said, kept or borne.
+    """Default attributes and methods of a `VectorEnv`.
 
     Attributes:
-        render_fps: Pictures a second at which the environment is meant to be seen; None where it does not say.
-        keep_last_pictures: Whether to keep `last_pictures`; only copies that no helpers step do.
-        last_pictures: By lane, the picture of the state that an episode ended in, which the next episode replaces in
-            the same step; whoever wants one takes it out.
-        last_texts: The same of what `text` gives.
-        render_modes: Ways in which the environment says that it can show itself, as ``ansi``.
+        render_fps: Frames per second for rendering; None if the environment does not define it.
+        keep_last_pictures: Whether to keep `last_pictures`; only environments without helpers do.
+        last_pictures: By lane, the image of an episode's final state, which the next episode replaces in the same step;
+            the reader removes it.
+        last_texts: The same for the result of `text`.
+        render_modes: Render modes that the environment lists, such as ``ansi``.
         parameters: Parameters that episodes can be given: by name a default, ``(default, low, high)`` or a `Parameter`.
         groups: Agents that win and lose together, by the name of their group; an agent is in one group at most.
         own_episodes: Whether episodes are those of agents, or of their groups, in lanes that never end: `episode` then
             counts the steps of a lane in which episodes ended.
-        reported: Numbers that copies report beside; None where they report none.
-        only_one: Whether these copies are all that there can be at a time, as where they are an editor, or programs
-            that dial one port: who wants to play beside a training has to borrow them (`RolloutWorker.lent`).
-        in_turn: Whether episodes are to be dealt to the lanes in turn, as in an evaluation, where each lane has its
-            share; of meaning where there are not always episodes for all lanes.
-        throwaway: Whether a few other copies may be made to be played at random for a moment and thrown away.
+        reported: Numbers that environments report beside rewards; None where they report none.
+        only_one: Whether no further environments can exist at the same time, as with an editor, or programs that
+            connect to one port: evaluation during a training must borrow them (`RolloutWorker.lent`).
+        in_turn: Whether episodes are assigned to lanes in turn, as in an evaluation with a fixed share for each lane;
+            used only where episodes may be fewer than lanes.
+        throwaway: Whether a few further environments may be created, played at random for a moment and closed.
     """
 
     render_fps: float | None = None
@@ -165,22 +165,22 @@ class VectorBase:
         self.last_texts: dict[int, str | None] = {}
 
     def replan(self, seeds: SeedPlan) -> None:
-        """Lets the episodes to come have the seeds and parameters of another plan, or of the same that has changed."""
+        """Sets another plan, or the same plan after a change, for the seeds and parameters of later episodes."""
 
     def restart(self, seeds: SeedPlan) -> Step:
-        """Gives up the running episode of every lane and begins the next; returns what every lane shows then.
+        """Gives up the running episode of every lane and begins the next; returns the first step of these episodes.
 
         Args:
             seeds: Plan of the episodes to come.
         """
         state, exact = self.state_dict(), self.exact
-        state["lanes"] = [{} for _ in range(self.num_lanes)]  # as of episodes that cannot be taken up again
+        state["lanes"] = [{} for _ in range(self.num_lanes)]  # as for episodes that cannot be resumed
         step, _ = self.load_state_dict(state, seeds)
         self.exact = exact
         return step
 
     def text(self, lane: int) -> str | None:
-        """Shows a lane in letters, for who plays at a terminal; None where the environment has none."""
+        """Renders a lane as text, for a terminal; None if the environment has no text."""
         return None
 
     def render(self, lane: int) -> np.ndarray | None:
@@ -198,20 +198,20 @@ class VectorBase:
 
 @runtime_checkable
 class VectorEnv(Protocol):
-    """Many copies of one environment, stepped together.
+    """Many instances of one environment, stepped together.
 
     Attributes:
-        num_lanes: Copies.
+        num_lanes: Number of environments.
         kinds: The kinds of agents. May grow (a new kind at the end, a new agent at the end of a kind's `agents`) when
-            an agent nobody announced appears; `layout` then counts up and row numbers are those of the new kinds.
+            an agent appears that was not announced; `layout` then counts up and row numbers are those of the new kinds.
         layout: Counts changes of `kinds`.
         episode: ``[lanes]`` number of the episode each lane is in, from 0.
         exact: Whether an episode depends only on its seed and the actions, so that runs repeat bit for bit.
-        name: What runs, in words a user knows, for messages and logs.
+        name: Name of the environment for messages and logs.
         notes: Lines a user should read once (parts of a space that were dropped, say).
-        keep_infos: Of which lanes to keep `infos`; ``none`` unless somebody asks for them.
-        infos: What lanes said beside the last step, by lane and then by agent; empty where nothing is said or kept.
-        counters: What went wrong so far and was borne, by the name it has in the result row.
+        keep_infos: Of which lanes to keep `infos`; ``none`` by default.
+        infos: Infos of the last step, by lane and then by agent; empty where there are none or none are kept.
+        counters: Number of tolerated failures so far, by name in the result row.
     """
 
     num_lanes: int
@@ -226,7 +226,7 @@ class VectorEnv(Protocol):
     counters: dict[str, int]
 
     def reset(self, seeds: SeedPlan) -> Step:
-        """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too.
+        """Starts episode 0 in every lane; later episodes take their seeds from `seeds`, too.
 
         Raises:
             EnvError: If the environment raises or breaks the contract.
@@ -236,26 +236,26 @@ class VectorEnv(Protocol):
         """Steps every lane once.
 
         Args:
-            actions: For each kind, the environment's own actions ``[W, ...]`` of its W waiting rows, in row order. They
-                may be the caller's only ones: not to be written on, and to be copied for use after this step.
+            actions: For each kind, the environment's own actions ``[W, ...]`` of its W waiting rows, in row order. The
+                arrays belong to the caller: do not write to them, and copy them for use after this step.
 
         Raises:
             EnvError: If `reset` was not called, or an array has another length or range; if the environment raises or
-                breaks the contract: says lane, seed, episode, step, agent and action.
+                breaks the contract: the message names lane, seed, episode, step, agent and action.
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """Where every lane is, in arrays and plain values, between two steps."""
+        """Returns the state of every lane between two steps, in arrays and plain values."""
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state instead of `reset`.
+        """Resumes from a state instead of `reset`.
 
         Args:
-            state: What `state_dict` gave, here or in an environment built alike.
+            state: State from `state_dict`, of this environment or one built alike.
             seeds: Seeds of the episodes to come.
 
         Returns:
-            What every lane shows; and ``[lanes]`` bool, whose episode could not be taken up again: such a lane shows
+            The step that every lane shows; and ``[lanes]`` bool, whose episode could not be resumed: such a lane is at
             the beginning of its next one, and `exact` is False from now on.
 
         Raises:
@@ -263,14 +263,14 @@ class VectorEnv(Protocol):
         """
 
     def render(self, lane: int) -> np.ndarray | None:
-        """A picture ``[height, width, 3]`` uint8 of a lane, or None if the environment draws none."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane, or None if the environment cannot render."""
 
     def close(self) -> None:
-        """Frees what the environment holds."""
+        """Releases the resources of the environment."""
 
 
 def is_only_one(env: VectorEnv) -> bool:
-    """Whether an environment's copies are all that there can be at a time."""
+    """Whether no further instances of an environment can exist at the same time."""
     return isinstance(env, VectorBase) and env.only_one
 
 
@@ -280,5 +280,5 @@ def has_own_episodes(env: VectorEnv) -> bool:
 
 
 def has_throwaways(env: VectorEnv) -> bool:
-    """Whether other copies of an environment may be made to be played at random and thrown away."""
+    """Whether further instances of an environment may be created, played at random and closed."""
     return not isinstance(env, VectorBase) or (env.throwaway and not env.only_one)

@@ -1,6 +1,6 @@
-"""Which package brings which known environments, and what installs it: so that a list can leave out what is not here.
+"""Known environment families: the package that each needs, and how to install it. Lists leave out missing ones.
 
-Nothing is imported to find out: whoever has not installed a package meets neither an error nor its start-up time.
+No package is imported for that: a missing one costs neither an error nor start-up time.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from importlib.util import find_spec
 
 @dataclass(frozen=True)
 class Family:
-    """Environments that are there if a module is.
+    """Environments that are available if a module is installed.
 
     Attributes:
-        names: Patterns of their names (``*`` stands for anything).
+        names: Patterns of their names (``*`` matches any text).
         module: Import name of the module that they need, none of whose parents is optional.
-        install: Requirement for `pip install` that brings the module.
-        about: What they are, in a few words.
+        install: Requirement for `pip install` that installs the module.
+        about: Description in a few words.
     """
 
     names: tuple[str, ...]
@@ -36,14 +36,14 @@ FAMILIES = (
     Family(("ALE/*", "Atari"), "ale_py", "rookery[atari]", "Atari's games"),
     Family(("LunarLander*", "BipedalWalker*", "CarRacing*"), "Box2D", "rookery[envs]", "Gymnasium's Box2D"),
     Family(("MiniGrid-*", "BabyAI-*"), "minigrid", "rookery[envs]", "grid worlds"),
-    Family(("simple_*",), "mpe2", "rookery[envs]", "particles of several agents, as mpe2.simple_spread_v3"),
+    Family(("simple_*",), "mpe2", "rookery[envs]", "multi-agent particle environments, as mpe2.simple_spread_v3"),
     Family(
         ("Ant-*", "HalfCheetah-*", "Hopper-*", "Humanoid*", "Inverted*", "Pusher-*", "Reacher-*", "Swimmer-*",
          "Walker2d-*"),
         "mujoco", "rookery[mujoco]", "Gymnasium's robots",
     ),
-    Family(("MinAtar/*",), "minatar", "rookery[minatar]", "Atari's games in miniature"),
-    Family(("envpool:*",), "envpool", "rookery[envpool]", "environments that step many copies in C++"),
+    Family(("MinAtar/*",), "minatar", "rookery[minatar]", "miniature Atari games"),
+    Family(("envpool:*",), "envpool", "rookery[envpool]", "vectorized environments in C++"),
     Family(("knights_archers_zombies_*", "cooperative_pong_*"), "pygame", "rookery[envs]", "PettingZoo's games"),
     Family(("pistonball_*",), "pymunk", "pettingzoo[butterfly]", "PettingZoo's physics"),
     Family(
@@ -53,7 +53,7 @@ FAMILIES = (
     Family(("chess_*",), "chess", "pettingzoo[classic]", "PettingZoo's chess"),
     Family(("gin_rummy_*", "leduc_holdem_*", "texas_holdem_*"), "rlcard", "pettingzoo[classic]", "PettingZoo's cards"),
 )  # fmt: skip
-"""Environments beyond those that come with Rookery, Gymnasium and PettingZoo alone."""
+"""Environments that need more than Rookery, Gymnasium and PettingZoo."""
 
 
 def family_of(name: str) -> Family | None:

@@ -1,6 +1,6 @@
-"""Whether an environment keeps its contract: every breach at once, and what makes training it slow, inexact or unsafe.
+"""Checks the contract of an environment: reports every breach at once, and what makes training slow, inexact or unsafe.
 
-`check_env` plays random episodes on copies of its own and returns what it found. Nothing is learned, nothing written.
+`check_env` plays random episodes on environments of its own and returns its findings. It learns and writes nothing.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from rookery.envs.native.soundness import check_soundness
 from rookery.envs.random_play import random_actions, random_answers
 
 REPLAY = 200
-"""Steps of an episode that are played again to compare."""
+"""Steps of an episode that are repeated for comparison."""
 
 IDLE = 200
-"""Steps in a row without anybody to act after which an episode counts as forgotten."""
+"""Steps in a row without an agent that must act after which an episode counts as stalled."""
 
 Moment = dict[Agent, tuple[str, str, str]]
-"""What a step showed, by agent: digest of the observation, reward, ends."""
+"""Digest of the observation, reward and ends of a step, by agent."""
 
 ORDER = {"error": 0, "warning": 1, "note": 2}
 
@@ -51,12 +51,12 @@ def check_env(
     seed: int,
     max_entities: int | None = None,
 ) -> list[Finding]:
-    """Plays random episodes and says everything that is wrong or worth knowing, errors first.
+    """Plays random episodes and returns everything that is wrong or worth knowing, errors first.
 
     Args:
-        env: Name or maker of the environment; this and what is not named here is as for `make_env`.
+        env: Name or maker of the environment, as for `make_env`; so are the arguments not described here.
         config: Keyword arguments of the environment's constructor.
-        wrappers: Wrappers of each copy.
+        wrappers: Wrappers of each environment.
         episodes: Number of episodes.
         max_steps: Number of steps after which an episode counts as endless.
         seed: Seed of the episodes and the actions.
@@ -79,7 +79,7 @@ def check_env(
 
 
 class _Check:
-    """One run of the checks on single copies."""
+    """One run of the checks on single environments."""
 
     def __init__(
         self, env: Any, make: Any, findings: Findings, episodes: int, max_steps: int, streams: Streams
@@ -99,7 +99,7 @@ class _Check:
         self.kept: list[tuple[Agent, Any, str]] = []
 
     def run(self) -> None:
-        """All checks in turn."""
+        """Runs all checks in turn."""
         copy = self.probe()
         for agent in copy.lane.agents:
             self.spec(copy, agent)
@@ -118,14 +118,16 @@ class _Check:
             probe.close()
 
     def probe(self) -> Probe:
-        """A new copy."""
+        """Returns a new environment."""
         self.probes.append(Probe(self.make(), self.findings))
         return self.probes[-1]
 
     # --- playing ------------------------------------------------------------------------------------------------------
 
     def play(self, probe: Probe, episode: int, number: int | None = None) -> Iterator[Moment]:
-        """Plays an episode of random actions and gives what each step shows; one without a number is only compared."""
+        """Plays an episode of random actions and yields the content of each step; one without a number is only
+        compared.
+        """
         seed = self.streams.integer(Role.ENV, 0, episode)
         rng = self.streams.generator(Role.ACTION, episode)
         looks = number is not None
@@ -155,7 +157,7 @@ class _Check:
             self.finish(probe, shown, step, idle)
 
     def draw(self, probe: Probe, shown: LaneStep, rng: np.random.Generator) -> dict[Agent, Any] | None:
-        """A random allowed action for each agent that must act; None if one of them has no usable spaces."""
+        """Draws a random allowed action for each agent that must act; None if one of them has no usable spaces."""
         actions = {}
         for agent, obs in shown.obs.items():
             specs = self.spec(probe, agent)
@@ -165,7 +167,7 @@ class _Check:
             mask = shown.masks.get(agent)
             allowed = None
             if mask_width(action_layout.space) and (mask is not None or obs_layout.has_mask):
-                with suppress(SpaceError):  # noted when the observation was looked at
+                with suppress(SpaceError):  # noted when the observation was checked
                     layout = obs_spec(obs_layout.space, action_layout.space, info_mask=mask is not None)
                     tree = layout.allocate(1)
                     layout.write(obs, tree, 0, mask)
@@ -175,7 +177,9 @@ class _Check:
         return actions
 
     def spec(self, probe: Probe, agent: Agent) -> tuple[ObsSpec, ActionSpec] | None:
-        """Layouts of an agent's observations and actions; None, and an error noted, if they cannot be used."""
+        """Returns the layouts of an agent's observations and actions; None, with an error noted, if they cannot be
+        used.
+        """
         if agent not in self.specs:
             self.specs[agent] = None
             try:
@@ -189,10 +193,10 @@ class _Check:
                     self.warn(f"{dropped}; that part is left out", agent)
         return self.specs[agent]
 
-    # --- looking ------------------------------------------------------------------------------------------------------
+    # --- checking -----------------------------------------------------------------------------------------------------
 
     def look(self, probe: Probe, shown: LaneStep) -> None:
-        """Checks all that a reset or a step showed."""
+        """Checks all values that a reset or a step returned."""
         for agent, obs, digest in self.kept:
             if _digest(obs) != digest:
                 text = "the arrays it returned as observation change in a later step"
@@ -214,7 +218,7 @@ class _Check:
         self.look_at_groups(probe, shown)
 
     def about_groups(self, probe: Probe) -> None:
-        """Checks the groups that the environment names."""
+        """Checks the groups that the environment declares."""
         said, agents = said_groups(probe.env), [str(agent) for agent in probe.lane.agents]
         if isinstance(probe.lane, GymLane) or {str(group) for group in said} <= {*agents}:
             return
@@ -226,7 +230,7 @@ class _Check:
             self.findings.add("note", f"group {group!r}: {', '.join(members)} win and lose together")
 
     def look_at_groups(self, probe: Probe, shown: LaneStep) -> None:
-        """Checks what groups are said to have got in a step."""
+        """Checks the group rewards of a step."""
         said: dict[str, tuple[Agent, float]] = {}
         for agent, reward in ({} if isinstance(probe.lane, GymLane) else probe.lane.group_rewards(shown)).items():
             group = next((name for name, members in self.groups.items() if str(agent) in members), None)
@@ -237,8 +241,8 @@ class _Check:
             elif value.size != 1 or value.dtype.kind not in "fiub" or not np.isfinite(value).all():
                 self.error(f"{GROUP_REWARD} is {reward!r}, expected a finite number", agent, sort="group reward")
             elif group in said and said[group][1] != value.item():
-                mate, theirs = said[group]
-                text = f"{GROUP_REWARD} is {value.item():g}, and {str(mate)!r} of the same group says {theirs:g}"
+                mate, other = said[group]
+                text = f"{GROUP_REWARD} is {value.item():g}, and {str(mate)!r} of the same group reports {other:g}"
                 self.error(f"{text}: members must say the same, or one of them alone", agent, sort="group rewards")
             else:
                 said[group] = agent, float(value.item())
@@ -264,17 +268,17 @@ class _Check:
                 self.error(f"observation {error}", agent)
                 continue
             if leaf.kind == "mask" and final:
-                continue  # nobody acts on it, and environments often allow nothing after the end
+                continue  # no policy acts on it, and environments often allow no action after the end
             if problem := part.check(tree, slice(None)):
                 self.error(f"observation {problem}", agent, sort=f"value {leaf.path}")
         for path, problem in _doubts(layout.space, obs, ""):
             self.warn(f"observation {path or 'obs'}: {problem}", agent, sort=f"{path} {problem.split()[0]}")
 
     def finish(self, probe: Probe, shown: LaneStep, step: int, idle: int) -> None:
-        """Notes how an episode came out."""
+        """Notes how an episode ended."""
         if idle == IDLE:
-            text = f"nobody had to act for {IDLE} steps and the episode did not end"
-            hint = "; if all have ended, say so: terminateds['__all__'] = True" if "dict" in probe.style else ""
+            text = f"no agent had to act for {IDLE} steps and the episode did not end"
+            hint = "; if all agents have ended, set terminateds['__all__'] = True" if "dict" in probe.style else ""
             self.error(text + hint, sort="idle")
         elif shown.ended:
             self.lengths.append(step)
@@ -287,18 +291,18 @@ class _Check:
     # --- over all episodes --------------------------------------------------------------------------------------------
 
     def about_episodes(self, probe: Probe) -> None:
-        """What can be said of the episodes together."""
+        """Checks statistics over all episodes."""
         add, lengths = self.findings.add, self.lengths
         self.findings.where = ""
         if len(lengths) >= 3 and len(set(lengths)) == 1 and set(self.ends) == {"terminated"} and lengths[0] >= 10:
             text = f"all {len(lengths)} episodes were terminated after exactly {lengths[0]} steps"
-            limit = "like by a limit of time: if it is one, call that truncated, so that what comes after still counts"
+            limit = "as with a time limit: if it is one, set truncated instead, so that the final value is bootstrapped"
             self.warn(f"{text}, {limit}")
         for agent in probe.lane.agents:
             if agent not in self.met and self.specs.get(agent) is not None:
                 self.warn("is announced but never had to act", agent)
         if self.rewards and not any(self.rewards) and not any(self.group_rewards):
-            self.warn(f"all {len(self.rewards):,} rewards were 0: random play meets none, learning may not either")
+            self.warn(f"all {len(self.rewards):,} rewards were 0: random play finds none, learning may not either")
         if len(self.first_obs) == 1 and self.episodes > 1 and lengths:
             add("note", "every episode begins with the same observation, whatever the seed")
         agents = len(self.met)
@@ -315,35 +319,37 @@ class _Check:
             if specs is not None and agent in self.met:
                 add("note", " ".join(f"observes {specs[0].space}, acts in {specs[1].space}".split()), agent)
         if probe.steps and probe.seconds:
-            add("note", f"{probe.steps / probe.seconds:,.0f} steps a second, one copy alone")
-        how = "by playing its actions again"
+            add("note", f"{probe.steps / probe.seconds:,.0f} steps a second, one environment alone")
+        how = "by repeating its actions"
         if isinstance(probe.lane, GymLane):
             slow = f"{how}; get_state() and set_state(state) would be faster"
             how = "from its state" if can_capture(probe.env) else slow
-        add("note", f"an episode that was interrupted is taken up again {how}")
+        add("note", f"an interrupted episode is resumed {how}")
 
     def replay(self, copy: Probe, first: list[Moment]) -> None:
-        """Whether equal seeds and actions give equal episodes, and whether copies leave each other alone."""
+        """Checks that equal seeds and actions give equal episodes, and that environments do not affect each other."""
         self.findings.where = ""
         other = self.probe()
         if difference := _difference(first, list(islice(self.play(other, 0), REPLAY))):
-            text = f"not deterministic: {difference} between two copies with the same seed and the same actions"
+            text = f"not deterministic: {difference} between two environments with the same seed and the same actions"
             hint = "draw from self.np_random after super().reset(seed=seed); runs cannot repeat exactly (exact: false)"
             self.warn(f"{text}; {hint}")
             return
         if difference := _difference(first, list(islice(self.play(copy, 0), REPLAY))):
-            text = f"not deterministic: {difference} when the same copy plays the same episode again"
-            self.warn(f"{text}; something of an earlier episode outlives reset(seed)")
+            text = f"not deterministic: {difference} when the same environment plays the same episode again"
+            self.warn(f"{text}; state of an earlier episode survives reset(seed)")
             return
         alone = list(islice(self.play(other, 1), REPLAY))
         both = zip_longest(islice(self.play(other, 1), REPLAY), islice(self.play(copy, 2), REPLAY))
         if difference := _difference(alone, [moment for moment, _ in both if moment is not None]):
-            text = f"copies share state: {difference} in one copy when another is stepped beside it"
-            self.error(f"{text}; keep what changes in self, not in the class or the module")
+            text = f"environments share state: {difference} in one when another is stepped beside it"
+            self.error(f"{text}; keep changing state in self, not in the class or the module")
 
 
 def _check_batched(pair: Sequence[VectorEnv], name: str, findings: Findings, max_steps: int, streams: Streams) -> None:
-    """Plays two of a class of many copies: its code answers for the rows, so only what they show is looked at."""
+    """Steps two vectorized environments of a class: its code is responsible for the rows, so only their content is
+    checked.
+    """
     lanes = pair[0].num_lanes
     generators = [streams.generator(Role.ACTION, 0) for _ in pair]
     shown = [one.reset(streams.episodes(Role.ENV)) for one in pair]
@@ -370,15 +376,15 @@ def _check_batched(pair: Sequence[VectorEnv], name: str, findings: Findings, max
         ]
     findings.where = ""
     if not ended:
-        findings.add("warning", f"no episode ended within {steps:,} steps of {lanes} copies")
+        findings.add("warning", f"no episode ended within {steps:,} steps of {lanes} environments")
     agents = sum(len(kind.agents) for kind in pair[0].kinds)
     for group, members in groups_of(pair[0]).items():
         findings.add("note", f"group {group!r}: {', '.join(members)} win and lose together")
-    findings.add("note", f"{name} plays many copies in one call, {agents} agent{'' if agents == 1 else 's'} each")
+    findings.add("note", f"{name} plays many environments in one call, {agents} agent{'' if agents == 1 else 's'} each")
 
 
 def _doubts(space: spaces.Space[Any], obs: Any, path: str) -> Iterator[tuple[str, str]]:
-    """What an observation is other than its space says, though it can be used: type, bounds, extra parts."""
+    """Yields differences between an observation and its space that can be tolerated: type, bounds, extra parts."""
     if isinstance(space, spaces.Dict) and isinstance(obs, Mapping):
         extra = [key for key in obs if key not in space.spaces]
         if extra:
@@ -404,7 +410,7 @@ def _doubts(space: spaces.Space[Any], obs: Any, path: str) -> Iterator[tuple[str
 
 
 def _moment(shown: LaneStep) -> Moment:
-    """What can be compared of a step."""
+    """Returns the comparable content of a step."""
     moment: Moment = {}
     for agent in dict.fromkeys([*shown.obs, *shown.final, *shown.reward, *shown.terminated, *shown.truncated]):
         obs = shown.obs.get(agent, shown.final.get(agent))
@@ -415,7 +421,7 @@ def _moment(shown: LaneStep) -> Moment:
 
 
 def _digest(value: Any) -> str:
-    """A text that is equal for equal values: arrays by type, shape and bytes, containers part by part."""
+    """Returns a text that is equal for equal values: arrays by type, shape and bytes, containers part by part."""
     if isinstance(value, Mapping):
         return f"{{{','.join(f'{key}:{_digest(value[key])}' for key in value)}}}"
     if isinstance(value, tuple | list):
@@ -426,14 +432,16 @@ def _digest(value: Any) -> str:
 
 
 def _difference(first: list[Moment], second: list[Moment]) -> str:
-    """The first place where two episodes part: ``step 3, agent 'a': the reward differs (0.0 and 1.0)``, or nothing."""
+    """Returns the first difference between two episodes: ``step 3, agent 'a': the reward differs (0.0 and 1.0)``, or
+    nothing.
+    """
     for step, (one, two) in enumerate(zip_longest(first, second)):
         if one is None or two is None:
             return f"step {step}: one episode has ended, the other has not, they differ"
         for agent in dict.fromkeys([*one, *two]):
             where = f"step {step}" + ("" if agent == AGENT else f", agent {str(agent)!r}")
             if agent not in one or agent not in two:
-                return f"{where}: who takes part differs"
+                return f"{where}: the agents that take part differ"
             for name, mine, other in zip(("observation", "reward", "end"), one[agent], two[agent], strict=True):
                 if mine != other:
                     values = f" ({mine} and {other})" if name == "reward" else ""

@@ -1,6 +1,6 @@
-"""How fast an environment is by itself; and how many helpers step it, threads or processes: measured if nobody says.
+"""Measures the speed of an environment, and chooses how many helpers, threads or processes, step it if not set.
 
-What is chosen here changes how fast a run is and nothing else: rows, weights and checkpoints are the same.
+The choice affects speed only: rows, weights and checkpoints are the same.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ MEASURED = "measured"
 """Source of settings that were measured; stored with them."""
 
 WORTHWHILE_SECONDS = 100e-6
-"""So much stepping in a vector step pays for a helper: handing over costs about a tenth of it."""
+"""Stepping time in a vector step that pays for one helper: the exchange with it costs about a tenth of this."""
 
 SLOW_BUILD_SECONDS = 0.1
-"""An environment that takes longer to build is not built for measuring, nor elsewhere without being asked."""
+"""An environment that takes longer to build is not built for measuring, nor in helpers unless requested."""
 
 STEP_SECONDS = 0.03
-"""How long one lane is stepped to see what a step costs; a few steps in any case."""
+"""How long one lane is stepped to measure the cost of a step; a few steps in any case."""
 
 WARM_UP = 0.1
 """Part of the time of `random_rate` that is not counted."""
 
 LONE_SECONDS = 10e-6
-"""What a vector step costs besides its lanes."""
+"""Cost of a vector step besides its lanes."""
 
 SCALES = 1.7
-"""Two threads that get so much more done than one step at the same time."""
+"""Speed-up of two threads from which on they count as running in parallel."""
 
 IN_THIS_ONE = (
     "stepped in this process, as with sampling.env_processes=0; environment processes know a registered id if it is "
@@ -53,25 +53,25 @@ IN_THIS_ONE = (
 )
 
 HANGS_SECONDS = 10.0
-"""A measurement in two threads that takes longer hangs: the environment can be stepped by one thread only."""
+"""A measurement in two threads that takes longer counts as hung: the environment can be stepped by one thread only."""
 
 REPEATS = 3
-"""Times that one thread and two are measured, in turn."""
+"""Repetitions of the measurement of one thread and of two, in turn."""
 
 SCALE_SECONDS = 0.02
-"""How long each of these lasts; a few steps in any case."""
+"""Duration of each of these measurements; a few steps in any case."""
 
 
 @dataclass(frozen=True)
 class HelperChoice:
-    """The choice of who steps an environment.
+    """Choice of the processes or threads that step an environment.
 
     Attributes:
         implementation: Name of the back end: ``serial``, ``threads`` or ``processes``.
         helpers: Number of helpers beside the caller.
-        reason: Reason of the choice in a line; empty where there is none to tell.
-        measured: Settings that say so, by path; empty if they were given.
-        demanded: Whether the user's settings ask for these helpers; others step in this process if they cannot play.
+        reason: Reason of the choice in a line; empty if there is nothing to report.
+        measured: Settings that resulted from measurement, by path; empty if they were given.
+        demanded: Whether the user's settings ask for these helpers; otherwise this process steps if helpers fail.
     """
 
     implementation: str
@@ -81,11 +81,11 @@ class HelperChoice:
     demanded: bool = True
 
     def without_helpers(self, name: str, error: EnvError) -> HelperChoice:
-        """Returns the choice of this process alone, because helpers could not be used.
+        """Returns the choice without helpers, because they could not be used.
 
         Args:
-            name: What runs, in words a user knows.
-            error: Why they could not.
+            name: Name of the environment for messages.
+            error: The error of the helpers.
         """
         said = self.reason.removeprefix(f"{name}: ") or f"{self.helpers} {self.implementation} were measured"
         why = " ".join(str(error).removeprefix(f"{name}: ").split())
@@ -98,13 +98,13 @@ def _measured(implementation: str, helpers: int, reason: str = "") -> HelperChoi
 
 
 def choose(factory: Callable[[], Any], num_lanes: int, name: str, only_here: str = "") -> HelperChoice:
-    """Looks at throwaway copies of an environment, for about 0.2 seconds beyond building one.
+    """Measures throwaway environments, for about 0.2 seconds beyond building one.
 
     Args:
-        factory: Builds one copy.
-        num_lanes: Copies that will be stepped.
-        name: What runs, in words a user knows.
-        only_here: Why only this process can step it; then nothing is measured.
+        factory: Builds one environment.
+        num_lanes: Number of environments that will be stepped.
+        name: Name of the environment for messages.
+        only_here: Reason why only this process can step it; then nothing is measured.
 
     Raises:
         EnvError: If the environment cannot be built.
@@ -128,7 +128,7 @@ def choose(factory: Callable[[], Any], num_lanes: int, name: str, only_here: str
             factory()
             seconds = perf_counter() - began
         if seconds > SLOW_BUILD_SECONDS:
-            return _measured("serial", 0, f"{name}: a copy takes {seconds:.1f} s to build: {instead}")
+            return _measured("serial", 0, f"{name}: an environment takes {seconds:.1f} s to build: {instead}")
         try:
             cost = _cost(one)
             helpers = min(most, int(num_lanes * cost / WORTHWHILE_SECONDS) - 1)
@@ -136,13 +136,13 @@ def choose(factory: Callable[[], Any], num_lanes: int, name: str, only_here: str
                 return _measured("serial", 0)
             with closing(SerialEnv(factory, 1, name)) as other:
                 scales = _scales(one, other)
-        except EnvError as error:  # the run will meet it and say more, or bear it
+        except EnvError as error:  # the run will meet it and report more, or tolerate it
             return _measured("serial", 0, f"{name}: measuring stopped, because it failed ({error}): {instead}")
     measured = f"{name}: {num_lanes} lanes of {cost * 1e6:.0f} us a step"
     one_or_more = ("thread", "helper process") if helpers == 1 else ("threads", "helper processes")
     threads, processes = (f"{helpers} {what} beside this one" for what in one_or_more)
     if scales:
-        return _measured("threads", helpers, f"{measured}: {threads}, as it leaves Python's lock alone")
+        return _measured("threads", helpers, f"{measured}: {threads}, because it releases Python's lock")
     try:
         cloudpickle.dumps(factory)
     except Exception as error:  # whatever an object does when it is pickled
@@ -160,7 +160,7 @@ class _Player:
         self.steps = 0
 
     def play(self, seconds: float) -> list[float]:
-        """Plays for so long, or a few steps if these take longer; gives the seconds of each step by itself."""
+        """Plays for some seconds, or a few steps if these take longer; returns the seconds of each step."""
         taken: list[float] = []
         until = perf_counter() + seconds
         while len(taken) < FEW_STEPS or perf_counter() < until:
@@ -173,10 +173,10 @@ class _Player:
 
 
 def random_rate(env: VectorEnv, seeds: SeedPlan, seconds: float, rng: np.random.Generator) -> float:
-    """Env steps a second of random play; only time in `env.step` counts, drawing actions does not.
+    """Returns env steps per second of random play; only time in `env.step` counts, drawing actions does not.
 
     Args:
-        env: Throwaway copies; they are reset first.
+        env: Throwaway environments; they are reset first.
         seeds: Seeds of their episodes.
         seconds: Duration of the play, of which the first part is a warm-up and not counted.
         rng: Generator of the actions.
@@ -192,26 +192,26 @@ def _own(env: VectorEnv) -> _Player:
 
 
 def _cost(env: SerialEnv) -> float:
-    """Seconds a step of one lane takes, less what a vector step costs besides its lanes."""
+    """Returns the seconds that a step of one lane takes, without the fixed cost of a vector step."""
     player = _own(env)
     player.play(0.0)  # the first steps are slower
-    median = float(np.median(player.play(STEP_SECONDS)))  # of a machine that does other things the mean says little
+    median = float(np.median(player.play(STEP_SECONDS)))  # on a busy machine the mean is unreliable
     return max(median - LONE_SECONDS, 0.0)
 
 
 def _times_let_go() -> int:
-    """How often this thread has let go of the processor by itself, to wait for something."""
+    """Returns how often this thread has released the CPU by itself, to wait for something."""
     who = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
     return resource.getrusage(who).ru_nvcsw
 
 
 def _scales(one: SerialEnv, other: SerialEnv) -> bool:
-    """Returns whether two threads with a lane each do nearly twice of what one does.
+    """Returns whether two threads with a lane each do nearly twice the work of one.
 
-    A machine that does other things holds up one measurement and not the next. So each is repeated, and what one
-    thread does is counted by the processor's time for it, which nobody else's work lengthens: code that holds Python's
-    lock never does more than that in two threads, however long the one had to wait for its turn. Only an environment
-    that lets go of the processor in every step, because it waits for something outside, is counted by the clock.
+    Other load on the machine may affect one measurement and not the next, so each is repeated. One thread is measured
+    by its CPU time, which other load does not lengthen: code that holds Python's lock never does more than that in two
+    threads, however long the one thread had to wait. Only an environment that releases the CPU in every step, because
+    it waits for something outside, is measured by the clock.
     """
     alone, *together = map(_own, (one, one, other))
     rates, both, failed = [], [], Event()
@@ -219,7 +219,7 @@ def _scales(one: SerialEnv, other: SerialEnv) -> bool:
     def play(player: _Player) -> None:
         try:
             player.play(SCALE_SECONDS)
-        except EnvError:  # it can be stepped by one thread only, say
+        except EnvError:  # it can be stepped by one thread only, for example
             failed.set()
 
     for _ in range(REPEATS):

@@ -1,4 +1,4 @@
-"""Pictures that environments draw of themselves: the cart-pole, and the colours and letters of all of them."""
+"""Images that environments draw: the cart-pole, and the colours and fonts of all of them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ RED: Color = (207, 72, 84)
 WOOD: Color = (206, 150, 92)
 
 MARGIN = 20
-"""Pixels around a picture."""
+"""Pixels around an image."""
 
 
 @lru_cache(maxsize=64)
 def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    """Returns the font of all pictures in a size in pixels."""
+    """Returns the font of all images in a size in pixels."""
     return ImageFont.load_default(size)
 
 

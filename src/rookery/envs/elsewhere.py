@@ -1,4 +1,4 @@
-"""`EnvElsewhere`: an environment whose copies are with workers in other processes."""
+"""`EnvElsewhere`: a stub for environments that workers step in other processes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rookery.envs.groups import groups_of
 
 
 class EnvElsewhere(VectorBase):
-    """A `VectorEnv` that stands for copies which workers play in other processes; nothing is played in it.
+    """A `VectorEnv` that represents environments in worker processes; it cannot be reset or stepped.
 
     Args:
-        copy: One copy or more of the environment, which tell its agents; they can be closed afterwards.
-        lanes: How many copies the workers have together.
+        copy: One or more instances of the environment, which define its agents; they can be closed afterwards.
+        lanes: Number of environments of all workers together.
     """
 
     reported: ReportedNumbers
@@ -32,12 +32,12 @@ class EnvElsewhere(VectorBase):
             self.throwaway = copy.throwaway
 
     def reset(self, seeds: SeedPlan) -> Step:
-        """Raises an EnvError: nothing is played here."""
-        raise EnvError(f"{self.name}: its copies are with the workers, which play them (sampling.workers)")
+        """Raises an EnvError: the workers step the environments."""
+        raise EnvError(f"{self.name}: the workers have its environments and step them (sampling.workers)")
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
         """Raises the EnvError of `reset`."""
         return self.reset(lambda lane, episode: 0)
 
     def close(self) -> None:
-        """Holds nothing."""
+        """Does nothing."""

@@ -1,4 +1,4 @@
-"""Arguments and parameters that a foreign run may give to an environment (docs/trust.md)."""
+"""Arguments and parameters that settings from an untrusted run may give to an environment (docs/trust.md)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rookery.envs.make import found_maker
 
 
 def objections_to(env: Any, config: Mapping[str, Any], path: str = "env.config") -> Iterator[Objection]:
-    """Yields the objections to arguments of an environment in a foreign file.
+    """Yields the objections to arguments of an environment in an untrusted file.
 
     Args:
         env: The environment, as `make_env` takes it; one that cannot be found counts as one of another suite.
         config: The arguments.
-        path: Where they stand.
+        path: Setting path for messages.
     """
     yield from objections_to_arguments(maker_of(env), config, path)
 
@@ -30,7 +30,7 @@ def objections_to_parameters(env: Any, values: Mapping[str, Any], path: str = "e
     Args:
         env: The environment.
         values: A value or a sampler, or a list of these, by parameter.
-        path: Where they stand.
+        path: Setting path for messages.
     """
     maker = maker_of(env) if values else None
     hints = argument_hints(maker) if is_ours(maker) else {}
@@ -46,7 +46,7 @@ def objections_to_parameters(env: Any, values: Mapping[str, Any], path: str = "e
 
 
 def drawn_values(value: Any) -> Iterator[Any]:
-    """Yields the numbers and texts that a value or a sampler gives, or lists of these."""
+    """Yields the numbers and texts that a value or a sampler can produce, or lists of these."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if key not in ("sampler", "seed"):
@@ -66,5 +66,5 @@ def maker_of(env: Any) -> Any:
         return None
     found = getattr(found, "func", found) if isinstance(found, functools.partial) else found
     known = inspect.isclass(found) or inspect.isfunction(found)
-    # EnvPool's tasks, files in C and environments of scripts of 2021 have arguments whose types declare nothing
+    # EnvPool's tasks, files in C and environments of scripts of 2021 have arguments without declared types
     return found if known and not getattr(found, "takes_any_argument", False) else None

@@ -1,8 +1,9 @@
-"""Groups: agents that win and lose together. What environments say of them, and groups as rows for who learns so.
+"""Groups: agents that win and lose together. How environments declare them, and groups as rows for algorithms.
 
-An environment names its groups by an attribute ``groups = {"blue": ["a", "b"]}`` (docs/how-to/groups.md). `GroupEnv`
-shows such an environment as algorithms with a critic of a whole group want it: an agent that ended while a mate lives
-on stays, as a row that does not act, until the group ends; and each row sees, for critics alone, what all members see.
+An environment declares its groups by an attribute ``groups = {"blue": ["a", "b"]}`` (docs/how-to/groups.md). `GroupEnv`
+presents such an environment to algorithms with a critic for the whole group: an agent that ended while a mate is alive
+stays, as a row that does not act, until the group ends; and each row contains, for critics only, the observations of
+all members.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from rookery.core.spaces.arrays import CENTRAL, CENTRAL_ACTED, MASK, Leaf, ObsSp
 from rookery.envs.base import KeepInfos, Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv
 
 MEMBERS = "members"
-"""Under ``central``: the observations of all members of a row's group, ``[G, ...]`` for each leaf; zeros of who is not
-there.
+"""Under ``central``: the observations of all members of a row's group, ``[G, ...]`` for each leaf; zeros for absent
+members.
 """
 
 ALIVE = "alive"
-"""Under ``central``: ``[G]`` flags, which members are there."""
+"""Under ``central``: ``[G]`` flags, which members are present."""
 
 ME = "me"
 """Under ``central``: which member the row is, from 0; where members are of several kinds, counted through all of them.
@@ -35,23 +36,22 @@ ACTED = "acted"
 """
 
 MOMENT = "moment"
-"""Under ``central``, for algorithms that ask for it: a number that the rows of one group have in common at one moment.
-"""
+"""Under ``central``, for algorithms that ask for it: a number that all rows of one group share at one timestep."""
 
 MEMBER_ID = "member_id"
-"""For algorithms that ask for it, and then for policies too: which member of its group a row is, as ``central/me``."""
+"""For algorithms that ask for it, also visible to policies: which member of its group a row is, as ``central/me``."""
 
 WHO = f"{CENTRAL}/{ME}", CENTRAL_ACTED
-"""Paths that observations have wherever groups are shown."""
+"""Paths that all observations with groups have."""
 
 
 def groups_of(env: VectorEnv) -> Mapping[str, tuple[str, ...]]:
-    """Agents of each group that an environment names; empty if it names none."""
+    """Returns the agents of each group that an environment declares; empty if it declares none."""
     return env.groups if isinstance(env, VectorBase) else {}
 
 
 def paths_of_groups(obs: ObsSpec) -> tuple[str, ...]:
-    """Paths of what `GroupEnv` has added to observations, but for `WHO`; empty if it has not."""
+    """Returns the paths that `GroupEnv` has added to observations, except `WHO`; empty without a `GroupEnv`."""
     paths = {leaf.path for leaf in obs.leaves if leaf.is_central}
     if not {*WHO} <= paths:
         return ()
@@ -61,17 +61,18 @@ def paths_of_groups(obs: ObsSpec) -> tuple[str, ...]:
 
 
 def checked_groups(said: Any, agents: Sequence[str], name: str) -> dict[str, tuple[str, ...]]:
-    """Gives the groups that an environment names, as texts.
+    """Returns the groups that an environment declares, as texts.
 
     Args:
         said: Its attribute `groups`.
-        agents: Names of the agents of one copy.
-        name: What runs, for messages.
+        agents: Names of the agents of one environment.
+        name: Name of the environment for messages.
 
     Raises:
-        EnvError: If that is no dict of lists, names an agent twice or one that is not there, or a group is empty.
+        EnvError: If `groups` is not a dict of lists, names an agent twice or one that does not exist, or a group is
+            empty.
     """
-    form = f"{name}: groups must be a dict from the name of a group to its agents in one copy, as "
+    form = f"{name}: groups must be a dict from the name of a group to its agents in one environment, as "
     form += "{'blue': ['blue_0', 'blue_1']}"
     if not isinstance(said, Mapping):
         raise EnvError(f"{form}; it is {said!r}")
@@ -85,8 +86,9 @@ def checked_groups(said: Any, agents: Sequence[str], name: str) -> dict[str, tup
             if agent not in agents:
                 known = ", ".join(agents) or "none"
                 raise EnvError(
-                    f"{name}: groups: {agent!r} of group {group!r} is none of the agents of a copy ({known}); agents "
-                    "that come later must be announced, in possible_agents, and a group is within one copy"
+                    f"{name}: groups: {agent!r} of group {group!r} is not one of the agents of an environment "
+                    f"({known}); agents that come later must be announced, in possible_agents, and a group is within "
+                    "one environment"
                 )
             if agent in owner:
                 twice = f"twice in group {group!r}" if owner[agent] == group else f"in {owner[agent]!r} and {group!r}"
@@ -97,14 +99,14 @@ def checked_groups(said: Any, agents: Sequence[str], name: str) -> dict[str, tup
 
 
 class _Sight:
-    """What rows of one kind see of the members that are of another kind, or of their own.
+    """Rows of the members that rows of one kind see; the members are of one kind, the same or another.
 
     Attributes:
         kind: Number of the members' kind.
         rows: ``[R, G]`` the members' rows in it; 0 where a group has fewer.
         there: ``[R, G]`` bool, whether the group has such a member.
-        prefix: What paths of its leaves begin with.
-        leaves: The members' own leaves, which they see themselves.
+        prefix: First part of the paths of its leaves.
+        leaves: The leaves of the members' own observations.
     """
 
     def __init__(self, kind: int, columns: np.ndarray, num_lanes: int, width: int, prefix: str, obs: ObsSpec) -> None:
@@ -116,29 +118,29 @@ class _Sight:
 
     @property
     def spaces(self) -> dict[str, spaces.Space[Any]]:
-        """Spaces of what is seen, by the part of their path behind the prefix."""
+        """Returns the spaces of the members' observations, by the part of their path behind the prefix."""
         size = self.rows.shape[1]
         members = OrderedDict((leaf.path, _stacked(leaf, size)) for leaf in self.leaves)
         return {MEMBERS: spaces.Dict(members), ALIVE: spaces.MultiBinary(size)}
 
 
 class GroupEnv(VectorBase):
-    """A `VectorEnv` that shows the agents of another as members of groups; row numbers stay.
+    """A `VectorEnv` that presents the agents of another as members of groups; row numbers stay the same.
 
-    An agent that ended while its group lives stays as a row: it waits whenever a mate does, sees zeros (and may do
-    anything, by its mask), its action is left out, and ``central/acted`` is 0. A group ends when none of its members is
-    left, or the lane's episode ends: then all who took part are truncated if one of those who went last was cut off
-    with a future, and terminated otherwise. One who is cut off alone counts as gone until then. An agent that comes
-    back goes on where its row stands.
+    An agent that ended while its group lives stays as a row: it waits whenever a mate does, sees zeros (and its mask
+    allows every action), its action is left out, and ``central/acted`` is 0. A group ends when none of its members is
+    left, or the lane's episode ends: then all its agents are truncated if one of the last to leave was truncated, and
+    terminated otherwise. An agent that is truncated alone counts as gone until then. An agent that comes back continues
+    in its row.
 
-    Observations get, for critics alone, ``central/members/<leaf>``, ``central/alive``, ``central/me`` and
+    Observations get, for critics only, ``central/members/<leaf>``, ``central/alive``, ``central/me`` and
     ``central/acted``. Where a group has members of several kinds there is a set of the first two for each,
-    ``central/<number of the kind>/members/<leaf>``. Of a mate that is not on turn they hold what it saw last.
+    ``central/<number of the kind>/members/<leaf>``. For a mate whose turn it is not they hold its last observation.
 
-    Where no groups are named, all agents of a lane are one, or are rivals, each with a group of its own; an agent in
-    none of those that are named has one of its own, too. Where episodes are those of agents, a group's begins when the
-    first of its members must act, ends when none of those that are there is left, and no other is waited for; agents
-    that no group is named for are alone. Agents and groups may come later, if no group is larger than those before.
+    Where no groups are declared, all agents of a lane are one group, or are rivals, each with a group of its own; an
+    agent in no declared group has one of its own, too. Where episodes are those of agents, a group's begins when the
+    first of its members must act, and ends when no present member is left, without waiting for others; agents without a
+    declared group are alone. Agents and groups may come later, if no group is larger than those before.
     """
 
     def __init__(self, env: VectorEnv, moments: bool = False, ids: bool = False, rivals: bool = False) -> None:
@@ -147,11 +149,11 @@ class GroupEnv(VectorBase):
         Args:
             env: The environment; closed with this one.
             moments: Whether observations get ``central/moment``.
-            ids: Whether policies see which member they are, as ``member_id``.
-            rivals: Whether agents play against each other where no groups are named.
+            ids: Whether policies see their member number, as ``member_id``.
+            rivals: Whether agents play against each other where no groups are declared.
 
         Raises:
-            EnvError: If its observations hold something else under the names that are needed here.
+            EnvError: If its observations already use one of the names that are needed here.
         """
         self.env = env
         self._moments, self._ids, self._rivals = moments, ids, rivals
@@ -162,7 +164,7 @@ class GroupEnv(VectorBase):
         if isinstance(env, VectorBase):
             self.render_fps, self.parameters, self.last_pictures = env.render_fps, env.parameters, env.last_pictures
             self.reported = env.reported
-        alone = f"{self.name} names no groups, so all {len(self._group_of)} agents of a copy are one"
+        alone = f"{self.name} names no groups, so all {len(self._group_of)} agents of an environment are one"
         self.notes = (
             (*env.notes, alone) if len(self._members) == 1 < len(self._group_of) and not self.groups else env.notes
         )
@@ -171,16 +173,16 @@ class GroupEnv(VectorBase):
         self._living, self._fallen, self._met = (self._flags() for _ in range(3))
         self._given: list[np.ndarray | None] = [None] * len(
             self.kinds
-        )  # which of the waiting rows have actions to give
+        )  # which of the waiting rows act in the environment
         self._clock = 0
         self._mirror()
 
     def _flags(self) -> list[np.ndarray]:
-        """A flag for each row of each kind."""
+        """Returns a flag for each row of each kind."""
         return [np.zeros(self.env.num_lanes * len(kind.agents), dtype=bool) for kind in self.env.kinds]
 
     def _find_groups(self) -> tuple[Kind, ...]:
-        """Finds out who is in which group; gives the kinds with what their rows see of their groups."""
+        """Finds the group of each agent; returns the kinds with the observations of their groups."""
         env = self.env
         agents = [agent for kind in env.kinds for agent in kind.agents]
         self._kind_of = np.repeat(np.arange(len(env.kinds)), [len(kind.agents) for kind in env.kinds])
@@ -201,17 +203,17 @@ class GroupEnv(VectorBase):
         return tuple(self._member_kind(number, kind) for number, kind in enumerate(env.kinds))
 
     def _grow(self) -> None:
-        """More agents or kinds are there than there were; rows keep what stands in them.
+        """Adds agents or kinds that have appeared; existing rows keep their content.
 
         Raises:
-            EnvError: If a group has got larger, so that critics would see something else.
+            EnvError: If a group has become larger, which would change the critics' observations.
         """
         before, lanes = self.kinds, self.num_lanes
         known = {agent for kind in before for agent in kind.agents}
         late = [agent for kind in self.env.kinds for agent in kind.agents if agent not in known]
         if late and not self.own_episodes:
             raise EnvError(
-                f"{self.name}: agent {late[0]!r} appeared, whom nobody had announced; for algorithms that see groups "
+                f"{self.name}: agent {late[0]!r} appeared without being announced; for algorithms that see groups "
                 "the environment must name all agents that it can have, in possible_agents"
             )
         kinds = self._find_groups()
@@ -235,7 +237,7 @@ class GroupEnv(VectorBase):
         self._given, self.kinds = [None] * len(kinds), kinds
 
     def _member_kind(self, number: int, kind: Kind) -> Kind:
-        """Gives a kind with what its rows see of their groups."""
+        """Returns a kind with the observations of its rows' groups."""
         mine = np.flatnonzero(self._kind_of == number)
         groups = sorted({int(self._group_of[agent]) for agent in mine})
         seen = sorted({int(self._kind_of[member]) for group in groups for member in self._members[group]})
@@ -277,7 +279,7 @@ class GroupEnv(VectorBase):
         return self._begin(self.env.reset(seeds))
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
-        """Steps every lane once, with an action for every row that waits here; see `VectorEnv.step`."""
+        """Steps every lane once, with an action for every waiting row of this environment; see `VectorEnv.step`."""
         given = []
         for number, (action, acts) in enumerate(zip(actions, self._given, strict=True)):
             if acts is not None and len(action) != len(acts):
@@ -295,7 +297,7 @@ class GroupEnv(VectorBase):
 
     def restart(self, seeds: SeedPlan) -> Step:
         """Begins the next episode in every lane; see `VectorBase.restart`."""
-        assert isinstance(self.env, VectorBase), "only such environments are asked for it"
+        assert isinstance(self.env, VectorBase), "only such environments are restarted"
         return self._begin(self.env.restart(seeds))
 
     def _begin(self, shown: Step) -> Step:
@@ -308,8 +310,8 @@ class GroupEnv(VectorBase):
         """Writes the rows of groups from those of agents.
 
         Args:
-            shown: What the environment shows.
-            new: Whether nothing has come before it whose ends would count.
+            shown: Step of the environment.
+            new: Whether the first step of episodes is shown, before which no ends count.
         """
         if self.layout != self.env.layout:
             self._grow()
@@ -330,7 +332,7 @@ class GroupEnv(VectorBase):
         return step
 
     def _end(self, shown: Step) -> None:
-        """Finds out who has gone and whose group has ended, and writes the latter down."""
+        """Finds the agents that left and the groups that ended, and writes the ends of groups."""
         terminated = self._wide([rows.terminated for rows in shown.rows])
         truncated = self._wide([rows.truncated for rows in shown.rows])
         over = shown.ended if shown.lost is None else shown.ended | shown.lost
@@ -340,7 +342,7 @@ class GroupEnv(VectorBase):
         living, fallen = self._wide(self._living), self._wide(self._fallen)
         part = living | fallen | gone
         living &= ~gone & ~over[:, None]
-        met = self._wide(self._met) | gone  # who has not had a turn yet may still come
+        met = self._wide(self._met) | gone  # an agent without a turn so far may still come
         lives = self._any_of_group(living if self.own_episodes else living | ~(met | over[:, None]))
         met &= ~over[:, None]
         ending = part & ~lives
@@ -361,7 +363,9 @@ class GroupEnv(VectorBase):
                 self._keep_finals(number, rows, shown.rows)
 
     def _keep_finals(self, number: int, rows: Rows, inner: Sequence[Rows]) -> None:
-        """Writes what the rows of a kind that are cut off saw last, and their groups; zeros where they had gone."""
+        """Writes the last observations of the truncated rows of a kind, and of their groups; zeros for members that had
+        left.
+        """
         which = np.flatnonzero(rows.truncated)
         rows.final_index, rows.final_obs = which, self.kinds[number].obs.allocate(len(which))
         rows.final_stale = inner[number].final_stale
@@ -388,7 +392,7 @@ class GroupEnv(VectorBase):
             rows.final_obs[f"{CENTRAL}/{MOMENT}"][:] = self._moment(number)[which]
 
     def _observe(self, shown: Step) -> None:
-        """Writes what is observed now, by whom, and who waits."""
+        """Writes the current observations and which rows wait."""
         for number, (rows, inner) in enumerate(zip(self._rows, shown.rows, strict=True)):
             rows.reward, rows.group_reward = inner.reward, inner.group_reward
             rows.own_index, rows.own_action = inner.own_index, inner.own_action
@@ -419,7 +423,7 @@ class GroupEnv(VectorBase):
             self._see_members(number, rows.obs)
 
     def _see_members(self, number: int, obs: Tree) -> None:
-        """Writes what rows of a kind see of their groups."""
+        """Writes the observations that rows of a kind have of their groups."""
         for sight in self._sights[number]:
             alive = obs[f"{sight.prefix}/{ALIVE}"]
             np.logical_and(self._living[sight.kind][sight.rows], sight.there, out=alive, casting="unsafe")
@@ -436,23 +440,23 @@ class GroupEnv(VectorBase):
             obs[f"{CENTRAL}/{MOMENT}"][:] = self._moment(number)
 
     def _moment(self, number: int) -> np.ndarray:
-        """``[R]`` for the rows of a kind: a number of this moment and their group."""
+        """Returns ``[R]`` for the rows of a kind: a number for this timestep and their group."""
         lanes = np.arange(self.num_lanes)[:, None] + self._clock * self.num_lanes
         return np.ravel(lanes * len(self._members) + self._group_of[self._kind_of == number])
 
     def _wide(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        """Flags of the rows of each kind as ``[lanes, agents]``, agents of all kinds."""
+        """Returns flags of the rows of each kind as ``[lanes, agents]``, agents of all kinds."""
         return np.concatenate([flags.reshape(self.num_lanes, -1) for flags in rows], axis=1)
 
     def _any_of_group(self, flags: np.ndarray) -> np.ndarray:
-        """``[lanes, agents]`` whether a flag ``[lanes, agents]`` is set for a member of the agent's group."""
+        """Returns ``[lanes, agents]`` whether a flag ``[lanes, agents]`` is set for a member of the agent's group."""
         found = np.logical_or.reduceat(flags[:, self._by_group], self._starts, axis=1)
         return np.asarray(found[:, self._group_of])
 
     # -- state -------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the environment is, and who has gone of which group."""
+        """Returns the state of the environment, and which agents have left which group."""
         inner = self.env.state_dict()
         shown = [{"obs": {path: array.copy() for path, array in rows.obs.items()}} for rows in self._rows]
         return {
@@ -467,7 +471,7 @@ class GroupEnv(VectorBase):
         }  # fmt: skip
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state instead of `reset`; see `VectorEnv.load_state_dict`."""
+        """Resumes from a state instead of `reset`; see `VectorEnv.load_state_dict`."""
         if "env" not in state:
             raise EnvError(f"{self.name}: the saved state is of another environment, or of one without groups")
         shown, lost = self.env.load_state_dict(state["env"], seeds)
@@ -489,10 +493,10 @@ class GroupEnv(VectorBase):
             self._met[number] = state["met"][number] & going_on
         return self._show(shown, new=True), lost
 
-    # -- what passes through -----------------------------------------------------------------------
+    # -- forwarding --------------------------------------------------------------------------------
 
     def _mirror(self) -> None:
-        """Takes over what the environment says of itself."""
+        """Copies the public attributes of the environment."""
         self.episode, self.exact, self.layout = self.env.episode, self.env.exact, self.env.layout
         self.infos, self.counters = self.env.infos, self.env.counters
         if isinstance(self.env, VectorBase):
@@ -500,12 +504,12 @@ class GroupEnv(VectorBase):
 
     @property
     def keep_infos(self) -> KeepInfos:
-        """Of which lanes to keep `infos`."""
+        """Lanes of which to keep `infos`."""
         return self.env.keep_infos
 
     @keep_infos.setter
     def keep_infos(self, keep: KeepInfos) -> None:
-        """Tells the environment."""
+        """Sets it on the environment."""
         self.env.keep_infos = keep
 
     @property
@@ -515,12 +519,12 @@ class GroupEnv(VectorBase):
 
     @keep_last_pictures.setter
     def keep_last_pictures(self, keep: bool) -> None:
-        """Tells the environment."""
+        """Sets it on the environment."""
         if isinstance(self.env, VectorBase):
             self.env.keep_last_pictures = keep
 
     def render(self, lane: int) -> np.ndarray | None:
-        """A picture ``[height, width, 3]`` uint8 of a lane, or None if the environment draws none."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane, or None if the environment cannot render."""
         return self.env.render(lane)
 
     def close(self) -> None:
@@ -532,7 +536,7 @@ NOBODY = np.zeros(0, dtype=np.int64)
 
 
 def _stacked(leaf: Leaf, size: int) -> spaces.Space[Any]:
-    """Space of a leaf of so many members, as it is stored."""
+    """Returns the space of a leaf for `size` members, as it is stored."""
     shape = (size, *leaf.shape)
     if leaf.kind in ("discrete", "multi_discrete"):
         return spaces.MultiDiscrete(np.tile(np.reshape(leaf.sizes, leaf.shape), (size, *[1] * len(leaf.shape))))
@@ -544,7 +548,7 @@ def _stacked(leaf: Leaf, size: int) -> spaces.Space[Any]:
 
 
 def _with_central(obs: ObsSpec, central: dict[str, Any], own: dict[str, Any], name: str) -> spaces.Dict:
-    """The space of observations with something more for critics alone, and for all."""
+    """Returns the observation space with added parts: `central` for critics only, `own` for policies too."""
     if isinstance(obs.space, spaces.Dict):
         parts: dict[str, Any] = dict(obs.space.spaces)
     elif isinstance(obs.space, spaces.Tuple):
@@ -557,7 +561,7 @@ def _with_central(obs: ObsSpec, central: dict[str, Any], own: dict[str, Any], na
     taken = sorted(before.spaces.keys() & central.keys()) if isinstance(before, spaces.Dict) else [CENTRAL]
     if not isinstance(before, spaces.Dict) or taken:
         raise EnvError(
-            f"{name}: observations hold {taken[0]!r} already, where what the members of a group see has to stand; "
+            f"{name}: observations hold {taken[0]!r} already, where the observations of group members are added; "
             f"{CENTRAL!r} must be a Dict without {', '.join(central)}"
         )
     return spaces.Dict(OrderedDict({**parts, **own, CENTRAL: spaces.Dict(OrderedDict({**before.spaces, **central}))}))

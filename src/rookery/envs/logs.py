@@ -1,4 +1,4 @@
-"""Where programs that environments start write their logs: `logs_in` says it, `log_folder` asks."""
+"""Folder for the logs of programs that environments start: `logs_in` sets it, `log_folder` returns it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 from rookery.core.settings.starting_folder import absolute
 
 PLAYER_LOGS = "run_logs"
-"""Folder of a run with the logs of what its environment has started."""
+"""Folder in the run directory for logs of programs that the environment has started."""
 
 _FOLDER: ContextVar[Path | None] = ContextVar("log_folder", default=None)
 
 
 @contextmanager
 def logs_in(run: str | Path | None) -> Iterator[None]:
-    """Lets environments that are made meanwhile write logs into the folder `PLAYER_LOGS` of a run's folder; None
-    changes nothing.
+    """Makes environments that are created in the context write logs to the folder `PLAYER_LOGS` of a run; None changes
+    nothing.
     """
     token = _FOLDER.set(_FOLDER.get() if run is None else absolute(run) / PLAYER_LOGS)
     try:
@@ -28,5 +28,5 @@ def logs_in(run: str | Path | None) -> Iterator[None]:
 
 
 def log_folder() -> Path | None:
-    """Gives the folder for logs; None where nobody has named one."""
+    """Returns the folder for logs; None if not set."""
     return _FOLDER.get()

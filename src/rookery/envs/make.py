@@ -1,6 +1,6 @@
-"""Makes a `VectorEnv` from what a user calls an environment: the one place that decides style and implementation.
+"""Creates a `VectorEnv` from any description of an environment: the one place that decides style and implementation.
 
-`make_env` builds it, `env_name` names it; what there is to choose from stands in `envs/schemes.py`.
+`make_env` builds it, `env_name` names it; `envs/schemes.py` has the kinds of environments.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from rookery.envs.vector.threads import threads_env
 IMPLEMENTATIONS = ("auto", "c", "batched", "serial", "processes", "threads")
 
 HELPED = ("processes", "threads")
-"""Implementations that have helpers."""
+"""Implementations with helpers."""
 
 
 def make_env(
@@ -61,7 +61,7 @@ def make_env(
     device: str | None = None,
     try_helpers: bool = False,
 ) -> VectorEnv:
-    """Makes many copies of an environment.
+    """Creates many instances of an environment.
 
     Args:
         env: Name or maker of the environment: a Gymnasium id; a class or callable that makes a Gymnasium, PettingZoo or
@@ -70,21 +70,21 @@ def make_env(
             of one of these, ``my.module:MyEnv``; a file in C, ``my_env.c``, or what was compiled from one; a task of
             EnvPool, ``envpool:Pong-v5``; a Unity player, by its path or as ``unity:PATH``, and the Unity Editor,
             ``unity:editor``; or ``external:9900``, clients at a port. An environment of ML-Agents' low-level API
-            (`BaseEnv`) will do, too, or a class or callable that makes them.
+            (`BaseEnv`), or a class or callable that makes them, is accepted, too.
         config: Keyword arguments of the environment's constructor (of `gymnasium.make` for an id).
-        wrappers: Callables or their import paths, applied in order to each copy.
-        num_lanes: Number of copies.
-        implementation: Name of the back end: ``"serial"`` steps copies in a loop, ``"c"`` demands the environment's
-            twin in C, ``"batched"`` that in Python, or the vector entry point it names, ``"auto"`` takes the first of
-            these twins that there is, with the same numbers. ``"processes"`` and ``"threads"`` say what helpers are.
-        helpers: Number of helpers that step shares of the copies beside the caller; None or 0 = no helpers.
-        tolerance: Failures of copies (errors, hangs, deaths) that are tolerated.
-        render: Whether `VectorEnv.render` is to give pictures, where the environment can.
-        max_entities: Largest number of elements of a ``Sequence`` in an observation; None: an `EntitySet` says its own.
-        parameters: Names of the parameters that episodes will be given: a twin that lacks one cannot be used. Whether
-            the environment has them is for the caller to see in `parameters` of what is made.
-        device: Where the tensors of a `TensorEnv` are to be, if `config` does not say it; None = where it likes.
-        try_helpers: Whether each helper plays a throwaway copy for a few steps before it builds its copies.
+        wrappers: Callables or their import paths, applied in order to each environment.
+        num_lanes: Number of environments.
+        implementation: Name of the back end: ``"serial"`` steps environments in a loop, ``"c"`` demands the
+            environment's variant in C, ``"batched"`` the one in Python, or its vector entry point, ``"auto"`` takes the
+            first available variant with the same numbers. ``"processes"`` and ``"threads"`` are the types of helpers.
+        helpers: Number of helpers that step shares of the environments beside the caller; None or 0 = no helpers.
+        tolerance: Environment failures (errors, hangs, deaths) that are tolerated.
+        render: Whether `VectorEnv.render` must return images, where the environment can.
+        max_entities: Largest number of elements of a ``Sequence`` in an observation; None: as an `EntitySet` defines.
+        parameters: Names of the parameters that episodes will be given: a variant that lacks one cannot be used. The
+            caller checks in `parameters` of the result whether the environment has them.
+        device: Device for the tensors of a `TensorEnv`, if `config` does not set it; None = its default.
+        try_helpers: Whether each helper plays a throwaway environment for a few steps before it builds its own.
 
     Raises:
         EnvError: If there is no such environment, it cannot be built, or its spaces cannot be used.
@@ -95,10 +95,10 @@ def make_env(
     settings, name, found = asked_again(config or {}), env_name(env), found_maker(env)
     if (kind := scheme_of_maker(found)) is not None:
         if wrappers:
-            raise EnvError(f"{name} plays many copies at once and cannot be wrapped; leave env.wrappers empty")
+            raise EnvError(f"{name} plays many environments at once and cannot be wrapped; leave env.wrappers empty")
         if implementation in HELPED:
-            why = f"env.implementation={implementation} has none to deal; leave it out"
-            raise EnvError(f"{name} plays many copies at once: {why}")
+            why = f"env.implementation={implementation} has no single ones to assign; leave it out"
+            raise EnvError(f"{name} plays many environments at once: {why}")
         played = found if implementation == "batched" else instead_in_c(found) or found
         kind, settings = kind if played is found else _kind_of(played), _placed(played, settings, device)
         return kind.build(played, num_lanes, settings, name, render=render, max_entities=max_entities)
@@ -127,7 +127,7 @@ def _stepped(
     tolerance: Tolerance,
     try_helpers: bool,
 ) -> VectorEnv:
-    """Returns copies that are stepped one by one, in this process alone or with helpers."""
+    """Returns environments that are stepped one by one, in this process alone or with helpers."""
     if num_helpers < 1:
         return SerialEnv(factory, num_lanes, name, tolerance)
     helped = threads_env if implementation == "threads" else processes_env
@@ -143,7 +143,8 @@ def has_single_copies(
     implementation: str,
     parameters: Collection[str] | None = None,
 ) -> bool:
-    """Says whether `make_env` would make copies that are stepped one by one, so that helpers could share them.
+    """Returns whether `make_env` would create environments that are stepped one by one, so that helpers could share
+    them.
 
     Raises:
         EnvError: If there is no such environment.
@@ -162,7 +163,7 @@ def twin_without(
     num_lanes: int,
     parameters: Collection[str] | None,
 ) -> str:
-    """Says that no twin is used because of parameters alone; an empty text if that is not so.
+    """Returns a note that no variant is used because of parameters alone; an empty string otherwise.
 
     Raises:
         EnvError: If there is no such environment.
@@ -172,7 +173,7 @@ def twin_without(
     if usable_twin(twins, "auto", wrappers, num_lanes, settings, None)[1]:
         return ""
     why = usable_twin(twins, "auto", wrappers, num_lanes, settings, parameters)[1]
-    return f"{env_name(env)}: {why}, so copies are stepped one by one" if why else ""
+    return f"{env_name(env)}: {why}, so environments are stepped one by one" if why else ""
 
 
 def lane_maker(
@@ -184,20 +185,21 @@ def lane_maker(
     max_entities: int | None = None,
     parameters: Collection[str] | None = None,
 ) -> Callable[[], Any]:
-    """Returns a function that makes one copy, wrapped, in the adapter for its style: a `GymLane` or another `Lane`.
+    """Returns a function that makes one environment, wrapped, in the adapter for its style: a `GymLane` or another
+    `Lane`.
 
-    The arguments are those of `make_env`, but no class of many copies.
+    The arguments are those of `make_env`, except that vectorized classes are refused.
 
     Raises:
         EnvError: If there is no such environment or wrapper; from the calls, if it cannot be built.
     """
     settings, name, found = dict(config or {}), env_name(env), found_maker(env)
     if scheme_of_maker(found):
-        raise EnvError(f"{name} plays many copies at once: there is no single one")
+        raise EnvError(f"{name} plays many environments at once: there is no single one")
     if isinstance(found, gymnasium.envs.registration.EnvSpec):
         found = portable(found)
     wraps = [(str(getattr(wrapper, "__name__", wrapper)), find_wrapper(wrapper)) for wrapper in wrappers]
-    folder = starting_folder()  # copies may be made anew at any time, and elsewhere on this machine
+    folder = starting_folder()  # environments may be rebuilt at any time, and elsewhere on this machine
 
     def make(given: Mapping[str, Any] | None = None) -> Any:
         with started_in(folder):
@@ -216,7 +218,7 @@ def lane_maker(
 
 
 def is_vector(env: Any) -> bool:
-    """Says whether `env` names or is something that makes objects that play many copies.
+    """Returns whether `env` names or is a maker of vectorized environments.
 
     Raises:
         EnvError: If there is no such environment.
@@ -238,30 +240,32 @@ def env_name(env: Any) -> str:
     return "env" if name == "<lambda>" else name
 
 
-# -- finding what was named ------------------------------------------------------------------------
+# -- finding the maker -----------------------------------------------------------------------------
 
 
 def asked_again(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Gives arguments of an environment without secrets that a run has had and not stored.
+    """Returns the arguments of an environment without secrets that a run had and did not store.
 
     Raises:
-        EnvError: If nobody gives such a secret again.
+        EnvError: If such a secret is not given again.
     """
     lost = [key for key, value in config.items() if isinstance(value, str) and value == NOT_STORED]
     for key in lost:
         if key == "token" and (os.environ.get("ROOKERY_TOKEN") or config.get("token_file")):
             continue
         other = ", or set ROOKERY_TOKEN, or env.config.token_file=FILE" if key == "token" else ""
-        raise EnvError(f"env.config.{key} is a secret, which a run does not store: env.config.{key}=... says it{other}")
+        raise EnvError(
+            f"env.config.{key} is a secret, which a run does not store: set it with env.config.{key}=...{other}"
+        )
     return {key: value for key, value in config.items() if key not in lost}
 
 
 def run_arguments(env: Any) -> Collection[str]:
-    """Returns the names of those arguments of an environment that say how its copies are run, and not what they are:
-    what its class lists under ``run_arguments``. They may be others when a training goes on.
+    """Returns the names of those arguments of an environment that define how its instances are run, not what they are:
+    the names that its class lists under ``run_arguments``. They may change when a training resumes.
     """
     found = found_maker(env) if env is not None else None
-    return getattr(getattr(found, "func", found), "run_arguments", ())  # func: of a class with some arguments given
+    return getattr(getattr(found, "func", found), "run_arguments", ())  # func: for a class in `functools.partial`
 
 
 def found_maker(env: Any) -> Any:
@@ -279,7 +283,7 @@ def found_maker(env: Any) -> Any:
                 return getattr(env, maker)
         raise EnvError(f"module {env.__name__} has neither parallel_env nor env; pass a class or a function of it")
     if not callable(env) and scheme_of_maker(env) is None:
-        what = f"an instance of {type(env).__name__}, expected something that makes one copy a call"
+        what = f"an instance of {type(env).__name__}, expected something that makes one environment a call"
         raise EnvError(f"env is {what}: a class, a function, a Gymnasium id or an import path 'my.module:MyEnv'")
     return env
 
@@ -300,7 +304,7 @@ def _placed(found: Any, settings: dict[str, Any], device: str | None) -> dict[st
 
 
 def _build(found: Any, settings: dict[str, Any], wraps: Sequence[tuple[str, Any]], name: str, render: bool) -> Any:
-    """Makes one copy, wrapped."""
+    """Makes one environment, wrapped."""
     is_id = isinstance(found, gymnasium.envs.registration.EnvSpec)
     # Gymnasium's own checker is left out of ids: the back end checks every step itself, and names the lane.
     make = functools.partial(gymnasium.make, found, disable_env_checker=True) if is_id else found
@@ -316,14 +320,14 @@ def _build(found: Any, settings: dict[str, Any], wraps: Sequence[tuple[str, Any]
 
 
 def _takes_render_mode(found: Any) -> bool:
-    """Says whether the constructor can be asked for pictures."""
+    """Returns whether the constructor takes a render mode."""
     if isinstance(found, gymnasium.envs.registration.EnvSpec):
         if not isinstance(found.entry_point, str):
             return found.entry_point is not None and _takes_render_mode(found.entry_point)
         try:
             return _takes_render_mode(gymnasium.envs.registration.load_env_creator(found.entry_point))
         except ImportError:
-            return False  # building it will say what is missing
+            return False  # the build reports the missing part
     parameters = parameters_of_maker(found)
     if "render_mode" in parameters:
         return True

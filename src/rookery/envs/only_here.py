@@ -30,7 +30,7 @@ CHANGES = frozenset(
 """Methods that change lists, dictionaries, sets and files."""
 
 _parsing = threading.Lock()
-"""Held while code is parsed: two threads that parse at once make Python's parser raise a SystemError now and then."""
+"""Held while code is parsed: Python's parser sometimes raises a SystemError if two threads parse at once."""
 
 _reasons: list[Callable[[], str]] = []
 
@@ -46,7 +46,7 @@ def keep_here(reason: Callable[[], str]) -> None:
 
 
 def why_only_here(env: Any) -> str:
-    """Returns why only this process can step an environment; an empty text if any can.
+    """Returns the reason why only this process can step an environment; an empty string if any process can.
 
     Args:
         env: A class, a function that makes environments, or the name of either, ``my.module:MyEnv``, if imported.

@@ -1,4 +1,5 @@
-"""Parameters of environments: what an environment says that it has, how a copy is given values, and whose they are.
+"""Parameters of environments: how an environment declares them, how an instance receives values, and the values per
+episode.
 
 An environment declares its parameters in an attribute, by name:
 
@@ -6,9 +7,9 @@ An environment declares its parameters in an attribute, by name:
 
 and gets values in ``reset(seed=..., options={"parameters": {"mass": 0.7}})``; what is missing there has its default. An
 environment whose `reset` takes no options has a method ``set_parameters(values)`` instead, called before each `reset`
-that has values. This is the same for Gymnasium, PettingZoo and dict-style environments. Of environments that declare
-nothing, those in `KNOWN` are given their attributes; of all others the arguments of the constructor that are numbers
-are parameters, and the copy is built anew where a value changes.
+that has values. This works for Gymnasium, PettingZoo and dict-style environments. Environments that declare nothing but
+are in `KNOWN` get their attributes set; for all others the numeric arguments of the constructor are parameters, and the
+environment is rebuilt when a value changes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from rookery.envs.samplers import ConstantSampler, Sampler, Value, is_number
 from rookery.envs.vector.closing import close_env
 
 OPTION = "parameters"
-"""Key of the options of `reset`, and name of the attribute in which an environment declares what it has."""
+"""Key of the options of `reset`, and name of the attribute in which an environment declares its parameters."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Parameter:
     """A parameter as its environment declares it.
 
     Attributes:
-        default: Value where nothing else is said.
+        default: Value if none is given.
         low: Smallest value, or None.
         high: Largest value, or None.
     """
@@ -45,7 +46,7 @@ class Parameter:
     high: float | None = None
 
     def objection(self, value: Any) -> str:
-        """Says what is wrong with a value; empty if nothing is."""
+        """Returns the objection to a value, or an empty string."""
         if not is_number(value) or (self.low is None and self.high is None):
             return ""
         too_low = self.low is not None and value < self.low
@@ -53,19 +54,19 @@ class Parameter:
         return f"{value:g} is not {self.range()}" if too_low or too_high else ""
 
     def range(self) -> str:
-        """Says between which bounds values lie."""
+        """Returns the allowed range in words."""
         if self.low is None:
             return f"at most {self.high:g}"
         return f"at least {self.low:g}" if self.high is None else f"from {self.low:g} to {self.high:g}"
 
     def clipped(self, value: float) -> float:
-        """Gives the allowed value that is nearest to a number."""
+        """Returns the allowed value that is nearest to a number."""
         value = value if self.low is None else max(value, self.low)
         return value if self.high is None else min(value, self.high)
 
 
 def _pole_masses(env: Any) -> None:
-    """Brings in line what Gymnasium's cart-pole derives from masses and length when it is made."""
+    """Updates the values that Gymnasium's cart-pole derives from masses and length in its constructor."""
     env.total_mass = env.masspole + env.masscart
     env.polemass_length = env.masspole * env.length
 
@@ -82,20 +83,20 @@ KNOWN: dict[str, dict[str, str]] = {
 """Gymnasium's environments that read attributes in every step: by class, the attribute of each parameter."""
 
 DERIVED: dict[str, Callable[[Any], None]] = {"CartPoleEnv": _pole_masses}
-"""What is called after attributes of these were set."""
+"""Functions to call after attributes of these classes were set."""
 
 
 @dataclass
 class ParameterHook:
-    """How one copy of an environment is given parameters.
+    """Sets the parameters of one environment.
 
     Attributes:
-        declared: The parameters that the copy has, by name.
-        build: Builds the copy with other arguments of its constructor; None where nobody can.
-        attributes: Attribute of the unwrapped environment for parameters of `KNOWN`.
+        declared: The parameters that the environment has, by name.
+        build: Builds the environment with other arguments of its constructor; None if it cannot be rebuilt.
+        attributes: Attribute of the unwrapped environment for each parameter of `KNOWN`.
         arguments: Names of the parameters that are arguments of the constructor.
         setter: Whether the environment has `set_parameters`, because its `reset` takes no options.
-        built: Arguments that the copy was last built with.
+        built: Arguments that the environment was last built with.
     """
 
     declared: Mapping[str, Parameter] = field(default_factory=dict)
@@ -106,14 +107,14 @@ class ParameterHook:
     built: dict[str, Any] = field(default_factory=dict)
 
     def give(self, env: Any, values: Mapping[str, Value]) -> tuple[Any, dict[str, Any]]:
-        """Makes a copy ready for an episode with some parameters.
+        """Prepares an environment for an episode with given parameters.
 
         Args:
-            env: The copy.
+            env: The environment.
             values: Values by name.
 
         Returns:
-            The copy, or another one that takes its place; and what its `reset` takes besides the seed.
+            The environment, or another one that replaces it; and the arguments of its `reset` besides the seed.
         """
         arguments = {name: value for name, value in values.items() if name in self.arguments}
         if self.build is not None and any(self.built[name] != value for name, value in arguments.items()):
@@ -138,16 +139,17 @@ class ParameterHook:
 def hook_of(
     env: Any, maker: Any, settings: Mapping[str, Any], build: Callable[[Mapping[str, Any]], Any] | None
 ) -> ParameterHook:
-    """Finds out how a copy is given parameters.
+    """Returns the hook that gives parameters to an environment.
 
     Args:
-        env: The copy, wrapped.
-        maker: What made it: a class, a function, or a Gymnasium spec.
+        env: The environment, wrapped.
+        maker: Its maker: a class, a function, or a Gymnasium spec.
         settings: Arguments that it was made with.
-        build: Builds another one, wrapped too, with arguments that stand over `settings`.
+        build: Builds another one, wrapped too, with arguments that override `settings`.
 
     Raises:
-        EnvError: If the environment declares parameters and can be given none, or declares them in another form.
+        EnvError: If the environment declares parameters and has no way to receive them, or declares them in another
+            form.
     """
     owner = declaring(env)
     if owner is not None:
@@ -181,10 +183,10 @@ def declaring(env: Any) -> Any:
 
 
 class OpenParameters(Mapping[str, Parameter]):
-    """Parameters of an environment that does not say what it has: every name is there, and none is listed.
+    """Parameters of an environment that does not declare them: every name exists, and none is listed.
 
-    Args:
-        each: What every one of them is.
+    each: Declaration of every one of them.
+        drawn_there: Sampler classes that the environment draws from by itself.
         drawn_there: Samplers that the environment draws from by itself.
     """
 
@@ -192,11 +194,11 @@ class OpenParameters(Mapping[str, Parameter]):
         self._each, self.drawn_there = each, drawn_there
 
     def __getitem__(self, name: str) -> Parameter:
-        """Gives the parameter of a name."""
+        """Returns the parameter of a name."""
         return self._each
 
     def __contains__(self, name: object) -> bool:
-        """Says that there is one."""
+        """Returns whether a key is a text: every name is a parameter."""
         return isinstance(name, str)
 
     def __iter__(self) -> Iterator[str]:
@@ -209,10 +211,11 @@ class OpenParameters(Mapping[str, Parameter]):
 
 
 def read_declared(said: Mapping[str, Any], name: str) -> Mapping[str, Parameter]:
-    """Reads what an environment declares: for each name a default, ``(default, low, high)`` or a `Parameter`.
+    """Reads the declared parameters of an environment: for each name a default, ``(default, low, high)`` or a
+    `Parameter`.
 
     Raises:
-        EnvError: If it is of another form, or a default is outside of its bounds; says which.
+        EnvError: If it is of another form, or a default is outside its bounds; the message names it.
     """
     if isinstance(said, OpenParameters):
         return said
@@ -237,7 +240,7 @@ def _takes_options(env: Any) -> bool:
 
 
 def _numbers_of(maker: Any, settings: Mapping[str, Any]) -> dict[str, float]:
-    """The arguments of a constructor that are numbers, with the values they have."""
+    """Returns the numeric arguments of a constructor, with their values."""
     entry, given = maker, dict(settings)
     if hasattr(maker, "entry_point"):  # a Gymnasium spec
         given = {**maker.kwargs, **given}
@@ -245,7 +248,7 @@ def _numbers_of(maker: Any, settings: Mapping[str, Any]) -> dict[str, float]:
         if isinstance(entry, str):
             try:
                 entry = load_env_creator(entry)
-            except Exception:  # building it has said what is missing
+            except Exception:  # the build has reported the missing part
                 return {}
     try:
         signature = inspect.signature(entry).parameters
@@ -255,7 +258,7 @@ def _numbers_of(maker: Any, settings: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in values.items() if is_number(value)}
 
 
-# -- which parameters an episode has ---------------------------------------------------------------
+# -- parameters of an episode ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -264,9 +267,9 @@ class Draws:
 
     Attributes:
         samplers: By name.
-        lessons: Of the parameters that have lessons, which stand in `samplers` too: a sampler for each lesson.
-        declared: What the environment declares.
-        drawn_there: Samplers that the environment draws from by itself, as games do: they are no values of episodes.
+        lessons: For each parameter with lessons (also in `samplers`), a sampler for each lesson.
+        declared: Parameters that the environment declares.
+        drawn_there: Samplers that the environment draws from by itself, as games do; they give no values per episode.
     """
 
     samplers: Mapping[str, Sampler]
@@ -275,7 +278,7 @@ class Draws:
     drawn_there: tuple[type[Sampler], ...] = ()
 
     def of(self, lessons: Mapping[str, int]) -> dict[str, Sampler]:
-        """Gives the sampler of each parameter in some lessons, by their numbers from 0."""
+        """Returns the sampler of each parameter in some lessons, by their numbers from 0."""
         return {
             name: self.lessons[name][lessons[name]] if name in lessons else sampler
             for name, sampler in self.samplers.items()
@@ -288,11 +291,11 @@ class Draws:
 
         Args:
             lessons: Number of the lesson of each parameter that has lessons, from 0.
-            rng: Gives the generator of a parameter, so that none depends on how often others draw; the second argument
-                is the seed of its sampler.
+            rng: Returns the generator of a parameter, so that parameters are independent; the second argument is the
+                seed of its sampler.
 
         Raises:
-            EnvError: If a function of one's own gives a value that the environment does not allow.
+            EnvError: If a user's function returns a value that the environment does not allow.
         """
         drawn = {}
         for name, sampler in self.of(lessons).items():
@@ -308,21 +311,21 @@ class Draws:
         return drawn
 
     def last(self) -> dict[str, int]:
-        """Gives the number of the last lesson of each parameter that has lessons."""
+        """Returns the number of the last lesson of each parameter that has lessons."""
         return {name: len(samplers) - 1 for name, samplers in self.lessons.items()}
 
 
 class EpisodePlan:
     """The seed and the parameters of every episode, as functions of its lane and its number there.
 
-    Calling a plan gives the seed, so that it is a `SeedPlan`. Lessons change between two steps: episodes that run keep
-    the lessons that they began with, which is why a plan remembers from which episode of each lane a lesson holds.
+    Calling a plan returns the seed, so that it is a `SeedPlan`. Lessons change between two steps: running episodes keep
+    the lessons that they began with, so a plan stores from which episode of each lane a lesson holds.
 
     Args:
         seeds: Seed of each episode.
-        draws: What is drawn.
-        rng: Gives the generator of a parameter in an episode: ``rng(lane, episode, name, seed)``, with the seed of its
-            sampler.
+        draws: The distributions of the parameters.
+        rng: Returns the generator of a parameter in an episode: ``rng(lane, episode, name, seed)``, with the seed of
+            its sampler.
         lessons: Lessons that the first episodes have.
     """
 
@@ -357,7 +360,7 @@ class EpisodePlan:
         return {name: sampler for name, sampler in found.items() if isinstance(sampler, self._draws.drawn_there)}
 
     def change(self, lessons: Mapping[str, int], episode: np.ndarray | None) -> None:
-        """Lets all episodes to come have other lessons.
+        """Sets other lessons for all later episodes.
 
         Args:
             lessons: Number of the lesson of each parameter.
@@ -367,33 +370,33 @@ class EpisodePlan:
             self._changes = [([], dict(lessons))]
             return
         running = episode.tolist()
-        needed = 0  # what episodes that run have begun with stays
+        needed = 0  # running episodes keep their lessons
         for number, (first, _) in enumerate(self._changes):
             if not first or all(begins <= now for begins, now in zip(first, running, strict=True)):
                 needed = number
         self._changes = [*self._changes[needed:], ([now + 1 for now in running], dict(lessons))]
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns since which episodes which lessons hold."""
+        """Returns the lessons with the episodes from which they hold."""
         return {"changes": [{"first": list(first), "lessons": dict(lessons)} for first, lessons in self._changes]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave."""
+        """Loads a state from `state_dict`."""
         self._changes = [(list(one["first"]), dict(one["lessons"])) for one in state["changes"]]
 
 
 def parameters_of(plan: SeedPlan | None, lane: int, episode: int) -> dict[str, Value]:
-    """Returns the parameters that a plan has for an episode; none of a plan that only knows seeds."""
+    """Returns the parameters that a plan has for an episode; none for a plan that has only seeds."""
     return plan.parameters(lane, episode) if isinstance(plan, EpisodePlan | Noted) else {}
 
 
 def lessons_of(plan: SeedPlan | None, lane: int, episode: int) -> dict[str, int]:
-    """Returns the lessons that a plan has for an episode; none of a plan without lessons."""
+    """Returns the lessons that a plan has for an episode; none for a plan without lessons."""
     return dict(plan.lessons(lane, episode)) if isinstance(plan, EpisodePlan) else {}
 
 
 class Noted:
-    """A plan that calls a function whenever somebody asks for a seed.
+    """A plan that calls a function whenever a seed is requested.
 
     Args:
         plan: The plan.
@@ -414,7 +417,7 @@ class Noted:
 
 
 def unknown_parameter(name: str, has: Sequence[str], env: str) -> str:
-    """Says that an environment has no such parameter, what it has, and which was meant."""
+    """Returns the message that an environment has no such parameter, with its parameters and the nearest name."""
     if not has:
         return (
             f"{env} has no parameters: it declares none, and its constructor takes no numbers; see "

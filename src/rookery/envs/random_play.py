@@ -1,4 +1,4 @@
-"""Random play of throwaway environments: what it shows, and evenly drawn actions that are allowed."""
+"""Random play of throwaway environments: observed steps, and uniformly drawn allowed actions."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from rookery.envs.vector.closing import close_env
 from rookery.envs.vector.serial import SerialEnv
 
 FEW_STEPS = 5
-"""Steps that show whether a copy can be played."""
+"""Steps that show whether an environment can be played."""
 
 
 def random_play(env: VectorEnv, seeds: SeedPlan, rng: np.random.Generator) -> Iterator[Step]:
-    """Yields what an environment shows, step by step and without end, while random actions are played.
+    """Yields the steps of an environment, without end, while random actions are played.
 
     Args:
         env: Throwaway environment.
         seeds: Seeds of its episodes.
-        rng: Generator of the actions, which are drawn evenly among those allowed, or from the box.
+        rng: Generator of the actions, which are drawn uniformly among those allowed, or from the box.
     """
     shown = env.reset(seeds)
     while True:
@@ -33,11 +33,11 @@ def random_play(env: VectorEnv, seeds: SeedPlan, rng: np.random.Generator) -> It
 
 
 def played_copy(factory: Callable[[], Any], name: str) -> SerialEnv:
-    """Returns a throwaway copy after a few random steps.
+    """Returns a throwaway environment after a few random steps.
 
     Args:
-        factory: Builds one copy.
-        name: What runs, in words a user knows.
+        factory: Builds one environment.
+        name: Name of the environment for messages.
 
     Raises:
         EnvError: If it cannot be built or played.
@@ -53,13 +53,13 @@ def played_copy(factory: Callable[[], Any], name: str) -> SerialEnv:
 
 
 def random_rows(env: VectorEnv, seeds: SeedPlan, steps: int, rng: np.random.Generator) -> list[Tree]:
-    """Returns the observations that are met while random actions are played, and closes the environment.
+    """Returns the observations that random play visits, and closes the environment.
 
     Args:
         env: Throwaway environment.
         seeds: Seeds of its episodes.
         steps: Number of vector steps to play.
-        rng: Generator of the actions, which are drawn evenly among those allowed, or from the box.
+        rng: Generator of the actions, which are drawn uniformly among those allowed, or from the box.
 
     Returns:
         For each kind of `env`, the observations of all rows that waited for an action, ``[N, ...]`` each.
@@ -70,7 +70,7 @@ def random_rows(env: VectorEnv, seeds: SeedPlan, steps: int, rng: np.random.Gene
         seen += [[] for _ in env.kinds[len(seen) :]]
         for rows, trees in zip(shown.rows, seen, strict=True):
             trees.append({path: array[rows.waiting] for path, array in rows.obs.items()})
-    next(play)  # kinds that appear in what the last actions lead to are there, too
+    next(play)  # includes kinds that appeared after the last actions
     seen += [[] for _ in env.kinds[len(seen) :]]
     close_env(env, env.name)
     whole = zip((kind.obs.allocate(0) for kind in env.kinds), seen, strict=True)
@@ -87,14 +87,14 @@ def random_answers(env: VectorEnv, shown: Step, rng: np.random.Generator) -> lis
 
 
 def random_actions(spec: ActionSpec, num: int, mask: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
-    """Draws stored actions ``[num, *spec.shape]`` evenly: choices among those allowed, flags like coins.
+    """Draws stored actions ``[num, *spec.shape]`` uniformly: discrete ones among those allowed, flags like coins.
 
     Bounded elements of a box are uniform in [-1, 1], others standard normal.
 
     Args:
         spec: Layout of the actions.
         num: Number of actions.
-        mask: Whether each choice is allowed, ``[num, flags]`` bool, or None.
+        mask: Whether each discrete action is allowed, ``[num, flags]`` bool, or None.
         rng: Generator of the actions.
     """
     if spec.kind == "composite":

@@ -1,7 +1,7 @@
-"""Distributions from which the parameters of an environment are drawn, once an episode.
+"""Distributions from which the parameters of an environment are drawn, once per episode.
 
 A sampler is written as a mapping whose key ``sampler`` names it, with its settings beside it: ``{sampler: uniform, low:
-0.5, high: 2}``. `SAMPLERS` has the names; ``my.module:function`` stands for a function of one's own.
+0.5, high: 2}``. `SAMPLERS` has the names; ``my.module:function`` is a function of your own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from rookery.core.settings.fields import NonNegative, PositiveFloat, Settings
 from rookery.core.settings.reach import ARGUMENTS, CODE, CountFromZero
 
 Value = Any
-"""Value of a parameter: a number, or with ``constant``, ``choice`` and own functions anything an environment takes."""
+"""Value of a parameter: a number; with ``constant``, ``choice`` and own functions any value that the environment takes.
+"""
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Sampler(Settings):
     """A distribution of the values of a parameter.
 
     Attributes:
-        clips: Whether values beyond the bounds of a parameter are moved to them, instead of being refused.
+        clips: Whether values beyond the bounds of a parameter are moved to them, instead of refused.
     """
 
     clips: ClassVar[bool] = False
@@ -35,27 +36,27 @@ class Sampler(Settings):
     """
 
     def draw(self, rng: np.random.Generator) -> Value:
-        """Draws a value with a generator of its own."""
+        """Draws a value with a given generator."""
         raise NotImplementedError
 
     def numbers(self) -> tuple[float, ...]:
-        """Returns the numbers between which all values lie; none where they are not known."""
+        """Returns numbers between which all values lie; none where they are not known."""
         return ()
 
     def known(self) -> tuple[Value, ...]:
-        """Returns the values that are known: all that can be drawn, or the ends between which they lie."""
+        """Returns the known values: all that can be drawn, or the ends of their range."""
         return self.numbers()
 
 
 @dataclass(frozen=True)
 class ConstantSampler(Sampler):
-    """A sampler that always gives the same value."""
+    """A sampler that always returns the same value."""
 
     value: Annotated[Any, ARGUMENTS]
     """The value."""
 
     def draw(self, rng: np.random.Generator) -> Value:
-        """Gives the value."""
+        """Returns the value."""
         return self.value
 
     def numbers(self) -> tuple[float, ...]:
@@ -213,7 +214,7 @@ SAMPLERS: dict[str, type[Sampler]] = {
 
 
 def is_number(value: Any) -> bool:
-    """Says whether a value is a finite number, and not a truth value."""
+    """Returns whether a value is a finite number, and not a bool."""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool) and math.isfinite(value)
 
 

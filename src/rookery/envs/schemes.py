@@ -1,6 +1,7 @@
-"""Kinds of environments: `EnvScheme` says which names and makers are of a kind, and what these make; `scheme_of`.
+"""Kinds of environments: each `EnvScheme` recognizes names and makers of its kind and builds them; `scheme_of`.
 
-Each kind stands beside what plays it. The table is `ENV_SCHEMES` of `core/plugins.py`, to which packages add kinds.
+Each kind is defined next to its environments. The table is `ENV_SCHEMES` of `core/plugins.py`, to which packages add
+kinds.
 """
 
 from __future__ import annotations
@@ -16,23 +17,24 @@ from rookery.core.plugins import ENV_SCHEMES, missing_package
 from rookery.envs.base import VectorEnv
 
 MODULE_NAME = r"\w+(\.\w+)+"
-"""What an environment's name is like that is a module, ``pettingzoo.mpe.simple_v3``."""
+"""Pattern of an environment name that is a module, ``pettingzoo.mpe.simple_v3``."""
 
 NAMED = ("c", "bundled", "registered", "unity", "external")
 """Built-in kinds with names of their own, in the order in which they are asked."""
 
 PREFIXED = ("envpool",)
-"""Built-in kinds whose names are ``NAME:REST``, as those of plug-ins: they are imported when one is looked for."""
+"""Built-in kinds whose names are ``NAME:REST``, as those of plug-ins: they are imported on first use."""
 
 GENERAL = ("code", "gymnasium")
-"""Kinds that are left for any other name: the import path of code, and the id of a package that is not imported yet."""
+"""Kinds for any other name: the import path of code, and the id of a package that is not imported yet."""
 
 MADE = ("unity", "vector", "foreign")
-"""Kinds whose makers make environments that play many copies."""
+"""Kinds whose makers make vectorized environments."""
 
 
 class EnvScheme:
-    """One kind of environment. A subclass overrides what its kind has; an instance of it stands in the table.
+    """One kind of environment. A subclass overrides the methods that its kind needs; an instance of it stands in the
+    table.
 
     A plug-in overrides `find`; its names are ``NAME:REST``, where NAME is that of its entry point.
     """
@@ -40,11 +42,11 @@ class EnvScheme:
     # -- names: what a user types -------------------------------------------------------------------
 
     def matches(self, name: str) -> bool:
-        """Returns whether a name is of this kind; nothing is imported or run to tell."""
+        """Returns whether a name is of this kind; nothing is imported or run for that."""
         return False
 
     def find(self, name: str) -> Any:
-        """Returns what a name of this kind stands for: anything that `make_env` takes and that is no name.
+        """Returns the environment that a name of this kind refers to: any argument of `make_env` except a name.
 
         Raises:
             EnvError: If there is no such environment.
@@ -59,8 +61,8 @@ class EnvScheme:
         return module.rpartition(".")[2] if attribute in ("env", "parallel_env", "raw_env") else attribute
 
     def code_of(self, name: str) -> str:
-        """Returns the code that a name stands for (``module:Name``, a module, a program), or an empty string if it
-        names no code but that of Rookery or of packages that Rookery itself imports.
+        """Returns the code that a name refers to (``module:Name``, a module, a program), or an empty string if it names
+        only code of Rookery or of packages that Rookery itself imports.
         """
         return ""
 
@@ -69,16 +71,16 @@ class EnvScheme:
         return ""
 
     def has_file(self, name: str) -> bool:
-        """Returns whether the file of `file_in` is there, from the working directory."""
+        """Returns whether the file of `file_in` exists, from the working directory."""
         return False
 
     def explain_missing(self, name: str) -> None:
-        """Raises an EnvError with the reason where nothing has a name, but it looks like one of this kind."""
+        """Raises an EnvError with the reason if a name that does not exist looks like one of this kind."""
 
-    # -- makers: what a name stands for, or what a program passes ------------------------------------
+    # -- makers: what a name refers to, or what a program passes --------------------------------------
 
     def plays_many(self, maker: Any) -> bool:
-        """Returns whether this kind has a maker, which makes environments that play many copies."""
+        """Returns whether this kind has a maker, which makes vectorized environments."""
         return False
 
     def build(
@@ -92,16 +94,16 @@ class EnvScheme:
         max_entities: int | None = None,
         first: Any = None,
     ) -> VectorEnv:
-        """Makes copies of an environment.
+        """Builds the instances of an environment.
 
         Args:
-            maker: One for which `plays_many` is true, or whose first copy is for this kind to play (`takes_over`).
-            num_lanes: Number of copies.
+            maker: One for which `plays_many` is true, or whose first environment belongs to this kind (`takes_over`).
+            num_lanes: Number of environments.
             settings: Keyword arguments of the maker.
             name: Name in messages.
             render: Whether images are asked for.
             max_entities: Largest number of elements of a ``Sequence`` in an observation.
-            first: A copy that the maker has made already; None = none.
+            first: An environment that the maker has made already; None = none.
 
         Raises:
             EnvError: If it cannot be built.
@@ -109,16 +111,16 @@ class EnvScheme:
         raise NotImplementedError
 
     def takes_over(self, made: Any) -> bool:
-        """Returns whether what a maker made for one copy is no single copy, and of this kind."""
+        """Returns whether the product of a maker is not a single environment, and of this kind."""
         return False
 
 
 class MadeMany(EnvError):
-    """A maker that was called for one copy has made an environment that is no single copy.
+    """Raised when a maker that was called for one environment has made a vectorized one.
 
     Args:
         name: Name in messages.
-        made: What it made, which is for the caller to play (`EnvScheme.build`) or to close.
+        made: Its product, which the caller must play (`EnvScheme.build`) or close.
         scheme: The kind that plays it.
     """
 
@@ -128,7 +130,7 @@ class MadeMany(EnvError):
 
 
 class _Prefixed(EnvScheme):
-    """A kind whose names are ``NAME:REST``; it is imported when one of its environments is looked for."""
+    """A kind whose names are ``NAME:REST``; it is imported on first use."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
@@ -158,7 +160,7 @@ def scheme(kind: str) -> EnvScheme:
 
 
 def scheme_of(name: str) -> EnvScheme:
-    """Returns the kind of an environment's name; a plug-in's is not imported for that."""
+    """Returns the kind of an environment's name, without importing plug-ins."""
     for kind in NAMED:
         if (found := scheme(kind)).matches(name):
             return found
@@ -169,19 +171,19 @@ def scheme_of(name: str) -> EnvScheme:
 
 
 def code_of(name: str) -> str:
-    """Returns the code that an environment's name stands for; see `EnvScheme.code_of`."""
+    """Returns the code that an environment's name refers to; see `EnvScheme.code_of`."""
     return scheme_of(name).code_of(name)
 
 
 def scheme_of_maker(maker: Any) -> EnvScheme | None:
-    """Returns the kind of a maker of environments that play many copies; None if it makes single copies."""
+    """Returns the kind of a maker of vectorized environments; None if it makes single environments."""
     if isinstance(maker, EnvSpec):
         return None
     return next((found for kind in MADE if (found := scheme(kind)).plays_many(maker)), None)
 
 
 def scheme_of_product(maker: Any, made: Any) -> EnvScheme | None:
-    """Returns the kind of what a maker has made for one copy, though it is no single copy; None if it is one."""
+    """Returns the kind of a maker's product that is not a single environment; None if it is one."""
     if isinstance(maker, EnvSpec):
         return None
     return next((found for kind in MADE if (found := scheme(kind)).takes_over(made)), None)

@@ -1,9 +1,10 @@
-"""Teams as one: agents of a copy who see, act and earn together, as setting `teams` says (docs/how-to/teams.md).
+"""Teams as single agents: agents of an environment that see, act and earn together, as setting `teams` defines
+(docs/how-to/teams.md).
 
 The layouts are those of `core/spaces/team_spaces.py`. A team must act where one of its members must. Its reward is the
-sum of what its members earn; what their group earns is its group's too, and where they are of several groups, that of
-each is part of the team's own reward. Its episode ends when that of every member has: it is terminated if that of those
-who went last was, else truncated.
+sum of its members' rewards; the reward of its members' group is that of its own group, and with several groups those
+rewards are part of the team's own. Its episode ends when those of all members have: it is terminated if the last ones
+to end were, else truncated.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ class Team:
     """A team of every lane.
 
     Attributes:
-        name: What it is called.
-        places: Of each member, the number of its kind in the environment, and its column there.
-        members: Where each member's part of the team's arrays is.
-        central: Paths of what is for critics alone.
+        name: Its name.
+        places: For each member, the number of its kind in the environment, and its column there.
+        members: For each member, its part of the team's arrays.
+        central: Paths that only critics see.
         earns: Members whose groups' rewards the team earns: one of each group.
         opened: ``[lanes]`` whether the team has acted since its last end.
         over: ``[lanes, members]`` whether a member's episode has ended.
@@ -43,7 +44,7 @@ class Team:
     over: np.ndarray
 
     def forget(self, lanes: np.ndarray) -> None:
-        """Begins anew in some lanes."""
+        """Resets the flags of some lanes."""
         for flags in (self.opened, self.over):
             flags[lanes] = False
 
@@ -53,12 +54,12 @@ class TeamSlab:
     """The rows of a kind of teams, or of a kind of agents that are in no team.
 
     Attributes:
-        kind: As it is shown.
-        rows: What the outside sees of them.
+        kind: Kind that is shown.
+        rows: Rows that are shown.
         teams: The teams, in the order of the kind's agents; none of a kind of agents.
-        source: Of agents, the number of their kind in the environment.
-        columns: Of agents, their columns there.
-        finals: Of teams that ended in this step, their rows and last observations.
+        source: For agents, the number of their kind in the environment.
+        columns: For agents, their columns there.
+        finals: For teams that ended in this step, their rows and last observations.
     """
 
     kind: Kind
@@ -69,7 +70,7 @@ class TeamSlab:
 
 
 class TeamEnv(VectorBase):
-    """An environment in which several agents are seen as one.
+    """An environment that presents several agents as one.
 
     Args:
         env: The environment.
@@ -77,7 +78,7 @@ class TeamEnv(VectorBase):
 
     Raises:
         ConfigError: If a team has no agents, one that the environment does not have or that another team has, or the
-            name of another agent; if its members' spaces cannot stand together.
+            name of another agent; if its members' spaces cannot be combined.
     """
 
     def __init__(self, env: VectorEnv, teams: Mapping[str, Sequence[str]]) -> None:
@@ -106,7 +107,7 @@ class TeamEnv(VectorBase):
     # --- layout -------------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Refuses teams that cannot be."""
+        """Raises ConfigError for invalid teams."""
         known = [agent for kind in self.env.kinds for agent in kind.agents]
         taken: dict[str, str] = {}
         for name, agents in self._agents.items():
@@ -157,7 +158,7 @@ class TeamEnv(VectorBase):
         self._layout, self.layout = env.layout, self.layout + (self._layout >= 0)
 
     def _team(self, name: str, places: list[tuple[int, int]]) -> tuple[Any, Team]:
-        """The layouts of a team, and the team."""
+        """Returns the layouts of a team, and the team."""
         kinds = [self.env.kinds[number] for number, _ in places]
         try:
             specs = team_specs([(kind.obs, kind.action) for kind in kinds])
@@ -201,7 +202,7 @@ class TeamEnv(VectorBase):
         return self._begin(self.env.restart(seeds), np.ones(self.num_lanes, dtype=bool))
 
     def state_dict(self) -> dict[str, Any]:
-        """Where every lane is, and whose members' episodes have ended; see `VectorEnv.state_dict`."""
+        """Returns the state of every lane, with the members whose episodes have ended; see `VectorEnv.state_dict`."""
         state = self.env.state_dict()
         teams = {team.name: {name: getattr(team, name).copy() for name in ("opened", "over")} for team in self._teams}
         shown = [{"obs": {path: leaf.copy() for path, leaf in slab.rows.obs.items()}} for slab in self._slabs]
@@ -209,7 +210,7 @@ class TeamEnv(VectorBase):
         return {"env": state, "members": members, "teams": teams, **({"rows": shown} if "rows" in state else {})}
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state instead of `reset`; see `VectorEnv.load_state_dict`."""
+        """Resumes from a state instead of `reset`; see `VectorEnv.load_state_dict`."""
         if state.get("members") != {name: list(agents) for name, agents in self._agents.items()}:
             raise EnvError(f"{self.name}: the saved state is of other teams, or of another environment")
         saved = state["teams"]
@@ -220,22 +221,22 @@ class TeamEnv(VectorBase):
         return self._begin(step, lost), lost
 
     def render(self, lane: int) -> np.ndarray | None:
-        """A picture of a lane, if the environment draws one."""
+        """Returns an image of a lane, if the environment can render."""
         picture: np.ndarray | None = self.env.render(lane)
         return picture
 
     def close(self) -> None:
-        """Frees what the environment holds."""
+        """Releases the resources of the environment."""
         self.env.close()
 
     # --- actions ------------------------------------------------------------------------------------------------------
 
     def _ask(self) -> None:
-        """Tells the environment what to keep of the next step."""
+        """Copies the `keep` attributes to the environment before a step."""
         self.env.keep_infos, self.env.keep_last_pictures = self.keep_infos, self.keep_last_pictures
 
     def _given(self, actions: Sequence[np.ndarray], now: Step) -> list[np.ndarray]:
-        """The environment's own actions of its own kinds: those of members taken out of their teams'."""
+        """Returns the environment's own actions of its own kinds: members' come from their teams'."""
         lanes = self.num_lanes
         found = []
         for kind in self.env.kinds:
@@ -247,7 +248,7 @@ class TeamEnv(VectorBase):
             waiting = slab.rows.waiting.reshape(lanes, -1)
             if len(given) != np.count_nonzero(waiting):
                 raise EnvError(
-                    f"{self.name}: {len(given)} actions of {', '.join(slab.kind.agents)}, of whom "
+                    f"{self.name}: {len(given)} actions of {', '.join(slab.kind.agents)}, where "
                     f"{np.count_nonzero(waiting)} must act"
                 )
             lane, column = waiting.nonzero()
@@ -267,16 +268,16 @@ class TeamEnv(VectorBase):
         flat = [whole.reshape(lanes * whole.shape[1], *whole.shape[2:]) for whole in found]
         return [whole[rows.waiting] for whole, rows in zip(flat, now.rows, strict=True)]
 
-    # --- what is shown ------------------------------------------------------------------------------------------------
+    # --- steps --------------------------------------------------------------------------------------------------------
 
     def _begin(self, step: Step, lanes: np.ndarray) -> Step:
-        """Shows a step in which nothing was earned, and episodes begin in some lanes."""
+        """Returns a step without rewards, in which episodes begin in some lanes."""
         for team in self._teams:
             team.forget(lanes)
         return self._show(step)
 
     def _show(self, step: Step) -> Step:
-        """What the environment shows, members put together."""
+        """Returns the environment's step with members combined into teams."""
         env = self.env
         self._now = step
         if env.layout != self._layout:
@@ -285,8 +286,8 @@ class TeamEnv(VectorBase):
         self.last_pictures = env.last_pictures
         if any(rows.own_action is not None for rows in step.rows):
             raise EnvError(
-                f"{env.name}: an agent has acted by itself (log_action), but agents that act together ask together: "
-                "let the client ask for their actions (get_action), or train each agent on its own"
+                f"{env.name}: an agent has acted by itself (log_action), but agents of a team act together: let the "
+                "client ask for their actions (get_action), or train each agent on its own"
             )
         for slab in self._slabs:
             if slab.source >= 0:
@@ -330,7 +331,7 @@ class TeamEnv(VectorBase):
                 where, tree, stale = self._finals(slab, team, own, truncated)
                 finals.append((where * len(slab.teams) + column, tree))
                 rows.final_stale += stale
-            team.over &= ~waiting  # who acts again has come back
+            team.over &= ~waiting  # an agent that acts again has come back
             team.opened |= acts
         if any(len(where) for where, _ in finals):
             index = np.concatenate([where for where, _ in finals])
@@ -339,14 +340,14 @@ class TeamEnv(VectorBase):
             rows.final_obs = {path: np.concatenate([tree[path] for _, tree in finals])[order] for path in rows.obs}
 
     def _end(self, team: Team, step: Step, own: list[tuple[Rows, int, int]], rows: Rows, mine: slice) -> np.ndarray:
-        """Notes whose episodes ended; gives the lanes ``[K]`` in which the team's was cut off."""
+        """Writes the ends of a team's episodes; returns the lanes ``[K]`` in which it was truncated."""
         terminated = np.stack([each.terminated[at::width] for each, at, width in own], 1)
         truncated = np.stack([each.truncated[at::width] for each, at, width in own], 1) & ~terminated
         lane_ends = step.ended if step.lost is None else step.ended | step.lost
         team.over |= terminated | truncated
         someone = (terminated | truncated).any(1)
         ends = team.opened & (lane_ends | (someone & team.over.all(1)))
-        was_cut = truncated.any(1)  # those who went last decide
+        was_cut = truncated.any(1)  # the last ones to leave decide
         rows.terminated[mine], rows.truncated[mine] = ends & ~was_cut, ends & was_cut
         team.forget(ends | lane_ends)
         lanes: np.ndarray = (ends & was_cut).nonzero()[0]
@@ -355,7 +356,8 @@ class TeamEnv(VectorBase):
     def _finals(
         self, slab: TeamSlab, team: Team, own: list[tuple[Rows, int, int]], lanes: np.ndarray
     ) -> tuple[np.ndarray, Tree, int]:
-        """What a team saw last where it was cut off: of members that were cut off in this step; others show zeros.
+        """Returns the final observations of a team that was truncated: of members truncated in this step; zeros for
+        others.
 
         Returns:
             The lanes ``[K]``, observations ``[K, ...]``, and how many of them may be of an earlier step.
@@ -379,13 +381,13 @@ class TeamEnv(VectorBase):
 
 
 def _see(team: Team, out: Tree, waiting: np.ndarray, own: Sequence[Tree]) -> None:
-    """Writes what a team sees, ``[N, ...]``.
+    """Writes the observations of a team, ``[N, ...]``.
 
     Args:
-        team: The team that sees.
-        out: Where to write.
-        waiting: ``[N, members]`` who acts.
-        own: What each member sees, ``[N, ...]`` by its own paths; empty where nobody sees it.
+        team: The team.
+        out: Target of the observations.
+        waiting: ``[N, members]`` which members act.
+        own: Observations of each member, ``[N, ...]`` by its own paths; empty where there are none.
     """
     out[ALIVE][...] = waiting
     for number, (member, tree) in enumerate(zip(team.members, own, strict=True)):
@@ -399,7 +401,7 @@ def _see(team: Team, out: Tree, waiting: np.ndarray, own: Sequence[Tree]) -> Non
         if MASK in out:
             flags = out[MASK][:, member.choices]
             flags[...] = tree.get(MASK, True)
-            # where nobody acts, and after an end, environments may allow nothing
+            # where no member acts, and after an end, environments may allow no action
             free = ~there | ~flags.any(1)
             flags[free] = True
         for path in team.central:
@@ -426,7 +428,7 @@ def _pick(slab: TeamSlab, rows: Rows, lanes: int) -> None:
 
 
 def _groups(groups: Mapping[str, Sequence[str]], teams: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """The groups of an environment, with teams in the place of their members."""
+    """Returns the groups of an environment, with teams in place of their members."""
     team_of = {agent: name for name, agents in teams.items() for agent in agents}
     return {
         group: tuple(dict.fromkeys(team_of.get(agent, agent) for agent in agents)) for group, agents in groups.items()

@@ -1,4 +1,4 @@
-"""Twins of an environment, in C or in Python, that play many copies with the same numbers: which of them is used."""
+"""Variants of an environment, in C or in Python, that play many instances with equal numbers: which one is used."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from rookery.envs.vector.makers import is_vector_class
 
 
 def twins_of(found: Any, implementation: str, render: bool = False) -> list[Any]:
-    """Returns what plays many copies with the same numbers, and draws them where asked to, the fastest first; a
-    parent's does not count, its rules may differ. For ``batched`` a vector entry point will do, too.
+    """Returns the variants that play many instances with the same numbers, and render them if requested, the fastest
+    first; a parent's variant does not count, its rules may differ. For ``batched`` a vector entry point is accepted,
+    too.
     """
     is_id = isinstance(found, gymnasium.envs.registration.EnvSpec) and is_gymnasiums(found)
     batched = TWINS.get(found.id) if is_id else vars(found).get("batched") if inspect.isclass(found) else None
@@ -39,9 +40,9 @@ def usable_twin(
     settings: Mapping[str, Any],
     parameters: Collection[str] | None,
 ) -> tuple[Any, str]:
-    """Returns the first twin that can be used, and an empty text; or why none can."""
+    """Returns the first usable variant and an empty string; or None and the reason."""
     reason = why_not_in_c() if implementation == "c" else ""
-    reason = reason or f"this environment has no twin in C{'' if implementation == 'c' else ' and no batched one'}"
+    reason = reason or f"this environment has no variant in C{'' if implementation == 'c' else ' and no batched one'}"
     for twin in twins:
         reason = _why_no_twin(twin, wrappers, num_lanes, settings, parameters)
         if not reason:
@@ -50,7 +51,7 @@ def usable_twin(
 
 
 def _vector_entry(found: Any) -> Any:
-    """Returns what plays many copies if that is asked for, though perhaps with other numbers, or None."""
+    """Returns the vector entry point of an environment, whose numbers may differ, or None."""
     if not isinstance(found, gymnasium.envs.registration.EnvSpec):
         return vars(found).get("vector_entry_point") if inspect.isclass(found) else None
     if found.vector_entry_point == "ale_py.vector_env:AtariVectorEnv":
@@ -63,14 +64,14 @@ def _vector_entry(found: Any) -> Any:
 def _why_no_twin(
     twin: Any, wrappers: Sequence[Any], num_lanes: int, settings: Mapping[str, Any], parameters: Collection[str] | None
 ) -> str:
-    """Returns why the batched twin cannot be used; an empty text if it can."""
+    """Returns the reason why a variant cannot be used; an empty string if it can."""
     if twin is None:
-        return "this environment has no batched twin and no vector entry point"
+        return "this environment has no batched variant and no vector entry point"
     if wrappers:
-        return "env.wrappers wrap single copies"
+        return "env.wrappers wrap single environments"
     try:
         inspect.signature(twin).bind(num_lanes, **settings)
     except TypeError as error:
-        return f"its batched twin does not take env.config: {error}"
+        return f"its batched variant does not take env.config: {error}"
     missing = [name for name in parameters or () if name not in getattr(twin, "parameters", ())]
-    return f"its batched twin has no parameter {missing[0]}" if missing else ""
+    return f"its batched variant has no parameter {missing[0]}" if missing else ""

@@ -53,7 +53,7 @@ class TensorRows(VectorBase):
 
     def __init__(self, env: TensorEnv, num_lanes: int, name: str) -> None:
         if env.num_envs != num_lanes:
-            raise EnvError(f"{name} makes {env.num_envs} copies where num_envs={num_lanes} were asked for")
+            raise EnvError(f"{name} makes {env.num_envs} environments where num_envs={num_lanes} were asked for")
         self._contract = TensorContract(env, name)
         kind = self._contract.kind
         super().__init__((kind,), num_lanes, name, exact=env.can_be_saved)

@@ -226,5 +226,5 @@ def test_a_state_of_other_spaces_is_refused():
     _, env = played([])
     other = obs_spec(spaces.Box(0, 1, (3,), np.float32), spaces.Discrete(3))
     again = ClockedEnv(Scripted([], {"A": CopyBehavior(other, ACTION)}), 1)
-    with pytest.raises(EnvError, match="behaviour A sees"):
+    with pytest.raises(EnvError, match="behaviour A has observations"):
         again.load_state_dict(env.state_dict(), lambda lane, episode: 0)

@@ -1,4 +1,4 @@
-"""What the tests of external environments share: spaces, an environment that is played by random actions, a proxy."""
+"""Shared parts of the tests of external environments: spaces, a random player, a proxy."""
 
 import random
 import selectors

@@ -3,5 +3,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    """Steps in which nobody says anything return soon, so that tests end soon."""
+    """Makes steps without a message return soon, so that tests end soon."""
     monkeypatch.setattr("rookery.envs.async_copies.async_env.PATIENCE", 0.05)

@@ -70,7 +70,7 @@ def test_the_lowest_lane_that_is_free_plays_and_the_others_do_not_step():
 
     def play():
         answers.append(episode(player, 2))
-        free.wait(60)  # until the lane in which it was played has been told that it is over
+        free.wait(60)  # until the lane in which it was played knows that it is over
         answers.append(player.start_episode())
 
     thread = threading.Thread(target=play)
@@ -136,10 +136,10 @@ def test_a_client_refuses_misspelt_agents_before_anything_is_noted():
     with Played(env := made(lanes=1, spaces=TWO)), client(env) as player:
         name = player.start_episode()
         for rewards, ended, words in (
-            ({"left": 1.0, "lfet": 1.0}, None, "reward of agent 'lfet', who is unknown; did you mean left?"),
-            ({"left": 1.0}, {"rihgt": True}, "ended of agent 'rihgt', who is unknown; did you mean right?"),
-            ({"bird#": 1.0}, None, "reward of agent 'bird#', who is unknown"),
-            ({"brid#x": 1.0}, None, "reward of agent 'brid#x', who is unknown; did you mean bird#?"),
+            ({"left": 1.0, "lfet": 1.0}, None, "reward of agent 'lfet', which is unknown; did you mean left?"),
+            ({"left": 1.0}, {"rihgt": True}, "ended of agent 'rihgt', which is unknown; did you mean right?"),
+            ({"bird#": 1.0}, None, "reward of agent 'bird#', which is unknown"),
+            ({"brid#x": 1.0}, None, "reward of agent 'brid#x', which is unknown; did you mean bird#?"),
         ):
             with pytest.raises(ValueError, match=words):
                 player.log_returns(name, rewards, ended=ended)
@@ -169,7 +169,7 @@ def test_what_a_client_says_wrong_is_told_and_its_episode_goes_on():
             player.log_returns(name, np.inf)
         with pytest.raises(ValueError, match="type object cannot be sent"):
             player.log_returns(name, 1.0, info={"what": object()})
-        with pytest.raises(ExternalError, match="1,048,576 are the most; send long lists as arrays"):
+        with pytest.raises(ExternalError, match="1,048,576 are the limit; send long lists as arrays"):
             player.get_action(name, [0.123456789] * 100_000)
         player._running[name].rewards[""] = np.inf
         with pytest.raises(ExternalError, match="reward inf: expected a finite number"):
@@ -182,7 +182,7 @@ def test_what_a_client_says_wrong_is_told_and_its_episode_goes_on():
         with pytest.raises(ExternalError, match="expected a name"):
             player._ask({"op": "start_episode", "episode": "x" * 300})
         player.get_action(name, [0, 0])
-        with pytest.raises(ExternalError, match="needs what was seen last"):
+        with pytest.raises(ExternalError, match="needs the last observation"):
             player.end_episode(name, None, truncated=True)
         player.log_returns(name, 2.0)
         player.end_episode(name, [1, 1], truncated=True)
@@ -234,7 +234,7 @@ def with_client(env, play, errors):
 
 
 def shown(env, play):
-    """What the rows of a kind show while `play` plays: (seen, reward, own action or None, whether it ended)."""
+    """Yields the rows of a kind while `play` plays: (observation, reward, own action or None, whether it ended)."""
     done, log, errors = threading.Event(), [], []
     thread = threading.Thread(target=lambda: (with_client(env, play, errors), done.set()))
     thread.start()
@@ -286,7 +286,7 @@ MASKED = {
         (MASKED, {"obs": [0.0], "action_mask": [1, 1, 0]}, 2, "action: it takes 2 of 3, which its mask forbids"),
         (TWO, {"left": [0, 0]}, {"right": 1}, "expected an action for each of left and found right"),
         (TWO, {"left": [0, 0]}, 1, "expected an action for each of left and found 1"),
-        (TWO, {}, {}, "log_action: nobody has acted"),
+        (TWO, {}, {}, "log_action: no agent has acted"),
     ],
 )
 def test_an_action_that_cannot_be_is_refused_by_its_agent_and_the_episode_goes_on(spaces, obs, action, told):
@@ -465,7 +465,7 @@ def test_lengths_garbage_and_slow_bytes_are_refused_while_others_play(monkeypatc
         sock, hello = raw(env)
         enter(env, sock, hello["challenge"])
         sock.sendall(struct.pack("<Q", 2**40))
-        assert "where 10,000 are the most" in read(sock)["closed"]
+        assert "where 10,000 are the limit" in read(sock)["closed"]
         sock, _ = raw(env)
         sock.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert "closed" in read(sock)
@@ -497,7 +497,7 @@ def test_more_connections_than_there_may_be_are_refused_but_strangers_give_way()
         players = [client(env) for _ in range(3)]
         for sock in strangers:
             assert sock.recv(10) == b""
-        with pytest.raises(TrainingOver, match="there are 3 clients, which is the most"):
+        with pytest.raises(TrainingOver, match="there are 3 clients, which is the limit"):
             client(env)
         players[0].close()
         newcomers = []
@@ -585,7 +585,7 @@ def test_what_is_taken_up_later_has_the_same_agents():
 @pytest.mark.parametrize(
     ("spaces", "wanted"),
     [
-        ({"obs": None, "action": {"discrete": 2}}, "spaces.obs: None is no space"),
+        ({"obs": None, "action": {"discrete": 2}}, "spaces.obs: None is not a space"),
         ({"obs": {"box": None}, "action": {"discrete": 2}}, "spaces.obs.box: is null"),
         ({"obs": {"box": [2], "low": None}, "action": {"discrete": 2}}, "spaces.obs.low: is null"),
         ({"obs": {"box": [2], "dtype": None}, "action": {"discrete": 2}}, "spaces.obs.dtype: is null"),
@@ -610,7 +610,7 @@ def test_nulls_and_sizes_in_spaces_are_named_with_their_place(spaces, wanted):
 @pytest.mark.parametrize(
     ("spaces", "wanted"),
     [
-        (None, "is missing: --spaces FILE with obs"),
+        (None, "are missing: --spaces FILE with obs"),
         ({"obs": {"box": [2]}}, "spaces.action is missing"),
         ({"obs": {"bax": [2]}, "action": {"discrete": 2}}, r"spaces.obs: .*did you mean 'box'"),
         ({"obs": {"box": [2], "hihg": 1}, "action": {"discrete": 2}}, r"spaces.obs.hihg: .*did you mean 'high'"),
@@ -622,10 +622,10 @@ def test_nulls_and_sizes_in_spaces_are_named_with_their_place(spaces, wanted):
         ({"agents": {"a#b": {"obs": {"box": 2}, "action": {"discrete": 2}}}}, "spaces.agents.a#b: names of agents"),
         (
             {"agents": {name: {"obs": {"box": 2}, "action": {"discrete": 2}} for name in ("a", "a#")}},
-            "spaces.agents.a: a and its like",
+            "spaces.agents.a: a is given with and without",
         ),
         ({"agents": {"a": {"obs": {"box": 2}}}}, "spaces.agents.a.action is missing"),
-        ({"agents": {"a": {"obs": {"box": 2}, "action": {"discrete": 2}}}, "obs": 3}, "stand under each agent"),
+        ({"agents": {"a": {"obs": {"box": 2}, "action": {"discrete": 2}}}, "obs": 3}, "are given for each agent"),
     ],
 )
 def test_spaces_that_cannot_be_used_are_refused_with_their_place(spaces, wanted):
@@ -638,7 +638,7 @@ def test_ports_that_are_taken_and_names_that_are_no_ports_are_refused():
         with pytest.raises(EnvError, match="cannot listen at 127.0.0.1:.*another port"):
             ExternalEnv(1, taken.getsockname()[1], ONE, token=TOKEN)
     for name in ("external:", "external:x", "external:70000", "external:-1"):
-        with pytest.raises(EnvError, match="is no port; write external:9900"):
+        with pytest.raises(EnvError, match="is not a port; write external:9900"):
             make_env(name, {"spaces": ONE}, (), 1, "auto")
     assert env_name("external:9900") == "external" and code_of("external:9900") == ""
     with pytest.raises(EnvError, match="env.config has 'spcaes', unknown to it; did you mean 'spaces'"):
@@ -673,14 +673,14 @@ def test_a_token_is_read_or_made_and_kept_for_its_user_alone(tmp_path, monkeypat
 def test_an_internal_error_is_an_id_to_the_client_and_the_training_goes_on(monkeypatch, capsys):
     with Played(env := made(lanes=1)) as played, client(env) as player:
         name = player.start_episode()
-        monkeypatch.setattr(Reception, "_observed", lambda *_: {}["/home/somebody/secret"])
+        monkeypatch.setattr(Reception, "_observed", lambda *_: {}["/home/user/secret"])
         with pytest.raises(ExternalError, match=rf"^episode {name}: internal error [0-9a-f]{{8}}$") as caught:
             player.get_action(name, [0, 0])
         monkeypatch.undo()
         player.get_action(name, [0, 0])
         player.end_episode(name)
     logged = capsys.readouterr().err
-    assert str(caught.value).rpartition(": ")[2] in logged and "KeyError: '/home/somebody/secret'" in logged
+    assert str(caught.value).rpartition(": ")[2] in logged and "KeyError: '/home/user/secret'" in logged
     assert played.error is None
 
 

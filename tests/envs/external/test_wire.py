@@ -33,7 +33,7 @@ def test_arrays_come_back_with_their_types_and_shapes(dtype):
     found = unpack(pack({"tree": {"a": arrays[:2], "b": (arrays[2], arrays[3].astype(dtype).T)}})[8:])["tree"]
     for before, after in zip(arrays, [*found["a"], *found["b"]], strict=True):
         assert after.dtype == before.dtype and after.shape == before.shape and (after == before).all()
-        after[...] = 0  # it is nobody else's
+        after[...] = 0  # it belongs to no other process
 
 
 def test_numbers_of_numpy_are_numbers_and_other_things_are_refused():
@@ -62,15 +62,15 @@ def framed(text, raw=b""):
     ("packed", "wanted"),
     [
         (struct.pack("<Q", 2**40), "1,099,511,627,776 bytes, where"),
-        (struct.pack("<Q", 2**64 - 1), "where 1,048,576 are the most"),
-        (struct.pack("<Q", 3) + b"abc", "no length"),
+        (struct.pack("<Q", 2**64 - 1), "where 1,048,576 are the limit"),
+        (struct.pack("<Q", 3) + b"abc", "without the length"),
         (struct.pack("<QI", 10, 100) + b"123456", "a text of 100 bytes"),
         (struct.pack("<QI", 10, MAX_TEXT + 1), "longer than"),
-        (framed(b"\xff\xfe"), "no JSON"),
-        (framed(b"[" * 100_000), "no JSON|nested"),
+        (framed(b"\xff\xfe"), "not JSON"),
+        (framed(b"[" * 100_000), "not JSON|nested"),
         (framed(b'{"a":' * 300 + b"1" + b"}" * 300), ""),
         (framed(b"[1]"), "expected an object"),
-        (framed(b'{"a":' + b"9" * 5000 + b"}"), "no JSON"),
+        (framed(b'{"a":' + b"9" * 5000 + b"}"), "not JSON"),
         (framed({"arrays": 3}), "expected a list"),
         (framed({"arrays": [["float32", [2**40, 2**20]]]}), "are left in the message"),
         (framed({"arrays": [["float64", [0, 2**47, 2**47]]]}), "an array of shape"),

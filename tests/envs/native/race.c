@@ -1,4 +1,4 @@
-/* Two agents race along a track, in turns: who comes to its end is done, and the other goes on alone. */
+/* Two agents race along a track, in turns: the first to reach its end is done, and the other continues alone. */
 #include "rookery_env.h"
 
 enum { PLACE, ALIVE, TURN, STEPS, RANDOM, WIND };

@@ -1,4 +1,4 @@
-"""What is wrong with an environment in C is named: the file, what was found, what was expected, and the way out."""
+"""Faults of an environment in C are named: the file, what was found, what was expected, and how to fix it."""
 
 import subprocess
 import sys
@@ -47,14 +47,14 @@ def played(name, steps=6):
         ("NO_LEAVES", "describe: 0 leaves, expected 1 to 16"),
         ("MANY_FIELDS", "describe: 42 fields, expected 1 to 32"),
         ("EMPTY_FIELD", "describe: field 'place' has 0 elements for a lane"),
-        ("ODD_FIELD", "describe: field 'place' is of type 17, which there is not"),
+        ("ODD_FIELD", "describe: field 'place' is of type 17, which does not exist"),
         ("TWICE", "describe: two fields have one name: place, place"),
         ("BOX_UPSIDE_DOWN", "describe: leaf 'far': low is not at most high: [200.0, 200.0], [100.0, 100.0]"),
-        ("ODD_KIND", "describe: leaf 'far': is of kind 9, which there is not"),
+        ("ODD_KIND", "describe: leaf 'far': is of kind 9, which does not exist"),
         ("ODD_SHAPE", "describe: leaf 'far': shape (0,), expected sides of at least 1"),
         ("NO_CHOICES", "describe: the action: [0] categories, expected at least 1"),
-        ("MASK_OF_BOX", "describe: a mask where actions are no choices"),
-        ("FLAG_ACTION", "describe: the action is of kind 3, expected a box or choices"),
+        ("MASK_OF_BOX", "describe: a mask where actions are not discrete"),
+        ("FLAG_ACTION", "describe: the action is of kind 3, expected a box or discrete"),
         ("INSIDE_ITSELF", "describe: a leaf 'far/tile' beside far: names of parts differ"),
     ],
 )
@@ -74,7 +74,7 @@ def test_a_description_of_what_cannot_be_is_refused(name, said):
         ("INFINITE_REWARD", "step 3: step: the reward of agent is inf, expected a finite number"),
         ("CATEGORY_BEYOND", "step 3: step: observation tile, element 0, of agent: category 6, expected 0 to 5"),
         ("FLAG_OF_TWO", "step 3: step: observation lamps, element 1, of agent: flag 2, expected 0 or 1"),
-        ("NOTHING_ALLOWED", "step: observation action_mask of agent allows nothing, expected at least one option"),
+        ("NOTHING_ALLOWED", "step: observation action_mask of agent allows no action, expected at least one option"),
         ("END_OF_TWO", "step: terminated, truncated, ended or waiting is 2 at agent, expected 0 or 1"),
     ],
 )  # fmt: skip
@@ -86,7 +86,7 @@ def test_what_a_step_may_not_show_is_refused_with_file_lane_seed_episode_and_ste
 @needs_compiler
 def test_what_is_written_behind_a_field_is_noticed():
     text = message(played, "BEHIND_FIELD")
-    assert text.startswith(f"{SMALL}: writes behind the field 'place', which has as many elements as describe() says")
+    assert text.startswith(f"{SMALL}: writes behind the field 'place', whose number of elements comes from describe()")
 
 
 @needs_compiler
@@ -95,8 +95,8 @@ def test_what_is_written_behind_a_field_is_noticed():
     [
         (SMALL, {"limt": 3}, "env.config has 'limt', unknown to it; did you mean 'limit'?; it takes limit, breach"),
         (SMALL, {"limit": 0}, "small: env.config.limit: 0 is not from 1 to 100"),
-        (SMALL, {"limit": 2.5}, "small: env.config.limit: 2.5 is no integer"),
-        (SMALL, {"limit": "many"}, "small: env.config.limit: 'many' is no number"),
+        (SMALL, {"limit": 2.5}, "small: env.config.limit: 2.5 is not an integer"),
+        (SMALL, {"limit": "many"}, "small: env.config.limit: 'many' is not a number"),
         (SMALL, {"limit": float("nan")}, "small: env.config.limit: nan"),
         (RACE, {"length": 20}, "race: env.config: length is more than limit"),  # as the file itself says it
     ],
@@ -131,11 +131,11 @@ def declaring(entry):
         ("int nothing;", "has no symbol rookery_env: end the file with ROOKERY_ENV(...)"),
         (
             f'{HEAD}ROOKERY_ENV(.name = "half");',
-            "ROOKERY_ENV gives no describe and no reset and no step and no observe",
+            "ROOKERY_ENV defines no describe and no reset and no step and no observe",
         ),
         (declaring('{"x", 5, 0, 1, 0}'), "settings: 'x': 5 is not from 0 to 1"),
         (declaring('{"x", NAN, 0, 1, 0}'), "settings: 'x': nan is not finite"),
-        (declaring('{"x y", 0, 0, 1, 0}'), "settings: 'x y': that is no name"),
+        (declaring('{"x y", 0, 0, 1, 0}'), "settings: 'x y': that is not a valid name"),
         (declaring('{"x", 0, 0, 1, 0}, {"x", 0, 0, 1, 0}'), "settings: 'x': that name is there twice"),
     ],
 )
@@ -147,7 +147,7 @@ def test_a_library_that_cannot_be_is_refused(tmp_path, text, said):
 def test_a_file_that_is_no_library_or_not_there_is_refused(tmp_path):
     file = tmp_path / "text.so"
     file.write_text("no library")
-    assert message(CLibrary, file, file).startswith(f"{file}: is no shared library that can be loaded here: ")
+    assert message(CLibrary, file, file).startswith(f"{file}: is not a shared library that can be loaded here: ")
     text = message(make_env, str(tmp_path / "txt.so"), None, (), 1, "auto")
     assert text == f"{tmp_path / 'txt.so'}: there is no such file; did you mean 'text.so'?"
 
@@ -161,7 +161,7 @@ def test_what_the_compiler_says_is_shown_as_it_is(tmp_path):
     source.write_text(f"{HEAD}int answer = forty_two;\n")
     text = message(make_env, str(source), None, (), 1, "auto")
     assert text.startswith(f"{source}: the compiler refuses it:\n{source}:2:14: error: ")
-    assert "forty_two" in text and "mend what it says first; it was called as " in text
+    assert "forty_two" in text and "fix these errors first; the command was " in text
     assert not list(compiler.cache_folder().glob(".tmp-*wrong*"))
 
 
@@ -170,10 +170,10 @@ def test_without_a_compiler_the_remedy_is_told(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     text = message(make_env, str(tmp_path / "my_env.c"), None, (), 1, "auto")
-    assert text.startswith(f"{tmp_path / 'my_env.c'}: there is no C compiler here: install one (apt install gcc, ")
+    assert text.startswith(f"{tmp_path / 'my_env.c'}: no C compiler was found: install one (apt install gcc, ")
     assert "rookery envs build FILE.c" in text
     monkeypatch.setenv("CC", "nowhere-cc")
-    assert "CC='nowhere-cc' is no program" in message(make_env, str(tmp_path / "my_env.c"), None, (), 1, "auto")
+    assert "CC='nowhere-cc' is not a program" in message(make_env, str(tmp_path / "my_env.c"), None, (), 1, "auto")
 
 
 def test_a_source_that_is_not_there_is_named_with_the_nearest(tmp_path):

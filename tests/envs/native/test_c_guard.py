@@ -50,7 +50,7 @@ trainer.train({{"env_steps": 10_000}})
 
 
 def ended(folder, fault, script, step=70, **values):
-    """What a process writes on standard error whose lane 2 faults in a step of its first episode."""
+    """Returns the standard error of a process whose lane 2 faults in a step of its first episode."""
     assert functions(), "twins.so is of an older source: python setup.py build_ext --inplace"
     text = SMALL.read_text(encoding="utf-8")
     crash = "if (now && breach == CRASH) *(volatile int *)0 = 1;"

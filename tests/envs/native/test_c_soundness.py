@@ -1,4 +1,6 @@
-"""``rookery envs check`` of an environment in C plays it elsewhere, in parts and under sanitizers; it tells all."""
+"""``rookery envs check`` of an environment in C plays it in another process, in parts and under sanitizers; it reports
+all.
+"""
 
 import pytest
 from sources import RACE, SMALL, breach, needs_compiler
@@ -26,30 +28,30 @@ def errors_of(name):
 
 @needs_sanitizer
 def test_a_sound_environment_has_no_errors():
-    assert findings_of(RACE) == [("note", PLAYED), ("note", "race plays many copies in one call, 2 agents each")]
+    assert findings_of(RACE) == [("note", PLAYED), ("note", "race plays many environments in one call, 2 agents each")]
 
 
 @needs_sanitizer
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("BEYOND_ROWS", ["small.c:46: observe() writes memory behind an array: rows and elements are as many as"]),
+        ("BEYOND_ROWS", ["small.c:46: observe() writes memory behind an array: the numbers of rows and elements"]),
         slow("CRASH", [
             "small.c:75: store to null pointer of type 'volatile int'",
-            "small.c:75: step() touches memory that there is not: the program crashes",
+            "small.c:75: step() touches memory that does not exist: the program crashes",
         ]),
         slow("OVERFLOW", [
             "small.c:74: signed integer overflow: 3 + 9223372036854775807 cannot be represented",
             "step: observation tile, element 0, of agent: category -5, expected 0 to 5",
         ]),
         slow("BEHIND_FIELD", [
-            "small.c:57: reset() writes memory around a field of the state, which has as many elements as describe()",
+            "small.c:57: reset() writes memory around a field of the state, whose number of elements comes from",
             "small.c: writes behind the field 'place'",
         ]),
         slow("FORGETFUL", [
             "differs where lanes are stepped in two calls and in one",
             "differs in another process with the same seeds and actions",
-            "differs where a saved state goes on in another process",
+            "differs where a saved state is resumed in another process",
         ]),
         slow("NAN_SEEN", ["step: observation far, element 1, of agent: nan, expected a finite number"]),
     ],

@@ -158,7 +158,9 @@ def test_a_twin_in_c_is_taken_unless_something_else_is_asked_for():
         assert isinstance(make_env(name, {}, (), 2, "batched"), batched)
         assert not has_single_copies(name, {}, (), 2, "c")
     assert not isinstance(make_env("CartPole-v1", {"disable_env_checker": True}, (), 2, "auto"), twins.CTwin)
-    with pytest.raises(EnvError, match="'c' cannot be used: this environment has no twin in C; use 'serial' or 'auto'"):
+    with pytest.raises(
+        EnvError, match="'c' cannot be used: this environment has no variant in C; use 'serial' or 'auto'"
+    ):
         make_env("FrozenLake-v1", {}, (), 2, "c")
 
 
@@ -166,7 +168,7 @@ def test_a_twin_in_c_is_taken_unless_something_else_is_asked_for():
 def test_without_them_the_environments_in_python_run_and_it_is_told_how_to_build_them():
     assert isinstance(make_env("CartPole-v1", {}, (), 2, "auto"), BatchedCartPole)
     with pytest.raises(
-        EnvError, match="'c' cannot be used: the twins in C are not built; with a C compiler: python set"
+        EnvError, match="'c' cannot be used: the variants in C are not built; with a C compiler: python set"
     ):
         make_env("CartPole-v1", {}, (), 2, "c")
 

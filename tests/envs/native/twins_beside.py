@@ -57,7 +57,7 @@ def assert_equal_states(one, other, ignoring=()):
 
 
 def assert_each_goes_on_from_the_other(twin, batched, again, steps=15):
-    """What either of two has saved, either goes on from; `again` makes both anew."""
+    """Each of two environments resumes from the other's saved state; `again` makes new ones."""
     play_beside(twin, batched, steps)
     for state in (twin.state_dict(), batched.state_dict()):
         one, other = again()

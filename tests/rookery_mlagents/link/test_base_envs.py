@@ -146,7 +146,7 @@ def test_what_makes_them_is_known_or_found_out():
         (LineWalkers(1), {"config": {"num": 3}}, "takes no env.config"),
         (LineWalkers, {"config": {"nun": 3}}, "unexpected keyword argument 'nun'"),
         (LineWalkers, {"wrappers": (dict,)}, "cannot be wrapped"),
-        (make_walkers, {"num_lanes": 2, "implementation": "batched"}, "no batched twin"),
+        (make_walkers, {"num_lanes": 2, "implementation": "batched"}, "no batched variant"),
     ],
 )
 def test_what_cannot_be_is_refused(env, kwargs, message):

@@ -1,9 +1,10 @@
-"""Atari games as learning sees them: small grey pictures, every fourth frame, the last four stacked (needs `ale-py`).
+"""Atari games with the usual preprocessing: grey 84x84 images, every fourth frame, the last four stacked (needs
+`ale-py`).
 
-`Atari` is one game as a Gymnasium environment that can say where it is; `BatchedAtari` is ALE's own vector environment,
-which plays many games in threads. Both follow `AtariRules`, and the same game with the same actions is the same there
-and here, pixel for pixel; only the random numbers (how long a game waits at its start, which actions stick) are drawn
-by different generators. The preprocessing is that of Mnih et al., "Human-level control through deep reinforcement
+`Atari` is one game as a Gymnasium environment whose state can be saved; `BatchedAtari` is ALE's own vector environment,
+which plays many games in threads. Both follow `AtariRules`, and the same game with the same actions is the same in
+both, pixel for pixel; only the random numbers (how long a game waits at its start, which actions stick) are drawn by
+different generators. The preprocessing is that of Mnih et al., "Human-level control through deep reinforcement
 learning" (2015), with sticky actions from Machado et al., "Revisiting the Arcade Learning Environment" (2018).
 """
 
@@ -27,10 +28,10 @@ from rookery.envs.adapters.batched import BatchedEnv
 from rookery.envs.base import SeedPlan, Step
 
 SIZE = 84
-"""Height and width of a picture."""
+"""Height and width of an image."""
 
 LOG_LIMIT = 10_000
-"""Most decisions of a lane that are kept so that they can be played again after a restart."""
+"""Largest number of decisions of a lane that are kept, so that they can be repeated after a restart."""
 
 RESEED_AFTER = 5_000
 """Decisions after which a lane of `BatchedAtari` takes a new seed when a game ends. ALE takes a seed only with the ROM,
@@ -39,18 +40,19 @@ and loading that costs as much as about 300 decisions, so that a seed for every 
 
 @dataclass(frozen=True)
 class AtariRules:
-    """How a game is shown and played; the names are those of ALE.
+    """Preprocessing and rules of a game; the names are those of ALE.
 
     Attributes:
-        game: Which game, ``pong`` or ``MsPacman``.
+        game: Name of the game, ``pong`` or ``MsPacman``.
         frameskip: Frames an action lasts; the last two of them are merged (brighter pixel wins).
-        stack_num: Pictures in an observation, the newest last.
-        noop_max: A game starts with fewer than this many frames in which nothing is done.
+        stack_num: Images in an observation, the newest last.
+        noop_max: A game starts with fewer than this many frames without an action.
         use_fire_reset: Press fire at the start, in games that have it.
-        episodic_life: A lost life terminates the episode; the next one goes on in the same game.
+        episodic_life: A lost life terminates the episode; the next one continues the same game.
         reward_clipping: Only the sign of a reward counts.
-        full_action_space: All 18 actions instead of those that do something in this game.
-        repeat_action_probability: In each frame, that of doing what was done in the frame before ("sticky actions").
+        full_action_space: All 18 actions instead of those that have an effect in this game.
+        repeat_action_probability: Probability in each frame of repeating the action of the frame before ("sticky
+            actions").
         max_num_frames_per_episode: Frames after which a game is truncated.
     """
 
@@ -82,7 +84,7 @@ class AtariRules:
 
     @classmethod
     def given(cls, settings: Mapping[str, Any]) -> AtariRules:
-        """The rules from `env.config`.
+        """Returns the rules from `env.config`.
 
         Raises:
             EnvError: If a setting is unknown or out of range, or `game` is missing.
@@ -92,31 +94,31 @@ class AtariRules:
             if name not in known:
                 raise EnvError(f"Atari has no setting {name!r}; it has {', '.join(known)}{nearest(name, known)}")
         if "game" not in settings:
-            raise EnvError("Atari: game is missing; say which, as in env: {name: Atari, config: {game: pong}}")
+            raise EnvError("Atari: game is missing; name one, as in env: {name: Atari, config: {game: pong}}")
         return cls(**settings)
 
     @property
     def observation_space(self) -> spaces.Box:
-        """Pictures ``[stack_num, 84, 84]``, uint8."""
+        """Returns the space of images ``[stack_num, 84, 84]``, uint8."""
         return spaces.Box(0, 255, (self.stack_num, SIZE, SIZE), np.uint8)
 
 
 class Atari(gymnasium.Env[np.ndarray, np.int64]):
-    """One Atari game, preprocessed: pictures ``[4, 84, 84]`` uint8, a discrete action, a clipped reward.
+    """One Atari game, preprocessed: images ``[4, 84, 84]`` uint8, a discrete action, a clipped reward.
 
-    An episode depends only on its seed and its actions, and `get_state` says where it is, so that runs repeat and
+    An episode depends only on its seed and its actions, and `get_state` returns the state, so that runs repeat and
     resume to the last bit.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}
     argument_types = AtariRules
-    vector_entry_point: ClassVar[type[BatchedAtari]]  # what plays many copies, where that is asked for
+    vector_entry_point: ClassVar[type[BatchedAtari]]  # vectorized variant, if requested
 
     def __init__(self, *, render_mode: str | None = None, **settings: Any) -> None:
         """Loads the game.
 
         Args:
-            render_mode: ``"rgb_array"`` for pictures in colour, or None.
+            render_mode: ``"rgb_array"`` for colour images, or None.
             **settings: Fields of `AtariRules`; `game` must be given.
 
         Raises:
@@ -124,9 +126,9 @@ class Atari(gymnasium.Env[np.ndarray, np.int64]):
         """
         self.render_mode = render_mode
         self.rules = AtariRules.given(settings)
-        ALEInterface.setLoggerMode(LoggerMode.Error)  # or it greets
+        ALEInterface.setLoggerMode(LoggerMode.Error)  # otherwise it prints a greeting
         self.ale = ALEInterface()
-        # Nothing is left to ALE's own random numbers: actions stick here, and a seed costs no new loading of the ROM.
+        # ALE's own random numbers are not used: sticky actions are drawn here, and a seed needs no reload of the ROM.
         self.ale.setFloat("repeat_action_probability", 0.0)
         self.ale.setInt("random_seed", 0)
         rom = roms.get_rom_path(self.rules.game)
@@ -144,13 +146,13 @@ class Atari(gymnasium.Env[np.ndarray, np.int64]):
         self._stack = np.zeros(self.observation_space.shape, np.uint8)
         self._frames = 0
         self._lives = 0
-        self._held = Action.NOOP  # what was done in the last frame
-        self._goes_on = False  # only a life was lost: the next episode goes on in this game
+        self._held = Action.NOOP  # action of the last frame
+        self._goes_on = False  # only a life was lost: the next episode continues this game
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Starts a game, or goes on in it if the last episode ended with a life of several."""
+        """Starts a game, or continues it if the last episode ended with one of several lives."""
         super().reset(seed=seed)
         if self._goes_on:
             self._goes_on = False
@@ -197,12 +199,12 @@ class Atari(gymnasium.Env[np.ndarray, np.int64]):
         return self._stack, float(reward), terminated, late and not terminated, {"lives": lives}
 
     def _look(self) -> None:
-        """Adds the picture of the last two frames to the stack: a new array, because the old one was given away."""
+        """Adds the image of the last two frames to the stack: a new array, because the old one was returned."""
         np.maximum(self._newest, self._before, out=self._newest)
         self._stack = np.concatenate((self._stack[1:], _shrunk(self._newest, self._rows, self._columns)[None]))
 
     def get_state(self) -> dict[str, Any]:
-        """Where the game is, in numbers and arrays."""
+        """Returns the state of the game, in numbers and arrays."""
         return {
             "ale": np.frombuffer(self.ale.cloneState(include_rng=True).serialize(), np.uint8).copy(),
             "frames": self._frames,
@@ -216,7 +218,7 @@ class Atari(gymnasium.Env[np.ndarray, np.int64]):
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Puts the game where `get_state` found it, here or in another copy."""
+        """Loads a state from `get_state`, of this environment or another."""
         self.ale.restoreState(ALEState(state["ale"].tobytes()))
         self._frames, self._lives, self._goes_on = state["frames"], state["lives"], state["goes_on"]
         self._held = Action(state["held"])
@@ -225,16 +227,17 @@ class Atari(gymnasium.Env[np.ndarray, np.int64]):
         self.np_random.bit_generator.state = state["rng"]
 
     def render(self) -> Any:
-        """The screen in colour, ``[210, 160, 3]`` uint8."""
+        """Returns the screen in colour, ``[210, 160, 3]`` uint8."""
         return self.ale.getScreenRGB() if self.render_mode == "rgb_array" else None
 
 
 def _shares(length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which pixels of a side of `length` make up each of the `SIZE` pixels of the shrunk side, and in what shares.
+    """Returns which pixels of a side of `length` make up each of the `SIZE` pixels of the shrunk side, and their
+    weights.
 
     Returns:
-        Places ``[k, SIZE]`` in ascending order and shares ``[k, SIZE]`` float32 that sum to 1; k is at least the most
-        pixels that one has part in, and missing ones have share 0.
+        Indices ``[k, SIZE]`` in ascending order and weights ``[k, SIZE]`` float32 that sum to 1; k is the largest
+        number of pixels that one output pixel covers, and unused entries have weight 0.
     """
     edges = np.minimum(np.arange(SIZE + 1) * (length / SIZE), length)
     low, high = edges[:-1], edges[1:]
@@ -247,7 +250,7 @@ def _shares(length: int) -> tuple[np.ndarray, np.ndarray]:
 def _shrunk(
     picture: np.ndarray, rows: tuple[np.ndarray, np.ndarray], columns: tuple[np.ndarray, np.ndarray]
 ) -> np.ndarray:
-    """`picture` in `SIZE` x `SIZE`, each pixel the mean of the area it covers.
+    """Returns `picture` in `SIZE` x `SIZE`, each pixel the mean of the area it covers.
 
     Sums are formed in float32 from left to right and from top to bottom, as OpenCV's INTER_AREA forms them, because
     means that lie halfway between two greys are common and are rounded by their last bit.
@@ -260,17 +263,17 @@ def _shrunk(
 
 
 def _enlarged(grey: np.ndarray) -> np.ndarray:
-    """Returns a grey picture four times as large, ``[height, width, 3]``."""
+    """Returns a grey image four times as large, ``[height, width, 3]``."""
     picture: np.ndarray = np.repeat(np.kron(grey, np.ones((4, 4), np.uint8))[..., None], 3, axis=2)
     return picture
 
 
 class BatchedAtari(BatchedEnv):
-    """Many games in one: ALE's own vector environment, whose games run in threads. A `VectorEnv` of one agent.
+    """Many games at once: ALE's own vector environment, whose games run in threads. A `VectorEnv` of one agent.
 
     Runs repeat bit for bit, whatever the number of threads. A lane takes the seed of its episode at the start and then
-    again when a game ends after `RESEED_AFTER` decisions; games between them go on drawing from ALE's own generator. An
-    interrupted run plays the decisions since the last seed again, all lanes at once.
+    again when a game ends after `RESEED_AFTER` decisions; games between them continue with ALE's own generator. A
+    resumed run repeats the decisions since the last seed, all lanes at once.
     """
 
     render_fps = Atari.metadata["render_fps"]
@@ -280,8 +283,8 @@ class BatchedAtari(BatchedEnv):
         """Starts the threads.
 
         Args:
-            num_lanes: Number of copies.
-            num_threads: Number of threads that step them; 0 for one a core, at most one a copy.
+            num_lanes: Number of environments.
+            num_threads: Number of threads that step them; 0 for one per core, at most one per environment.
             **settings: Fields of `AtariRules`; `game` must be given.
 
         Raises:
@@ -290,7 +293,7 @@ class BatchedAtari(BatchedEnv):
         rules = AtariRules.given(settings)
         ALEInterface.setLoggerMode(LoggerMode.Error)
         threads = num_threads or min(num_lanes, usable_cores())
-        # A thread for each core of the machine stays on that one: the system often wakes several on the same core.
+        # Each thread is pinned to one core: the system often wakes several on the same core.
         stay = threads == usable_cores() == os.cpu_count()
         self._env = AtariVectorEnv(
             num_envs=num_lanes,
@@ -316,7 +319,7 @@ class BatchedAtari(BatchedEnv):
         self._rows.obs["obs"] = self._env.reset(seed=self._seeded[lanes], options={"reset_mask": mask})[0]
 
     def _show(self) -> None:
-        """Does nothing: observations are arrays that ALE makes anew."""
+        """Does nothing: observations are new arrays from ALE."""
 
     def _timestep(self, lane: int) -> int:
         return int(self._since[lane])
@@ -330,16 +333,16 @@ class BatchedAtari(BatchedEnv):
         self._log[self._since[kept], self._lanes[kept]] = action[kept]
         self._since += 1
         rows = self._rows
-        end_busy_waits()  # of the threads that have chosen the actions: the games' own need the cores
+        end_busy_waits()  # of the threads that choose the actions: the games' threads need the cores
         obs, rows.reward[:], terminated, truncated, infos = self._env.step(action)
-        rows.obs["obs"] = obs  # made anew in each step, so nothing is copied
+        rows.obs["obs"] = obs  # new in each step, so nothing is copied
         if terminated.any() or truncated.any():
             self._end(terminated, truncated, infos)
         self._frames[:] = infos["episode_frame_number"]
         return self._step
 
     def _end(self, terminated: np.ndarray, truncated: np.ndarray, infos: Mapping[str, np.ndarray]) -> None:
-        """Marks the lanes that ended, and gives new seeds to those whose log has grown long."""
+        """Marks the lanes that ended, and gives new seeds to those with a long log."""
         rows, ended = self._rows, self._step.ended
         self._step.any_end = True
         rows.terminated[:], rows.truncated[:] = terminated, truncated
@@ -358,7 +361,7 @@ class BatchedAtari(BatchedEnv):
             infos["episode_frame_number"][long] = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Where every lane is: its last seed and the decisions since."""
+        """Returns the state of every lane: its last seed and the decisions since."""
         return {
             "rows": [{"obs": {"obs": self._rows.obs["obs"].copy()}, "waiting": self._rows.waiting.copy()}],
             "episode": self.episode.copy(),
@@ -369,10 +372,10 @@ class BatchedAtari(BatchedEnv):
         }
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state by playing every lane's decisions since its last seed again.
+        """Resumes from a state by repeating every lane's decisions since its last seed.
 
-        An episode is lost if there are more than `LOG_LIMIT` of them, or it comes out differently (with another version
-        of ALE, say); see `VectorEnv.load_state_dict`.
+        An episode is lost if there are more than `LOG_LIMIT` of them, or if it ends differently (as with another
+        version of ALE); see `VectorEnv.load_state_dict`.
         """
         if set(state) != set(self.state_dict()) or len(state["seeds"]) != self.num_lanes:
             raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
@@ -391,7 +394,7 @@ class BatchedAtari(BatchedEnv):
         return self._show_start(), lost
 
     def _replay(self) -> np.ndarray:
-        """Plays all logs so that they end together: a lane with fewer decisions takes its seed later."""
+        """Repeats all logs so that they end together: a lane with fewer decisions takes its seed later."""
         since = np.where(self._since > LOG_LIMIT, 0, self._since)
         steps = int(since.max())
         obs: np.ndarray
@@ -407,7 +410,7 @@ class BatchedAtari(BatchedEnv):
         return obs
 
     def render(self, lane: int) -> np.ndarray:
-        """The newest picture that a lane shows, in grey and four times as large, ``[336, 336, 3]`` uint8."""
+        """Returns the newest image of a lane, in grey and four times as large, ``[336, 336, 3]`` uint8."""
         return _enlarged(self._rows.obs["obs"][lane, -1])
 
     def close(self) -> None:

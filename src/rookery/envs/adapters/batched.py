@@ -1,4 +1,4 @@
-"""`BatchedEnv`: what environments of ours that step many copies by a few array operations have in common."""
+"""`BatchedEnv`: base class of bundled environments that step many instances by a few array operations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BatchedEnv(VectorBase, ABC):
     Where agents take turns or end one by one, see `batched_agents.BatchedAgents`.
 
     Attributes:
-        saved: Names of the attributes that change, beside `episode`: arrays, which keep their place, and numbers.
+        saved: Names of the attributes that change, beside `episode`: arrays, which are updated in place, and numbers.
     """
 
     saved: ClassVar[tuple[str, ...]]
@@ -37,17 +37,17 @@ class BatchedEnv(VectorBase, ABC):
         name: str,
         agents: tuple[str, ...] = (AGENT,),
     ) -> None:
-        """Makes the slab of a vector env.
+        """Allocates the slab of a vectorized environment.
 
         Args:
-            num_lanes: Number of copies.
-            obs_space: Space of what each agent observes.
-            actions: Number of actions that each agent can choose from, or the space of their actions.
+            num_lanes: Number of environments.
+            obs_space: Observation space of each agent.
+            actions: Number of actions of each agent, or the space of their actions.
             name: Name of the environment in messages.
-            agents: Agents of a copy; row ``lane * len(agents) + agent`` is theirs.
+            agents: Agents of an environment; agent i has row ``lane * len(agents) + i``.
 
         Raises:
-            ValueError: If `num_lanes` is no integer of at least 1.
+            ValueError: If `num_lanes` is not an integer of at least 1.
         """
         check_least(type(self).__name__, 1, num_lanes=num_lanes)
         action_space = actions if isinstance(actions, spaces.Space) else spaces.Discrete(actions)
@@ -73,11 +73,11 @@ class BatchedEnv(VectorBase, ABC):
 
     @abstractmethod
     def _begin(self, lanes: np.ndarray) -> None:
-        """Starts the episodes of some lanes that `episode` numbers."""
+        """Starts the episodes of some lanes, with the numbers in `episode`."""
 
     @abstractmethod
     def _show(self) -> None:
-        """Writes the observations of the present state."""
+        """Writes the observations of the current state."""
 
     @abstractmethod
     def _timestep(self, lane: int) -> int:
@@ -85,14 +85,14 @@ class BatchedEnv(VectorBase, ABC):
 
     @abstractmethod
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
 
     def state_dict(self) -> dict[str, Any]:
         """Returns a copy of the state of every lane."""
         return {name: np.copy(value) if np.ndim(value) else value for name, value in self._changing().items()}
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state instead of `reset`, with no episode lost; see `VectorEnv.load_state_dict`."""
+        """Resumes from a state instead of `reset`, with no episode lost; see `VectorEnv.load_state_dict`."""
         mine = self._changing()
         if {name: np.shape(value) for name, value in state.items()} != {name: np.shape(mine[name]) for name in mine}:
             raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
@@ -117,29 +117,29 @@ class BatchedEnv(VectorBase, ABC):
         return self._show_start()
 
     def close(self) -> None:
-        """Does nothing; a subclass that holds something frees it here."""
+        """Does nothing; a subclass with resources releases them here."""
 
     def _changing(self) -> dict[str, Any]:
         return {name.lstrip("_"): getattr(self, name) for name in ("episode", *self.saved)}
 
     def _seed(self, lane: int) -> int:
-        """Returns the seed of the episode that `episode` numbers in a lane."""
-        assert self._seeds is not None, "reset() or load_state_dict() gave them"
+        """Returns the seed of a lane's current episode."""
+        assert self._seeds is not None, "set by reset() or load_state_dict()"
         return self._seeds(lane, int(self.episode[lane]))
 
     def _drawn(self, lane: int) -> dict[str, Value]:
-        """Returns the parameters of the episode that `episode` numbers in a lane, as far as the plan has some."""
+        """Returns the parameters of a lane's current episode; empty if the plan has none."""
         return parameters_of(self._seeds, lane, int(self.episode[lane]))
 
     def _show_start(self) -> Step:
-        """Makes the slab that of a step in which nothing was earned and nothing ended."""
+        """Returns a step without rewards and ends."""
         self._rows.waiting[:], self._rows.reward[:] = True, 0.0
         self._clear_ends()
         self._show()
         return self._step
 
     def _clear_ends(self) -> None:
-        """Makes the slab that of a step in which nothing ended."""
+        """Clears all ends of the slab."""
         rows = self._rows
         for flags in (rows.terminated, rows.truncated, self._step.ended):
             flags.fill(False)
@@ -147,16 +147,16 @@ class BatchedEnv(VectorBase, ABC):
         self._step.any_end = False
 
     def _begin_next(self) -> None:
-        """Starts the next episodes where the agents of a lane were terminated or truncated, who all end together.
+        """Starts the next episodes where the agents of a lane, who all end together, were terminated or truncated.
 
-        The slab holds what was observed last, and then what is observed first.
+        The slab holds the last observations first, and then those of the new episodes.
         """
         rows, agents = self._rows, len(self.kinds[0].agents)
         np.logical_or(rows.terminated[::agents], rows.truncated[::agents], out=self._step.ended)
         self._begin_after_end()
 
     def _begin_after_end(self) -> None:
-        """Starts the next episodes in the lanes that `Step.ended` says, as `_begin_next`."""
+        """Starts the next episodes in the lanes that have `Step.ended`, as `_begin_next`."""
         rows, ended = self._rows, self._step.ended
         self._step.any_end = True
         if True in rows.truncated.tobytes():
@@ -169,12 +169,12 @@ class BatchedEnv(VectorBase, ABC):
         self._begin_and_show(ended.nonzero()[0])
 
     def _begin_and_show(self, lanes: np.ndarray) -> None:
-        """Starts the next episodes of some lanes, and shows all."""
+        """Starts the next episodes of some lanes, and writes the observations of all."""
         self._begin(lanes)
         self._show()
 
     def _checked(self, actions: Sequence[np.ndarray]) -> np.ndarray:
-        """Returns the actions of the one kind, if they can be played."""
+        """Returns the actions of the one kind, if they are valid."""
         if self._seeds is None:
             raise EnvError(f"{self.name}: step() before reset()")
         if len(actions) != 1:
@@ -195,13 +195,13 @@ class BatchedEnv(VectorBase, ABC):
         return action
 
     def _where(self, lane: int) -> str:
-        """Returns the beginning of a message about a lane: its episode and step."""
+        """Returns the first part of a message about a lane: its episode and step."""
         episode, step = int(self.episode[lane]), self._timestep(lane)
         return f"{self.name}: lane {lane}, seed {self._seed(lane)}, episode {episode}, step {step}"
 
 
 def check_least(owner: str, least: int, **settings: Any) -> None:
-    """Raises a ValueError for the first of some settings of `owner` that is no integer of at least `least`."""
+    """Raises a ValueError for the first of some settings of `owner` that is not an integer of at least `least`."""
     for name, value in settings.items():
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"{owner}: {name} is {value!r}, it must be an integer of at least {least}")

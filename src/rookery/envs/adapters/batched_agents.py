@@ -1,4 +1,4 @@
-"""`BatchedAgents`: many copies at once of games whose agents take turns, end one by one, or win and lose as groups."""
+"""`BatchedAgents`: vectorized games whose agents take turns, end one by one, or win and lose as groups."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rookery.envs.base import Step
 
 
 class BatchedAgents(BatchedEnv):
-    """A `BatchedEnv` of agents who need not act in every step, nor end together; a subclass adds the rules.
+    """A `BatchedEnv` whose agents need not act in every step, nor end together; a subclass adds the rules.
 
-    An agent waits as long as it lives and `_on_turn` says so. What a step paid and whom it ended, a subclass writes
+    An agent waits while it is alive and its flag of `_on_turn` is set. A subclass writes rewards and ends of a step
     into `_reward`, `_group_reward` and `_ends`, arrays ``[lanes, agents]`` that are cleared before each step. Where an
-    observation has a mask, actions that it does not allow are refused. Actions of several sorts, of a Dict or Tuple
-    space, a subclass gets as they are stored: first all choices, then all numbers (`ActionSpec`).
+    observation has a mask, actions that it does not allow are refused. Actions of a Dict or Tuple space are passed to a
+    subclass as they are stored: first all discrete parts, then all continuous ones (`ActionSpec`).
     """
 
     saved: ClassVar[tuple[str, ...]] = ("_alive", "_steps")
@@ -36,19 +36,19 @@ class BatchedAgents(BatchedEnv):
         groups: Mapping[str, tuple[str, ...]] | None = None,
         group_rewards: bool = False,
     ) -> None:
-        """Makes the slab of a vector env.
+        """Allocates the slab of a vectorized environment.
 
         Args:
-            num_lanes: Number of copies.
-            obs_space: Space of what each agent observes.
-            actions: Number of actions that each agent can choose from, or the space of their actions.
+            num_lanes: Number of environments.
+            obs_space: Observation space of each agent.
+            actions: Number of actions of each agent, or the space of their actions.
             name: Name of the environment in messages.
-            agents: Agents of a copy; row ``lane * len(agents) + agent`` is theirs.
+            agents: Agents of an environment; agent i has row ``lane * len(agents) + i``.
             groups: Agents that win and lose together, by the name of their group.
-            group_rewards: Whether groups earn something, beside what their agents earn by themselves.
+            group_rewards: Whether groups have rewards, beside those of their agents.
 
         Raises:
-            ValueError: If `num_lanes` is no integer of at least 1.
+            ValueError: If `num_lanes` is not an integer of at least 1.
         """
         super().__init__(num_lanes, obs_space, actions, name, agents)
         self.groups = dict(groups or {})
@@ -87,7 +87,7 @@ class BatchedAgents(BatchedEnv):
             self._step.any_end = True
         if any_over:
             if True in cut.tobytes():
-                self._observe()  # what the truncated saw last
+                self._observe()  # last observations of truncated agents
             np.copyto(self._step.ended, ended)
             self._begin_after_end()
         else:
@@ -99,22 +99,23 @@ class BatchedAgents(BatchedEnv):
         """Plays a step by the rules.
 
         Args:
-            actions: Actions ``[lanes, agents, ...]``; of agents who were not asked, zeros.
+            actions: Actions ``[lanes, agents, ...]``; zeros for agents that did not have to act.
 
         Returns:
-            Whose episode is over, and whose was cut off, ``[lanes]`` bool each: over is terminated, in any case.
+            Lanes whose episode is over, and lanes whose episode was cut off, ``[lanes]`` bool each; a lane with both is
+                terminated.
         """
 
     @abstractmethod
     def _observe(self) -> None:
-        """Writes the observations of the present state."""
+        """Writes the observations of the current state."""
 
     @abstractmethod
     def _start(self, lanes: np.ndarray) -> None:
-        """Makes the state of some lanes that of the beginning of the episodes that `episode` numbers."""
+        """Resets the state of some lanes to the beginning of their current episodes."""
 
     def _on_turn(self) -> np.ndarray | None:
-        """Returns who must act as long as it lives, ``[lanes, agents]`` bool, or None for everyone."""
+        """Returns which agents must act if alive, ``[lanes, agents]`` bool, or None for all."""
         return None
 
     def _begin(self, lanes: np.ndarray) -> None:
@@ -134,11 +135,11 @@ class BatchedAgents(BatchedEnv):
         return int(self._steps[lane])
 
     def _rng(self, lane: int) -> np.random.Generator:
-        """Returns the random numbers of the episode that `episode` numbers in a lane."""
+        """Returns the random generator of a lane's current episode."""
         return np.random.default_rng(self._seed(lane))
 
     def _checked(self, actions: Sequence[np.ndarray]) -> np.ndarray:
-        """Returns the actions ``[lanes, agents, ...]``, if they can be played."""
+        """Returns the actions ``[lanes, agents, ...]``, if they are valid."""
         if self._seeds is None:
             raise EnvError(f"{self.name}: step() before reset()")
         if len(actions) != 1:
@@ -183,7 +184,9 @@ class BatchedAgents(BatchedEnv):
         return self._actions
 
     def _stored(self, given: np.ndarray) -> np.ndarray:
-        """Returns actions of several sorts, a dict or tuple for each agent that must act, as they are stored."""
+        """Returns actions of a Dict or Tuple space, a dict or tuple for each agent that must act, as they are
+        stored.
+        """
         waiting, action = int(np.count_nonzero(self._rows.waiting)), self.kinds[0].action
         if given.shape != (waiting,):
             raise EnvError(
@@ -197,7 +200,7 @@ class BatchedAgents(BatchedEnv):
         return stored
 
     def _check_finite(self, given: np.ndarray) -> None:
-        """Raises an EnvError for the first action that has something else than numbers."""
+        """Raises an EnvError for the first action that is not finite."""
         finite = np.isfinite(given)
         if not finite.all():
             wrong = ~finite.reshape(len(given), -1).all(axis=1)
@@ -205,7 +208,7 @@ class BatchedAgents(BatchedEnv):
             raise EnvError(f"{where}: action {given[wrong][0].tolist()} of {agent} is not finite")
 
     def _who(self, wrong: np.ndarray) -> tuple[str, str]:
-        """Returns where, and of which agent, the first wrong action is, of the rows that wait."""
+        """Returns place and agent of the first wrong action among the waiting rows."""
         row = int(np.flatnonzero(self._rows.waiting)[wrong][0])
         lane, agent = divmod(row, len(self.kinds[0].agents))
         return self._where(lane), self.kinds[0].agents[agent]

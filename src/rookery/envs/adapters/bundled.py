@@ -1,10 +1,10 @@
-"""Environments that come with Rookery: import paths by short name, `OURS`."""
+"""Bundled environments: import paths by short name, `OURS`."""
 
 TENSORS = {
     "TensorCartPole": "rookery.tensor_envs.classic:TensorCartPole",
     "TensorPendulum": "rookery.tensor_envs.classic:TensorPendulum",
 }
-"""Those of `OURS` whose copies are tensors: to import them loads torch."""
+"""Tensor environments among `OURS`: importing them loads torch."""
 
 OURS = {
     "MultiAgentArena": "rookery.tasks.games.arena:MultiAgentArena",
@@ -35,4 +35,4 @@ OURS = {
     "OneDimension": "rookery.tasks.one_dimension:OneDimension",
     **TENSORS,
 }
-"""Import paths of the environments that come with Rookery, by short name."""
+"""Import paths of the bundled environments, by short name."""

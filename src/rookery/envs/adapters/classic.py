@@ -1,8 +1,8 @@
 """CartPole-v1 as a `VectorEnv`: all lanes stepped by a few array operations, with Gymnasium's numbers bit for bit.
 
 The equations are those of Florian, "Correct equations for the dynamics of the cart-pole system" (2007), without
-friction, integrated by explicit Euler steps in float64. Sums and products stand in the order in which Gymnasium's
-CartPole-v1 forms them, and episodes are drawn from their seeds as it draws them: an episode is the same here and there.
+friction, integrated by explicit Euler steps in float64. Sums and products are computed in the order of Gymnasium's
+CartPole-v1, and initial states are drawn from seeds in the same way: episodes are equal.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ SEEDS_A_LANE = 8
 
 
 class BatchedCartPole(BatchedEnv):
-    """Many copies of CartPole-v1 in one: a `VectorEnv` of one agent, a row a lane.
+    """Many CartPole-v1 environments in one: a `VectorEnv` with one agent, one row per lane.
 
     An observation is position, velocity, angle and angular velocity, float32; action 0 pushes left, 1 right. The reward
     is 1 for every step. As in Gymnasium, a pole that falls in the very last step is both terminated and truncated; it
     is then not among the `final_index` rows, since it has no future.
 
     Attributes:
-        title: Name of one copy.
+        title: Name of one environment.
         shows_velocities: Whether the velocities are part of an observation.
-        in_c: Its twin in C.
+        in_c: Its variant in C.
     """
 
     title: ClassVar[str] = "CartPole-v1"
@@ -63,12 +63,12 @@ class BatchedCartPole(BatchedEnv):
         render_mode: str | None = None,
         max_episode_steps: Count = 500,
     ) -> None:
-        """Makes `num_lanes` cart-poles.
+        """Creates `num_lanes` cart-poles.
 
         Args:
-            num_lanes: Number of copies.
+            num_lanes: Number of environments.
             sutton_barto_reward: Whether the reward is -1 for the step that terminates and 0 for others.
-            render_mode: ``"rgb_array"`` or None; pictures are drawn either way.
+            render_mode: ``"rgb_array"`` or None; images are drawn either way.
             max_episode_steps: Number of steps after which an episode is truncated.
 
         Raises:
@@ -80,8 +80,10 @@ class BatchedCartPole(BatchedEnv):
         bound = bound if self.shows_velocities else bound[::2]
         super().__init__(num_lanes, spaces.Box(-bound, bound), 2, f"{self.title}, batched")
         self.max_episode_steps = int(max_episode_steps)
-        self._rewards = (0.0, -1.0) if sutton_barto_reward else (1.0, 1.0)  # while it goes on, when it terminates
-        self._coming: dict[tuple[int, int], np.ndarray] = {}  # of a lane and episode to come, the words of its seed
+        self._rewards = (
+            (0.0, -1.0) if sutton_barto_reward else (1.0, 1.0)
+        )  # reward of other steps, and of the terminating one
+        self._coming: dict[tuple[int, int], np.ndarray] = {}  # by lane and later episode, the words of its seed
 
         self._clock = 0  # vector steps since reset
         self._began = np.zeros(num_lanes, dtype=np.int64)  # the clock when a lane's episode began
@@ -89,20 +91,23 @@ class BatchedCartPole(BatchedEnv):
         self._allocate(num_lanes)
 
     def _allocate(self, num_lanes: int) -> None:
-        """Makes room for the motion of all lanes, the views of it that a step needs, and what it works with."""
-        # The state is the upper four rows of this array and its derivative the lower four, so that a step is one sum.
+        """Allocates the state of all lanes, the views of it that a step needs, and work arrays."""
+        # The state is the upper four rows of this array and its derivative the lower four, so that a step is a single
+        # sum.
         self._motion = np.zeros((6, num_lanes))  # position, angle, their velocities, their accelerations
         self._state, self._slope = self._motion[:4], self._motion[2:]
         self._position_and_angle, self._angle = self._motion[:2], self._motion[1]
         self._acceleration, self._angle_acceleration = self._motion[4:]
-        # the slab in the order of the state, [derivative, coordinate, lane], and the state in that in which it is drawn
+        # the slab in the order of the state, [derivative, coordinate, lane], and the state in the order in which it is
+        # drawn
         whole = self._state.reshape(2, 2, num_lanes)
         self._start_by_draw = whole.transpose(1, 0, 2)
         self._state_by_obs = whole if self.shows_velocities else whole[:1]
         self._obs_by_state = self._rows.obs["obs"].reshape(num_lanes, 2, -1).transpose(2, 1, 0)
 
-        # Work space and constants; whole arrays, because converting a number costs as much as a sum. The cosine stands
-        # beside the angular velocity, where the acceleration will, so that both go through the same operations at once.
+        # Work arrays and constants; whole arrays, because converting a number costs as much as a sum. The cosine is
+        # stored beside the angular velocity, at the place of the acceleration, so that both go through the same
+        # operations at once.
         self._cos, self._velocity_and_cos = self._acceleration, self._motion[3:5]
         self._sin, self._work = np.zeros((2, num_lanes))
         self._thrust, self._inertia = self._both = np.zeros((2, num_lanes))
@@ -122,7 +127,7 @@ class BatchedCartPole(BatchedEnv):
         return super().reset(seeds)
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state instead of `reset`; see `BatchedEnv.load_state_dict`."""
+        """Resumes from a state instead of `reset`; see `BatchedEnv.load_state_dict`."""
         self._coming = {}
         return super().load_state_dict(state, seeds)
 
@@ -139,7 +144,7 @@ class BatchedCartPole(BatchedEnv):
         return self._step
 
     def _move(self, action: np.ndarray) -> bool:
-        """Moves every lane on by a step and shows it; returns whether one of them fell."""
+        """Advances every lane by a step and writes its observation; returns whether one of them fell."""
         self._accelerate(action)
         np.multiply(self._slope, self._tau, self._change)
         np.add(self._state, self._change, self._state)
@@ -149,7 +154,7 @@ class BatchedCartPole(BatchedEnv):
         return True in self._fallen.tobytes()
 
     def _move_one(self, action: int) -> bool:
-        """Does the same for a single lane, number by number: a quarter of the cost of operations on arrays of one."""
+        """Does the same for a single lane, with numbers: a quarter of the cost of operations on arrays of one."""
         position, angle, velocity, turning = self._state.ravel().tolist()
         sin, cos = np.sin(angle).item(), np.cos(angle).item()  # NumPy's, whose last bits are not those of `math`
         thrust = ((FORCE if action else -FORCE) + POLE_MASS_LENGTH * (turning * turning) * sin) / TOTAL_MASS
@@ -164,9 +169,9 @@ class BatchedCartPole(BatchedEnv):
         return True in fell
 
     def _accelerate(self, action: np.ndarray) -> None:
-        """Fills in both accelerations; the order of operations is Gymnasium's, to the last bit.
+        """Computes both accelerations; the order of operations is Gymnasium's, to the last bit.
 
-        The last argument of each operation is where its result goes.
+        The last argument of each operation is its output.
         """
         gravity, half_pole, pole_mass_length, four_thirds = self._constants
         sin, cos, thrust, inertia, work = self._sin, self._cos, self._thrust, self._inertia, self._work
@@ -207,9 +212,9 @@ class BatchedCartPole(BatchedEnv):
         self._began[lanes] = self._clock
 
     def _seed_ahead(self) -> None:
-        """Seeds the episodes that come next in every lane, all at once: to seed one alone costs as much as a step."""
+        """Seeds the next episodes of every lane, all at once: seeding one alone costs as much as a step."""
         seeds = self._seeds
-        assert seeds is not None, "reset() or load_state_dict() gave them"
+        assert seeds is not None, "set by reset() or load_state_dict()"
         num = max(SEEDS_AT_ONCE // self.num_lanes, SEEDS_A_LANE)
         coming = [(lane, first + k) for lane, first in enumerate(self.episode.tolist()) for k in range(num)]
         self._coming = dict(zip(coming, seed_words([seeds(*episode) for episode in coming]), strict=True))
@@ -231,15 +236,15 @@ class BatchedCartPole(BatchedEnv):
         return int(self._clock - self._began[lane])
 
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.envs import drawing  # only those who look pay for loading Pillow
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
+        from rookery.envs import drawing  # Pillow is loaded for rendering only
 
         position, angle = self._position_and_angle[:, lane].tolist()
         return drawing.draw_cart_pole(position, angle, self._timestep(lane), self.max_episode_steps)
 
 
 TWINS = {"CartPole-v1": BatchedCartPole}
-"""Vector envs that play a Gymnasium id with the same numbers, bit for bit, and so may take its place."""
+"""Vector envs that play a Gymnasium id with the same numbers, bit for bit, and so may replace it."""
 
 TIME_LIMITS = {
     "CartPole-v1": 500,
@@ -248,11 +253,11 @@ TIME_LIMITS = {
     "MountainCarContinuous-v0": 999,
     "Pendulum-v1": 200,
 }
-"""Steps of an episode of Gymnasium's ids that have twins, in C or in Python."""
+"""Steps of an episode of Gymnasium's ids that have variants, in C or in Python."""
 
 
 def is_gymnasiums(spec: EnvSpec) -> bool:
-    """Returns whether an id with a twin stands for Gymnasium's environment: a program may register or change it."""
+    """Returns whether an id with a variant refers to Gymnasium's environment: a program may register or change it."""
     own = str(spec.entry_point).startswith("gymnasium.envs.classic_control.")
     changed = spec.kwargs or spec.additional_wrappers or spec.max_episode_steps != TIME_LIMITS.get(spec.id)
     return own and not changed

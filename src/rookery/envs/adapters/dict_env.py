@@ -1,7 +1,7 @@
-"""Multi-agent environments as dicts by agent id, whose agents come, go and take turns.
+"""Multi-agent environments with dicts by agent id, whose agents come, go and take turns.
 
-This is the form of RLlib's `MultiAgentEnv`. Those who have an observation must act next; an observation of an agent
-that ends with the same step is its last.
+This is the form of RLlib's `MultiAgentEnv`. Agents with an observation must act next; an observation of an agent that
+ends with the same step is its last.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class DictLane(Lane):
         self._alive: dict[Agent, None] = {}  # a dict, not a set, for its fixed order
 
     def spaces(self, agent: Agent) -> Spaces:
-        """Observation and action space of an agent.
+        """Returns observation and action space of an agent.
 
         They come from ``observation_spaces[agent]``, from ``get_observation_space(agent)``, or from
         ``observation_space``, by agent or one for all; likewise for actions.
@@ -54,14 +54,14 @@ class DictLane(Lane):
         return LaneStep(obs, masks=info_masks(infos), infos=infos)
 
     def read(self, given: Any) -> LaneStep:
-        """What is shown after a step that gave this.
+        """Returns the content of a step from the environment's result.
 
         Raises:
-            Breach: If it is not five dicts, or does not say whether the episode is over.
+            Breach: If the result is not five dicts, or lacks the flag for the whole episode.
         """
         obs, reward, terminateds, truncateds, infos = five_dicts(given, self.report)
         if ALL not in terminateds:
-            everyone = "expected it to say whether the episode is over for everyone"
+            everyone = "expected it to hold whether the episode is over for all agents"
             self.report(Breach(f'terminateds has no "{ALL}", {everyone}'))
         if not any(terminateds.values()) and not any(truncateds.values()):  # most steps end nothing
             for agent in obs:
@@ -83,7 +83,7 @@ class DictLane(Lane):
 
 
 def space_of(env: Any, what: str, agent: Agent) -> Space[Any]:
-    """Returns the ``observation`` or ``action`` space of an agent, as attributes or `get_*_space` of `env` give it.
+    """Returns the ``observation`` or ``action`` space of an agent, from attributes or `get_*_space` of `env`.
 
     Raises:
         Breach: If none of these names the agent's space.
@@ -95,7 +95,7 @@ def space_of(env: Any, what: str, agent: Agent) -> Space[Any]:
     if agent in by_agent:
         found = by_agent[agent]
     elif callable(get):
-        with contextlib.suppress(KeyError, ValueError, NotImplementedError):  # a base class may know no spaces
+        with contextlib.suppress(KeyError, ValueError, NotImplementedError):  # a base class may have no spaces
             found = get(agent)
     if found is None:
         if agent in _by_agent(common):
@@ -109,7 +109,9 @@ def space_of(env: Any, what: str, agent: Agent) -> Space[Any]:
 
 
 def _by_agent(found: Any) -> Mapping[Any, Any]:
-    """The entries of a dict or a Dict space (whose own ``in`` asks about values, not keys), none for anything else."""
+    """Returns the entries of a dict or a Dict space (whose own ``in`` tests values, not keys); none for any other
+    object.
+    """
     if isinstance(found, spaces.Dict):
         return found.spaces
     return found if isinstance(found, Mapping) else {}
@@ -122,7 +124,7 @@ def _keyed_by_agent(env: Any) -> bool:
 
 
 def _announced(env: Any) -> tuple[Agent, ...]:
-    """The agents a dict-style environment says it can have, empty if it does not say."""
+    """Returns the agents that a dict-style environment announces; empty if it announces none."""
     for name in ("possible_agents", "observation_spaces", "agents"):
         known = getattr(env, name, None)
         if isinstance(known, list | tuple | Mapping) and known:
@@ -131,19 +133,21 @@ def _announced(env: Any) -> tuple[Agent, ...]:
 
 
 def is_dict_style(env: Any) -> bool:
-    """Whether `env` says that it speaks in dicts by agent: by its base class, its agents or its spaces."""
+    """Whether `env` is declared as dict-style: by its base class, its agents or its spaces."""
     if any(base.__name__ == "MultiAgentEnv" for base in type(env).__mro__):
         return True
     by_agent = isinstance(getattr(env, "observation_spaces", None), Mapping)
     if by_agent or callable(getattr(env, "get_observation_space", None)):
         return True
-    if isinstance(env, gymnasium.Env):  # a single agent's Dict spaces can have equal keys, and `agents` can be anything
+    if isinstance(
+        env, gymnasium.Env
+    ):  # a single agent's Dict spaces can have equal keys, and `agents` can be any value
         return bool(getattr(env, "possible_agents", None))
     return bool(_announced(env))
 
 
 def resets_to_agents(env: Any) -> bool:
-    """Says whether an environment without names of agents, no Gymnasium one, resets to dicts by agent."""
+    """Returns whether an environment without agent names, and not a Gymnasium one, resets to dicts by agent."""
     if isinstance(env, gymnasium.Env) or not callable(getattr(env, "reset", None)):
         return False
     space = getattr(env, "observation_space", None)
@@ -152,5 +156,5 @@ def resets_to_agents(env: Any) -> bool:
     try:
         result = env.reset(seed=0)
     except Exception:
-        return False  # the back end's own first reset says what is wrong
+        return False  # the back end's own first reset reports the error
     return isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Mapping)

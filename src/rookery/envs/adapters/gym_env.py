@@ -1,6 +1,6 @@
-"""Gymnasium environments: one agent, called ``agent``.
+"""Gymnasium environments: one agent, named ``agent``.
 
-The back end plays `GymLane.env` directly, because with one agent there is nothing to translate; see `vector/serial.py`.
+The back end calls `GymLane.env` directly, because with one agent no translation is needed; see `vector/serial.py`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class GymLane(Lane):
         super().__init__(env, (AGENT,))
 
     def spaces(self, agent: Agent) -> Spaces:
-        """Observation and action space of the one agent.
+        """Returns observation and action space of the one agent.
 
         Raises:
-            Breach: If the environment lacks them, or has another library's.
+            Breach: If the environment lacks them, or has those of another library.
         """
         found = []
         for name in ("observation_space", "action_space"):
@@ -57,15 +57,15 @@ class GymLane(Lane):
 
     @property
     def call(self) -> Callable[[Any], Any]:
-        """What steps the environment as it is now.
+        """Returns the function that steps the environment in its current state.
 
-        `OrderEnforcing`, which is around every environment made by an id, is left out where it stands right below the
-        time limit: all it does is to see that a reset came first, and here one always has.
+        `OrderEnforcing`, which wraps every environment made by an id, is skipped where it is right below the time
+        limit: it only checks that a reset came first, which is always so here.
         """
         limit: Any = self.env
         if [type(limit), type(getattr(limit, "env", None))] != [TimeLimit, OrderEnforcing]:
             return cast(Callable[[Any], Any], limit.step)
-        if "step" in vars(limit) or "step" in vars(limit.env):  # somebody's own
+        if "step" in vars(limit) or "step" in vars(limit.env):  # a user's own
             return cast(Callable[[Any], Any], limit.step)
         inner = limit.env.env.step
 
@@ -79,11 +79,13 @@ class GymLane(Lane):
         return step
 
     def argument(self, actions: dict[Agent, Any]) -> Any:
-        """The action of the one agent."""
+        """Returns the action of the one agent."""
         return actions[AGENT]
 
     def read(self, given: Any) -> LaneStep:
-        """What is shown after a step that gave this; raises a Breach if it is neither the new form nor the old."""
+        """Returns the content of a step from the environment's result; raises a Breach if it has neither the new form
+        nor the old.
+        """
         if not isinstance(given, tuple) or len(given) != 5:
             expected = "expected five: (obs, reward, terminated, truncated, info)"
             breach = Breach(f"step() returned {shape_of(given)}, {expected}; {NEW_API}", AGENT)

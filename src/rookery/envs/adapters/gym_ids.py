@@ -1,4 +1,4 @@
-"""Gymnasium's ids: those that are registered, and those that a package registers once it is imported."""
+"""Gymnasium's ids: the registered ones, and those that a package registers when it is imported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROVIDERS = {
 
 
 class Registered(EnvScheme):
-    """Ids that are registered now."""
+    """Ids that are already registered."""
 
     def matches(self, name: str) -> bool:
         """See `EnvScheme.matches`."""
@@ -33,7 +33,7 @@ class Registered(EnvScheme):
 
 
 class Provided(EnvScheme):
-    """Any other name: an id of a package that has to be imported first, or nothing that is known."""
+    """Any other name: an id of a package that must be imported first, or an unknown name."""
 
     def matches(self, name: str) -> bool:
         """See `EnvScheme.matches`."""
@@ -58,7 +58,7 @@ REGISTERED, PROVIDED = Registered(), Provided()
 
 
 def time_limit_of(name: str) -> int | None:
-    """Gives the time limit, in env steps, that an environment has by its Gymnasium id, once it is made; or None."""
+    """Returns the time limit, in env steps, of an environment's Gymnasium id, or None."""
     spec = gymnasium.registry.get(name) or gymnasium.registry.get(name.rpartition(":")[2])
     return None if spec is None else spec.max_episode_steps
 

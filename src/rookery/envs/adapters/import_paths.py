@@ -19,7 +19,7 @@ from rookery.envs.adapters.bundled import OURS
 from rookery.envs.schemes import MODULE_NAME, EnvScheme
 
 DATA_FILES = (".csv", ".parquet", ".npz", ".hdf5", ".h5", ".json", ".jsonl", ".demo")
-"""Ends of names of files with recorded data."""
+"""File name endings of recorded data."""
 
 ENVIRONMENT = CodeKind(
     "an environment (a class with reset and step, or a function that makes one)",
@@ -35,7 +35,7 @@ WRAPPER = CodeKind(
 
 
 class ImportPaths(EnvScheme):
-    """A module with an environment, something in a module, or an id that a module registers."""
+    """A module with an environment, an object in a module, or an id that a module registers."""
 
     def matches(self, name: str) -> bool:
         """See `EnvScheme.matches`."""
@@ -89,10 +89,10 @@ CODE, BUNDLED = ImportPaths(), Bundled()
 
 
 def find_wrapper(wrapper: Any) -> Callable[[Any], Any]:
-    """Returns the callable that a wrapper is, or that its import path names.
+    """Returns the callable of a wrapper, given as itself or by its import path.
 
     Raises:
-        EnvError: If there is none.
+        EnvError: If there is no such wrapper.
     """
     found = wrapper
     if isinstance(wrapper, str):
@@ -109,15 +109,15 @@ def find_wrapper(wrapper: Any) -> Callable[[Any], Any]:
 
 
 def _is_module(name: str) -> bool:
-    """Says whether a dotted name is that of a module, and not of something in one."""
+    """Returns whether a dotted name is a module, rather than an object in one."""
     try:
         return importlib.util.find_spec(name) is not None
-    except Exception:  # of a package above it: importing what is in there will say what is wrong
+    except Exception:  # of a package above it: importing it will report the error
         return False
 
 
 def import_module(module: str, what: str, hint: str = "") -> ModuleType:
-    """Returns a module; `hint` is said where there is none of that name."""
+    """Returns a module; `hint` is part of the message if no module has that name."""
     try:
         return importlib.import_module(module)
     except Exception as error:
@@ -128,13 +128,14 @@ def import_module(module: str, what: str, hint: str = "") -> ModuleType:
 
 
 def _attribute(module: str, name: str, what: str, kind: CodeKind) -> Any:
-    """Returns what stands in a module under a name, if it may be called."""
+    """Returns an object of a module by its name, if it may be called."""
     imported = import_module(module, what)
     if not hasattr(imported, name):
         known = [known for known in (*vars(imported), *getattr(imported, "__all__", ())) if not known.startswith("_")]
-        hint = f"; it is called {OURS[name]!r}" if OURS.get(name, "").startswith(module) else nearest(name, known)
+        hint = f"; its name is {OURS[name]!r}" if OURS.get(name, "").startswith(module) else nearest(name, known)
         raise EnvError(f"{what}: module {module} has no {name!r}{hint}")
     found = getattr(imported, name)
     if callable(found) and not kind.accepts(found):
-        raise EnvError(f"{what}: {module}:{name} is {a_kind(found)}, not {kind.told}")
+        expected = kind.told
+        raise EnvError(f"{what}: {module}:{name} is {a_kind(found)}, not {expected}")
     return found

@@ -1,4 +1,4 @@
-"""One copy of an environment, whatever style it is written in: what the adapters offer and the back ends drive.
+"""`Lane`: one environment of any style, in the interface that adapters implement and back ends use.
 
 A `Lane` is a `gym_env.GymLane`, a `dict_env.DictLane`, a `pettingzoo_env.ParallelLane` or a `pettingzoo_env.AECLane`.
 Agents are named by the environment's own ids here.
@@ -21,10 +21,12 @@ from rookery.envs.parameters import ParameterHook
 from rookery.envs.samplers import Value
 
 RESTING = "resting"
-"""Key of `info`: true while the agent need not act, as of a machine that cools down (docs/how-to/replay-memory.md)."""
+"""Key of `info`: true while the agent need not act, such as a machine that cools down
+(docs/how-to/replay-memory.md).
+"""
 
 GROUP_REWARD = "group_reward"
-"""Key of `info`: what an agent's group got in the step, beside what the agent got (docs/how-to/groups.md)."""
+"""Key of `info`: reward of an agent's group in the step, beside the agent's own reward (docs/how-to/groups.md)."""
 
 Agent = Hashable
 
@@ -32,11 +34,11 @@ Spaces = tuple[Space[Any], Space[Any]]
 
 
 class Breach(Exception):
-    """An environment broke its contract. The back end adds where, and raises an `EnvError`.
+    """Raised when an environment breaks its contract. The back end adds the place, and raises an `EnvError`.
 
     Args:
         problem: What was found, and what was expected.
-        agent: Whom it concerns, if it is one agent.
+        agent: The agent concerned, if it is one agent.
     """
 
     def __init__(self, problem: str, agent: Agent | None = None) -> None:
@@ -46,24 +48,24 @@ class Breach(Exception):
 
 
 def refuse(breach: Breach) -> None:
-    """Raises a breach: what is done with those that a lane reports, unless somebody collects them."""
+    """Raises a breach: the default for breaches that a lane reports."""
     raise breach
 
 
 @dataclass
 class LaneStep:
-    """What one copy shows after a reset or a step.
+    """Content of a reset or a step of one environment.
 
     Attributes:
         obs: Observations of the agents that must act now.
-        reward: What agents got in this step; who is missing got nothing.
+        reward: Rewards of this step by agent; absent agents have none.
         terminated: Agents whose episode ended now and has no future.
         truncated: Agents whose episode was cut off now.
-        final: Last observations of agents that ended now, where the environment gives them.
+        final: Last observations of agents that ended now, if the environment returns them.
         masks: Action masks that came in `info` rather than in the observation.
         ended: The whole episode is over; `obs` is empty.
-        infos: What the environment said besides, by agent.
-        group_reward: What agents say that their group got in this step, beside what they got themselves.
+        infos: Infos of the environment, by agent.
+        group_reward: Rewards of agents' groups in this step, by agent, beside the agents' own.
     """
 
     obs: dict[Agent, Any]
@@ -77,22 +79,22 @@ class LaneStep:
     group_reward: Mapping[Agent, Any] = field(default_factory=dict)
 
     def resting(self) -> list[Agent]:
-        """Those of `obs` who need not act, because their info says that they rest."""
+        """Returns the agents of `obs` that need not act, because their info has `RESTING`."""
         if not self.infos or not isinstance(self.infos, Mapping):
             return []
         return [agent for agent in self.obs if rests(self.infos.get(agent))]
 
 
 class Lane(ABC):
-    """One copy of an environment.
+    """One environment.
 
     Attributes:
         env: The environment itself.
-        agents: Those it announces, in its order; others may appear.
-        max_entities: Room for the elements of a ``Sequence`` that agents observe; None: each must say it itself.
-        hook: How the environment is given parameters.
-        names_groups: Whether the environment names groups of agents.
-        report: Is told of each Breach after which there is a way to go on; `refuse` unless somebody collects them.
+        agents: Announced agents, in the environment's order; others may appear.
+        max_entities: Largest number of elements of a ``Sequence`` that agents observe; None: each space must define it.
+        hook: Sets the parameters of the environment.
+        names_groups: Whether the environment declares groups of agents.
+        report: Called with each Breach after which the episode can continue; `refuse` by default.
     """
 
     def __init__(self, env: Any, agents: Iterable[Agent]) -> None:
@@ -105,14 +107,14 @@ class Lane(ABC):
 
     @abstractmethod
     def spaces(self, agent: Agent) -> Spaces:
-        """Observation and action space of an agent; raises a Breach if the environment does not know them."""
+        """Returns observation and action space of an agent; raises a Breach if the environment does not know them."""
 
     @abstractmethod
     def reset(self, seed: int, parameters: Mapping[str, Value] | None = None) -> LaneStep:
-        """Starts an episode, with parameters where some are given; raises a Breach if it breaks the contract."""
+        """Starts an episode, with parameters if given; raises a Breach if it breaks the contract."""
 
     def begin(self, seed: int, parameters: Mapping[str, Value] | None) -> Any:
-        """Calls the environment's own `reset`, with the parameters given as it takes them."""
+        """Calls the environment's own `reset`, with the parameters in the form it accepts."""
         options: dict[str, Any] = {}
         if parameters:
             self.env, options = self.hook.give(self.env, parameters)
@@ -126,28 +128,28 @@ class Lane(ABC):
         return shown
 
     def group_rewards(self, shown: LaneStep) -> Mapping[Agent, Any]:
-        """What agents say in their infos that their group got in a step."""
+        """Returns the rewards of groups in a step, from the agents' infos."""
         return rewards_of_groups(shown.infos)
 
     def argument(self, actions: dict[Agent, Any]) -> Any:
-        """What the environment's own `step` takes for these actions."""
+        """Returns the argument of the environment's own `step` for these actions."""
         return actions
 
     @abstractmethod
     def read(self, given: Any) -> LaneStep:
-        """What is shown after a step that gave this; raises as `reset` does."""
+        """Returns the content of a step from the environment's result; raises as `reset` does."""
 
 
 def is_true(flag: Any, name: str, agent: Agent | None = None) -> bool:
-    """Whether a flag that an environment gave is set.
+    """Returns whether a flag from an environment is set.
 
     Args:
-        flag: What it gave: true or false, as a number too.
-        name: What it gave it as, for the message.
-        agent: Whose flag it is.
+        flag: Its value: true or false, or a number that stands for one.
+        name: Name of the flag for the message.
+        agent: Agent of the flag.
 
     Raises:
-        Breach: If it is neither, as the text "False" is.
+        Breach: If it is neither true nor false, such as the text "False".
     """
     if flag is True or flag is False:
         return flag
@@ -158,25 +160,25 @@ def is_true(flag: Any, name: str, agent: Agent | None = None) -> bool:
 
 
 def set_for(agents: Iterable[Agent], flags: Mapping[Agent, Any], name: str) -> list[Agent]:
-    """Those of some agents whose flag is set; raises a Breach as `is_true` does."""
+    """Returns the agents whose flag is set; raises a Breach as `is_true` does."""
     return [agent for agent in agents if (flag := flags.get(agent)) and is_true(flag, f"{name} of this agent", agent)]
 
 
 def info_masks(infos: Any) -> dict[Agent, Any]:
-    """The action masks in a dict of infos by agent."""
+    """Returns the action masks in a dict of infos by agent."""
     if not isinstance(infos, Mapping):
         return {}
     return {agent: info[MASK] for agent, info in infos.items() if isinstance(info, Mapping) and MASK in info}
 
 
 def said_groups(env: Any) -> Mapping[Any, Any]:
-    """The attribute `groups` of an environment, if it is a dict; nothing if it is something else, of its own."""
+    """Returns the attribute `groups` of an environment if it is a dict; an empty one if it is of another type."""
     said = getattr(env, "groups", None)
     return said if isinstance(said, Mapping) else {}
 
 
 def rewards_of_groups(infos: Any) -> dict[Agent, Any]:
-    """The rewards of groups in a dict of infos by agent."""
+    """Returns the rewards of groups in a dict of infos by agent."""
     if not isinstance(infos, Mapping):
         return {}
     said = [(agent, info) for agent, info in infos.items() if isinstance(info, Mapping)]
@@ -184,16 +186,18 @@ def rewards_of_groups(infos: Any) -> dict[Agent, Any]:
 
 
 def rests(info: Any) -> bool:
-    """Whether an agent's info lets it rest."""
+    """Whether an agent's info marks it as resting."""
     return bool(info) and isinstance(info, Mapping) and bool(info.get(RESTING))
 
 
 FIVE = ("observations", "rewards", "terminateds", "truncateds", "infos")
-"""What a multi-agent `step` returns."""
+"""Names of the values that a multi-agent `step` returns."""
 
 
 def five_dicts(result: Any, report: Callable[[Breach], None]) -> tuple[dict[Agent, Any], ...]:
-    """The dicts `FIVE` that a multi-agent `step` returned; reports parts of another type, raises a Breach of less."""
+    """Returns the dicts `FIVE` of a multi-agent `step`; reports parts of another type, raises a Breach if there are
+    fewer.
+    """
     if not isinstance(result, tuple) or len(result) != 5:
         raise Breach(f"step() returned {shape_of(result)}, expected five dicts by agent ({', '.join(FIVE)}); {NEW_API}")
     for name, part in zip(FIVE, result, strict=True):
@@ -205,7 +209,7 @@ def five_dicts(result: Any, report: Callable[[Breach], None]) -> tuple[dict[Agen
 
 
 def obs_and_infos(result: Any, report: Callable[[Breach], None]) -> tuple[dict[Agent, Any], Any]:
-    """The two dicts that a multi-agent `reset` returned; reports other forms, raises a Breach without observations."""
+    """Returns the two dicts of a multi-agent `reset`; reports other forms, raises a Breach without observations."""
     pair = isinstance(result, tuple) and len(result) == 2
     obs, infos = result if pair else (result, {})
     if not pair or not isinstance(obs, Mapping):
@@ -218,14 +222,13 @@ def obs_and_infos(result: Any, report: Callable[[Breach], None]) -> tuple[dict[A
 
 
 NEW_API = (
-    "the old Gym API looks like this: use Gymnasium's, reset(seed=, options=) -> (obs, info) and "
-    "step(action) -> (obs, reward, terminated, truncated, info), or convert the environment with `shimmy` "
-    "(pip install shimmy)"
+    "this is the form of the old Gym API: use Gymnasium's, reset(seed=, options=) -> (obs, info) and step(action) "
+    "-> (obs, reward, terminated, truncated, info), or convert the environment with `shimmy` (pip install shimmy)"
 )
 
 
 def shape_of(result: Any) -> str:
-    """A returned value in a few words: ``4 values``, ``ndarray of shape (4,)``."""
+    """Describes a returned value in a few words: ``4 values``, ``ndarray of shape (4,)``."""
     if isinstance(result, tuple):
         return f"{len(result)} values"
     if isinstance(result, np.ndarray):
@@ -234,21 +237,21 @@ def shape_of(result: Any) -> str:
 
 
 def pictures_a_second(env: Any) -> float | None:
-    """The `render_fps` that `env` says in its metadata, or None if it says none that can be used."""
+    """Returns the `render_fps` in the metadata of `env`, or None if there is no valid one."""
     metadata = getattr(env, "metadata", None)
     said = metadata.get("render_fps") if isinstance(metadata, Mapping) else None
     return float(said) if isinstance(said, int | float) and 0 < said < math.inf else None
 
 
 def ways_to_show(env: Any) -> tuple[str, ...]:
-    """The `render_modes` that `env` says in its metadata."""
+    """Returns the `render_modes` in the metadata of `env`."""
     metadata = getattr(env, "metadata", None)
     said = metadata.get("render_modes", ()) if isinstance(metadata, Mapping) else ()
     return tuple(str(mode) for mode in said) if isinstance(said, list | tuple) else ()
 
 
 def cause_of(error: Exception) -> BaseException | None:
-    """What to show beneath an `EnvError`: the environment's own exception, from its own first line on."""
+    """Returns the cause to show beneath an `EnvError`: the environment's own exception, from its own first line on."""
     if isinstance(error, Breach):
         return error.__cause__
     return error.with_traceback(own_frames(error) or error.__traceback__)

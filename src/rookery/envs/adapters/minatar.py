@@ -1,9 +1,9 @@
-"""MinAtar's five small games (Young and Tian 2019, arXiv:1903.03176) as pictures of flags. Needs `minatar`.
+"""MinAtar's five small games (Young and Tian 2019, arXiv:1903.03176) with binary image observations. Needs `minatar`.
 
-Importing this registers the ids by which MinAtar itself calls them, ``MinAtar/Breakout-v1``: ``-v1`` has the actions
-that do something in the game, ``-v0`` all six. They differ from MinAtar's own in two points: flags are bytes, which are
-stored as such and read as a picture; and an episode forgets the last action of the one before, so that it depends on
-its seed and its actions alone and runs resume to the last bit.
+Importing this registers MinAtar's own ids, ``MinAtar/Breakout-v1``: ``-v1`` has the actions that have an effect in the
+game, ``-v0`` all six. They differ from MinAtar's own in two points: flags are bytes, which are stored as such and
+treated as an image; and the last action is reset with each episode, so that an episode depends only on its seed and its
+actions and runs resume to the last bit.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ GAMES = {
     "Seaquest": "seaquest",
     "SpaceInvaders": "space_invaders",
 }
-"""What the ids call a game, and what MinAtar calls its module."""
+"""Module of MinAtar by the name in the id."""
 
 CELL = 16
-"""Pixels of a cell's side in a film."""
+"""Pixels of a cell's side in a video."""
 
 
 class MinAtar(gymnasium.Env[np.ndarray, np.int64]):
-    """One game on 10 x 10 cells: flags ``[10, 10, channels]`` uint8, one for each kind of thing that can be there.
+    """One game on 10 x 10 cells: flags ``[10, 10, channels]`` uint8, one for each kind of object.
 
     Args:
-        game: Which one, ``breakout``.
-        minimal_actions: Only the actions that do something in this game, instead of all six.
-        sticky_action_prob: Probability of doing in a frame what was done in the one before.
-        difficulty_ramping: Whether the game becomes harder as it goes on.
-        render_mode: ``"rgb_array"`` for pictures in colour, or None.
+        game: Name of the game, ``breakout``.
+        minimal_actions: Only the actions that have an effect in this game, instead of all six.
+        sticky_action_prob: Probability of repeating the action of the frame before.
+        difficulty_ramping: Whether the game becomes harder with time.
+        render_mode: ``"rgb_array"`` for colour images, or None.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}
@@ -67,16 +67,16 @@ class MinAtar(gymnasium.Env[np.ndarray, np.int64]):
         return self._flags(), {}
 
     def step(self, action: int | np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Plays one frame; a game ends when it is lost, or by its own clock."""
+        """Plays one frame; a game ends when it is lost, or by its own time limit."""
         reward, ended = self._game.act(self._actions[int(action)])
         return self._flags(), float(reward), bool(ended), False, {}
 
     def render(self) -> np.ndarray | None:
-        """The cells in colour, ``[160, 160, 3]``; None without a render mode."""
+        """Returns the cells in colour, ``[160, 160, 3]``; None without a render mode."""
         if self.render_mode is None:
             return None
         flags = self._flags()
-        shown = (flags * np.arange(1, flags.shape[2] + 1)).max(2)  # of several things in a cell the last kind
+        shown = (flags * np.arange(1, flags.shape[2] + 1)).max(2)  # of several objects in a cell the last kind
         picture: np.ndarray = _colours(flags.shape[2])[shown]
         return picture.repeat(CELL, 0).repeat(CELL, 1)
 
@@ -86,7 +86,7 @@ class MinAtar(gymnasium.Env[np.ndarray, np.int64]):
 
 
 def _colours(kinds: int) -> np.ndarray:
-    """Black, then a colour for each kind of thing, round the colour wheel: ``[kinds + 1, 3]`` uint8."""
+    """Returns black, then a colour for each kind of object, round the colour wheel: ``[kinds + 1, 3]`` uint8."""
     angle = np.arange(kinds)[:, None] / kinds + np.array((0.0, 1 / 3, 2 / 3))
     wheel = 255 * (0.6 + 0.4 * np.cos(2 * np.pi * angle))
     return np.concatenate((np.zeros((1, 3)), wheel)).astype(np.uint8)

@@ -22,17 +22,17 @@ from rookery.envs.samplers import Value
 
 
 class _PettingZooLane(Lane):
-    """What lanes of both kinds have in common."""
+    """Base class of both PettingZoo lanes."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env, getattr(env, "possible_agents", ()))
         self._alive: list[Agent] = []
 
     def spaces(self, agent: Agent) -> Spaces:
-        """Observation and action space of an agent; raises a Breach if the environment does not know them.
+        """Returns observation and action space of an agent; raises a Breach if the environment does not know them.
 
         They come from the methods ``observation_space`` and ``action_space``, or, where these are attributes instead,
-        from the same places as those of dict-style environments.
+        as for dict-style environments.
         """
         try:
             if not callable(getattr(self.env, "observation_space", None)):
@@ -50,24 +50,24 @@ class _PettingZooLane(Lane):
 
 
 class ParallelLane(_PettingZooLane):
-    """A PettingZoo parallel environment as a lane. Its episode is over when no agent is left that must act.
+    """A PettingZoo parallel environment as a lane. Its episode is over when no agent is left to act.
 
-    PettingZoo removes an agent that has ended from `env.agents`. An environment that keeps it there has not brought it
-    back: such an agent is asked again only after a step that shows it with both flags false, which is a respawn.
+    PettingZoo removes an agent that has ended from `env.agents`. If an environment keeps it there, that is not a
+    return: such an agent acts again only after a step in which both its flags are false, which is a respawn.
     """
 
     def reset(self, seed: int, parameters: Mapping[str, Value] | None = None) -> LaneStep:
         """Starts an episode; raises a Breach if `reset` does not return two dicts, or an agent has no observation."""
         obs, infos = obs_and_infos(self.begin(seed, parameters), self.report)
         self._alive = list(self.env.agents)
-        self._kept: set[Agent] = set()  # agents that have ended and never left env.agents since
+        self._kept: set[Agent] = set()  # agents that have ended and stayed in env.agents since
         return LaneStep(self._observed(obs), masks=info_masks(infos), infos=infos)
 
     def read(self, given: Any) -> LaneStep:
-        """What is shown after a step that gave this.
+        """Returns the content of a step from the environment's result.
 
         Raises:
-            Breach: If it is not five dicts, an agent vanished without an end, or one has no observation.
+            Breach: If the result is not five dicts, an agent vanished without an end, or one has no observation.
         """
         obs, reward, terminations, truncations, infos = five_dicts(given, self.report)
         terminated = set_for(self._alive, terminations, "terminations")
@@ -102,7 +102,7 @@ class AECLane(_PettingZooLane):
     """A PettingZoo AEC environment as a lane: one environment step is one agent's action.
 
     Rewards are read from `env.rewards` after each action, for all agents at once, so each is counted once; rewards of
-    groups from `env.infos` at the same moment, from which the environment has to take them again. Agents that ended are
+    groups from `env.infos` at the same moment, where the environment must remove them afterwards. Agents that ended are
     stepped out with None before the next one acts.
     """
 
@@ -114,19 +114,19 @@ class AECLane(_PettingZooLane):
         return self._on_turn({})
 
     def argument(self, actions: dict[Agent, Any]) -> Any:
-        """The action of the agent on turn."""
+        """Returns the action of the agent whose turn it is."""
         (action,) = actions.values()
         return action
 
     def read(self, given: Any) -> LaneStep:
-        """What the environment shows after a step, which gives nothing.
+        """Returns the content of a step from the environment, whose `step` returns nothing.
 
         Raises:
             Breach: If an agent vanished without an end, or an ended one cannot be stepped out.
         """
         env = self.env
         self._said = rewards_of_groups(env.infos)
-        # some environments never clear `rewards`; an agent that ended earlier must not be paid again
+        # some environments never clear `rewards`; an agent that ended earlier must not be rewarded again
         reward = {agent: env.rewards[agent] for agent in self._alive if agent in env.rewards}
         terminated = set_for(self._alive, env.terminations, "terminations")
         truncated = set_for(self._alive, env.truncations, "truncations")
@@ -149,7 +149,7 @@ class AECLane(_PettingZooLane):
         return shown
 
     def group_rewards(self, shown: LaneStep) -> Mapping[Agent, Any]:
-        """What agents said before those that have ended were stepped out."""
+        """Returns the group rewards that agents had before ended ones were stepped out."""
         return self._said
 
     def _on_turn(self, masks: dict[Agent, Any]) -> LaneStep:
@@ -164,7 +164,7 @@ class AECLane(_PettingZooLane):
 
 
 def is_parallel_style(env: Any) -> bool:
-    """Returns whether `env` is a parallel environment of PettingZoo: by its base class, or its method of spaces."""
+    """Returns whether `env` is a parallel environment of PettingZoo: by its base class, or its space methods."""
     by_class = any(base.__name__ == "ParallelEnv" for base in type(env).__mro__)
     return by_class or callable(getattr(env, "observation_space", None))
 

@@ -1,6 +1,6 @@
-"""One copy of an environment, driven without mercy: calls do not raise, and what is wrong is noted while play goes on.
+"""`Probe`: one environment under test. Calls do not raise; errors are noted and the episode continues.
 
-The back ends stop at the first breach of the contract, as training must. `Probe` takes the same steps and goes on as
+The back ends stop at the first breach of the contract, as training must. `Probe` takes the same steps and continues as
 long as it can, so that `check.py` can report everything at once.
 """
 
@@ -33,19 +33,19 @@ STYLES: dict[type, str] = {
 
 OURS = {__name__, gym_env.__name__, dict_env.__name__, pettingzoo_env.__name__, lane.__name__}
 WATCHED = 1000
-"""Calls of each copy in which global random state is watched."""
+"""Calls of each environment in which global random state is watched."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something worth knowing about an environment.
+    """A fact worth knowing about an environment.
 
     Attributes:
         severity: ``error``: it cannot be trained like this, or would be trained wrongly; ``warning``: it can, at a
-            price; ``note``: a fact.
-        where: Episode, step and agent of the first time.
-        text: What was found, what was expected, and the way out.
-        count: How often it was found.
+            cost; ``note``: a fact.
+        where: Episode, step and agent of the first occurrence.
+        text: What was found, what was expected, and how to fix it.
+        count: Number of occurrences.
     """
 
     severity: Severity
@@ -59,14 +59,14 @@ class Findings:
     """Collects findings, each kind once.
 
     Attributes:
-        where: Episode and step of what is happening now.
+        where: Current episode and step.
     """
 
     where: str = ""
     found: dict[tuple[str, str], Finding] = field(default_factory=dict)
 
     def add(self, severity: Severity, text: str, agent: Agent | None = None, sort: str = "") -> None:
-        """Notes a finding; `sort` is what equal ones of an agent share, where the text has changing numbers in it."""
+        """Notes a finding; `sort` is the key for findings of an agent that differ only in numbers."""
         where = ", ".join(filter(None, (self.where, "" if agent is None else f"agent {str(agent)!r}")))
         key = (str(agent), sort or text)
         before = self.found.get(key)
@@ -74,12 +74,12 @@ class Findings:
 
 
 class Probe:
-    """Drives a lane, and notes what is wrong in `findings`.
+    """Drives a lane, and notes errors in `findings`.
 
     Attributes:
-        stuck: Whether the episode cannot go on.
+        stuck: Whether the episode cannot continue.
         seconds: Time spent in the environment's own `step` so far.
-        steps: How often.
+        steps: Number of those calls.
     """
 
     def __init__(self, lane: Lane, findings: Findings) -> None:
@@ -127,7 +127,7 @@ class Probe:
         self._alive = (self._alive - left) | set(shown.obs)
         return shown
 
-    # --- what a step gave ---------------------------------------------------------------------------------------------
+    # --- results of a step --------------------------------------------------------------------------------------------
 
     def _look_at_one(self, given: tuple[Any, ...]) -> None:
         *_, terminated, truncated, info = given
@@ -156,22 +156,22 @@ class Probe:
             self._warn(text, agent, sort=f"flag {name}")
 
     def _look_at_turns(self, shown: LaneStep) -> None:
-        """What is special where agents come, go and take turns."""
-        self._look_at_returns(shown, "give no observation of agents that have ended")
+        """Notes what applies where agents come, go and take turns."""
+        self._look_at_returns(shown, "give no observation to agents that have ended")
         for agent in shown.truncated:
             if agent not in shown.final and agent not in shown.terminated:
-                text = "was truncated without a last observation: its value is taken from what it saw before"
+                text = "was truncated without a last observation: its value is computed from its previous one"
                 self._warn(text, agent)
 
     def _look_at_returns(self, shown: LaneStep, way_out: str) -> None:
         """Notes agents that act again after their end."""
         for agent in shown.obs:
             if agent in self._ended and agent not in self._alive:
-                again = f"must act again although it {self._ended[agent]}: it is taken as coming back"
+                again = f"must act again although it {self._ended[agent]}: it counts as coming back"
                 self._warn(f"{again}; if that is not meant, {way_out}", agent, sort="acts after the end")
 
     def _look_at_acting(self, shown: LaneStep, given: tuple[Any, ...], actions: Mapping[Agent, Any]) -> None:
-        """What is special where all agents act at once."""
+        """Notes what applies where all agents act at once."""
         self._look_at_returns(shown, "remove it from env.agents, or keep one of its flags true")
         for agent in {*shown.terminated, *shown.truncated}:
             if agent in self.env.agents:
@@ -185,7 +185,7 @@ class Probe:
                     self._warn(f"acted but got no {name}, which counts as {counts}", agent)
 
     def _know(self, part: Mapping[Agent, Any], name: str) -> None:
-        """Notes agents that nobody announced."""
+        """Notes agents that were not announced."""
         announced = self.lane.agents
         for agent in part:
             if agent == ALL or not announced or agent in announced:
@@ -198,16 +198,18 @@ class Probe:
                 self._error(f"{text}, and its spaces are not known", agent, sort="unknown")
 
     def close(self) -> None:
-        """Frees what the copy holds."""
+        """Releases the resources of the environment."""
         if callable(close := getattr(self.env, "close", None)):
             self._call("close()", close)
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def _call(self, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Calls the environment; notes changes of global random state, and an exception, which gives an empty step."""
+        """Calls the environment; notes changes of global random state, and an exception, which results in an empty
+        step.
+        """
         self._calls += 1
-        watched = self._calls <= WATCHED  # looking at the state takes longer than many a step
+        watched = self._calls <= WATCHED  # reading the state takes longer than many a step
         before = _random_states() if watched else ()
         result: Any = LaneStep({})
         try:
@@ -228,13 +230,13 @@ class Probe:
 
 
 def _random_states() -> tuple[Any, Any]:
-    """The global random state of NumPy and of Python, to compare."""
+    """Returns the global random state of NumPy and of Python, for comparison."""
     state: Any = np.random.get_state()
     return (state[1].tobytes(), *state[2:]), random.getstate()
 
 
 def _line_of(error: Exception) -> str:
-    """Where in the environment an exception was raised."""
+    """Returns the place in the environment where an exception was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     names = [frame.f_globals.get("__name__") for frame, _ in traceback.walk_tb(error.__traceback__)]
     own = [frame for frame, name in zip(frames, names, strict=True) if name not in OURS]

@@ -1,4 +1,4 @@
-"""Numbers that copies report beside observations and rewards, as games do: `ReportedNumbers`."""
+"""`ReportedNumbers`: numbers that environments report beside observations and rewards, as games do."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import math
 from typing import Literal
 
 HowReported = Literal["average", "most_recent", "sum", "histogram"]
-"""What is to be made of several numbers of a name."""
+"""How several numbers of one name are combined."""
 
 
 class ReportedNumbers:
-    """Numbers by name, kept until somebody takes them."""
+    """Numbers by name, kept until they are taken."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, tuple[HowReported, list[float]]] = {}
 
     def add(self, name: str, value: float, how: HowReported) -> None:
-        """Takes a number; one that is not finite is left out."""
+        """Adds a number; one that is not finite is left out."""
         if math.isfinite(value):
             kept = self._numbers.setdefault(name, (how, []))[1]
             if how == "most_recent":
@@ -24,6 +24,6 @@ class ReportedNumbers:
             kept.append(value)
 
     def take(self) -> dict[str, tuple[HowReported, list[float]]]:
-        """Gives the numbers since this was asked last, by name, with what is to be made of them."""
+        """Returns the numbers since the last call, by name, and how to combine them."""
         numbers, self._numbers = self._numbers, {}
         return numbers

@@ -1,9 +1,9 @@
-"""The inside of one environment copy, saved and put back: for environments that can say where they are.
+"""Saving and restoring the internal state of one environment, where it supports this.
 
 The environment (unwrapped) has `get_state() -> value` and `set_state(value)`, where the value is made of numbers,
-texts, arrays, lists and dicts; or it is one of Gymnasium's classics, whose state is a few attributes, one of its MuJoCo
-environments, or an Atari game of ALE. Every wrapper around it must be one whose state is known here. Otherwise the back
-end replays the episode's actions.
+texts, arrays, lists and dicts; or it is one of Gymnasium's classic environments, whose state is a few attributes, one
+of its MuJoCo environments, or an Atari game of ALE. Every wrapper around it must be one whose state is known here.
+Otherwise the back end repeats the episode's actions.
 """
 
 from __future__ import annotations
@@ -49,15 +49,16 @@ WRAPPERS = {
         "return_rms.mean", "return_rms.var", "return_rms.count", "discounted_reward", "_update_running_mean",
     ),
 }  # fmt: skip
-"""Gymnasium's wrappers likewise; all of them may have others outside them."""
+"""Gymnasium's wrappers likewise; all of them may be wrapped by others."""
 
 LAGGING = ("xpos", "xipos")
-"""Arrays of MuJoCo that Gymnasium's environments read before they step: where bodies were when the last step began its
-last piece. They follow from that piece, not from the state after it, and so are kept beside it."""
+"""Arrays of MuJoCo that Gymnasium's environments read before they step: positions of bodies at the start of the last
+sub-step. They follow from that sub-step, not from the state after it, and so are saved separately.
+"""
 
 
 def capture(env: Any) -> dict[str, Any] | None:
-    """Where a Gymnasium environment is, or None if it cannot say."""
+    """Returns the state of a Gymnasium environment, or None if it is not supported."""
     chain = _chain(env)
     if chain is None:
         return None
@@ -78,9 +79,9 @@ def capture(env: Any) -> dict[str, Any] | None:
 
 
 def restore(env: Any, state: dict[str, Any]) -> None:
-    """Puts back what `capture` gave; the environment must have been reset since it was made."""
+    """Restores a state from `capture`; the environment must have been reset since it was made."""
     chain = _chain(env)
-    assert chain is not None, "capture() gave a state, so restore() knows the environment"
+    assert chain is not None, "capture() returned a state, so restore() supports the environment"
     *wrappers, inner = chain
     for wrapper, values in zip(wrappers, state["wrappers"], strict=True):
         _put_back(wrapper, values)
@@ -98,12 +99,12 @@ def restore(env: Any, state: dict[str, Any]) -> None:
 
 
 def can_capture(env: Any) -> bool:
-    """Whether `capture` would give a state."""
+    """Whether `capture` would return a state."""
     return _chain(env) is not None
 
 
 def _chain(env: Any) -> list[Any] | None:
-    """The wrappers from the outside in, then the environment; None if the state of any is unknown."""
+    """Returns the wrappers from the outside in, then the environment; None if the state of any is unknown."""
     chain = []
     while hasattr(env, "env"):
         if type(env).__name__ not in WRAPPERS or not _is_gymnasium(env):
@@ -120,7 +121,7 @@ def _is_gymnasium(env: Any) -> bool:
 
 
 def _is_mujoco(env: Any) -> bool:
-    """Whether this is one of Gymnasium's MuJoCo environments itself: a class made from one may keep more."""
+    """Whether this is one of Gymnasium's MuJoCo environments itself: a derived class may have more state."""
     return type(env).__module__.startswith("gymnasium.envs.mujoco.") and hasattr(env, "data")
 
 
@@ -133,7 +134,7 @@ def _speaks(env: Any) -> bool:
 
 
 def _attributes(holder: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """Copies of the attributes that `holder` has, by name; ``a.b`` is attribute b of its a."""
+    """Returns copies of the attributes of `holder`, by name; ``a.b`` is attribute b of its a."""
     found = {}
     for name in names:
         try:
@@ -150,7 +151,7 @@ def _put_back(holder: Any, values: dict[str, Any]) -> None:
 
 
 def _physics(env: Any) -> dict[str, np.ndarray]:
-    """All that MuJoCo's next step depends on, and what the environment compares it with."""
+    """Returns all arrays that MuJoCo's next step depends on, and those that the environment compares with them."""
     import mujoco
 
     what = mujoco.mjtState.mjSTATE_INTEGRATION
@@ -164,7 +165,7 @@ def _put_back_physics(env: Any, physics: dict[str, np.ndarray]) -> None:
 
     what = mujoco.mjtState.mjSTATE_INTEGRATION
     mujoco.mj_setState(env.model, env.data, physics["state"], what)
-    mujoco.mj_forward(env.model, env.data)  # the rest follows from the state: pictures show it
-    mujoco.mj_setState(env.model, env.data, physics["state"], what)  # where that moved the solver's first guess
+    mujoco.mj_forward(env.model, env.data)  # the rest follows from the state: images need it
+    mujoco.mj_setState(env.model, env.data, physics["state"], what)  # because that changed the solver's initial guess
     for name in LAGGING:
         getattr(env.data, name)[:] = physics[name]

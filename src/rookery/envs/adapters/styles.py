@@ -1,4 +1,4 @@
-"""Styles of single copies: Gymnasium's, PettingZoo's two, and dicts by agent; each with its adapter, a `Lane`."""
+"""Styles of single environments: Gymnasium's, PettingZoo's two, and dicts by agent; each with its adapter, a `Lane`."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ STYLES: tuple[tuple[Callable[[Any], bool], Callable[[Any], Lane]], ...] = (
     (resets_to_agents, DictLane),
     (lambda env: True, GymLane),
 )
-"""What tells a style, with its adapter; the first that fits is taken."""
+"""Test of each style, with its adapter; the first match is used."""
 
 
 def lane_of(env: Any, name: str, max_entities: int | None) -> Any:
-    """Puts one copy of an environment into the adapter for its style.
+    """Wraps one environment in the adapter for its style.
 
     Args:
-        env: The copy.
+        env: The environment.
         name: Name in messages.
         max_entities: Largest number of elements of a ``Sequence`` in an observation.
 
     Raises:
-        EnvError: If it is no single copy of an environment.
+        EnvError: If it is not a single environment.
     """
     lane = next(adapter for matches, adapter in STYLES if matches(env))
     missing = [method for method in ("reset", "step") if not callable(getattr(env, method, None))]
     if missing or isinstance(env, gymnasium.vector.VectorEnv):
-        what = f"it has no {' and no '.join(missing)}" if missing else "it plays many copies itself"
+        what = f"it has no {' and no '.join(missing)}" if missing else "it plays many environments itself"
         expected = "expected one Gymnasium, PettingZoo or dict-style environment"
         raise EnvError(f"{name} makes {type(env).__name__}, {expected}; {what}")
     adapted = lane(env)

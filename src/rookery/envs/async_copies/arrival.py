@@ -1,8 +1,8 @@
-"""What a copy that keeps its own clock says when it has something to say, and who speaks for all copies.
+"""Messages of copies that run on their own clock, and the interface of all copies together.
 
-A game, a simulator or a program asks for actions when it wants them. An `Arrival` is one such moment of one copy: who
-has ended since the last one, and who asks for an action now. Agents have ids here that the copy gives them; an id may
-end and another begin in the same moment, and none comes back.
+A game, a simulator or a program asks for actions at its own times. An `Arrival` is one such message of one copy: the
+agents that have ended since the last one, and those that ask for an action now. Agent ids are those of the copy; an id
+may end and another begin in the same message, and no id comes back.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from rookery.envs.base import SeedPlan
 
 @dataclass(frozen=True)
 class CopyBehavior:
-    """What agents of one sort see and do.
+    """Spaces and slots of the agents of one behaviour.
 
     Attributes:
-        obs: Their observations.
-        action: Their actions.
-        seats: For each of them that a copy is known to have, the number of its group, -1 for none; others may come.
-            Groups of a copy are counted through all behaviours, as `seats_of` does.
-        names: Of agents that are always the same, their ids, in the order of `seats`: each has its own seat, and is
-            called so; empty where ids say nothing.
+        obs: Layout of their observations.
+        action: Layout of their actions.
+        seats: For each known agent of a copy, the number of its group, -1 for none; others may come. Groups of a copy
+            are counted through all behaviours, as `seats_of` does.
+        names: For agents that are always the same, their ids, in the order of `seats`: each has its own slot and its id
+            as name; empty where ids have no meaning.
     """
 
     obs: ObsSpec
@@ -40,12 +40,13 @@ class CopyBehavior:
 class Asking:
     """The N agents of one behaviour that ask for an action.
 
-    Attributes:
-        ids: ``[N]`` who they are.
-        obs: ``[N, ...]`` what they see.
-        reward: ``[N]`` what each got since it asked last.
-        groups: ``[N]`` the group of each, None for an agent without one; empty where nobody has one.
-        group_reward: ``[N]`` what each one's group got since then; None where no group got anything.
+    ids: ``[N]`` their ids.
+        obs: ``[N, ...]`` their observations.
+        reward: ``[N]`` their rewards since they last asked.
+        groups: ``[N]`` the group of each, None for an agent without one; empty if there are no groups.
+        group_reward: ``[N]`` the rewards of their groups since then; None if there were none.
+        own: ``[N, ...]`` actions they have chosen themselves, as actions are stored; the answers are not used then.
+            None where all ask.
         own: ``[N, ...]`` what each has done by itself, as actions are stored; its answer is not used then. None where
             all ask.
     """
@@ -60,10 +61,10 @@ class Asking:
 
 @dataclass
 class Ended(Asking):
-    """The N agents of one behaviour whose episode has ended; `obs` is what they saw last.
+    """The N agents of one behaviour whose episode has ended; `obs` is their last observation.
 
     Attributes:
-        truncated: ``[N]`` bool, whose was cut off, so that it would have had a future.
+        truncated: ``[N]`` bool, which were truncated, so that the final value is bootstrapped.
     """
 
     truncated: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
@@ -71,17 +72,18 @@ class Ended(Asking):
 
 @dataclass
 class Arrival:
-    """One moment of one copy.
+    """One message of one copy.
 
     Attributes:
-        lane: Which copy.
-        asking: By behaviour, those who ask for an action; all of them get one before the copy says anything more.
-        ended: By behaviour, those who have ended since the copy's last arrival, before `asking`.
-        over: Whether the episode of the whole copy is over, for copies that have such; then nobody asks.
-        lost: Whether the copy has failed, so that the episodes of all its agents count for nothing; `asking` is the
-            beginning of what took its place.
-        unlearned: Whether nobody is to learn from what those who ask do, nor to count it. Such an episode ends as
-            `lost`.
+        lane: Lane of the copy.
+        asking: By behaviour, the agents that ask for an action; all of them get one before the copy sends another
+            message.
+        ended: By behaviour, the agents that have ended since the copy's last message, before `asking`.
+        over: Whether the episode of the whole copy is over, for copies that have one; then no agent asks.
+        lost: Whether the copy has failed, so that the episodes of all its agents are not counted; `asking` is then the
+            start of its replacement.
+        unlearned: Whether the experience of the asking agents is neither learned from nor counted. Such an episode ends
+            as `lost`.
     """
 
     lane: int
@@ -97,7 +99,7 @@ class Answer:
     """Actions for agents of one behaviour in one copy.
 
     Attributes:
-        ids: ``[N]`` the agents.
+        ids: ``[N]`` ids of the agents.
         actions: ``[N, ...]`` the environment's own actions (`ActionSpec.to_env`), in their order.
     """
 
@@ -106,10 +108,10 @@ class Answer:
 
 
 def seats_of(arrival: Arrival) -> dict[str, tuple[int, ...]]:
-    """Counts the groups of those who ask in a copy's first arrival, in the order in which it names them.
+    """Numbers the groups of the agents in a copy's first message, in the order in which they appear.
 
     Returns:
-        By behaviour, what `CopyBehavior.seats` is to be.
+        By behaviour, the value for `CopyBehavior.seats`.
     """
     numbers: dict[Hashable, int] = {}
     found = {}
@@ -120,16 +122,16 @@ def seats_of(arrival: Arrival) -> dict[str, tuple[int, ...]]:
 
 
 class Copies(Protocol):
-    """All copies, as a `env.ClockedEnv` drives them.
+    """Interface of all copies, for a `ClockedEnv`.
 
     Attributes:
-        name: What runs, in words a user knows.
+        name: Name of the environment for messages and logs.
         notes: Lines a user should read once.
-        behaviors: What agents see and do, by the name of their behaviour. May grow, before an arrival has agents of a
-            behaviour that is new.
+        behaviors: Spaces and slots by the name of the behaviour. May grow, before a message has agents of a new
+            behaviour.
         own_episodes: Whether episodes are those of agents, in copies that never end (`VectorBase.own_episodes`).
         parameters: Parameters that episodes can be given, as environments declare them (`envs/parameters.py`).
-        counters: What went wrong so far and was borne, by the name it has in the result row.
+        counters: Number of tolerated failures so far, by name in the result row.
     """
 
     name: str
@@ -140,31 +142,31 @@ class Copies(Protocol):
     counters: dict[str, int]
 
     def begin(self, lane: int, episode: int, plan: SeedPlan) -> None:
-        """Lets a copy begin anew, with the seed and the parameters that a plan has for an episode.
+        """Restarts a copy, with the seed and the parameters that a plan has for an episode.
 
-        What it said before and nobody has taken is forgotten.
+        Messages that were not taken are dropped.
         """
 
     def replan(self, plan: SeedPlan) -> None:
-        """Lets episodes to come have the seeds and parameters of another plan, or of the same that has changed."""
+        """Sets another plan, or the same plan after a change, for the seeds and parameters of later episodes."""
 
     def arrivals(self, seconds: float) -> list[Arrival]:
-        """Waits until a copy has something to say, `seconds` at most; gives what all copies have said by then.
+        """Waits up to `seconds` for a message; returns all messages that have come by then.
 
-        A copy is in it once at most, and says nothing more until it is answered.
+        Each copy has one at most, and sends no other until it is answered.
 
         Raises:
-            EnvError: If a copy cannot go on and none takes its place.
+            EnvError: If a copy cannot continue and has no replacement.
         """
 
     def answer(self, lane: int, episode: int, answers: Mapping[str, Answer]) -> None:
-        """Answers the last arrival of a copy.
+        """Answers the last message of a copy.
 
         Args:
-            lane: Which copy.
-            episode: Number of the episode that it is in.
-            answers: By behaviour, an action for each agent that asked for one; none where nobody did.
+            lane: Lane of the copy.
+            episode: Number of its episode.
+            answers: By behaviour, an action for each agent that asked for one; empty if none asked.
         """
 
     def close(self) -> None:
-        """Frees what the copies hold."""
+        """Releases the resources of the copies."""

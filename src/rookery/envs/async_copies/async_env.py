@@ -1,8 +1,8 @@
-"""Environments whose copies keep their own clock, as rows: `ClockedEnv`.
+"""`ClockedEnv`: copies that run on their own clock, as rows.
 
-Games and simulators that run by themselves, and programs that ask for actions when they want them, do not wait for each
-other. A step here answers the copies that have asked, and returns as soon as one of all copies has something new to
-say; rows of the others do not wait, and their lanes have not stepped (`Step.stepped`).
+Games and simulators that run by themselves, and programs that ask for actions at their own times, do not wait for each
+other. A step here answers the copies that have asked, and returns as soon as any copy has a new message; rows of the
+others do not wait, and their lanes have not stepped (`Step.stepped`).
 """
 
 from __future__ import annotations
@@ -21,49 +21,49 @@ from rookery.envs.async_copies.arrival import Answer, Arrival, Asking, Copies, C
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase
 
 PATIENCE = 0.5
-"""Seconds after which a step returns though no copy has said anything, so that a training can be interrupted."""
+"""Seconds after which a step returns without a message, so that a training can be interrupted."""
 
 TEAM_MARK = "?"
-"""What the team of a behaviour begins with in its name, as in ``Striker?team=1``."""
+"""Prefix of the team in the name of a behaviour, as in ``Striker?team=1``."""
 
 
 SEAT_MARK = "#"
-"""What the number of an agent's seat follows in its name."""
+"""Separates the behaviour from the slot number in an agent's name."""
 
 
 class ClockedEnv(VectorBase):
-    """Copies that keep their own clock. Nothing repeats bit for bit here, and no episode can be taken up again.
+    """Copies that run on their own clock. Runs do not repeat bit for bit, and no episode can be resumed.
 
-    An agent is called after its behaviour and its seat, ``Striker#2``, or ``Striker#2?team=1``, if its behaviour does
-    not name its agents. No copies are made to be thrown away, since they take long to start; who has the only ones
-    sets `only_one`.
+    An agent is named after its behaviour and its slot, ``Striker#2``, or ``Striker#2?team=1``, if its behaviour does
+    not name its agents. There are no throwaway copies, since they take long to start; a subclass whose copies are the
+    only ones sets `only_one`.
     """
 
     throwaway = False
 
     def __init__(self, copies: Copies, num_lanes: int) -> None:
-        """Shows copies as rows.
+        """Makes copies available as rows.
 
         Args:
-            copies: Who speaks for them; closed with this.
-            num_lanes: How many there are.
+            copies: Interface of the copies; closed with this environment.
+            num_lanes: Number of copies.
         """
         self._copies = copies
-        self._numbers: dict[str, int] = {}  # of kinds, by behaviour
+        self._numbers: dict[str, int] = {}  # number of the kind, by behaviour
         self._seats: list[Seats] = []
         self._rows: list[Rows] = []
         self._group_numbers: list[dict[Hashable, int]] = [{} for _ in range(num_lanes)]
         self._asked: list[dict[int, list[Asked]]] = [{} for _ in range(num_lanes)]  # by kind
         self._owing = [False] * num_lanes
-        """Lanes whose last arrival has been shown and not answered."""
+        """Lanes whose last message has been shown and not answered."""
         self._told: set[tuple[int, int]] = set()
         """Kinds and lanes of which the last step showed rewards and ends."""
         self._got: dict[int, float] = {}
-        """Of the arrival that is being shown: what each group got, who was told so, and who has just come."""
+        """For the message being shown: reward by group, agents that got it, and agents that are new."""
         self._paid: set[tuple[int, int]] = set()
         self._new: set[tuple[int, int]] = set()
         self._own: dict[int, list[tuple[int, np.ndarray, np.ndarray]]] = {}
-        """By kind, who has acted by itself and what it did: lane, seats, actions."""
+        """By kind, the agents that acted by themselves, and their actions: lane, slots, actions."""
         super().__init__((), num_lanes, copies.name, exact=False)
         self.own_episodes, self.parameters, self.counters = copies.own_episodes, copies.parameters, copies.counters
         self.notes = copies.notes
@@ -74,11 +74,11 @@ class ClockedEnv(VectorBase):
             self._add(name, behavior)
         self.layout = 0
 
-    # -- who is there ----------------------------------------------------------------------------------------------
+    # -- kinds and agents ------------------------------------------------------------------------------------------
 
     def _add(self, name: str, behavior: CopyBehavior) -> None:
-        """A behaviour that nobody had until now becomes a kind of its own; one that is another team's of a kind that is
-        there belongs to it.
+        """Adds a behaviour: a new kind, or further agents of an existing kind if it is another team's of the same
+        behaviour.
         """
         self._behaviors[name] = behavior
         columns = [(name, group) for group in behavior.seats]
@@ -96,7 +96,7 @@ class ClockedEnv(VectorBase):
         self._lay_out((*self.kinds, kind))
 
     def _lay_out(self, kinds: tuple[Kind, ...]) -> None:
-        """There are other kinds, or more agents, than there were."""
+        """Takes over changed kinds or agents."""
         self.kinds, self.layout = kinds, self.layout + 1
         members: dict[int, list[str]] = {}
         for kind, seats in zip(kinds, self._seats, strict=True):
@@ -110,7 +110,7 @@ class ClockedEnv(VectorBase):
                     rows.group_reward = np.zeros(len(rows.reward))
 
     def _widen(self, number: int) -> None:
-        """More agents of a kind are there than it had seats; rows keep what stands in them."""
+        """Makes room for more agents of a kind; existing rows keep their content."""
         kind, old = self.kinds[number], self._rows[number]
         width = len(self._seats[number].columns)
         wider = Kind(_names(self._seats[number]), kind.obs, kind.action)
@@ -135,12 +135,12 @@ class ClockedEnv(VectorBase):
     # -- playing ---------------------------------------------------------------------------------------------------
 
     def reset(self, seeds: SeedPlan) -> Step:
-        """Lets every copy begin; shows those who ask for an action by then. See `VectorEnv.reset`."""
+        """Starts every copy; shows the agents that ask for an action by then. See `VectorEnv.reset`."""
         self.episode[:] = 0
         return self._begin(seeds)
 
     def _begin(self, seeds: SeedPlan) -> Step:
-        """Lets every copy begin the episode that `episode` names."""
+        """Starts the current `episode` in every copy."""
         self._plan = seeds
         for rows, seats in zip(self._rows, self._seats, strict=True):
             for flags in (rows.reward, rows.terminated, rows.truncated, rows.waiting):
@@ -157,19 +157,19 @@ class ClockedEnv(VectorBase):
         return self._shown([], 0.0)
 
     def replan(self, seeds: SeedPlan) -> None:
-        """Lets episodes to come have the seeds and parameters of another plan."""
+        """Sets another plan for the seeds and parameters of later episodes."""
         self._plan = seeds
         self._copies.replan(seeds)
 
     def restart(self, seeds: SeedPlan) -> Step:
-        """Gives up what runs in every copy and begins anew; see `VectorBase.restart`."""
+        """Gives up the running episode of every copy and starts the next; see `VectorBase.restart`."""
         self.episode += 1
         return self._begin(seeds)
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
-        """Answers the copies that have asked, and waits until one of all has something to say.
+        """Answers the copies that have asked, and waits until any copy has a message.
 
-        See `VectorEnv.step`. A step in which no copy has said anything for half a second shows nobody.
+        See `VectorEnv.step`. After half a second without a message a step shows no agent.
         """
         if self._plan is None:
             raise EnvError(f"{self.name}: step() before reset(seeds)")
@@ -189,7 +189,7 @@ class ClockedEnv(VectorBase):
         return self._shown(arrivals, perf_counter() - start)
 
     def _answer(self, actions: Sequence[np.ndarray]) -> None:
-        """Gives every copy that has asked the actions of its agents, which stand in the order of waiting rows."""
+        """Answers every copy that has asked with the actions of its agents, in the order of waiting rows."""
         used = [0] * len(self._rows)
         for number, (given, rows) in enumerate(zip(actions, self._rows, strict=True)):
             if len(given) != (wanted := int(np.count_nonzero(rows.waiting))):
@@ -210,7 +210,7 @@ class ClockedEnv(VectorBase):
                 self._copies.answer(lane, int(self.episode[lane]), answers)
 
     def _shown(self, arrivals: Sequence[Arrival], waited: float) -> Step:
-        """Writes what copies have said into their rows."""
+        """Writes the messages of copies into their rows."""
         stepped, ended = np.zeros((2, self.num_lanes), dtype=bool)
         lost: np.ndarray | None = None
         finals: dict[int, list[tuple[int, np.ndarray, Tree]]] = {}
@@ -253,7 +253,7 @@ class ClockedEnv(VectorBase):
         return step
 
     def _ask(self, lane: int, name: str, asking: Asking) -> None:
-        """Agents of a copy ask for an action."""
+        """Shows agents of a copy that ask for an action."""
         number = self._numbers[name]
         if problem := self.kinds[number].obs.check(asking.obs, slice(None)):
             raise self._breach(lane, number, f"{problem}, in an observation")
@@ -265,7 +265,7 @@ class ClockedEnv(VectorBase):
         rows = self._rows[number]
         place: np.ndarray | slice = self._place(number, lane, columns)
         if len(columns) == len(seats.columns) and (columns[1:] > columns[:-1]).all():
-            place = slice(lane * len(columns), (lane + 1) * len(columns))  # all of them in order
+            place = slice(lane * len(columns), (lane + 1) * len(columns))  # all rows in order
         for path, array in asking.obs.items():
             rows.obs[path][place] = array
         rows.waiting[place] = True
@@ -282,11 +282,11 @@ class ClockedEnv(VectorBase):
         self._asked[lane].setdefault(number, []).append(Asked(name, ids, columns))
 
     def _end(self, lane: int, number: int, gone: Ended, finals: dict[int, list[tuple[int, np.ndarray, Tree]]]) -> None:
-        """The episode of agents of a copy has ended; who comes next may take their seats."""
+        """Shows agents of a copy whose episode has ended; new agents may take their slots."""
         self._check_rewards(lane, number, gone)
         seats, rows = self._seats[number], self._rows[number]
         columns = seats.find(lane, gone.ids)
-        seated = columns >= 0  # others have ended before they ever asked for an action
+        seated = columns >= 0  # others ended before they ever asked for an action
         place = self._place(number, lane, columns[seated])
         self._pay(number, lane, columns, gone, seated)
         cut = np.asarray(gone.truncated, dtype=bool)[seated]
@@ -299,7 +299,7 @@ class ClockedEnv(VectorBase):
         seats.leave(lane, gone.ids)
 
     def _lose(self, lane: int, finals: dict[int, list[tuple[int, np.ndarray, Tree]]]) -> None:
-        """A copy has failed: its agents are cut off with what they saw last."""
+        """Truncates all agents of a failed copy with their last observations."""
         for number, (seats, rows) in enumerate(zip(self._seats, self._rows, strict=True)):
             columns = seats.clear(lane)
             if len(columns):
@@ -311,7 +311,7 @@ class ClockedEnv(VectorBase):
         self._group_numbers[lane] = {}
 
     def _keep_finals(self, number: int, parts: list[tuple[int, np.ndarray, Tree]]) -> None:
-        """Keeps the last observations of agents of a kind that were cut off, in order of their rows."""
+        """Stores the last observations of truncated agents of a kind, in order of their rows."""
         rows = self._rows[number]
         index = np.concatenate([self._place(number, lane, columns) for lane, columns, _ in parts])
         order = np.argsort(index)
@@ -319,7 +319,7 @@ class ClockedEnv(VectorBase):
         rows.final_obs = {path: np.concatenate([tree[path] for *_, tree in parts])[order] for path in rows.obs}
 
     def _keep_own(self, number: int) -> None:
-        """Shows what agents of a kind have done by themselves, in order of their rows."""
+        """Shows the actions that agents of a kind have chosen themselves, in order of their rows."""
         rows, parts = self._rows[number], self._own[number]
         index = np.concatenate([self._place(number, lane, columns) for lane, columns, _ in parts])
         order = np.argsort(index)
@@ -327,18 +327,18 @@ class ClockedEnv(VectorBase):
         rows.own_action = np.concatenate([actions for *_, actions in parts])[order]
 
     def _place(self, number: int, lane: int, columns: np.ndarray) -> np.ndarray:
-        """The rows of a kind that are of some seats of a lane."""
+        """Returns the rows of a kind for some slots of a lane."""
         return columns + lane * len(self.kinds[number].agents)
 
     def _pay(self, number: int, lane: int, columns: np.ndarray, told: Asking, which: np.ndarray) -> None:
-        """Writes down what agents got; nobody has a use for what one got before its first action.
+        """Writes the rewards of agents; a reward before an agent's first action is dropped.
 
         Args:
-            number: Of their kind.
-            lane: Their copy.
-            columns: ``[N]`` their seats.
-            told: What the copy said of them.
-            which: ``[N]`` bool, whom it is written down for.
+            number: Number of their kind.
+            lane: Lane of their copy.
+            columns: ``[N]`` their slots.
+            told: Their part of the message.
+            which: ``[N]`` bool, agents whose rewards are written.
         """
         rows, place = self._rows[number], self._place(number, lane, columns[which])
         rows.reward[place] += told.reward[which]
@@ -351,8 +351,8 @@ class ClockedEnv(VectorBase):
         self._told.add((number, lane))
 
     def _share(self, lane: int) -> None:
-        """Tells members of groups of whom the copy said nothing what their group got: those who ended before it, also
-        where somebody has taken the seat in this moment.
+        """Writes the group reward of members that the message does not contain: those who ended before it, even if a
+        new agent has taken the slot now.
         """
         for number, (seats, rows) in enumerate(zip(self._seats, self._rows, strict=True)):
             assert rows.group_reward is not None
@@ -365,8 +365,8 @@ class ClockedEnv(VectorBase):
                     self._told.add((number, lane))
 
     def _grouped(self, lane: int, name: str, seats: Seats, groups: Sequence[Hashable | None]) -> list[int]:
-        """The numbers of groups of a copy; -1 for none. A group nobody has heard of takes the lowest number that no
-        other has, or whose group has no member left; one that seats of this behaviour are kept for, if there is one.
+        """Returns the numbers of groups of a copy; -1 for none. An unknown group gets the lowest number that no other
+        has, or whose group has no member left; a number with reserved slots of this behaviour is preferred.
         """
         numbers = self._group_numbers[lane]
         for group in dict.fromkeys(groups):
@@ -398,7 +398,7 @@ class ClockedEnv(VectorBase):
     # -- state -----------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """What lanes show, and who is there; where copies are inside cannot be saved."""
+        """Returns the observations and agents of all lanes; the internal state of copies cannot be saved."""
         kinds = [
             {
                 "behaviors": [name for name, at in self._numbers.items() if at == number],
@@ -416,7 +416,9 @@ class ClockedEnv(VectorBase):
         return {"rows": rows, "kinds": kinds, "episode": self.episode.copy()}
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Begins anew in every lane, with the kinds and agents of the state; see `VectorEnv.load_state_dict`."""
+        """Starts new episodes in every lane, with the kinds and agents of the state; see
+        `VectorEnv.load_state_dict`.
+        """
         if set(state) != {"rows", "kinds", "episode"} or len(state["episode"]) != self.num_lanes:
             raise EnvError(f"{self.name}: the saved state is of another environment, or of another number of copies")
         here, self._behaviors, self._numbers = self._behaviors, {}, {}
@@ -429,8 +431,9 @@ class ClockedEnv(VectorBase):
                 now = here.pop(name, then)
                 if now.obs != then.obs or now.action != then.action:
                     raise EnvError(
-                        f"{self.name}: behaviour {name} sees {now.obs.space} and does {now.action.space}; in the run "
-                        f"that is to go on it saw {then.obs.space} and did {then.action.space}"
+                        f"{self.name}: behaviour {name} has observations {now.obs.space} and actions "
+                        f"{now.action.space}; in the run to be resumed they were {then.obs.space} and "
+                        f"{then.action.space}"
                     )
                 self._add(name, replace(now, seats=()))
             self._seats[number].columns = [(name, group) for name, group in saved["columns"]]
@@ -450,7 +453,7 @@ NOBODY = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class Asked:
-    """Who of one behaviour has asked: ``[N]`` agents, and their seats."""
+    """Agents of one behaviour that have asked: ``[N]`` agents, and their slots."""
 
     behavior: str
     ids: Sequence[Hashable]
@@ -458,7 +461,7 @@ class Asked:
 
 
 def _unlearned(arrivals: Sequence[Arrival], stepped: np.ndarray) -> np.ndarray | None:
-    """``[lanes]`` in which nobody is to learn from those who ask, which have not stepped as others count; or None."""
+    """Returns ``[lanes]`` whose asking agents are not learned from, and whose steps do not count; or None."""
     lanes = [arrival.lane for arrival in arrivals if arrival.unlearned]
     if not lanes:
         return None
@@ -469,7 +472,9 @@ def _unlearned(arrivals: Sequence[Arrival], stepped: np.ndarray) -> np.ndarray |
 
 
 def _answers(asked: Sequence[Asked], actions: np.ndarray) -> dict[str, Answer]:
-    """The actions ``[N, ...]`` of all who have asked in a lane, in order of their seats, as answers by behaviour."""
+    """Returns the actions ``[N, ...]`` of all agents that asked in a lane, in order of their slots, as answers by
+    behaviour.
+    """
     seats = asked[0].seats if len(asked) == 1 else np.concatenate([one.seats for one in asked])
     if not (seats[1:] > seats[:-1]).all():
         actions = actions[np.argsort(np.argsort(seats))]
@@ -481,12 +486,12 @@ def _answers(asked: Sequence[Asked], actions: np.ndarray) -> dict[str, Answer]:
 
 
 def _base(behavior: str) -> str:
-    """The name of a behaviour without its team."""
+    """Returns the name of a behaviour without its team."""
     return behavior.partition(TEAM_MARK)[0]
 
 
 def _names(seats: Seats) -> tuple[str, ...]:
-    """The names of the agents that have some seats: their own, or numbers that count the seats of a behaviour."""
+    """Returns the names of the agents in some slots: their own, or numbers that count the slots of a behaviour."""
     counts: dict[str, int] = {}
     names = []
     for behavior, _ in seats.columns:
@@ -497,8 +502,8 @@ def _names(seats: Seats) -> tuple[str, ...]:
 
 
 def behaviors_of(agent: str) -> tuple[str, ...]:
-    """The behaviour that an agent's name says, with its team and without: ``Striker?team=1`` and ``Striker`` of
-    ``Striker#2?team=1``; none of an agent that is not called after its seat.
+    """Returns the behaviour in an agent's name, with its team and without: ``Striker?team=1`` and ``Striker`` of
+    ``Striker#2?team=1``; empty for an agent that is not named after its slot.
     """
     whole, mark, team = agent.partition(TEAM_MARK)
     base, seat, number = whole.rpartition(SEAT_MARK)
@@ -508,29 +513,30 @@ def behaviors_of(agent: str) -> tuple[str, ...]:
 
 
 def team_of(agent: str) -> str:
-    """The team that an agent's name says, ``team=1`` of ``Striker#2?team=1``; none of one not called after its seat."""
+    """Returns the team in an agent's name, ``team=1`` of ``Striker#2?team=1``; empty for one not named after
+    its slot.
+    """
     return agent.partition(TEAM_MARK)[2] if behaviors_of(agent) else ""
 
 
 def _masked_beside(behavior: Kind) -> bool:
-    """Whether masks are no part of the space of observations, but come beside it."""
+    """Whether masks are given beside observations, instead of being part of their space."""
     return behavior.obs.has_mask and obs_spec(behavior.obs.space, behavior.action.space) != behavior.obs
 
 
-# --- seats ------------------------------------------------------------------------------------------------------------
+# --- slots ------------------------------------------------------------------------------------------------------------
 
 
 class Seats:
-    """The seats of one kind: which of a copy's agents has which row.
+    """Slots of one kind: which agent of a copy has which row.
 
-    Agents come with ids of the copy's own, end and never come back. A seat is a column of the kind's rows; a new agent
-    takes the lowest free one of its group. So an agent that is followed by another one keeps its slot.
+    Agents have ids of the copy's own, end and never come back. A slot is a column of the kind's rows; a new agent takes
+    the lowest free one of its group. So an agent's successor keeps its slot.
 
     Args:
-        num_lanes: Copies.
-        columns: For each seat of a copy, whom it is kept for: agents of a behaviour and, by its number, of a group, or
-            -1.
-        names: Ids of agents that have a seat of their own each, in the order of `columns`.
+        num_lanes: Number of copies.
+        columns: For each slot of a copy, the agents it is reserved for: a behaviour and the number of a group, or -1.
+        names: Ids of agents with a slot of their own, in the order of `columns`.
 
     Attributes:
         columns: The same; may grow.
@@ -546,7 +552,7 @@ class Seats:
         self._latest: list[tuple[Sequence[Hashable], np.ndarray]] = [((), NO_SEATS)] * num_lanes
 
     def find(self, lane: int, ids: Sequence[Hashable]) -> np.ndarray:
-        """``[N]`` the seats of agents; -1 for those that have none."""
+        """Returns ``[N]`` the slots of agents; -1 for those without one."""
         known, found = self._latest[lane]
         if known == ids:
             return found
@@ -556,16 +562,16 @@ class Seats:
     def take(
         self, lane: int, behavior: str, ids: Sequence[Hashable], groups: Sequence[int]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Gives seats to those who have none; there are more seats after it, where none is free.
+        """Assigns slots to agents without one; adds slots if none is free.
 
         Args:
-            lane: The copy.
-            behavior: Of the agents.
-            ids: ``[N]`` the agents.
-            groups: ``[N]`` the numbers of their groups, -1 for who has none; empty where nobody has one.
+            lane: Lane of the copy.
+            behavior: Behaviour of the agents.
+            ids: ``[N]`` ids of the agents.
+            groups: ``[N]`` the numbers of their groups, -1 for none; empty if there are no groups.
 
         Returns:
-            ``[N]`` their seats; and ``[N]`` bool, who has just come.
+            ``[N]`` their slots; and ``[N]`` bool, which agents are new.
         """
         seats = self.find(lane, ids)
         new = seats < 0
@@ -583,7 +589,7 @@ class Seats:
         return seats, new
 
     def leave(self, lane: int, ids: Sequence[Hashable]) -> None:
-        """Frees the seats of agents."""
+        """Frees the slots of agents."""
         for agent in ids:
             seat = self._seat_of[lane].pop(agent, None)
             if seat is not None:
@@ -591,11 +597,11 @@ class Seats:
         self._latest[lane] = (), NO_SEATS
 
     def held(self, lane: int) -> set[int]:
-        """The seats of a lane that are taken."""
+        """Returns the occupied slots of a lane."""
         return self._taken[lane]
 
     def clear(self, lane: int) -> np.ndarray:
-        """Frees all seats of a lane; gives those that were taken, ascending."""
+        """Frees all slots of a lane; returns those that were occupied, ascending."""
         seats = np.array(sorted(self._taken[lane]), dtype=np.int64)
         self._seat_of[lane], self._taken[lane] = {}, set()
         self._latest[lane] = (), NO_SEATS

@@ -1,7 +1,7 @@
 """`Client`: connects a simulator or program of your own to a training, from another process or machine.
 
-This file needs nothing but Python and numpy, and may be copied to where Rookery is not installed. The bytes that it
-sends are described in docs/how-to/external.md, for clients in other languages.
+This file needs only Python and numpy, and may be copied to where Rookery is not installed. docs/how-to/external.md
+describes the wire format, for clients in other languages.
 
     client = Client("127.0.0.1:9900", token)
     episode = client.start_episode()
@@ -36,46 +36,46 @@ PROTOCOL = 1
 """Version of the protocol."""
 
 LENGTHS = struct.Struct("<QI")
-"""What every message begins with: the number of bytes after the first eight, and that of the JSON text."""
+"""First bytes of every message: the number of bytes after the first eight, and that of the JSON text."""
 
 ARRAY, TUPLE = "$array", "$tuple"
-"""Keys of the objects that stand in the JSON text for an array and for a tuple."""
+"""Keys of the objects in the JSON text that represent an array and a tuple."""
 
 DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
 )  # fmt: skip
-"""Types that arrays may have; their bytes are little-endian."""
+"""Data types of arrays; their bytes are little-endian."""
 
 MOST_AXES = 8
 
 MAX_TEXT = 1 << 20
-"""The longest JSON text of a message, in bytes; what is larger belongs into arrays."""
+"""Longest JSON text of a message, in bytes; larger values must be sent as arrays."""
 
 
 class MessageError(ValueError):
-    """Bytes that are no message of the protocol, or a value that no message can hold."""
+    """Raised for bytes that are not a message of the protocol, or a value that no message can hold."""
 
 
 class ExternalError(RuntimeError):
-    """What the training refuses, with its words."""
+    """Raised if the training refuses a request, with its message."""
 
 
 class EpisodeLost(ExternalError):
-    """The training has given up an episode; the next call is `Client.start_episode`."""
+    """Raised if the training has given up an episode; the next call is `Client.start_episode`."""
 
 
 class TrainingOver(ExternalError):
-    """The training has ended, or does not let this client in."""
+    """Raised if the training has ended, or does not accept this client."""
 
 
 # -- messages ------------------------------------------------------------------------------------------------------
 
 
 def pack(message: Mapping[str, Any]) -> bytes:
-    """Writes a message: its lengths, its JSON text, and the bytes of its arrays one after the other.
+    """Packs a message: its lengths, its JSON text, and the bytes of its arrays one after the other.
 
     Args:
-        message: Values that JSON knows, tuples, numpy's numbers, and arrays of a type of `DTYPES`, nested.
+        message: JSON values, tuples, numpy's numbers, and arrays of a type of `DTYPES`, nested.
 
     Raises:
         MessageError: If a value is of another type.
@@ -89,7 +89,7 @@ def pack(message: Mapping[str, Any]) -> bytes:
 
 
 def _plain(value: Any, arrays: list[np.ndarray]) -> Any:
-    """A value as JSON holds it, with arrays put aside."""
+    """Converts a value to JSON, with arrays collected separately."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Mapping):
@@ -111,21 +111,21 @@ def _plain(value: Any, arrays: list[np.ndarray]) -> Any:
 
 
 def unpack(payload: bytes | bytearray | memoryview) -> dict[str, Any]:
-    """Reads a message, everything after its first eight bytes; arrays are copies.
+    """Unpacks a message, given without its first eight bytes; arrays are copies.
 
     Raises:
-        MessageError: If it is none: says what is wrong.
+        MessageError: If it is not a message: with the reason.
     """
     view = memoryview(payload)
     if len(view) < 4:
-        raise MessageError(f"a message of {len(view)} bytes has no length of its text")
+        raise MessageError(f"a message of {len(view)} bytes without the length of its text")
     (size,) = struct.unpack_from("<I", view)
     if size > len(view) - 4:
         raise MessageError(f"a text of {size:,} bytes in a message of {len(view):,}")
     try:
         body = json.loads(bytes(view[4 : 4 + size]))
     except (ValueError, RecursionError) as error:
-        raise MessageError(f"the text of a message is no JSON: {error}") from None
+        raise MessageError(f"the text of a message is not JSON: {error}") from None
     if not isinstance(body, dict):
         raise MessageError(f"the text of a message is a {type(body).__name__}, expected an object")
     try:
@@ -136,7 +136,7 @@ def unpack(payload: bytes | bytearray | memoryview) -> dict[str, Any]:
 
 
 def _arrays(described: Any, raw: memoryview) -> list[np.ndarray]:
-    """The arrays of a message, whose bytes must be used up by them."""
+    """Returns the arrays of a message, which must use up its bytes."""
     found, at = [], 0
     if not isinstance(described, list):
         raise MessageError("arrays of a message: expected a list of [type, shape]")
@@ -150,7 +150,7 @@ def _arrays(described: Any, raw: memoryview) -> list[np.ndarray]:
             raise MessageError(f"an array of {size:,} bytes where {len(raw) - at:,} are left in the message")
         try:
             array = np.frombuffer(raw[at : at + size], dtype).reshape(entry[1])
-        except ValueError as error:  # of nothing, along axes that are too long
+        except ValueError as error:  # an empty array with axes that are too long
             raise MessageError(f"an array of shape {entry[1]}: {error}") from None
         found.append(array.astype(dtype.newbyteorder("=")))
         at += size
@@ -160,7 +160,7 @@ def _arrays(described: Any, raw: memoryview) -> list[np.ndarray]:
 
 
 def _restored(value: Any, arrays: list[np.ndarray]) -> Any:
-    """A value of JSON with the arrays and tuples that it names."""
+    """Replaces references to arrays and tuples in a JSON value."""
     if isinstance(value, list):
         return [_restored(inner, arrays) for inner in value]
     if not isinstance(value, dict):
@@ -176,12 +176,14 @@ def _restored(value: Any, arrays: list[np.ndarray]) -> Any:
 
 
 def proof(token: str, who: str, challenge: str) -> str:
-    """What shows that somebody knows the token: the HMAC-SHA256 of ``who:challenge``, in hexadecimal digits."""
+    """Returns the proof that the sender knows the token: the HMAC-SHA256 of ``who:challenge``, in hexadecimal
+    digits.
+    """
     return hmac.new(token.encode(), f"{who}:{challenge}".encode(), hashlib.sha256).hexdigest()
 
 
 def keep_alive(sock: socket.socket) -> None:
-    """Lets the system notice within half a minute that the other end is gone, and send small messages at once."""
+    """Makes the system detect a lost connection within half a minute, and send small messages at once."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
@@ -194,7 +196,7 @@ def keep_alive(sock: socket.socket) -> None:
 
 @dataclass
 class _Running:
-    """What an episode has earned since the training was last told."""
+    """Rewards and ends of an episode since the last message."""
 
     plan: dict[str, Any]
     rewards: dict[str, float] = field(default_factory=dict)
@@ -203,24 +205,25 @@ class _Running:
 
 
 class Client:
-    """Plays episodes of a training from outside: it asks for actions, and says what came of them.
+    """Plays episodes of a training from outside: it requests actions, and sends rewards and ends.
 
-    A lost connection is made anew, and what was not acknowledged is sent again; the training counts it once. Calls of
-    several threads wait for each other, so give each thread a client of its own.
+    A lost connection is opened again, and requests without an answer are repeated; the training counts them once. Calls
+    from several threads wait for each other, so give each thread a client of its own.
     """
 
     def __init__(self, url: str, token: str | None = None, *, timeout: float = 60.0, quiet: bool = False) -> None:
         """Connects to a training.
 
         Args:
-            url: ``host:port``; a scheme before it, as in ``http://host:port``, says nothing.
-            token: What the training has told or stored; None = that of the environment variable ``ROOKERY_TOKEN``.
-            timeout: Seconds for which a training that does not answer is tried again, before a call raises.
-            quiet: Do not say on standard error when an episode waits for its turn, which is said once.
+            url: ``host:port``; a scheme before it, as in ``http://host:port``, is ignored.
+            token: The token that the training has printed or stored; None = that of the environment variable
+                ``ROOKERY_TOKEN``.
+            timeout: Seconds to retry if the training does not answer, before a call raises.
+            quiet: Do not report on standard error, once, that an episode waits for a lane.
 
         Raises:
             ValueError: If `url` has no host and port, or there is no token.
-            ConnectionError: If nobody answers there within `timeout`.
+            ConnectionError: If there is no answer within `timeout`.
             TrainingOver: If the token is wrong, or there are too many clients.
         """
         host, _, port = url.rpartition("://")[2].rstrip("/").rpartition(":")
@@ -237,20 +240,20 @@ class Client:
         self._lock = threading.RLock()
         self._running: dict[str, _Running] = {}
         self.reconnected = 0
-        """How often a lost connection was made anew."""
+        """Number of times that a lost connection was opened again."""
         self.queued = 0
-        """How many episodes had to wait for their turn; it is said once."""
+        """Number of episodes that had to wait for a lane; reported once."""
         self.welcome: dict[str, Any] = {}
-        """What the training said of itself: ``name``, ``agents`` with their spaces, ``max_message_bytes``."""
+        """Description of the training: ``name``, ``agents`` with their spaces, ``max_message_bytes``."""
         with self._lock:
             self._retry(lambda: None)
 
     def start_episode(self, episode_id: str | None = None, learned: bool = True) -> str:
-        """Begins an episode, and returns its id; waits until the training has room for it.
+        """Begins an episode, and returns its id; waits until the training has a free lane.
 
         Args:
-            episode_id: A name of at most 200 characters that no running episode has; None = one is made.
-            learned: Whether the episode is learned from and counted; False = the policy plays it, and that is all.
+            episode_id: A name of at most 200 characters that no running episode has; None = a new one is generated.
+            learned: Whether the episode is learned from and counted; False = the policy only plays it.
 
         Raises:
             ExternalError: If an episode of that name is running.
@@ -262,55 +265,55 @@ class Client:
         return name
 
     def plan(self, episode_id: str) -> dict[str, Any]:
-        """What the training has drawn for an episode: ``seed``, ``parameters`` and ``lessons``, by name."""
+        """Returns the plan of an episode from the training: ``seed``, ``parameters`` and ``lessons``, by name."""
         return self._episode(episode_id).plan
 
     def get_action(self, episode_id: str, observation: Any) -> Any:
-        """Shows what is seen now, and waits for the action of the policy.
+        """Sends the current observation, and waits for the action of the policy.
 
         Args:
-            episode_id: What `start_episode` returned.
-            observation: As the spaces say: arrays, numbers, dicts of them; where there are several agents, a dict by
-                agent of those that are to act.
+            episode_id: Id from `start_episode`.
+            observation: Observation as the spaces define: arrays, numbers, dicts of them; with several agents, a dict
+                by agent of those that must act.
 
         Returns:
-            The action; where there are several agents, a dict by agent.
+            The action; with several agents, a dict by agent.
 
         Raises:
             EpisodeLost: If the training has given up the episode.
-            ExternalError: If an observation does not fit the spaces; the episode goes on.
+            ExternalError: If an observation does not fit the spaces; the episode continues.
         """
         answer = self._tell(episode_id, {"op": "get_action", "obs": observation})
         return answer["action"]
 
     def log_action(self, episode_id: str, observation: Any, action: Any) -> None:
-        """Says that another action was taken than one of the policy; see docs/how-to/external.md for what is learned.
+        """Reports an action that the policy did not choose; see docs/how-to/external.md for what is learned.
 
         Args:
-            episode_id: What `start_episode` returned.
-            observation: What was seen, as of `get_action`.
-            action: What was done there; where there are several agents, a dict by agent.
+            episode_id: Id from `start_episode`.
+            observation: Observation before the action, as for `get_action`.
+            action: The action taken; with several agents, a dict by agent.
         """
         self._tell(episode_id, {"op": "log_action", "obs": observation, "action": action})
 
     def log_returns(
         self, episode_id: str, reward: Any, info: Any = None, ended: Mapping[str, bool | str] | None = None
     ) -> None:
-        """Adds what was earned since the last action; it goes with the next message.
+        """Adds a reward since the last action; it is sent with the next message.
 
         Args:
-            episode_id: What `start_episode` returned.
-            reward: A number; where there are several agents, a dict by agent.
-            info: What else there is to say, for callbacks of the training: numbers, texts, lists, dicts.
-            ended: Where there are several agents: those whose part is over, True or ``"terminated"``, or
-                ``"truncated"`` if they would have had a future.
+            episode_id: Id from `start_episode`.
+            reward: A number; with several agents, a dict by agent.
+            info: Infos for callbacks of the training: numbers, texts, lists, dicts.
+            ended: With several agents: those that have ended, True or ``"terminated"``, or ``"truncated"`` if the
+                episode was cut off.
 
         Raises:
-            ValueError: If a reward is no finite number, an agent is unknown, or `info` holds what cannot be sent;
-                nothing is noted then.
+            ValueError: If a reward is not a finite number, an agent is unknown, or `info` cannot be sent; nothing is
+                recorded then.
         """
         running = self._episode(episode_id)
-        _plain(info, [])  # what cannot be sent is refused here, before anything is noted
+        _plain(info, [])  # refused here if it cannot be sent, before anything is recorded
         earned = {
             agent: float(value) for agent, value in (reward if isinstance(reward, Mapping) else {"": reward}).items()
         }
@@ -327,7 +330,7 @@ class Client:
         running.info = info or running.info
 
     def _check_agents(self, what: str, named: Iterable[Any]) -> None:
-        """Refuses names of agents that the training does not know, as far as it has said whom it knows."""
+        """Refuses unknown names of agents, if the training has named its agents."""
         known = self.welcome.get("agents")
         if not known or not self.welcome.get("several"):
             return
@@ -337,21 +340,21 @@ class Client:
             if agent != "__all__" and not is_member and (mark or agent not in known):
                 near = get_close_matches(agent, known, 1)
                 meant = f"; did you mean {near[0]}?" if near else ""
-                raise ValueError(f"{what} of agent {agent!r}, who is unknown{meant} (agents: {', '.join(known)})")
+                raise ValueError(f"{what} of agent {agent!r}, which is unknown{meant} (agents: {', '.join(known)})")
 
     def end_episode(self, episode_id: str, observation: Any = None, truncated: bool = False) -> None:
         """Ends an episode.
 
         Args:
-            episode_id: What `start_episode` returned.
-            observation: What was seen last; needed where it was truncated.
-            truncated: Whether it was cut off, so that it would have had a future.
+            episode_id: Id from `start_episode`.
+            observation: Last observation; needed with `truncated`.
+            truncated: Whether the episode was cut off, so that its final value is bootstrapped.
         """
         self._tell(episode_id, {"op": "end_episode", "obs": observation, "truncated": bool(truncated)})
         self._running.pop(episode_id, None)
 
     def close(self) -> None:
-        """Leaves; the training gives up episodes that have not ended."""
+        """Disconnects; the training gives up episodes that have not ended."""
         with self._lock:
             if self._socket is not None:
                 with contextlib.suppress(OSError):
@@ -359,11 +362,11 @@ class Client:
             self._drop()
 
     def __enter__(self) -> Client:
-        """Is the client."""
+        """Returns the client."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Closes it."""
+        """Closes the client."""
         self.close()
 
     # -- requests ------------------------------------------------------------------------------------------------------
@@ -374,7 +377,7 @@ class Client:
         return self._running[episode_id]
 
     def _tell(self, episode_id: str, request: dict[str, Any]) -> dict[str, Any]:
-        """Sends a request with what was earned before it."""
+        """Sends a request with the rewards before it."""
         running = self._episode(episode_id)
         request |= {"episode": episode_id, "reward": dict(running.rewards), "ended": dict(running.ended)}
         if running.info is not None:
@@ -399,7 +402,7 @@ class Client:
                 raise ExternalError(f"a message of {len(packed):,} bytes; this training takes {limit:,} at most")
             if (size := LENGTHS.unpack_from(packed)[1]) > MAX_TEXT:
                 raise ExternalError(
-                    f"a text of {size:,} bytes, where {MAX_TEXT:,} are the most; send long lists as arrays of numpy"
+                    f"a text of {size:,} bytes, where {MAX_TEXT:,} are the limit; send long lists as arrays of numpy"
                 )
 
             def attempt() -> dict[str, Any]:
@@ -413,12 +416,12 @@ class Client:
                         return answer
                     self.queued += 1
                     if self.queued == 1 and not self._quiet:
-                        sys.stderr.write(f"rookery: an episode waits for its turn: {answer['queued']}\n")
+                        sys.stderr.write(f"rookery: an episode waits for a lane: {answer['queued']}\n")
 
             try:
                 answer = self._retry(attempt)
             except BaseException:
-                self._drop()  # what was interrupted must not be taken for the answer of what comes next
+                self._drop()  # after an interrupt its answer must not be taken for that of the next request
                 raise
         if "lost" in answer:
             raise EpisodeLost(answer["lost"])
@@ -428,7 +431,7 @@ class Client:
         return found
 
     def _retry(self, attempt: Any) -> Any:
-        """Does something over a connection; makes that anew when it is lost, for `timeout` seconds at most."""
+        """Runs a function over a connection; opens a new one when it is lost, for `timeout` seconds at most."""
         pause, since = 0.02, None
         while True:
             try:
@@ -452,21 +455,21 @@ class Client:
                 pause = min(pause * 1.6, 1.0)
 
     def _connect(self) -> None:
-        """Connects, and shows and wants to be shown that both ends know the token."""
+        """Connects, with proof on both sides that the token is known."""
         sock = socket.create_connection(self._address, timeout=10.0)
         try:
             keep_alive(sock)
             asked = self._receive(sock)
             mine = uuid.uuid4().hex
             if asked.get("rookery") != "external" or not isinstance(asked.get("challenge"), str):
-                raise TrainingOver(asked.get("closed", "whoever listens there is no training of Rookery"))
+                raise TrainingOver(asked.get("closed", "the program that listens there is not a training of Rookery"))
             shown = proof(self._token, "client", asked["challenge"])
             greeting = {"protocol": PROTOCOL, "client": self._name, "proof": shown, "challenge": mine}
             sock.sendall(pack(greeting))
             welcome = self._receive(sock)
             theirs = str(welcome.get("proof", ""))
             if not hmac.compare_digest(theirs, proof(self._token, "training", mine)):
-                raise TrainingOver("whoever listens there does not know the token")
+                raise TrainingOver("the program that listens there does not know the token")
             self.welcome = welcome
             sock.settimeout(None)
         except BaseException:
@@ -475,7 +478,7 @@ class Client:
         self._socket = sock
 
     def _receive(self, sock: socket.socket | None = None) -> dict[str, Any]:
-        """The next message."""
+        """Returns the next message."""
         sock = self._socket if sock is None else sock
         assert sock is not None
         (size,) = struct.unpack("<Q", _exactly(sock, 8))
@@ -494,7 +497,7 @@ class Client:
 
 
 def _exactly(sock: socket.socket, size: int) -> bytearray:
-    """So many bytes of a connection."""
+    """Reads exactly this number of bytes from a connection."""
     found = bytearray()
     while len(found) < size:
         part = sock.recv(min(size - len(found), 1 << 20))

@@ -1,4 +1,4 @@
-"""`ExternalEnv`: programs of any language that connect, play episodes when they like, and ask for actions.
+"""`ExternalEnv`: programs of any language that connect, play episodes at their own times, and ask for actions.
 
 A lane is a running episode. Clients come and go; episodes for which there is no lane wait; lanes without an episode do
 not step.
@@ -31,17 +31,17 @@ TOKEN = "ROOKERY_TOKEN"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 SCHEME = "external:"
-"""What the name of such an environment begins with; its port follows."""
+"""Prefix of the name of such an environment, before its port."""
 
 
 class ExternalCopies:
-    """The lanes of one `ExternalEnv`, see `Copies`.
+    """The lanes of one `ExternalEnv`, as `Copies`.
 
     Args:
-        reception: Where clients come in.
+        reception: Server of the episodes.
         desk: The lanes.
         notes: Lines a user should read once.
-        release: Called when they are closed.
+        release: Called on close.
     """
 
     own_episodes = False
@@ -53,14 +53,14 @@ class ExternalCopies:
         self.parameters = reception.spaces.parameters
         self.counters = desk.counters
         self.began: list[int] = []
-        """Lanes in which an episode began with the last arrivals."""
+        """Lanes in which an episode began with the last messages."""
 
     def begin(self, lane: int, episode: int, plan: SeedPlan) -> None:
-        """Lets a lane begin anew; see `Copies.begin`."""
+        """Restarts a lane; see `Copies.begin`."""
         self._reception.begin(self.desk, lane, episode, plan)
 
     def replan(self, plan: SeedPlan) -> None:
-        """Lets episodes to come have other seeds and parameters."""
+        """Sets other seeds and parameters for later episodes."""
         self._reception.replan(self.desk, plan)
 
     def arrivals(self, seconds: float) -> list[Arrival]:
@@ -69,33 +69,33 @@ class ExternalCopies:
         return found
 
     def answer(self, lane: int, episode: int, answers: Mapping[str, Answer]) -> None:
-        """Sends actions to the client whose episode plays in a lane."""
+        """Sends actions to the client whose episode runs in a lane."""
         self._reception.answer(self.desk, lane, answers)
 
     def close(self) -> None:
-        """Gives up what is played, and stops to listen if nobody else plays there."""
+        """Gives up running episodes, and stops to listen if no other environment uses the port."""
         leave(self._reception, self.desk)
 
 
 class ExternalEnv(ClockedEnv):
-    """Episodes that clients play (`Client`). It listens from the moment it is made.
+    """Episodes that clients play (`Client`). It listens from its construction on.
 
     Attributes:
         address: Host and port at which it listens.
-        token: What clients have to know.
+        token: Token that clients must know.
     """
 
     run_arguments = frozenset(
         ("token", "token_file", "host", "patience", "silence", "max_message_bytes", "max_connections")
     )
-    """Arguments that say how clients are met, and may be others when a training goes on (`make.run_arguments`)."""
+    """Arguments that define how clients connect, and may change when a training resumes (`make.run_arguments`)."""
 
     def __init__(
         self,
         num_lanes: int,
         port: Annotated[int, Within(65_535)],
         spaces: Annotated[Mapping[str, Any], Harmless("spaces as data"), Within(16_777_216)] | None = None,
-        token: Annotated[str, Reaches("a token that others know", default_will_do=True)] | None = None,
+        token: Annotated[str, Reaches("a known token", default_will_do=True)] | None = None,
         token_file: Annotated[str, Reaches("a path", default_will_do=True)] | None = None,
         host: Annotated[str, Reaches("an address of this machine", default_will_do=True, but=LOOPBACK)] = "127.0.0.1",
         patience: float = ConnectionLimits.patience,
@@ -106,19 +106,19 @@ class ExternalEnv(ClockedEnv):
         """Listens for clients.
 
         Args:
-            num_lanes: Episodes that may run at a time; others wait.
-            port: Where to listen; 0 = any port that is free. Environments of one process that name the same port share
-                its clients: an evaluation borrows those of the training. Those of port 0 share them if they have the
-                same spaces and were told the same token.
-            spaces: What agents see and do, as `read_spaces` reads it; needed.
-            token: What clients have to know; None = that of the environment variable ``ROOKERY_TOKEN``, or that of
-                `token_file`; a new one where there is none.
+            num_lanes: Episodes that may run at the same time; others wait.
+            port: Port to listen at; 0 = any free port. Environments of one process with the same port share its
+                clients: an evaluation borrows those of the training. Those of port 0 share them if they have the same
+                spaces and the same given token.
+            spaces: Observations and actions of agents, in the form of `read_spaces`; needed.
+            token: Token that clients must know; None = that of the environment variable ``ROOKERY_TOKEN``, or of
+                `token_file`; a new one if there is none.
             token_file: File to read the token from, or to write a new one to.
-            host: Address to listen at; others than loopback are reached from the network.
-            patience: Seconds after which the episode of a client that has lost its connection is given up.
-            silence: Seconds after which that of a client is given up that is connected and says nothing.
-            max_message_bytes: The longest message.
-            max_connections: The most clients at a time.
+            host: Address to listen at; addresses other than loopback can be reached from the network.
+            patience: Seconds after which the episode of a client without a connection is given up.
+            silence: Seconds after which the episode of a connected but silent client is given up.
+            max_message_bytes: Longest message.
+            max_connections: Largest number of clients.
 
         Raises:
             EnvError: If the port is taken, or the spaces cannot be used.
@@ -132,7 +132,7 @@ class ExternalEnv(ClockedEnv):
         at = f"{self.address[0]}:{self.address[1]}"
         notes = [f"external: waiting for clients at {at}, token in {where}"] if is_first else []
         if is_first and host not in LOOPBACK:
-            notes.append(f"external: {at} is reached from the network, and what is sent there is not encrypted")
+            notes.append(f"external: {at} can be reached from the network, and messages are not encrypted")
         desk = Desk(num_lanes)
         try:
             self._external = ExternalCopies(reception, desk, tuple(notes))
@@ -143,47 +143,47 @@ class ExternalEnv(ClockedEnv):
 
     @property
     def in_turn(self) -> bool:
-        """Whether an episode begins in the lane that has played fewest, instead of the first that is free."""
+        """Whether an episode begins in the lane with the fewest episodes, instead of the first free one."""
         return self._external.desk.evenly
 
     @in_turn.setter
     def in_turn(self, evenly: bool) -> None:
-        """Says so."""
+        """Sets it."""
         self._external.desk.evenly = evenly
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
         """Answers clients that have asked, and waits for others; see `ClockedEnv.step`."""
         step = super().step(actions)
         if self._external.began and step.stepped is not None:
-            step.stepped[self._external.began] = False  # they have shown what they begin with
+            step.stepped[self._external.began] = False  # they have shown their first observation
         if self.keep_infos != "none":
             told = self._external.desk.infos
             self.infos = {lane: infos for lane, infos in told.items() if self.keep_infos == "all" or step.ended[lane]}
         return step
 
 
-# -- who shares a port ---------------------------------------------------------------------------------------------
+# -- sharing a port ------------------------------------------------------------------------------------------------
 
 _LOCK = threading.Lock()
 _OPEN: dict[Reception, int] = {}
-"""Who listens in this process, and for how many environments."""
+"""Servers of this process, and the number of environments that use each."""
 
 
 def enter(
     spaces: ExternalSpaces, host: str, port: int, token: str, said: str, limits: ConnectionLimits
 ) -> tuple[Reception, bool]:
-    """Gives who listens at an address, and whether nobody did before.
+    """Returns the server at an address, and whether it is new.
 
     Args:
-        spaces: What agents see and do.
+        spaces: Observations and actions of the agents.
         host: Address to listen at.
         port: Port, or 0.
-        token: What clients have to know, if nobody listens there yet.
-        said: What somebody has said of the token; empty if nobody has.
-        limits: What is borne, likewise.
+        token: Token that clients must know, for a new server.
+        said: The user's own token; empty if none was given.
+        limits: Limits of connections, for a new server.
 
     Raises:
-        EnvError: If the port is taken, or other agents play there.
+        EnvError: If the port is taken, or used with other spaces.
     """
     with _LOCK:
         for reception in _OPEN:
@@ -200,7 +200,7 @@ def enter(
 
 
 def leave(reception: Reception, desk: Desk) -> None:
-    """Closes a desk, and the reception if it was the last."""
+    """Closes a desk, and the server after its last one."""
     with _LOCK:
         if desk.closed:
             return
@@ -216,17 +216,17 @@ def leave(reception: Reception, desk: Desk) -> None:
 
 @atexit.register
 def _say_goodbye() -> None:
-    """Tells clients when this process ends, whoever forgot to close what."""
+    """Disconnects clients when this process ends, even if environments were not closed."""
     for reception in list(_OPEN):
         reception.listener.close("the training is over")
 
 
 def find_token(token: str | None, file: str | None) -> tuple[str, str]:
-    """Gives the token and says where it is; makes one where there is none.
+    """Returns the token and its place; makes a token if there is none.
 
     Args:
-        token: The token, if somebody has said it.
-        file: Where it is, or is to be, if nobody has.
+        token: The token, if given.
+        file: File to read it from or write it to, if it is not given.
 
     Raises:
         EnvError: If the file cannot be read or written, or holds no token.

@@ -1,8 +1,8 @@
-"""`ClientListener`: lets clients in who know the token, and takes their requests, each once; in one thread of its own.
+"""`ClientListener`: accepts clients that know the token, and takes each of their requests once; in a thread of its own.
 
 A client has a *session*, which outlives its connections. It sends one request at a time, with a number that grows, and
-waits for the answer; what it sends again after a lost connection is answered again and not taken again. Nothing here
-knows what requests mean: that is for a `Requests`.
+waits for the answer; a request repeated after a lost connection is answered again but handled once. The meaning of
+requests is left to a `Requests`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from rookery.envs.external.client import PROTOCOL, keep_alive, proof
 from rookery.envs.external.wire import FIRST_BYTES, MessageError, MessageReader, pack
 
 MOST_UNREAD = 1 << 20
-"""Bytes that a client may leave unread before it is dropped."""
+"""Unread bytes of a client after which it is dropped."""
 
 
 def most_strangers(max_connections: int) -> int:
-    """Returns the largest number of open connections that have not shown the token.
+    """Returns the largest number of open connections without proof of the token.
 
-    Each takes a file of the process, which needs files for clients with the token and for its results.
+    Each uses a file descriptor of the process, which needs them for clients with the token and for its results.
 
     Args:
         max_connections: Most connections of all kinds.
@@ -44,14 +44,15 @@ def most_strangers(max_connections: int) -> int:
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """What a listener bears.
+    """Limits of a listener.
 
     Attributes:
-        max_message_bytes: The longest message of a client that has shown the token.
-        max_connections: Connections at a time. When there are more, one that has not shown the token yet gives way.
-        message_seconds: How long the bytes of one message, or showing the token, may take.
-        patience: Seconds after which a client that has lost its connection counts as gone.
-        silence: Seconds after which a client that is connected and says nothing counts as gone.
+        max_message_bytes: Longest message of a client that has proved the token.
+        max_connections: Connections at the same time. When there are more, the oldest without proof of the token is
+            dropped.
+        message_seconds: Seconds for the bytes of one message, or for the proof of the token.
+        patience: Seconds after which a client without a connection counts as gone.
+        silence: Seconds after which a connected but silent client counts as gone.
     """
 
     max_message_bytes: int = 64 << 20
@@ -62,25 +63,25 @@ class ConnectionLimits:
 
 
 class Requests(Protocol):
-    """Who understands requests; called in the listener's thread."""
+    """Handler of requests; called in the listener's thread."""
 
     def requested(self, session: str, number: int, request: Mapping[str, Any]) -> None:
-        """Takes a request; it is answered by `ClientListener.answer`, at once or later.
+        """Handles a request; it is answered by `ClientListener.answer`, at once or later.
 
         Raises:
-            MessageError: If it is none: the client is told.
+            MessageError: If the request is invalid: the client receives the message.
         """
 
     def gone(self, session: str) -> None:
-        """Is told that a client is gone; what it asked for under this name is void."""
+        """Called when a client is gone; its requests under this name are void."""
 
     def failed(self, error: Exception) -> None:
-        """Is told that the listener cannot go on."""
+        """Called when the listener cannot continue."""
 
 
 @dataclass(eq=False)
 class _Connection:
-    """One socket of a client, who may not have shown the token yet."""
+    """One socket of a client, perhaps without proof of the token so far."""
 
     socket: socket.socket
     reader: MessageReader
@@ -102,15 +103,15 @@ class _Session:
     waiting: bool = False  # for the answer to that
     answer: bytes = b""  # the last
     heard: float = 0.0
-    timed: float | None = None  # when it is to be looked at
+    timed: float | None = None  # time of the next check
 
 
 class ClientListener:
-    """Listens on a port, from now until `close`.
+    """Listens on a port, from its construction until `close`.
 
     Attributes:
-        address: Host and port; the port that the system gave where 0 was asked for.
-        refused: How many connections were closed: they did not know the token, broke the format or were too slow.
+        address: Host and port; with port 0 the one that the system has chosen.
+        refused: Number of connections that were closed: without the token, with invalid bytes, or too slow.
     """
 
     def __init__(
@@ -125,12 +126,12 @@ class ClientListener:
         """Begins to listen.
 
         Args:
-            requests: Who understands requests.
-            host: Address of this machine to listen at; ``127.0.0.1`` is reached from this machine alone.
-            port: Port; 0 = any that is free.
-            token: What clients have to know.
-            limits: What is borne.
-            welcome: What clients are told when they are let in.
+            requests: Handler of requests.
+            host: Address of this machine to listen at; ``127.0.0.1`` can be reached from this machine only.
+            port: Port; 0 = any free one.
+            token: Token that clients must know.
+            limits: Limits of connections.
+            welcome: Description of the training that accepted clients receive.
 
         Raises:
             EnvError: If the port is taken, or there is no such address.
@@ -159,7 +160,7 @@ class ClientListener:
         self._selector.register(self._socket, selectors.EVENT_READ, None)
         self._selector.register(self._woken, selectors.EVENT_READ, None)
         self._connections: set[_Connection] = set()
-        self._strangers: dict[_Connection, None] = {}  # who has not shown the token, in the order in which they came
+        self._strangers: dict[_Connection, None] = {}  # connections without proof of the token, the oldest first
         self._sessions: dict[str, _Session] = {}
         self._timers: list[tuple[float, int, _Connection | _Session | None]] = []
         self._order = count()
@@ -168,18 +169,18 @@ class ClientListener:
         self._thread = threading.Thread(target=self._run, name=f"listener {self.address[1]}", daemon=True)
         self._thread.start()
 
-    # -- for everybody -------------------------------------------------------------------------------------------------
+    # -- for all threads -----------------------------------------------------------------------------------------------
 
     def answer(self, session: str, number: int, answer: Mapping[str, Any]) -> None:
-        """Answers a request; from any thread. Somebody who is gone by now is not answered."""
+        """Answers a request; from any thread. An answer to a client that is gone is dropped."""
         self._send(session, number, answer, final=True)
 
     def notify(self, session: str, number: int, notice: Mapping[str, Any]) -> None:
-        """Tells a client something before its request is answered; from any thread. May be lost."""
+        """Sends a client a message before its request is answered; from any thread. May be lost."""
         self._send(session, number, notice, final=False)
 
     def close(self, reason: str) -> None:
-        """Tells all clients a reason, and stops; whoever connects then finds nobody."""
+        """Sends all clients a reason, and stops; later connections are refused."""
         self._closing = reason
         self._rouse()
         if threading.current_thread() is not self._thread:
@@ -191,7 +192,7 @@ class ClientListener:
             self._rouse()
 
     def _rouse(self) -> None:
-        with suppress(BlockingIOError, OSError):  # a full pipe rouses as well
+        with suppress(BlockingIOError, OSError):  # a full pipe wakes it up as well
             self._wake.send(b"x")
 
     # -- the thread ----------------------------------------------------------------------------------------------------
@@ -235,7 +236,7 @@ class ClientListener:
             one.close()
 
     def _post(self) -> None:
-        """Sends what was answered."""
+        """Sends the queued answers."""
         while self._outbox:
             name, number, answer, final = self._outbox.popleft()
             session = self._sessions.get(name)
@@ -256,7 +257,7 @@ class ClientListener:
         self._write(connection)
 
     def _write(self, connection: _Connection) -> None:
-        """Sends what the socket takes; the rest when it takes more."""
+        """Writes as much as the socket takes; the rest later."""
         try:
             while connection.unsent:
                 sent = connection.socket.send(memoryview(connection.unsent)[: 1 << 18])
@@ -274,13 +275,13 @@ class ClientListener:
             self._selector.modify(connection.socket, events, connection)
 
     def _accept(self) -> None:
-        """Lets those in who knock, and asks them for the token."""
+        """Accepts new connections, and asks them for the token."""
         for _ in range(64):
             try:
                 sock, _ = self._socket.accept()
             except BlockingIOError:
                 return
-            except OSError:  # no more files: others have to go first
+            except OSError:  # no more files: another connection must close first
                 if self._give_way():
                     continue
                 self._selector.unregister(self._socket)
@@ -295,7 +296,7 @@ class ClientListener:
             if len(self._connections) >= self._limits.max_connections and not self._give_way():
                 self.refused += 1
                 with suppress(OSError):
-                    sock.send(pack({"closed": f"there are {self._limits.max_connections} clients, which is the most"}))
+                    sock.send(pack({"closed": f"there are {self._limits.max_connections} clients, which is the limit"}))
                 sock.close()
                 continue
             self._connections.add(connection)
@@ -307,7 +308,7 @@ class ClientListener:
             )
 
     def _give_way(self) -> bool:
-        """Drops the oldest connection that has not shown the token; says whether there was one."""
+        """Drops the oldest connection without proof of the token; returns whether there was one."""
         oldest = next(iter(self._strangers), None)
         if oldest is None:
             return False
@@ -316,7 +317,7 @@ class ClientListener:
         return True
 
     def _read(self, connection: _Connection) -> None:
-        """Takes what has arrived."""
+        """Reads bytes that have arrived."""
         try:
             piece = connection.socket.recv(1 << 18)
         except BlockingIOError:
@@ -327,7 +328,7 @@ class ClientListener:
             self._drop(connection)
             return
         if connection.last:
-            return  # it was refused, and has not read why
+            return  # it was refused, and has not read the reason
         try:
             began = connection.reader.is_between
             for message in connection.reader.feed(piece):
@@ -348,7 +349,7 @@ class ClientListener:
             self._refuse(connection, str(error))
 
     def _let_in(self, connection: _Connection, message: Mapping[str, Any]) -> None:
-        """Looks at what somebody shows to prove that it knows the token."""
+        """Checks the proof that a client knows the token."""
         shown, name, challenge = (message.get(key) for key in ("proof", "client", "challenge"))
         if not (isinstance(shown, str) and isinstance(name, str) and isinstance(challenge, str)):
             raise MessageError("expected proof, client and challenge")
@@ -373,7 +374,7 @@ class ClientListener:
         self._queue(connection, pack({**answer, "max_message_bytes": self._limits.max_message_bytes}))
 
     def _take(self, connection: _Connection, session: _Session, message: Mapping[str, Any]) -> None:
-        """Takes a request, if it was not taken before."""
+        """Handles a request, unless it was handled before."""
         number = message.get("seq")
         if type(number) is not int or not 0 < number < 2**62:
             raise MessageError("a request has no number seq")
@@ -391,11 +392,11 @@ class ClientListener:
             self.answer(session.name, number, {"error": str(error)})
 
     def _refuse(self, connection: _Connection, reason: str) -> None:
-        """Says why, and closes."""
+        """Sends the reason, and closes."""
         self.refused += 1
         connection.last = True
         self._queue(connection, pack({"closed": reason}))
-        if connection in self._connections:  # what is not taken by then is not sent
+        if connection in self._connections:  # unsent bytes are dropped then
             self._set_deadline(connection)
 
     def _drop(self, connection: _Connection) -> None:
@@ -412,7 +413,7 @@ class ClientListener:
             self._watch(session)
 
     def _forget(self, session: _Session) -> None:
-        """The client is gone."""
+        """Removes a client that is gone."""
         self._sessions.pop(session.name, None)
         connection, session.connection = session.connection, None
         if connection is not None:
@@ -434,7 +435,7 @@ class ClientListener:
         return max(self._timers[0][0] - time.monotonic(), 0.0) if self._timers else None
 
     def _expire(self) -> None:
-        """Does what is due."""
+        """Handles expired deadlines."""
         now = time.monotonic()
         while self._timers and self._timers[0][0] <= now:
             moment, _, what = heapq.heappop(self._timers)
@@ -454,11 +455,11 @@ class ClientListener:
                     self._forget(what)
 
     def _due(self, session: _Session) -> float:
-        """When a client will have been away, or silent, for too long."""
+        """Returns the time at which a client's absence or silence is too long."""
         return session.heard + (self._limits.patience if session.connection is None else self._limits.silence)
 
     def _watch(self, session: _Session) -> None:
-        """Sees to it that a client is looked at in time; there is one timer for each, or few."""
+        """Schedules a check of a client; there is one timer for each, or few."""
         due = self._due(session)
         if session.timed is None or due < session.timed:
             session.timed = due

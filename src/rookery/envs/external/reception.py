@@ -1,4 +1,4 @@
-"""`Reception`: the episodes of all clients at one port, each in a lane of whoever plays there now."""
+"""`Reception`: the episodes of all clients at one port, in the lanes of the environment that currently uses it."""
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ class ClientEpisode:
     """A running episode.
 
     Attributes:
-        name: What the client calls it.
+        name: Name given by the client.
         session: The client.
-        desk: Whose lanes it plays in.
+        desk: The environment whose lane it uses.
         lane: The lane.
         waiting: Number of the request that waits for actions; 0 if none does.
-        own: Whether the client has acted by itself in that request, and waits until that is noted.
+        own: Whether the client has acted by itself in that request, and waits until that is recorded.
         learned: Whether it is learned from and counted.
-        rewards: By agent, what it got since it asked last.
-        seen: By agent that plays, what it saw last.
-        ended: By agent that has ended since the last arrival: whether it was truncated, what it saw then, what it got.
-        info: What the client said besides, by agent.
+        rewards: By agent, reward since its last request.
+        seen: By active agent, its last observation.
+        ended: By agent that has ended since the last message: whether it was truncated, its last observation, its
+            reward.
+        info: Infos of the client, by agent.
     """
 
     name: str
@@ -59,15 +60,15 @@ class ClientEpisode:
 
 @dataclass(eq=False)
 class DeskLane:
-    """A lane, as its desk sees it.
+    """State of a lane of a desk.
 
     Attributes:
-        number: Of the episode that it plays, or plays next.
-        episode: What runs in it.
-        arrival: What is to be said next.
-        taken: Whether the last arrival was taken and is not answered yet.
-        shown: Whether an arrival of the episode was taken.
-        closing: Whether the last arrival ends the episode.
+        number: Number of its current or next episode.
+        episode: Its running episode.
+        arrival: Next message.
+        taken: Whether the last message was taken and is not answered yet.
+        shown: Whether a message of the episode was taken.
+        closing: Whether the last message ends the episode.
     """
 
     number: int = 0
@@ -85,16 +86,16 @@ class DeskLane:
 
 @dataclass(eq=False)
 class Desk:
-    """The lanes of one environment at a reception.
+    """The lanes of one environment at a port.
 
     Attributes:
-        num_lanes: How many there are.
-        evenly: Whether an episode begins in the lane that has played fewest, instead of the first that is free.
-        counters: What was borne.
-        lanes: Those that have begun, by number.
+        num_lanes: Number of lanes.
+        evenly: Whether an episode begins in the lane with the fewest episodes, instead of the first free one.
+        counters: Numbers of tolerated failures.
+        lanes: Lanes that have begun, by number.
         plan: Seeds and parameters of its episodes.
-        ready: Lanes with something to say, in the order in which they had.
-        infos: By lane, what clients said besides since the last arrivals.
+        ready: Lanes with a message, in order of arrival.
+        infos: By lane, infos of clients since the last messages.
         closed: Whether its environment is closed.
     """
 
@@ -108,20 +109,20 @@ class Desk:
     closed: bool = False
 
     def free_lane(self) -> int | None:
-        """Gives the lane that the next episode begins in; None if all play."""
+        """Returns the lane for the next episode; None if all are busy."""
         free = [number for number, lane in self.lanes.items() if lane.is_free]
         return min(free, key=lambda number: (self.lanes[number].number if self.evenly else 0, number), default=None)
 
     def count(self, what: str) -> None:
-        """Counts something that was borne."""
+        """Counts a tolerated failure."""
         self.counters[what] = self.counters.get(what, 0) + 1
 
 
 class Reception:
-    """Takes the requests of clients at one port. All environments of a process that name the port share it.
+    """Handles the requests of clients at one port, which all environments of a process with that port share.
 
-    Whoever was begun or stepped last plays: an evaluation takes over the clients of a training, and the training takes
-    them back. Episodes that run at that moment are given up, and their clients are told to begin others.
+    The environment that was begun or stepped last is active: an evaluation takes over the clients of a training, and
+    the training takes them back. Episodes that run at that moment are given up, and their clients start others.
     """
 
     def __init__(
@@ -137,13 +138,13 @@ class Reception:
         """Begins to listen; see `ClientListener`.
 
         Args:
-            name: What runs here, for messages.
-            spaces: What agents see and do.
+            name: Name of the environment for messages.
+            spaces: Observations and actions of the agents.
             host: Address to listen at.
             port: Port to listen at.
-            token: What clients have to know.
-            limits: What is borne.
-            said: What somebody has said of the token; environments that were told the same may share a port of 0.
+            token: Token that clients must know.
+            limits: Limits of connections.
+            said: The user's own token; environments with the same one may share a port of 0.
         """
         self.host, self.port, self.said = host, port, said
         self.name, self.spaces, self.token, self.limits = name, spaces, token, limits
@@ -151,7 +152,7 @@ class Reception:
         self.error: Exception | None = None
         self.internal_errors = InternalErrors()
         self._desks: list[Desk] = []
-        """Those at which somebody has played; the last is who plays now."""
+        """Desks that have been active; the last one is active now."""
         self._queue: deque[tuple[str, int, str, bool]] = deque()
         """Episodes that wait for a lane: their client, its request, their name, whether they are learned from."""
         self._episodes: dict[str, ClientEpisode] = {}
@@ -160,31 +161,31 @@ class Reception:
             for agent, behavior in spaces.described.items()
         }
         welcome = {"name": name, "agents": agents, "several": spaces.several}
-        with self.changed:  # a client may be there before this is made
+        with self.changed:  # a client may connect before the constructor ends
             self.listener = ClientListener(self, host, port, token, limits, welcome)
 
     # -- for environments ----------------------------------------------------------------------------------------------
 
     def begin(self, desk: Desk, number: int, episode: int, plan: SeedPlan) -> None:
-        """Lets a lane begin anew, see `Copies.begin`."""
+        """Restarts a lane, see `Copies.begin`."""
         with self.changed:
             self._take_over(desk)
             lane = desk.lanes.setdefault(number, DeskLane())
             if lane.episode is not None:
-                self._leave(lane.episode, "the training begins anew", "episodes_interrupted")
+                self._leave(lane.episode, "the training starts again", "episodes_interrupted")
             desk.lanes[number] = DeskLane(episode)
             desk.ready.pop(number, None)
             desk.plan = plan
             self._seat()
 
     def arrivals(self, desk: Desk, seconds: float) -> tuple[list[Arrival], list[int]]:
-        """Waits for what lanes have to say, see `Copies.arrivals`.
+        """Waits for messages of lanes, see `Copies.arrivals`.
 
         Returns:
-            What they say; and the lanes in which an episode begins with it.
+            The messages; and the lanes in which an episode begins with them.
 
         Raises:
-            EnvError: If nobody listens any more.
+            EnvError: If the listener has failed.
         """
         with self.changed:
             self._take_over(desk)
@@ -213,7 +214,7 @@ class Reception:
             return found, began
 
     def answer(self, desk: Desk, number: int, answers: Mapping[str, Answer]) -> None:
-        """Gives the actions that a lane has asked for, see `Copies.answer`."""
+        """Sends the actions that a lane has asked for, see `Copies.answer`."""
         with self.changed:
             lane = desk.lanes[number]
             lane.taken = False
@@ -228,32 +229,34 @@ class Reception:
                 self.listener.answer(lane.episode.session, request, {"ok": said})
 
     def _actions(self, answers: Mapping[str, Answer]) -> Any:
-        """What a client does next; where there are several agents, by agent."""
+        """Returns the next action of a client; with several agents, by agent."""
         given = [(one.ids, one.actions) for one in answers.values()]
         actions = {agent: _unshared(action) for ids, row in given for agent, action in zip(ids, row, strict=True)}
         return actions if self.spaces.several else actions[self.spaces.only]
 
     def replan(self, desk: Desk, plan: SeedPlan) -> None:
-        """Lets episodes to come have other seeds and parameters, see `Copies.replan`."""
+        """Sets other seeds and parameters for later episodes, see `Copies.replan`."""
         with self.changed:
             desk.plan = plan
 
     def close(self, desk: Desk) -> None:
-        """Lets a desk go; its episodes are given up."""
+        """Closes a desk; its episodes are given up."""
         with self.changed:
             if desk in self._desks:
-                self._interrupt(desk, "what this episode was played for is over")
+                self._interrupt(desk, "the training or evaluation of this episode is over")
                 self._desks.remove(desk)
                 self._seat()
 
     # -- desks and lanes -----------------------------------------------------------------------------------------------
 
     def _take_over(self, desk: Desk) -> None:
-        """Lets the clients play at a desk from now on."""
+        """Makes a desk the active one."""
         if self._desks and self._desks[-1] is desk:
             return
         if self._desks:
-            self._interrupt(self._desks[-1], "the training plays other episodes now, an evaluation or the next ones")
+            self._interrupt(
+                self._desks[-1], ("the training plays other episodes now, for an evaluation or the next ones")
+            )
         if desk in self._desks:
             self._desks.remove(desk)
         self._desks.append(desk)
@@ -264,7 +267,7 @@ class Reception:
                 self._leave(lane.episode, reason, "episodes_interrupted")
 
     def _say(self, desk: Desk, arrival: Arrival, closing: bool) -> None:
-        """A lane has something to say."""
+        """Queues a message of a lane."""
         lane = desk.lanes[arrival.lane]
         lane.arrival, lane.closing = arrival, closing
         if closing:
@@ -273,7 +276,7 @@ class Reception:
         self.changed.notify_all()
 
     def _leave(self, episode: ClientEpisode, reason: str, counter: str) -> None:
-        """Gives up an episode; its client is told if it asks."""
+        """Gives up an episode; its client is informed if it asks."""
         desk, lane = episode.desk, episode.desk.lanes[episode.lane]
         self._episodes.pop(episode.name, None)
         desk.count(counter)
@@ -281,15 +284,15 @@ class Reception:
             self.listener.answer(episode.session, episode.waiting, {"lost": f"episode {episode.name}: {reason}"})
         lane.episode = None
         if lane.taken:
-            return  # said when it is answered
+            return  # sent with its answer
         if lane.shown:
             self._say(desk, Arrival(episode.lane, lost=True), closing=True)
-        else:  # nobody has heard of it
+        else:  # it was never shown
             desk.ready.pop(episode.lane, None)
             desk.lanes[episode.lane] = DeskLane(lane.number)
 
     def _seat(self) -> None:
-        """Episodes that wait begin in lanes that are free."""
+        """Starts waiting episodes in free lanes."""
         while self._queue and self._desks:
             desk = self._desks[-1]
             number = desk.free_lane()
@@ -301,7 +304,7 @@ class Reception:
                 seed = int(desk.plan(number, lane.number))
                 drawn = dict(parameters_of(desk.plan, number, lane.number))
                 plan = {"seed": seed, "parameters": drawn, "lessons": lessons_of(desk.plan, number, lane.number)}
-            except Exception as error:  # a sampler of one's own raises
+            except Exception as error:  # a user's sampler raises
                 self.failed(error)
                 return
             lane.episode = self._episodes[name] = ClientEpisode(name, session, desk, number, learned=learned)
@@ -323,11 +326,11 @@ class Reception:
                 raise MessageError(f"op {str(op)[:40]!r} is unknown; use start_episode, {', '.join(ops)}")
             episode = self._episodes.get(name)
             if episode is None or episode.session != session:
-                lost = f"episode {name} is not running here: it was given up, or is over"
+                lost = f"episode {name} is not running here: it was given up, or has ended"
                 self.listener.answer(session, number, {"lost": lost})
                 return
-            if episode.waiting:  # its client has not waited for the action
-                self._leave(episode, "its client went on without the action that it had asked for", "episodes_lost")
+            if episode.waiting:  # its client did not wait for the action
+                self._leave(episode, "its client continued without the action that it had asked for", "episodes_lost")
                 self.listener.answer(session, number, {"lost": f"episode {name} was given up: it waited for an action"})
                 return
             try:
@@ -338,7 +341,7 @@ class Reception:
                 raise MessageError(f"episode {name}: {self.internal_errors.report(error)}") from None
 
     def gone(self, session: str) -> None:
-        """Gives up what a client that does not come back was playing."""
+        """Gives up the episodes of a client that does not come back."""
         with self.changed:
             self._queue = deque(entry for entry in self._queue if entry[0] != session)
             for episode in [one for one in self._episodes.values() if one.session == session]:
@@ -347,7 +350,7 @@ class Reception:
             self._seat()
 
     def failed(self, error: Exception) -> None:
-        """Lets whoever waits for clients raise an error."""
+        """Makes environments that wait for clients raise an error."""
         with self.changed:
             self.error = error
             self.changed.notify_all()
@@ -361,14 +364,14 @@ class Reception:
         self._seat()
         if name not in self._episodes:
             lanes, before = self._desks[-1].num_lanes if self._desks else 0, len(self._queue) - 1
-            why = f"all {lanes} lanes (num_envs) play" if lanes else "the training has not begun"
+            why = f"all {lanes} lanes (num_envs) are busy" if lanes else "the training has not begun"
             self.listener.notify(session, number, {"queued": f"{why}, and {before} others wait before it"})
 
     def _get_action(self, episode: ClientEpisode, number: int, request: Mapping[str, Any]) -> None:
         self._decide(episode, number, request, self._observed(request.get("obs")), None)
 
     def _log_action(self, episode: ClientEpisode, number: int, request: Mapping[str, Any]) -> None:
-        """Agents have acted by themselves."""
+        """Records actions that agents have chosen themselves."""
         seen = self._observed(request.get("obs"))
         self._decide(episode, number, request, seen, self._done(seen, request))
 
@@ -380,18 +383,18 @@ class Reception:
         seen: Mapping[str, Tree],
         own: Mapping[str, np.ndarray] | None,
     ) -> None:
-        """Agents must act, or have acted.
+        """Handles agents that must act, or have acted.
 
         Args:
-            episode: What they play.
-            number: Of the request.
+            episode: Their episode.
+            number: Number of the request.
             request: The request.
-            seen: By agent, what it sees.
-            own: By agent, what it has done, ``[1, ...]`` as it is stored; None if the policy is asked.
+            seen: By agent, its observation.
+            own: By agent, its own action, ``[1, ...]`` as it is stored; None if the policy decides.
         """
         rewards, ended = self._earned(request), self._ended(request)
         if not seen:
-            raise MessageError(f"{request['op']}: nobody {'asks for an action' if own is None else 'has acted'}")
+            raise MessageError(f"{request['op']}: no agent {'asks for an action' if own is None else 'has acted'}")
         for agent in ended & seen.keys():
             raise MessageError(f"agent {agent} has ended and {'asks for an action' if own is None else 'acts'}")
         self._pay(episode, rewards, request)
@@ -413,7 +416,7 @@ class Reception:
         seen = self._observed(obs) if cut and obs is not None else {}
         missing = episode.seen.keys() - seen.keys()
         if cut and obs is None and missing:
-            raise MessageError("end_episode(truncated=True) needs what was seen last: pass the observation")
+            raise MessageError("end_episode(truncated=True) needs the last observation: pass observation")
         rewards = self._earned(request)
         self._ended(request)
         self._pay(episode, rewards, request)
@@ -429,10 +432,10 @@ class Reception:
             self._seat()
         self.listener.answer(episode.session, number, {"ok": {}})
 
-    # -- what requests say ---------------------------------------------------------------------------------------------
+    # -- reading requests ----------------------------------------------------------------------------------------------
 
     def _observed(self, obs: Any) -> dict[str, Tree]:
-        """What agents see, checked; one row each."""
+        """Returns the observations of agents, checked; one row each."""
         if not self.spaces.several:
             obs = {self.spaces.only: obs}
         elif not isinstance(obs, Mapping):
@@ -451,7 +454,7 @@ class Reception:
         return found
 
     def _done(self, seen: Mapping[str, Tree], request: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """What agents did, checked: ``[1, ...]`` as it is stored."""
+        """Returns the actions of agents, checked: ``[1, ...]`` as they are stored."""
         actions: Any = request.get("action")
         if not self.spaces.several:
             actions = {self.spaces.only: actions}
@@ -472,7 +475,7 @@ class Reception:
         return found
 
     def _earned(self, request: Mapping[str, Any]) -> dict[str, float]:
-        """What agents got, checked."""
+        """Returns the rewards of agents, checked."""
         rewards = request.get("reward")
         if isinstance(rewards, np.ndarray):
             raise MessageError("reward: expected a number, or an object by agent")
@@ -493,19 +496,19 @@ class Reception:
         return found
 
     def _ended(self, request: Mapping[str, Any]) -> set[str]:
-        """Who has ended, checked."""
+        """Returns the agents that have ended, checked."""
         said = request.get("ended")
         said = {} if said is None else said
         if not isinstance(said, Mapping) or not all(isinstance(end, str) and end in ENDS for end in said.values()):
             raise MessageError("ended: expected an object by agent of terminated or truncated")
         if said and not self.spaces.several:
-            raise MessageError("ended: there is one agent; end_episode ends what it plays")
+            raise MessageError("ended: there is one agent; end_episode ends its episode")
         for agent in said:
             self.spaces.behavior_of(agent)
         return {*said}
 
     def _pay(self, episode: ClientEpisode, rewards: Mapping[str, float], request: Mapping[str, Any]) -> None:
-        """Notes what a request that is in order says beside its purpose: what was earned, who has ended, infos."""
+        """Records the other parts of a valid request: rewards, ends, infos."""
         for agent, value in rewards.items():
             episode.rewards[agent] = episode.rewards.get(agent, 0.0) + value
         for agent, end in (request.get("ended") or {}).items():
@@ -516,19 +519,19 @@ class Reception:
             episode.info |= info if self.spaces.several else {self.spaces.only: info}
 
     def _end(self, episode: ClientEpisode, agent: str, cut: bool, last: Tree) -> None:
-        """What an agent did that plays is over, with what it has got until now."""
+        """Ends an agent with its rewards so far."""
         del episode.seen[agent]
         episode.ended[agent] = cut, last, episode.rewards.pop(agent, 0.0)
 
     def _last(self, episode: ClientEpisode) -> Arrival:
-        """What an episode ends with; one that nobody learns from counts for nothing."""
+        """Returns the last message of an episode; an unlearned episode is not counted."""
         if episode.learned:
             return Arrival(episode.lane, {}, self._leaving(episode), over=True)
         episode.desk.count("episodes_not_learned")
         return Arrival(episode.lane, lost=True, unlearned=True)
 
     def _leaving(self, episode: ClientEpisode) -> dict[str, Ended]:
-        """Those who have ended since the last arrival; they are forgotten."""
+        """Returns and removes the agents that have ended since the last message."""
         gone = {}
         for behavior, agents in self._by_behavior(episode.ended).items():
             cut, trees, rewards = zip(*(episode.ended[agent] for agent in agents), strict=True)
@@ -544,17 +547,17 @@ class Reception:
 
 
 def _taken(rewards: dict[str, float], agents: list[str]) -> np.ndarray:
-    """``[N]`` what agents got, which is paid herewith."""
+    """Returns and resets ``[N]`` rewards of agents."""
     return np.array([rewards.pop(agent, 0.0) for agent in agents])
 
 
 def _stacked(trees: Sequence[Tree]) -> Tree:
-    """Rows of one behaviour's agents, one below the other."""
+    """Stacks the rows of agents of one behaviour."""
     return {path: np.concatenate([tree[path] for tree in trees]) for path in trees[0]}
 
 
 def _forbidden(spec: ActionSpec, stored: np.ndarray, mask: np.ndarray) -> str:
-    """Says which choice of an action, as it is stored, a mask does not allow; empty if it allows all of them."""
+    """Returns which part of a stored action its mask forbids; an empty string if it allows all."""
     first = 0
     for number, (size, chosen) in enumerate(zip(spec.sizes, np.atleast_1d(stored), strict=False)):
         if not mask[first + int(chosen)]:
@@ -564,5 +567,5 @@ def _forbidden(spec: ActionSpec, stored: np.ndarray, mask: np.ndarray) -> str:
 
 
 def _unshared(action: Any) -> Any:
-    """An action that nobody writes over."""
+    """Returns a copy of an action."""
     return np.array(action) if isinstance(action, np.ndarray) else action

@@ -1,4 +1,4 @@
-"""Environments that clients play at a port: ``external:9900`` is their name."""
+"""Environments whose clients connect to a port, named ``external:9900``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rookery.envs.schemes import EnvScheme
 
 
 class External(EnvScheme):
-    """Ports at which clients play."""
+    """Ports for clients."""
 
     def matches(self, name: str) -> bool:
         """See `EnvScheme.matches`."""
@@ -21,9 +21,7 @@ class External(EnvScheme):
         """See `EnvScheme.find`."""
         port = name.removeprefix(SCHEME)
         if not port.isdecimal() or int(port) > 65535:
-            raise EnvError(
-                f"env {name!r}: {port!r} is no port; write external:9900, or external:0 for any that is free"
-            )
+            raise EnvError(f"env {name!r}: {port!r} is not a port; write external:9900, or external:0 for any free one")
         return functools.partial(ExternalEnv, port=int(port))
 
     def short_name(self, name: str) -> str:

@@ -1,11 +1,11 @@
-"""What agents of an external environment see and do: `ExternalSpaces`, as it is written in a file.
+"""`ExternalSpaces`: observation and action spaces of the agents of an external environment, as written in a file.
 
 One agent:
 
     obs: {box: [4], low: -1, high: 1}
     action: {discrete: 2}
 
-Several, by name; ``walker#`` stands for any number of agents ``walker#1``, ``walker#left``:
+Several, by name; ``walker#`` is any number of agents ``walker#1``, ``walker#left``:
 
     agents:
       goalie:   {obs: {box: [8]}, action: {discrete: 3}}
@@ -29,17 +29,17 @@ from rookery.envs.external.wire import MessageError
 from rookery.envs.parameters import Parameter, read_declared
 
 ANY = "#"
-"""What ends the name of agents of whom there may be any number, and stands in the name of each of them."""
+"""Last character of a name for any number of agents; each agent's name contains it."""
 
 
 @dataclass(frozen=True)
 class ExternalSpaces:
-    """Who plays, and what each sees and does.
+    """Agents with their observation and action spaces.
 
     Attributes:
-        behaviors: By name; agents with names of their own and equal spaces have one together.
-        names: By agent with a name of its own, its behaviour.
-        several: Whether observations, actions and rewards are told by agent.
+        behaviors: By name; named agents with equal spaces share one.
+        names: Behaviour by the name of a named agent.
+        several: Whether observations, actions and rewards are dicts by agent.
         parameters: Parameters that episodes can be given.
     """
 
@@ -50,20 +50,20 @@ class ExternalSpaces:
 
     @property
     def only(self) -> str:
-        """The agent, where there is one."""
+        """Returns the agent, if there is only one."""
         return AGENT
 
     @property
     def described(self) -> dict[str, CopyBehavior]:
-        """What each agent sees and does, by the names under which they were written."""
+        """Returns the behaviours of the agents, by the names under which they were written."""
         own = {agent: self.behaviors[behavior] for agent, behavior in self.names.items()}
         return own | {name + ANY: self.behaviors[name] for name in self.behaviors if not self.behaviors[name].names}
 
     def behavior_of(self, agent: str) -> tuple[str, CopyBehavior]:
-        """Gives the behaviour of an agent, and its name.
+        """Returns the behaviour of an agent, and its name.
 
         Raises:
-            MessageError: If there is no such agent; names the nearest.
+            MessageError: If there is no such agent; with the nearest name.
         """
         name = self.names.get(agent)
         if name is None:
@@ -78,24 +78,25 @@ class ExternalSpaces:
 
 
 def read_spaces(said: Any) -> ExternalSpaces:
-    """Reads what a file says, or `ExternalEnv` was given.
+    """Reads the spaces from a file or from the arguments of `ExternalEnv`.
 
     Args:
-        said: ``obs`` and ``action`` of one agent, or ``agents``, these two by agent; besides, ``parameters``. Spaces
-            are written ones (`written_space`) or Gymnasium's.
+        said: ``obs`` and ``action`` of one agent, or ``agents`` with these two by agent; optionally ``parameters``.
+            Spaces are written ones (`written_space`) or Gymnasium's.
 
     Raises:
-        EnvError: If something is missing or cannot be used; says where.
+        EnvError: If something is missing or cannot be used; the message names the place.
     """
     if not isinstance(said, Mapping) or not said:
         raise EnvError(
-            "external: what agents see and do is missing: --spaces FILE with obs: {box: [4]} and action: {discrete: 2}"
+            "external: the spaces of the agents are missing: --spaces FILE with obs: {box: [4]} and action: "
+            "{discrete: 2}"
         )
     several = "agents" in said
     known = ("agents", "parameters") if several else ("obs", "action", "parameters")
     for key in said:
         if key not in known:
-            both = "; obs and action stand under each agent" if several and key in ("obs", "action") else ""
+            both = "; obs and action are given for each agent" if several and key in ("obs", "action") else ""
             raise EnvError(f"spaces.{key}: not known{nearest(str(key), list(known))}; use {', '.join(known)}{both}")
     agents = said["agents"] if several else {AGENT: {key: said[key] for key in ("obs", "action") if key in said}}
     if not isinstance(agents, Mapping) or not agents:
@@ -108,7 +109,7 @@ def read_spaces(said: Any) -> ExternalSpaces:
         place = f"spaces.agents.{agent}" if several else "spaces"
         behavior = _behavior(str(agent), entry, place)
         if {str(agent), f"{agent}{ANY}", str(agent).removesuffix(ANY)} & {*map(str, agents)} != {str(agent)}:
-            raise EnvError(f"{place}: {agent} and its like with and without # are two; give one of them another name")
+            raise EnvError(f"{place}: {agent} is given with and without #; give one of them another name")
         if str(agent).endswith(ANY):
             behaviors[str(agent)[:-1]] = behavior
             continue
@@ -127,14 +128,14 @@ def _pair(behavior: CopyBehavior) -> tuple[Any, Any]:
 def _behavior(agent: str, entry: Any, place: str) -> CopyBehavior:
     name = agent.removesuffix(ANY)
     if not name or ANY in name or "?" in name or len(agent) > 60:
-        raise EnvError(f"{place}: names of agents have 1 to 60 characters, no ?, and # at the end alone")
+        raise EnvError(f"{place}: names of agents have 1 to 60 characters, no ?, and # only at the end")
     if not isinstance(entry, Mapping):
         raise EnvError(f"{place}: expected obs and action")
     for key in ("obs", "action"):
         if key not in entry:
             raise EnvError(f"{place}.{key} is missing, as in {key}: {{discrete: 2}}")
         if not isinstance(entry[key], Mapping | spaces.Space):
-            raise EnvError(f"{place}.{key}: {repr(entry[key])[:200]} is no space, as in {key}: {{discrete: 2}}")
+            raise EnvError(f"{place}.{key}: {repr(entry[key])[:200]} is not a space, as in {key}: {{discrete: 2}}")
     for key in entry:
         if key not in ("obs", "action"):
             raise EnvError(f"{place}.{key}: not known{nearest(str(key), ['obs', 'action'])}; use obs, action")

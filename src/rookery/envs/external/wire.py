@@ -1,4 +1,5 @@
-"""Messages as they arrive in pieces: `MessageReader`, with limits. The format is in `client`, which stands alone.
+"""`MessageReader`: messages from the pieces in which they arrive, with limits. The format is in `client`, which has no
+other imports.
 
 A message is 8 bytes, the length of what follows (little-endian, unsigned); 4 bytes, the length of a JSON text in UTF-8;
 that text, an object; and the bytes of the arrays that its entry ``arrays`` describes, in that order, without gaps.
@@ -13,11 +14,11 @@ from rookery.envs.external.client import LENGTHS, MAX_TEXT, MessageError, pack, 
 __all__ = ["FIRST_BYTES", "MAX_TEXT", "MessageError", "MessageReader", "pack", "unpack"]
 
 FIRST_BYTES = 4096
-"""The longest message that is read of somebody who has not shown the token."""
+"""Longest message of a client without proof of the token."""
 
 
 class MessageReader:
-    """Puts messages together from the pieces that arrive. Memory grows with what has arrived, not with what is said.
+    """Assembles messages from pieces. Memory grows with the bytes received, not with the announced length.
 
     Args:
         limit: The longest message, in bytes after the first eight; may be changed.
@@ -29,24 +30,24 @@ class MessageReader:
 
     @property
     def is_between(self) -> bool:
-        """Whether nothing of a next message has arrived."""
+        """Whether no byte of a next message has arrived."""
         return not self._bytes
 
     def feed(self, piece: bytes) -> list[dict[str, Any]]:
-        """Takes a piece; gives the messages that are whole now.
+        """Adds a piece; returns the messages that are complete now.
 
         Raises:
-            MessageError: If a length is beyond the limit, or a message is none.
+            MessageError: If a length is beyond the limit, or a message is invalid.
         """
         self._bytes += piece
         found = []
         while len(self._bytes) >= 8:
             size = int.from_bytes(self._bytes[:8], "little")
             if size > self.limit:
-                raise MessageError(f"a message of {size:,} bytes, where {self.limit:,} are the most")
+                raise MessageError(f"a message of {size:,} bytes, where {self.limit:,} are the limit")
             if len(self._bytes) >= LENGTHS.size and LENGTHS.unpack_from(self._bytes)[1] > MAX_TEXT:
                 raise MessageError(
-                    f"a text of a message is longer than {MAX_TEXT:,} bytes; send large things as arrays"
+                    f"a text of a message is longer than {MAX_TEXT:,} bytes; send large values as arrays"
                 )
             if len(self._bytes) < 8 + size:
                 break

@@ -1,1 +1,1 @@
-"""Environments written in C: their header, what compiles and loads them, and the `CEnv` that plays them."""
+"""Environments written in C: the header, compiler and loader, and `CEnv`, which plays them."""

@@ -1,4 +1,4 @@
-"""Writes an environment in C to begin with, and a test of it: `write_beginning`."""
+"""`write_beginning`: writes a template of an environment in C, and a test of it."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ def test_an_episode_ends_when_the_lander_falls():
     _, earned, episode = played(np.zeros((300, LANES), int))
     assert (episode >= 1).all() and earned < 0
 '''
-"""A test of the template, in the words of a user's own code."""
+"""A test of the template, as a user would write it."""
 
 
 def write_beginning(path: Path) -> tuple[Path, Path]:
-    """Writes a small environment in C and a test of it; gives both files.
+    """Writes a small environment in C and a test of it; returns both files.
 
     Args:
         path: The environment, ``my_env`` or ``my_env.c``.
 
     Raises:
-        ConfigError: If a file is there already, the name is none for a module, or there is no such folder.
+        ConfigError: If a file exists already, the name is not valid for a module, or the folder does not exist.
     """
     source = path if path.suffix == ".c" else path.with_name(f"{path.name}.c")
     test, name = source.with_name(f"test_{source.stem}.py"), source.stem
     if not name.isidentifier():
-        raise ConfigError(f"{source}: {name!r} is no name of a module: use letters, digits and _")
+        raise ConfigError(f"{source}: {name!r} is not a name of a module: use letters, digits and _")
     if there := [file for file in (source, test) if file.exists()]:
-        raise ConfigError(f"{there[0]} is there already; nothing was written: name another")
+        raise ConfigError(f"{there[0]} exists already; nothing was written: choose another name")
     if not source.parent.is_dir():
         raise ConfigError(f"{source}: there is no folder {source.parent}")
     source.write_text(TEMPLATE.read_text(encoding="utf-8").replace("ENVIRONMENT", name), encoding="utf-8")

@@ -1,7 +1,7 @@
-"""`CEnv`: many copies of an environment that is written in C, as a `VectorEnv`.
+"""`CEnv`: many instances of an environment written in C, as a `VectorEnv`.
 
-A step is one call of the library, which also checks what goes in and comes out. What is left to do in Python is to
-begin the next episodes of lanes that have ended.
+A step is one call of the library, which also checks actions and results. Python only begins the next episodes of lanes
+that have ended.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from rookery.envs.native.library import (
 from rookery.envs.parameters import EpisodePlan, Noted, Parameter, parameters_of
 
 GUARD = 64
-"""Bytes before and behind each field of the state that nobody may write on."""
+"""Bytes before and behind each field of the state that must stay unchanged."""
 
 FRESH = 0xA5
-"""What these bytes hold."""
+"""Content of these bytes."""
 
 LETTERS = 1 << 16
-"""Bytes of a text at most."""
+"""Largest length of a text in bytes."""
 
 
 class _Said:
-    """An attribute of a class that its library says, which is loaded when somebody asks."""
+    """An attribute of a class that its library defines; the library is loaded on first access."""
 
     def __init__(self, ask: Callable[[type[CEnv]], Any]) -> None:
         self._ask = ask
@@ -58,7 +58,7 @@ class _Said:
 
 
 def _signature(owner: type[CEnv]) -> inspect.Signature | None:
-    """Gives the arguments of a class: the settings of its library, unless it has a constructor of its own."""
+    """Returns the arguments of a class: the settings of its library, unless it has a constructor of its own."""
     if not hasattr(owner, "library") or "__init__" in vars(owner):
         return None
     known = {**owner.arguments, **{name: one.default for name, one in owner.loaded().settings.items()}}
@@ -68,7 +68,7 @@ def _signature(owner: type[CEnv]) -> inspect.Signature | None:
 
 
 class CEnv(BatchedEnv):
-    """Many copies of an environment in C; a subclass says which.
+    """Many instances of an environment in C; a subclass names the library.
 
         class MyEnv(CEnv):
             library = Path(__file__).with_name("my_env.so")
@@ -76,11 +76,11 @@ class CEnv(BatchedEnv):
     Attributes:
         library: The compiled library, or the file in C, which is compiled when it is first used.
         symbol: Name of the environment's ``ROOKERY_ENV_AS`` in it.
-        arguments: Arguments that constructors take beside the library's settings, with their defaults.
-        parameters: What episodes may have values of their own of.
-        fields: The state by the names of its fields, ``[lanes, ...]`` each.
-        plans: Counts how often episodes to come were given another plan.
-        is_noted: Whether calls are noted, for a message if one ends the process (`guard.py`).
+        arguments: Arguments of the constructor beside the library's settings, with their defaults.
+        parameters: Parameters of episodes.
+        fields: The state by field name, ``[lanes, ...]`` each.
+        plans: Counts changes of the plan of later episodes.
+        is_noted: Whether calls are noted, for a message if one kills the process (`guard.py`).
     """
 
     library: ClassVar[str | Path]
@@ -96,12 +96,12 @@ class CEnv(BatchedEnv):
     __signature__ = _Said(_signature)
 
     def __init__(self, num_lanes: int, *, threads: int = 1, **settings: Any) -> None:
-        """Makes copies.
+        """Creates the environments.
 
         Args:
-            num_lanes: Number of copies.
+            num_lanes: Number of environments.
             threads: Threads that step shares of them; the numbers are the same for any.
-            settings: Settings that the library declares.
+            settings: Settings that the library defines.
 
         Raises:
             EnvError: If the library cannot be used, or not with these settings.
@@ -134,7 +134,7 @@ class CEnv(BatchedEnv):
         return library_of(Path(cls.library).expanduser().absolute(), cls.symbol)
 
     def _allocate(self, layout: CLayout) -> None:
-        """Makes one block for the state, with guards around its fields, and rooms for what a call takes."""
+        """Allocates one block for the state, with guards around its fields, and the arrays of a call."""
         lanes, places, size = self.num_lanes, [], GUARD
         for field in layout.fields:
             places.append(size)
@@ -161,7 +161,7 @@ class CEnv(BatchedEnv):
         self._values = np.zeros((lanes, len(self._defaults)))
 
     def _point(self, layout: CLayout) -> None:
-        """Writes down once where everything is that calls read and write."""
+        """Stores the addresses of all arrays that calls read and write."""
         rows, entry = self._rows, RowsEntry()
         self._fields_at = np.array([array.ctypes.data for array in self.fields.values()], dtype=np.uintp)
         self._obs_at = np.array([rows.obs[path].ctypes.data for path in layout.leaves], dtype=np.uintp)
@@ -192,7 +192,7 @@ class CEnv(BatchedEnv):
         )  # fmt: skip
 
     def split(self, shares: int) -> None:
-        """Lets lanes be stepped in so many calls, one for each share of them; in as many as there are lanes at most."""
+        """Makes a step use several calls, one for each share of the lanes; at most as many as there are lanes."""
         shares = min(shares, self.num_lanes)
         ends = [self.num_lanes * k // shares for k in range(shares + 1)]
         self._guard.split(ends[:-1], ends[1:])
@@ -203,7 +203,7 @@ class CEnv(BatchedEnv):
         ]
 
     def _call_of(self, first: int, count: int, fault: FaultEntry) -> Callable[[], int]:
-        """Prepares the call that steps a share of the lanes."""
+        """Returns the call that steps a share of the lanes."""
         at, step = self._at, CHECKED(self._guard.table.checked_step)
         return partial(
             step, at["env"], at["layout"], at["state"], INT64(first), INT64(count), at["actions"], at["rows"],
@@ -249,7 +249,7 @@ class CEnv(BatchedEnv):
         return min(found) if min(found) < 0 else max(found)
 
     def _take(self, actions: Sequence[np.ndarray]) -> None:
-        """Copies the actions of the rows that wait to where the library reads them, if they are of the right form."""
+        """Copies the actions of waiting rows to where the library reads them, if they have the right form."""
         if len(actions) != 1:
             raise EnvError(f"{self.name}: {len(actions)} arrays of actions where there is one kind of agents")
         given, mine = actions[0], self._actions
@@ -263,7 +263,7 @@ class CEnv(BatchedEnv):
             mine[waiting] = given
 
     def _refuse_actions(self, given: np.ndarray, expected: tuple[int, ...]) -> NoReturn:
-        """Raises an error about actions of another form."""
+        """Raises an error about actions of the wrong form."""
         sort = "numbers" if self._is_box else "integers"
         who = "for the agents that must act" if self._waits else "one for each agent of each lane"
         raise EnvError(
@@ -271,12 +271,12 @@ class CEnv(BatchedEnv):
         )
 
     def _begin(self, lanes: np.ndarray) -> None:
-        """Starts the episodes of some lanes that `episode` numbers, and shows them."""
+        """Starts the current episodes of some lanes, and shows them."""
         count = len(lanes)
         if not count:
             return
         seeds, numbers, episodes = self._plan, lanes.tolist(), self.episode[lanes].tolist()
-        assert seeds is not None, "reset() or load_state_dict() gave them"
+        assert seeds is not None, "set by reset() or load_state_dict()"
         drawn = [seeds(lane, episode) for lane, episode in zip(numbers, episodes, strict=True)]
         try:
             self._begin_seeds[:count] = np.array(drawn, dtype=np.uint64)
@@ -294,7 +294,7 @@ class CEnv(BatchedEnv):
             raise EnvError(self._told(self._fault, "reset"))
 
     def _parameters(self, lane: int, episode: int) -> np.ndarray:
-        """Gives the parameters that are drawn for an episode, as the library reads them."""
+        """Returns the parameters drawn for an episode, as the library reads them."""
         values, names = self._defaults.copy(), list(self._library.parameters)
         for name, value in parameters_of(self._plan, lane, episode).items():
             if name in names:
@@ -309,31 +309,31 @@ class CEnv(BatchedEnv):
     def _timestep(self, lane: int) -> int:
         return int(self._clock - self._began[lane])
 
-    # --- many steps in one call, see `playing.py` ---------------------------------------------------------------------
+    # --- many steps in one call, see `c_playing.py` -------------------------------------------------------------------
 
     @property
     def steps_at_once(self) -> bool:
-        """Whether nothing is to be done in Python between two steps."""
+        """Whether no work in Python is needed between two steps."""
         alone = len(self._calls) == 1 and not self._waits
         return alone and self._plan is not None and self.keep_infos == "none" and not self.keep_last_pictures
 
     @property
     def leaf_paths(self) -> tuple[str, ...]:
-        """Leaves of what is observed, in the library's order."""
+        """Returns the leaves of observations, in the library's order."""
         return self._layout.leaves
 
     def places(self) -> dict[str, int | None]:
-        """Gives the addresses of what a call reads and writes, by name."""
+        """Returns the addresses that a call reads and writes, by name."""
         return {name: place.value for name, place in self._at.items()}
 
     def plan_of(self, lane: int, episode: int) -> tuple[int, np.ndarray]:
-        """Gives the seed of an episode, and its parameters as the library reads them."""
-        assert self._plan is not None, "reset() or load_state_dict() gave them"
+        """Returns the seed of an episode, and its parameters as the library reads them."""
+        assert self._plan is not None, "set by reset() or load_state_dict()"
         draws = isinstance(self._plan, EpisodePlan | Noted)
         return self._plan(lane, episode), self._parameters(lane, episode) if draws else self._defaults
 
     def have_played(self, steps: int, ended: np.ndarray) -> None:
-        """Counts steps that a call has made, and episodes that have begun in them: ``[ended, 2]`` lanes and steps."""
+        """Takes over the steps of a call, and the episodes that have begun in them: ``[ended, 2]`` lanes and steps."""
         for lane, step in ended.tolist():
             self.episode[lane] += 1
             self._began[lane] = self._clock + step + 1
@@ -342,17 +342,17 @@ class CEnv(BatchedEnv):
         self._step.any_end = False
 
     def shown_ends(self) -> np.ndarray | None:
-        """Gives ``[rows]`` whose agents ended in the last step; None if nobody's did."""
+        """Returns ``[rows]`` whether the agent ended in the last step; None if none did."""
         ends = self._rows.terminated | self._rows.truncated
         return ends if ends.any() else None
 
     def refuse(self, function: str) -> None:
-        """Raises an EnvError for what a call has found wrong in ``step`` or ``reset``."""
+        """Raises an EnvError for a fault that a call has found in ``step`` or ``reset``."""
         text = self._told(self._fault, function)
         self._fault.what = 0
         raise EnvError(text)
 
-    # --- what is wrong ------------------------------------------------------------------------------------------------
+    # --- faults -------------------------------------------------------------------------------------------------------
 
     def guards(self) -> Iterator[tuple[int, int]]:
         """Yields address and size of each piece of memory around the fields of the state."""
@@ -364,35 +364,35 @@ class CEnv(BatchedEnv):
 
     @property
     def source(self) -> Path | None:
-        """The file in C that it was compiled from here; None if it came as a library."""
+        """Returns the file in C that it was compiled from here; None if it came as a library."""
         return self._library.said if self._library.said.suffix == ".c" else None
 
     def as_elsewhere(self) -> dict[str, Any]:
-        """Returns what another process needs to make the same environment: library, symbol, lanes and settings."""
+        """Returns the arguments for the same environment in another process: library, symbol, lanes and settings."""
         settings = dict(zip(self._library.settings, self._settings.tolist(), strict=True))
         return {"library": self._library.path, "symbol": self.symbol, "lanes": self.num_lanes, "settings": settings}
 
     def check_guards(self) -> None:
-        """Raises an EnvError if something was written outside of the fields of the state."""
+        """Raises an EnvError if memory outside of the fields of the state was written."""
         wrong = self._guards[self._block[self._guards] != FRESH]
         if wrong.size:
             begins = {array.ctypes.data - self._block.ctypes.data: name for name, array in self.fields.items()}
             before = [name for begin, name in begins.items() if begin <= wrong[0]]
             beside = f"behind the field {before[-1]!r}" if before else "before the first field"
             raise EnvError(
-                f"{self._library.said}: writes {beside}, which has as many elements as describe() says: "
-                f"{wrong.size} bytes outside of the state are changed; rookery envs check says in which line"
+                f"{self._library.said}: writes {beside}, whose number of elements comes from describe(): "
+                f"{wrong.size} bytes outside of the state are changed; rookery envs check names the line"
             )
 
     def _refuse_step(self) -> None:
-        """Raises an EnvError for the first thing that was wrong in a step."""
+        """Raises an EnvError for the first fault in a step."""
         fault = next(fault for fault in self._faults if fault.what)
         text = self._told(fault, "step")
         fault.what = 0
         raise EnvError(text)
 
     def _told(self, fault: FaultEntry, function: str) -> str:
-        """Tells a fault: where, whose, what and what was expected."""
+        """Describes a fault: where, which agent, the value and the expected range."""
         kind, layout = self.kinds[0], self._layout
         lane, number = divmod(fault.row, len(kind.agents))
         agent, value = kind.agents[number], int(fault.value) if float(fault.value).is_integer() else fault.value
@@ -414,20 +414,20 @@ class CEnv(BatchedEnv):
             4: f"{what}: {value}, expected a finite number",
             5: f"{what}: category {value}, expected 0 to {options}",
             6: f"{what}: flag {value}, expected 0 or 1",
-            7: f"observation {path} of {agent} allows nothing, expected at least one option of each choice",
+            7: f"observation {path} of {agent} allows no action, expected at least one option of each choice",
             8: f"terminated, truncated, ended or waiting is {value} at {agent}, expected 0 or 1",
         }[fault.what]
         return f"{self._library.said}: {self._where(lane, after=function == 'step')}: {function}: {found}"
 
     def _where(self, lane: int, after: bool = False) -> str:
-        """Begins a message about a lane, between two steps or after the one that is not yet counted."""
+        """Returns the first part of a message about a lane, between two steps or during an uncounted one."""
         episode, step = int(self.episode[lane]), self._timestep(lane) + after
         return f"{self.name}: lane {lane}, seed {self._seed(lane)}, episode {episode}, step {step}"
 
     # --- state --------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns a copy of the state of every lane, by the names of its fields."""
+        """Returns a copy of the state of every lane, by field name."""
         self.check_guards()
         return {
             "episode": self.episode.copy(),
@@ -438,9 +438,9 @@ class CEnv(BatchedEnv):
         }
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state instead of `reset`; see `VectorEnv.load_state_dict`.
+        """Resumes from a state instead of `reset`; see `VectorEnv.load_state_dict`.
 
-        What another implementation of the same environment has saved cannot be taken up: the next episodes begin.
+        A state of another implementation of the same environment cannot be resumed: the next episodes begin.
         """
         if "fields" not in state:
             return self._begin_beyond(state, seeds)
@@ -456,17 +456,17 @@ class CEnv(BatchedEnv):
         return self._show_start(), np.zeros(self.num_lanes, dtype=bool)
 
     def _begin_beyond(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Begins the episodes after those that a state of another implementation was in."""
+        """Begins the episodes that follow those in the state of another implementation."""
         if np.shape(state.get("episode", ())) != self.episode.shape:
             raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
         self._clock, self.episode[...] = 0, state["episode"]
         self.exact = False
         return self.restart(seeds), np.ones(self.num_lanes, dtype=bool)
 
-    # --- looking ------------------------------------------------------------------------------------------------------
+    # --- rendering ----------------------------------------------------------------------------------------------------
 
     def render(self, lane: int) -> np.ndarray | None:  # type: ignore[override]
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane, or None if the library draws none."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane, or None if the library cannot render."""
         entry, draw = self._layout.entry, self._library.table.draw
         if not draw or min(entry.picture_height, entry.picture_width) < 1:
             return None
@@ -475,7 +475,7 @@ class CEnv(BatchedEnv):
         return picture
 
     def text(self, lane: int) -> str | None:
-        """Returns a lane in letters, or None if the library writes none."""
+        """Returns a lane as text, or None if the library has no text."""
         if not self._library.table.text:
             return None
         letters = ctypes.create_string_buffer(LETTERS)
@@ -489,22 +489,22 @@ class CEnv(BatchedEnv):
 
 
 def c_env_of(path: str | Path) -> type[CEnv]:
-    """Makes the class of an environment in C from its file.
+    """Returns the class of an environment in C from its file.
 
     Args:
         path: A library, or a file in C, which is compiled when it is first used.
     """
     file = Path(path).expanduser().absolute()
-    about = f"Many copies of the environment of {file.name}."
-    # of no module: who goes on with a run gives it again, or its path
+    about = f"Many instances of the environment of {file.name}."
+    # without a module: a resumed run gets the class again, or its path
     return type(file.stem, (CEnv,), {"library": file, "__doc__": about, "__module__": "__main__"})
 
 
 def names_c(name: str) -> bool:
-    """Says whether the name of an environment is the path of a file in C, or of a library."""
+    """Returns whether the name of an environment is the path of a file in C, or of a library."""
     return name.endswith((".c", ".so", ".dylib"))
 
 
 def c_name(name: str) -> str:
-    """Gives the name of such an environment for messages and folders: ``my_env`` of ``envs/my_env.c``."""
+    """Returns the name of such an environment for messages and folders: ``my_env`` of ``envs/my_env.c``."""
     return Path(name).stem

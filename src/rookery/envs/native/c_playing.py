@@ -1,5 +1,5 @@
-"""Whole fragments of an environment in C in one call: what ``sources/playing.c`` is given of the environment, and what
-it says of the episodes that have ended. Who decides, and where that is kept, is up to whoever plays.
+"""Whole fragments of an environment in C in one call: the input of ``sources/playing.c`` from the environment, and the
+ended episodes that it returns. The caller chooses the policy and the storage.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from rookery.envs.native.library import ADDRESS, INT64, REAL
 from rookery.envs.native.twins import LIBRARY
 
 AHEAD = 8
-"""Episodes of each lane whose seeds and parameters are known ahead."""
+"""Episodes of each lane whose seeds and parameters are prepared in advance."""
 
 ROOM = 1024
-"""Episodes that may end in one call, and final observations that it may keep, beside those of one step."""
+"""Episodes that may end in one call, and final observations that it may keep, in addition to those of one step."""
 
 
 class PlayingEntry(ctypes.Structure):
@@ -43,7 +43,7 @@ class PlayingEntry(ctypes.Structure):
 
 @cache
 def fragment_player() -> Any:
-    """Gives the function that plays whole fragments, or None where nothing was compiled, or an older version was."""
+    """Returns the function that plays whole fragments, or None if the compiled library is missing or older."""
     function = getattr(ctypes.CDLL(str(LIBRARY)), "rookery_play_steps", None) if LIBRARY.is_file() else None
     if function is None:
         return None
@@ -52,20 +52,20 @@ def fragment_player() -> Any:
 
 
 class Playing:
-    """Plays an environment in C for many steps in a call.
+    """Steps an environment in C many times in one call.
 
     Args:
         env: The environment, whose agents all act in every step.
-        returns: ``[rows]`` float64 what each agent has earned in the running episode; changes in place.
+        returns: ``[rows]`` float64, return of each agent in the running episode; changes in place.
 
     Attributes:
         returns: As given.
-        entry: What the call is given; whoever plays writes there who decides and where that is kept.
-        paths: Leaves of what is observed, in the order in which the environment has them.
-        ended: ``[ended, 2]`` of each episode that has ended in the last call: lane, step of that call.
-        earned: ``[ended, agents]`` what its agents earned.
-        final_index: ``[finals, 2]`` step of that call and row of each agent that was truncated in it.
-        final_obs: What each of these saw last.
+        entry: Arguments of the call; the caller sets policy and storage there.
+        paths: Leaves of observations, in the environment's order.
+        ended: ``[ended, 2]`` lane and step of each episode that ended in the last call.
+        earned: ``[ended, agents]`` returns of its agents.
+        final_index: ``[finals, 2]`` step of the call and row of each truncated agent.
+        final_obs: Last observation of each of these.
     """
 
     def __init__(self, env: CEnv, returns: np.ndarray) -> None:
@@ -102,11 +102,11 @@ class Playing:
 
     @staticmethod
     def addresses(arrays: list[np.ndarray]) -> np.ndarray:
-        """Gives the addresses of arrays, as an array that C can read."""
+        """Returns the addresses of arrays, as an array that C can read."""
         return np.array([array.ctypes.data for array in arrays], dtype=np.uintp)
 
     def _give_actions(self, spec: ActionSpec) -> None:
-        """Says how the environment takes stored actions."""
+        """Sets how the environment takes stored actions."""
         entry = self.entry
         entry.elements = int(np.prod(spec.shape, dtype=np.int64))
         entry.is_box = spec.kind == "box"
@@ -116,13 +116,13 @@ class Playing:
             self._scale = center, half
 
     def play(self, steps: int) -> int:
-        """Makes so many vector steps, or fewer, and says how many.
+        """Makes this number of vector steps, or fewer, and returns how many.
 
         Raises:
             EnvError: If the environment breaks its contract.
         """
         env, entry = self._env, self.entry
-        if env.plans != self._plans:  # episodes to come are others
+        if env.plans != self._plans:  # later episodes have changed
             self._begun[:], self._plans = AHEAD, env.plans
         self._look_ahead()
         entry.num_finals = entry.num_ended = 0
@@ -137,9 +137,9 @@ class Playing:
         return made
 
     def _look_ahead(self) -> None:
-        """Writes down seeds and parameters of episodes to come, in the place of those that have begun."""
+        """Writes seeds and parameters of later episodes in place of those that have begun."""
         begun, env = self._begun, self._env
-        begun[self._episode != env.episode] = AHEAD  # somebody else has played
+        begun[self._episode != env.episode] = AHEAD  # another loop has stepped
         for lane in begun.nonzero()[0].tolist():
             count = int(begun[lane])
             kept = AHEAD - count
@@ -158,11 +158,11 @@ class Playing:
 
 
 def can_play(env: object) -> bool:
-    """Says whether whole fragments of an environment can be played in one call."""
+    """Returns whether whole fragments of an environment can be played in one call."""
     if not isinstance(env, CEnv) or fragment_player() is None:
         return False
     if any(getattr(type(env), name) is not getattr(CEnv, name) for name in ("step", "_begin", "_begin_after_end")):
-        return False  # Python has a hand in each step
+        return False  # Python takes part in each step
     (kind,) = env.kinds
     spec = kind.action
     known = spec.kind in ("discrete", "multi_discrete") or (spec.kind == "box" and spec.is_bounded)

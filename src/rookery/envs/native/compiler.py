@@ -1,6 +1,6 @@
-"""Compiles environments written in C, once for each text, compiler and set of options: `compiled`.
+"""`compiled`: compiles environments written in C, once for each source text, compiler and set of options.
 
-What was compiled lies in the user's cache folder, under a name made of all that decides it.
+Libraries are stored in the user's cache folder, under a digest of their inputs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from rookery.core.errors import EnvError, nearest
 
 FOLDER = Path(__file__).parent
-"""Where ``rookery_env.h`` is."""
+"""Folder of ``rookery_env.h``."""
 
 HEADER = FOLDER / "rookery_env.h"
 
@@ -29,10 +29,10 @@ OPTIONS = ("-std=c11", "-O2", "-ffp-contract=off", "-fPIC", "-fvisibility=hidden
 LINK = ("-shared", "-lm")
 
 MORE_OPTIONS = "ROOKERY_CFLAGS"
-"""Environment variable with options that are added, as ``-O3 -march=native``."""
+"""Environment variable with additional options, as ``-O3 -march=native``."""
 
 SANITIZERS = ("-g", "-O1", "-fsanitize=address,undefined", "-fsanitize-recover=address,undefined")
-"""Options that let a library report writes beyond arrays and operations without a meaning."""
+"""Options that make a library report writes outside of arrays and undefined operations."""
 
 REMEDY = (
     "install one (apt install gcc, xcode-select --install), name it in the variable CC, or use a library that was "
@@ -43,7 +43,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
 def find_compiler() -> list[str]:
-    """Gives the command in the variable CC, else the first C compiler there is; empty if there is none."""
+    """Returns the command in the variable CC, else the first C compiler found; empty if there is none."""
     for command in [os.environ["CC"]] if os.environ.get("CC") else ["cc", "gcc", "clang"]:
         words = shlex.split(command)
         if words and shutil.which(words[0]):
@@ -52,39 +52,39 @@ def find_compiler() -> list[str]:
 
 
 def command_of(source: Path, target: Path, options: Sequence[str] = ()) -> list[str]:
-    """Gives the command that compiles a source.
+    """Returns the command that compiles a source.
 
     Args:
         source: The file in C.
-        target: The library that is made.
-        options: Options that are added.
+        target: The library to create.
+        options: Additional options.
 
     Raises:
         EnvError: If there is no compiler.
     """
     compiler = find_compiler()
     if not compiler:
-        named = f"CC={os.environ['CC']!r} is no program" if os.environ.get("CC") else "there is no C compiler here"
+        named = f"CC={os.environ['CC']!r} is not a program" if os.environ.get("CC") else "no C compiler was found"
         raise EnvError(f"{source}: {named}: {REMEDY}")
     more = shlex.split(os.environ.get(MORE_OPTIONS, ""))
     return [*compiler, *OPTIONS, *more, *options, f"-I{FOLDER}", str(source), *LINK, "-o", str(target)]
 
 
 def cache_folder() -> Path:
-    """Gives the folder of what was compiled: below ``$XDG_CACHE_HOME``, or ``~/.cache``."""
+    """Returns the folder of compiled libraries: below ``$XDG_CACHE_HOME``, or ``~/.cache``."""
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (base if base.is_absolute() else Path.home() / ".cache") / "rookery" / "c"
 
 
 def compiled(source: Path, options: Sequence[str] = ()) -> Path:
-    """Compiles a source, if that has not been done, and gives the library.
+    """Compiles a source, unless that is done already, and returns the library.
 
     Args:
         source: The file in C.
-        options: Options of the compiler that are added.
+        options: Additional compiler options.
 
     Raises:
-        EnvError: If there is no such file or no compiler, or the compiler refuses the source: shows what it says.
+        EnvError: If there is no such file or no compiler, or the compiler refuses the source: with its output.
     """
     source = source.expanduser().absolute()
     if not source.is_file():
@@ -98,7 +98,7 @@ def compiled(source: Path, options: Sequence[str] = ()) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / f"{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be at it
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be compiling it
             if not target.is_file():
                 build(source, target, options)
     except OSError as error:
@@ -107,10 +107,10 @@ def compiled(source: Path, options: Sequence[str] = ()) -> Path:
 
 
 def build(source: Path, target: Path, options: Sequence[str] = ()) -> list[str]:
-    """Compiles a source to a library, which is whole or not there; gives the command.
+    """Compiles a source to a library, atomically; returns the command.
 
     Raises:
-        EnvError: If there is no compiler, or it refuses the source: shows what it says.
+        EnvError: If there is no compiler, or it refuses the source: with its output.
     """
     unfinished = target.with_name(f".tmp-{os.getpid()}-{target.name}")
     command = command_of(source, unfinished, options)
@@ -118,8 +118,8 @@ def build(source: Path, target: Path, options: Sequence[str] = ()) -> list[str]:
         result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if result.returncode:
             raise EnvError(
-                f"{source}: the compiler refuses it:\n{result.stdout.rstrip()}\n"
-                f"mend what it says first; it was called as {shlex.join(command)}"
+                f"{source}: the compiler refuses it:\n{result.stdout.rstrip()}\nfix these errors first; the command "
+                f"was {shlex.join(command)}"
             )
         os.replace(unfinished, target)
     finally:
@@ -128,7 +128,7 @@ def build(source: Path, target: Path, options: Sequence[str] = ()) -> list[str]:
 
 
 def _digest(source: Path, command: list[str]) -> str:
-    """Makes a short text of all that decides what the library is: sources, header, compiler and options."""
+    """Returns a digest of all inputs of the library: sources, header, compiler and options."""
     texts = [HEADER.read_bytes(), *(path.read_bytes() for path in _sources(source, set()))]
     parts = [*texts, _version(command[0]).encode(), *(word.encode() for word in command if word != str(source))]
     digest = hashlib.blake2b(digest_size=10)

@@ -1,4 +1,4 @@
-"""Names the environment, lane and step if code in C ends the process, through ``sources/guard.c``."""
+"""Names the environment, lane and step if C code kills the process, through ``sources/guard.c``."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class Guard:
         name: Name of the environment for messages.
         block: The state of all lanes.
         actions: The array of actions, ``[rows, ...]``.
-        lanes: Number of its copies.
-        is_noted: Whether calls are to be noted.
+        lanes: Number of environments.
+        is_noted: Whether calls are noted.
 
     Attributes:
         table: The table to call; the environment's own if calls cannot be noted.

@@ -1,4 +1,4 @@
-"""A library of an environment written in C, loaded and checked: `CLibrary`; and what it says of itself: `CLayout`.
+"""`CLibrary`: a loaded and checked library of an environment in C; `CLayout`: its description with certain settings.
 
 The structures here are those of ``rookery_env.h``, where each of their fields is explained.
 """
@@ -27,7 +27,7 @@ ABI_VERSION = 1
 SYMBOL = "rookery_env"
 MAX_RANK, MAX_FIELDS, MAX_LEAVES = 4, 32, 16
 MOST_BYTES = 1 << 40
-"""Bytes that a field of one lane may have: more is a mistake in `describe`."""
+"""Largest number of bytes of a field for one lane: more is an error in `describe`."""
 
 BOX, BYTES, CHOICES, FLAGS, MASKS = range(5)
 RANDOM = 5
@@ -121,7 +121,7 @@ SHOW = ctypes.CFUNCTYPE(None)
 
 @dataclass(frozen=True)
 class CField:
-    """A field of the state: its name, its type, and how many elements it has for each lane."""
+    """A field of the state: its name, its type, and its number of elements for each lane."""
 
     name: str
     dtype: np.dtype[Any]
@@ -130,15 +130,15 @@ class CField:
 
 @dataclass(frozen=True)
 class CLayout:
-    """What an environment with certain settings is like.
+    """Description of an environment with certain settings.
 
     Attributes:
         entry: The structure that the library has filled in.
         agents: Names of the agents of a lane.
-        fields: What the state is made of.
-        leaves: Paths of what is observed, in the library's order.
-        obs_space: Space of what an agent observes.
-        action_space: Space of its actions.
+        fields: Fields of the state.
+        leaves: Paths of observations, in the library's order.
+        obs_space: Observation space of an agent.
+        action_space: Action space of an agent.
     """
 
     entry: LayoutEntry
@@ -157,7 +157,7 @@ def library_of(path: Path, symbol: str = SYMBOL) -> CLibrary:
         symbol: Name of its ``ROOKERY_ENV_AS``.
 
     Raises:
-        EnvError: If there is none, it cannot be compiled or loaded, or is not of this version; says why.
+        EnvError: If it does not exist, cannot be compiled or loaded, or is not of this version; with the reason.
     """
     return _loaded_once(path, compiled(path) if path.suffix == ".c" else path, symbol)
 
@@ -168,15 +168,15 @@ def _loaded_once(said: Path, path: Path, symbol: str) -> CLibrary:
 
 
 class CLibrary:
-    """Loads an environment and checks that both sides mean the same by its structures.
+    """Loads an environment and checks that its structures match those here.
 
     Args:
-        said: The file that a user knows.
+        said: The file as the user named it.
         path: The library.
         symbol: Name of its table.
 
     Raises:
-        EnvError: If it is missing, or none that can be used here.
+        EnvError: If it is missing or cannot be used here.
     """
 
     def __init__(self, said: Path, path: Path, symbol: str = SYMBOL) -> None:
@@ -187,7 +187,7 @@ class CLibrary:
         try:
             self._loaded = ctypes.CDLL(str(path.absolute()))
         except OSError as error:
-            raise EnvError(f"{said}: is no shared library that can be loaded here: {error}") from error
+            raise EnvError(f"{said}: is not a shared library that can be loaded here: {error}") from error
         try:
             sizes = dict(zip(SIZES, (UINT32 * len(SIZES)).in_dll(self._loaded, symbol), strict=True))
         except ValueError:
@@ -197,7 +197,7 @@ class CLibrary:
         self.name = self._text(self.table.name, "ROOKERY_ENV: .name")
         missing = [name for name in FUNCTIONS if name not in ("draw", "text") and not getattr(self.table, name)]
         if missing:
-            raise EnvError(f"{said}: ROOKERY_ENV gives no {' and no '.join(missing)}")
+            raise EnvError(f"{said}: ROOKERY_ENV defines no {' and no '.join(missing)}")
         self.settings = self._numbers("settings", self.table.settings, self.table.num_settings)
         self.parameters = self._numbers("parameters", self.table.parameters, self.table.num_parameters)
         self.whole = {
@@ -239,13 +239,13 @@ class CLibrary:
             one = Parameter(default, low, high)
             wrong = one.objection(default) or ("" if math.isfinite(default) else f"{default} is not finite")
             if wrong or name in found or not name.isidentifier():
-                why = wrong or ("that name is there twice" if name in found else "that is no name")
+                why = wrong or ("that name is there twice" if name in found else "that is not a valid name")
                 raise EnvError(f"{self.said}: {what}: {name!r}: {why}")
             found[name] = one
         return found
 
     def values(self, given: Mapping[str, Any]) -> np.ndarray:
-        """Gives the settings as the library reads them.
+        """Returns the settings as the library reads them.
 
         Raises:
             EnvError: If one is unknown or out of its bounds.
@@ -260,9 +260,9 @@ class CLibrary:
             value = given.get(name, declared.default)
             is_whole = name in self.whole
             if not (is_number(value) or isinstance(value, bool)):
-                wrong = f"{value!r} is no number"
+                wrong = f"{value!r} is not a number"
             elif not math.isfinite(value) or (is_whole and value != int(value)):
-                wrong = f"{value!r} is no {'integer' if is_whole else 'finite number'}"
+                wrong = f"{value!r} is not {'an integer' if is_whole else 'a finite number'}"
             else:
                 wrong = declared.objection(value)
             if wrong:
@@ -271,10 +271,10 @@ class CLibrary:
         return np.array(values)
 
     def layout(self, values: np.ndarray) -> CLayout:
-        """Asks what the environment is like with some settings.
+        """Returns the description of the environment with some settings.
 
         Raises:
-            EnvError: If it says that they cannot be, or describes what cannot be.
+            EnvError: If the library rejects them, or describes an impossible environment.
         """
         entry = LayoutEntry()
         refused = DESCRIBE(self.table.describe)(values.ctypes.data, ctypes.addressof(entry))
@@ -292,7 +292,7 @@ class CLibrary:
         action = self._space(entry.action, "the action")
         if entry.action.kind not in (BOX, CHOICES):
             raise EnvError(
-                f"{self.said}: describe: the action is of kind {entry.action.kind}, expected a box or choices"
+                f"{self.said}: describe: the action is of kind {entry.action.kind}, expected a box or discrete"
             )
         parts = self._parts(entry, action)
         names = [one.name for one in fields]
@@ -315,21 +315,21 @@ class CLibrary:
     def _field(self, entry: FieldEntry) -> CField:
         name = self._text(entry.name, "describe: the name of a field")
         if not 0 <= entry.type < len(FIELD_TYPES):
-            raise EnvError(f"{self.said}: describe: field {name!r} is of type {entry.type}, which there is not")
+            raise EnvError(f"{self.said}: describe: field {name!r} is of type {entry.type}, which does not exist")
         dtype, words = np.dtype(FIELD_TYPES[entry.type]), RANDOM_WORDS if entry.type == RANDOM else 1
         if not 1 <= entry.count <= MOST_BYTES // (dtype.itemsize * words):
             raise EnvError(f"{self.said}: describe: field {name!r} has {entry.count} elements for a lane")
         return CField(name, dtype, entry.count * words)
 
     def _parts(self, entry: LayoutEntry, action: spaces.Space[Any]) -> dict[str, spaces.Space[Any]]:
-        """Reads the spaces of what is observed by path; a mask gets the shape that the actions ask for."""
+        """Reads the spaces of observations by path; a mask gets the shape that the actions require."""
         parts: dict[str, spaces.Space[Any]] = {}
         for leaf in (entry.leaves[k] for k in range(entry.num_leaves)):
             if leaf.kind == MASKS:
                 sizes = np.atleast_1d(getattr(action, "nvec", getattr(action, "n", 0)))
                 leaf.rank, leaf.shape[0], leaf.name = 1, int(sizes.sum()), MASK.encode()
                 if not leaf.shape[0]:
-                    raise EnvError(f"{self.said}: describe: a mask where actions are no choices")
+                    raise EnvError(f"{self.said}: describe: a mask where actions are not discrete")
             name = self._text(leaf.name, "describe: the name of a leaf")
             if any(f"{name}/".startswith(f"{other}/") or other.startswith(f"{name}/") for other in parts):
                 raise EnvError(
@@ -363,7 +363,7 @@ class CLibrary:
                 raise EnvError(f"{what}: flags without a rank, expected shape and rank")
             return spaces.MultiBinary(shape[0] if len(shape) == 1 else list(shape))
         if entry.kind != CHOICES:
-            raise EnvError(f"{what}: is of kind {entry.kind}, which there is not")
+            raise EnvError(f"{what}: is of kind {entry.kind}, which does not exist")
         sizes = entry.sizes[:elements] if entry.sizes else [entry.categories] * elements
         if any(size < 1 for size in sizes):
             raise EnvError(f"{what}: {sizes} categories, expected at least 1")
@@ -371,12 +371,12 @@ class CLibrary:
 
     @cached_property
     def described(self) -> CLayout:
-        """What it is like with the settings that nobody says."""
+        """Description with default settings."""
         return self.layout(self.values({}))
 
 
 def _nested(parts: Mapping[str, spaces.Space[Any]]) -> spaces.Dict:
-    """Makes Dict spaces of paths, each in the one above."""
+    """Builds nested Dict spaces from paths."""
     tree: dict[str, Any] = {}
     for path, space in parts.items():
         *above, last = path.split("/")

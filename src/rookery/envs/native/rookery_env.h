@@ -1,13 +1,13 @@
-/* What an environment in C is made of: the functions a file gives, the data they share with their host, and random numbers.
+/* Interface of environments in C: the functions a file defines, the data they share with their host, and random numbers.
  *
- * A file describes itself with one `ROOKERY_ENV(...)`. Everything it calls stands here, so it needs the C library alone.
- * A *lane* is one copy of the environment; a lane has one or more agents, all with the same spaces. Arrays about agents
- * have a *row* for each: row = lane * num_agents + agent.
+ * A file describes itself with one `ROOKERY_ENV(...)`. All functions it calls are here, so it needs only the C library.
+ * A *lane* is one environment; a lane has one or more agents, all with the same spaces. Arrays about agents have a
+ * *row* for each: row = lane * num_agents + agent.
  *
- * Rules that make snapshots, threads and going on exact:
- *   - All that changes lies in the fields of the state: no globals, no static variables, no memory of one's own.
- *   - A lane reads and writes its own elements alone. Lanes of one state may be stepped by several threads at once.
- *   - What happens follows from the state, the seeds and the actions: no clocks, no rand().
+ * Rules that make snapshots, threads and resuming exact:
+ *   - All changing data is in the fields of the state: no globals, no static variables, no memory of your own.
+ *   - A lane reads and writes only its own elements. Lanes of one state may be stepped by several threads at once.
+ *   - Results depend only on the state, the seeds and the actions: no clocks, no rand().
  *
  * Valid as C11 and as C++17 of GCC and Clang on 64-bit machines.
  */
@@ -147,24 +147,24 @@ static inline void rookery_permutation(RookeryRandom *random, int64_t *numbers, 
     }
 }
 
-/* --- what an environment says of itself --------------------------------------------------------------------------- */
+/* --- description of an environment -------------------------------------------------------------------------------- */
 
 /* Types of fields of the state. */
 enum { ROOKERY_FLOAT64, ROOKERY_FLOAT32, ROOKERY_INT64, ROOKERY_INT32, ROOKERY_UINT8, ROOKERY_RANDOM };
 
-/* Kinds of what is observed, and of actions. */
+/* Kinds of observations and actions. */
 enum {
     ROOKERY_BOX,     /* float, between bounds; also an action */
-    ROOKERY_BYTES,   /* uint8_t from 0 to `high`, as of a picture */
+    ROOKERY_BYTES,   /* uint8_t from 0 to `high`, such as an image */
     ROOKERY_CHOICES, /* int64_t from 0, each one of several: one without a rank, else an array; also an action */
     ROOKERY_FLAGS,   /* uint8_t, 0 or 1 */
-    ROOKERY_MASK     /* uint8_t, 1 for each choice of an action that is allowed; its shape is not given */
+    ROOKERY_MASK     /* uint8_t, 1 for each allowed discrete action; its shape is not given */
 };
 
-/* A number by name: a setting, which holds for all episodes, or a parameter, which each episode may have another of. */
+/* A number by name: a setting, which holds for all episodes, or a parameter, which may differ in each episode. */
 typedef struct {
     const char *name;
-    double value;     /* where nobody says another */
+    double value;     /* the default */
     double low, high; /* bounds; -INFINITY and INFINITY where there are none */
     int32_t whole;    /* 1: an integer */
 } RookeryNumber;
@@ -188,7 +188,7 @@ typedef struct {
     const int64_t *sizes;      /* of each choice, instead; a static array */
 } RookerySpace;
 
-/* What an environment with certain settings is like; all is 0 before `describe` fills it in. */
+/* Description of an environment with certain settings; all is 0 before `describe` fills it in. */
 typedef struct {
     int32_t num_agents;        /* 0 counts as 1 */
     int32_t waits;             /* 1: agents may take turns or end one by one, and `waiting` is written */
@@ -200,20 +200,20 @@ typedef struct {
     int32_t picture_height, picture_width; /* of `draw` */
 } RookeryLayout;
 
-/* The state of all lanes. The pointers are the host's; what they point to has none, so copying it is a snapshot. */
+/* The state of all lanes. The pointers are the host's; the data has none, so copying it is a snapshot. */
 typedef struct {
     int64_t lanes;
     const double *settings; /* in the order of `RookeryEnv.settings` */
     void *const *fields;    /* in the order of `RookeryLayout.fields`; zeros before a lane's first reset */
 } RookeryState;
 
-/* Where a step or a reset writes what it shows. Nothing in here is read back. */
+/* Results of a step or a reset. They are never read back. */
 typedef struct {
     void *const *obs;    /* for each leaf an array [rows, shape] */
     double *reward;      /* [rows], 0 before a step */
     uint8_t *terminated; /* [rows], 0 before a step: the agent's episode has ended, and has no future */
-    uint8_t *truncated;  /* [rows], 0 before a step: it was cut off, as by a limit of time */
-    uint8_t *waiting;    /* [rows] who acts next; only where `waits` */
+    uint8_t *truncated;  /* [rows], 0 before a step: it was cut off, as by a time limit */
+    uint8_t *waiting;    /* [rows] agents that act next; only where `waits` */
     uint8_t *ended;      /* [lanes], 0 before a step: the episode of the whole lane is over */
 } RookeryRows;
 
@@ -226,9 +226,9 @@ struct RookeryEnv {
     uint32_t num_settings, num_parameters; /* of the arrays below */
     const char *name;
     const RookeryNumber *settings, *parameters;
-    double fps; /* pictures a second at which it is meant to be seen; 0: not said */
+    double fps; /* frames per second for rendering; 0: not set */
 
-    /* Says what it is like with these settings. Returns NULL, or why they cannot be. */
+    /* Describes it with these settings. Returns NULL, or the reason why they are invalid. */
     const char *(*describe)(const double *settings, RookeryLayout *layout);
     /* Begins the episodes of `count` lanes, which are listed, and shows them; [count] seeds, [count, num_parameters]. */
     void (*reset)(const RookeryState *state, const int64_t *lanes, int64_t count, const uint64_t *seeds,
@@ -236,14 +236,14 @@ struct RookeryEnv {
     /* Steps `count` lanes from `first` on and shows them, also those whose episode ends: the host resets these.
      * Actions: const int64_t * of choices, const float * of a box, [rows, ...], of all rows. */
     void (*step)(const RookeryState *state, int64_t first, int64_t count, const void *actions, const RookeryRows *rows);
-    /* Shows such lanes as they are: writes observations, and `waiting` where that is written. */
+    /* Shows these lanes unchanged: writes observations, and `waiting` where that is used. */
     void (*observe)(const RookeryState *state, int64_t first, int64_t count, const RookeryRows *rows);
     /* Optional: draws a lane, [picture_height, picture_width, 3] red, green, blue. */
     void (*draw)(const RookeryState *state, int64_t lane, uint8_t *picture);
-    /* Optional: writes a lane in letters, at most `size` bytes with the 0 at the end. */
+    /* Optional: writes a lane as text, at most `size` bytes with the 0 at the end. */
     void (*text)(const RookeryState *state, int64_t lane, char *text, int64_t size);
 
-    /* `step` and `reset` with what goes in and comes out checked; filled in by ROOKERY_ENV. */
+    /* `step` and `reset` with checked inputs and outputs; filled in by ROOKERY_ENV. */
     int64_t (*checked_step)(const RookeryEnv *env, const RookeryLayout *layout, const RookeryState *state,
                             int64_t first, int64_t count, const void *actions, const RookeryRows *rows,
                             RookeryFault *fault);
@@ -263,7 +263,7 @@ static inline void rookery_field(RookeryLayout *layout, const char *name, int32_
     layout->num_fields++; /* too many are refused by the host */
 }
 
-/* Adds a part of what is observed; the first one is rows->obs[0]. */
+/* Adds a part of observations; the first one is rows->obs[0]. */
 static inline void rookery_leaf(RookeryLayout *layout, RookerySpace space) {
     if (layout->num_leaves < ROOKERY_MAX_LEAVES) layout->leaves[layout->num_leaves] = space;
     layout->num_leaves++;
@@ -283,7 +283,7 @@ enum {
     ROOKERY_WRONG_END        /* terminated, truncated, ended or waiting: neither 0 nor 1 */
 };
 
-/* The first thing that is wrong. */
+/* The first fault. */
 struct RookeryFault {
     int32_t what;
     int32_t leaf; /* of an observation */
@@ -309,14 +309,14 @@ static inline int64_t rookery_options(const RookerySpace *space, int64_t element
     return space->sizes ? space->sizes[element] : space->categories;
 }
 
-/* By bits, so that no option of a compiler takes it away. */
+/* By bits, so that no compiler option removes it. */
 static inline int rookery_is_finite(double value) {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
     return (bits >> 52 & 0x7FF) != 0x7FF;
 }
 
-/* Whether all of some floats are finite, in a loop that compilers make vectors of. */
+/* Whether all of some floats are finite, in a loop that compilers vectorize. */
 static inline int rookery_are_finite(const float *values, int64_t count) {
     uint32_t worst = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -328,7 +328,7 @@ static inline int rookery_are_finite(const float *values, int64_t count) {
     return worst != 0x7F800000u;
 }
 
-/* Returns -1 if an action of rows that wait cannot be played. */
+/* Returns -1 if an action of waiting rows is invalid. */
 static inline int64_t rookery_check_actions(const RookeryLayout *layout, int64_t first, int64_t end,
                                             const void *actions, const RookeryRows *rows, RookeryFault *fault) {
     const RookerySpace *space = &layout->action;
@@ -364,7 +364,7 @@ static inline int64_t rookery_check_actions(const RookeryLayout *layout, int64_t
     return 0;
 }
 
-/* Returns -1 if what a row shows is not of the space of a leaf. */
+/* Returns -1 if the observation of a row is not in the space of a leaf. */
 static inline int64_t rookery_check_leaf(const RookeryLayout *layout, int32_t number, int64_t row, const void *obs,
                                          RookeryFault *fault) {
     const RookerySpace *leaf = &layout->leaves[number];
@@ -396,7 +396,7 @@ static inline int64_t rookery_check_leaf(const RookeryLayout *layout, int32_t nu
     return 0;
 }
 
-/* Returns -1 if what some rows show is not of the spaces; of agents that do not act next, only a last look counts. */
+/* Returns -1 if observations are not in the spaces; for agents that do not act next, only final ones are checked. */
 static inline int64_t rookery_check_rows(const RookeryLayout *layout, int64_t first, int64_t end,
                                          const RookeryRows *rows, RookeryFault *fault) {
     int64_t agents = layout->num_agents;
@@ -410,7 +410,7 @@ static inline int64_t rookery_check_rows(const RookeryLayout *layout, int64_t fi
         for (int64_t row = first; row < end; row++) {
             int over = rows->terminated[row] || rows->truncated[row] || rows->ended[row / agents];
             if (layout->waits && !rows->waiting[row] && !(rows->truncated[row] && leaf->kind != ROOKERY_MASK)) continue;
-            if (leaf->kind == ROOKERY_MASK && over) continue; /* nobody acts on it */
+            if (leaf->kind == ROOKERY_MASK && over) continue; /* no policy acts on it */
             if (rookery_check_leaf(layout, number, row, rows->obs[number], fault)) return -1;
         }
     }
@@ -497,7 +497,7 @@ static inline int64_t rookery_checked_reset(const RookeryEnv *env, const Rookery
                                               .checked_reset = rookery_checked_reset,                              \
                                               __VA_ARGS__}
 
-/* How many elements a static array has: .num_settings = ROOKERY_COUNT(settings). */
+/* Number of elements of a static array: .num_settings = ROOKERY_COUNT(settings). */
 #define ROOKERY_COUNT(array) (sizeof(array) / sizeof(*(array)))
 
 #endif

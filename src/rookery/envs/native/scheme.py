@@ -1,4 +1,4 @@
-"""Environments that are a file in C, or a library: the path of one is their name."""
+"""Environments in a C file or a library, named by its path."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rookery.envs.schemes import EnvScheme
 
 
 class CFiles(EnvScheme):
-    """Paths of files in C and of libraries."""
+    """Paths of C files and of libraries."""
 
     def matches(self, name: str) -> bool:
         """See `EnvScheme.matches`."""

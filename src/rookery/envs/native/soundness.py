@@ -1,4 +1,4 @@
-"""Whether the code of an environment in C is sound: played in other processes, under sanitizers, whole and in parts."""
+"""Checks the code of an environment in C: runs it in other processes, under sanitizers, whole and in parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rookery.envs.native.compiler import SANITIZERS, compiled, find_compiler
 from rookery.envs.native.subprocess_check import Play, Played, digests_of
 
 STEPS = 300
-"""Vector steps that are played each time."""
+"""Vector steps of each run."""
 
 UNDEFINED = re.compile(r"^(?P<where>\S+:\d+):\d+: runtime error: (?P<what>.*)$")
 ADDRESS_ERROR = re.compile(r"ERROR: AddressSanitizer: (?P<what>[\w-]+)")
@@ -27,11 +27,11 @@ FRAME = re.compile(r"^\s+#\d+ \S+ in (?P<function>\S+) (?P<where>\S+?:\d+)")
 ACCESS = re.compile(r"^(READ|WRITE) of size (\d+)")
 
 WORDS = {
-    "use-after-poison": "memory around a field of the state, which has as many elements as describe() says",
-    "heap-buffer-overflow": "memory behind an array: rows and elements are as many as describe() says",
-    "SEGV": "memory that there is not: the program crashes",
+    "use-after-poison": "memory around a field of the state, whose number of elements comes from describe()",
+    "heap-buffer-overflow": "memory behind an array: the numbers of rows and elements come from describe()",
+    "SEGV": "memory that does not exist: the program crashes",
 }
-"""What the sanitizer's names of accesses mean here."""
+"""Descriptions of the sanitizer's names of accesses."""
 
 OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=0:verify_asan_link_order=0",
@@ -40,13 +40,13 @@ OPTIONS = {
 
 
 def check_soundness(pair: Sequence[VectorEnv], findings: Findings, seed: int) -> bool:
-    """Notes what is unsound in an environment in C; says whether it can be played in this process.
+    """Notes faults of an environment in C; returns whether it can be played in this process.
 
-    Of environments that are not in C, nothing is looked at.
+    Environments that are not in C are not checked.
 
     Args:
-        pair: Two of the same environment, which have not been reset.
-        findings: Where to note it.
+        pair: Two instances of the environment, which have not been reset.
+        findings: Target of the findings.
         seed: Seed of the episodes and the actions.
     """
     one, other = pair
@@ -55,7 +55,7 @@ def check_soundness(pair: Sequence[VectorEnv], findings: Findings, seed: int) ->
     sound = _under_sanitizers(one, findings, seed)
     whole = _played(one, Play(one.as_elsewhere(), seed, seed, STEPS), {}, findings, "alone") if sound else None
     if whole is None or whole.breaches:
-        findings.add("note", "it was not played further: mend that first")
+        findings.add("note", "it was not played further: fix that first")
         return False
     seeds = Streams(seed).episodes(Role.ENV)
     other.split(2)
@@ -65,26 +65,26 @@ def check_soundness(pair: Sequence[VectorEnv], findings: Findings, seed: int) ->
         text = (
             f"step {step} differs where lanes are stepped in two calls and in one: a lane must touch its own elements"
         )
-        findings.add("error", f"{text} alone, and nothing may be kept outside of the state")
+        findings.add("error", f"{text} alone, and no value may be kept outside of the state")
     early = list(digests_of(one, one.reset(seeds), STEPS // 2, seed))
     if step := _first_difference(whole.digests, early):
         text = f"step {step} differs in another process with the same seeds and actions"
-        findings.add("error", f"{text}: something else than state, seeds and actions decides")
-    state = CEnv.state_dict(one)  # of its fields, whatever a subclass makes of them
+        findings.add("error", f"{text}: the result depends on more than state, seeds and actions")
+    state = CEnv.state_dict(one)  # fields of CEnv itself, even if a subclass overrides them
     here = list(digests_of(one, CEnv.load_state_dict(one, state, seeds)[0], STEPS // 2, seed + 1))
     asked = Play(one.as_elsewhere(), seed, seed + 1, STEPS // 2, state)
     moved = _played(one, asked, {}, findings, "from a saved state")
     if moved is not None and (step := _first_difference(here, moved.digests)):
-        text = f"step {step} differs where a saved state goes on in another process"
-        findings.add("error", f"{text}: something that changes is not in a field of the state")
+        text = f"step {step} differs where a saved state is resumed in another process"
+        findings.add("error", f"{text}: a value that changes is not in a field of the state")
     return True
 
 
 def _under_sanitizers(env: CEnv, findings: Findings, seed: int) -> bool:
-    """Plays a build that reports what has no meaning, and notes all of it; says whether nothing was found."""
+    """Plays a build that reports undefined behaviour, and notes all reports; returns whether there were none."""
     runtime = _runtime()
     if env.source is None or runtime is None:
-        why = "it came as a library: check its source, FILE.c" if runtime else "there is no libasan here"
+        why = "it came as a library: check its source, FILE.c" if runtime else "libasan is not installed"
         findings.add("note", f"not played under sanitizers: {why}")
         return True
     about = {**env.as_elsewhere(), "library": compiled(env.source, SANITIZERS)}
@@ -98,7 +98,7 @@ def _under_sanitizers(env: CEnv, findings: Findings, seed: int) -> bool:
 
 
 def _runtime() -> Path | None:
-    """Gives the library that a process under the sanitizer needs from its start; None if there is none."""
+    """Returns the library that a process under the sanitizer must preload; None if there is none."""
     compiler = find_compiler()
     if not compiler:
         return None
@@ -108,7 +108,7 @@ def _runtime() -> Path | None:
 
 
 def _played(env: CEnv, asked: Play, more: dict[str, str], findings: Findings, how: str) -> Played | None:
-    """Plays in another process; notes what it reports, and gives what came of it; None if it did not end well."""
+    """Plays in another process; notes its reports, and returns its result; None if it failed."""
     command = [sys.executable, "-c", "from rookery.envs.native.subprocess_check import main; main()"]
     path = os.pathsep.join(sys.path)
     result = subprocess.run(
@@ -132,7 +132,7 @@ def _played(env: CEnv, asked: Play, more: dict[str, str], findings: Findings, ho
 
 
 def _reports(said: str) -> list[str]:
-    """Reads what sanitizers write: for each place in the source a line."""
+    """Reads the reports of sanitizers: a line for each place in the source."""
     found: dict[str, None] = {}
     what = ""
     access = ""
@@ -150,7 +150,7 @@ def _reports(said: str) -> list[str]:
 
 
 def _first_difference(first: Sequence[str], second: Sequence[str]) -> int:
-    """Gives the number of the first step, from 1, in which two plays differ; 0 if there is none."""
+    """Returns the number of the first step, from 1, in which two runs differ; 0 if there is none."""
     for number, (one, other) in enumerate(zip(first, second, strict=False), 1):
         if one != other:
             return number

@@ -1,6 +1,6 @@
-"""Plays an environment in C in a process of its own: `main` reads a `Play` and writes what was `Played`.
+"""Plays an environment in C in a subprocess: `main` reads a `Play` and writes a `Played`.
 
-So what it breaks, it breaks there; and a state that goes on here has come from another process.
+A crash ends only the subprocess; and a state that is resumed here comes from another process.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from rookery.envs.random_play import random_answers
 
 @dataclass(frozen=True)
 class Play:
-    """What is to be played.
+    """Request of a run in a subprocess.
 
     Attributes:
-        env: What `CEnv.as_elsewhere` gives.
+        env: Result of `CEnv.as_elsewhere`.
         seed: Seed of the episodes.
         actions: Seed of the actions.
         steps: Vector steps to play.
-        state: What `CEnv.state_dict` gave, to go on from; None = begin.
-        poison: Whether a sanitizer is to report who touches memory around the fields of the state.
+        state: Result of `CEnv.state_dict` to resume from; None = begin.
+        poison: Whether a sanitizer reports accesses to memory around the fields of the state.
     """
 
     env: dict[str, Any]
@@ -46,11 +46,11 @@ class Play:
 
 @dataclass(frozen=True)
 class Played:
-    """What came of it.
+    """Result of a run in a subprocess.
 
     Attributes:
-        digests: One for all that each step showed.
-        breaches: What the environment broke, each kind once.
+        digests: A digest for the content of each step.
+        breaches: Contract breaches of the environment, each kind once.
     """
 
     digests: list[str]
@@ -58,11 +58,11 @@ class Played:
 
 
 def digests_of(env: CEnv, shown: Step, steps: int, actions: int) -> Iterator[str]:
-    """Plays random actions and yields a digest of all that each step shows.
+    """Plays random actions and yields a digest of each step.
 
     Args:
         env: The environment.
-        shown: What it shows now.
+        shown: Its current step.
         steps: Vector steps to play.
         actions: Seed of the actions.
     """
@@ -79,8 +79,12 @@ def digests_of(env: CEnv, shown: Step, steps: int, actions: int) -> Iterator[str
 
 
 def play(asked: Play) -> Played:
-    """Plays what is asked for; an episode that breaks the contract is given up, and the next ones begin."""
-    about = {"library": asked.env["library"], "symbol": asked.env["symbol"], "is_noted": False}  # sanitizers tell more
+    """Runs a request; an episode that breaks the contract is given up, and the next ones begin."""
+    about = {
+        "library": asked.env["library"],
+        "symbol": asked.env["symbol"],
+        "is_noted": False,
+    }  # sanitizers report more
     env: CEnv = type("Elsewhere", (CEnv,), about)(asked.env["lanes"], **asked.env["settings"])
     if asked.poison:
         _poison(env)
@@ -105,12 +109,12 @@ def play(asked: Play) -> Played:
 
 
 def _poison(env: CEnv) -> None:
-    """Tells the sanitizer that nobody may touch the memory around the fields."""
+    """Makes the sanitizer report accesses to the memory around the fields."""
     poison = ctypes.CDLL(None).__asan_poison_memory_region
     for begin, size in env.guards():
         poison(ctypes.c_void_p(begin), ctypes.c_size_t(size))
 
 
 def main() -> None:
-    """Reads from the standard input, writes to the standard output."""
+    """Reads the request from standard input, writes the result to standard output."""
     pickle.dump(play(pickle.load(sys.stdin.buffer)), sys.stdout.buffer)

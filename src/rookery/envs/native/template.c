@@ -1,30 +1,30 @@
 /* ENVIRONMENT: a lander over a pad, as a first environment in C for Rookery; change it into yours.
  *
- *     rookery envs check ENVIRONMENT.c        compiles it and says everything that is wrong with it
+ *     rookery envs check ENVIRONMENT.c        compiles it and reports all its faults
  *     rookery train ENVIRONMENT.c             compiles it and trains
- *     rookery envs build ENVIRONMENT.c        makes ENVIRONMENT.so, to be shipped in a wheel
+ *     rookery envs build ENVIRONMENT.c        makes ENVIRONMENT.so, for a wheel
  *
  * A lander falls towards a pad beneath it. Its engine is off (action 0) or on (1) and must bring it down gently. The
- * functions below do everything for some lanes, copies of the environment, at once. All that changes lies in the fields
- * of the state; a function touches nothing else, and of the fields only the elements of its lanes.
+ * functions below work on several lanes at once; each lane is one environment. All changing data is in the fields of
+ * the state; a function writes nothing else, and of the fields only the elements of its lanes.
  */
 #include "rookery_env.h"
 
-/* What the state is made of, in the order in which describe() adds it. */
+/* Fields of the state, in the order in which describe() adds them. */
 enum { HEIGHT, SPEED, FUEL, STEPS, GRAVITY, RANDOM };
 
-/* What env.config can set; it holds for all episodes. */
+/* Settings of env.config; they hold for all episodes. */
 static const RookeryNumber SETTINGS[] = {
     {.name = "max_steps", .value = 200, .low = 1, .high = 1e6, .whole = 1},
 };
 
-/* What each episode can have another value of (env.parameters, curriculum); handed to reset(). */
+/* Parameters, which may differ in each episode (env.parameters, curriculum); passed to reset(). */
 static const RookeryNumber PARAMETERS[] = {
     {.name = "gravity", .value = 1.6, .low = 0.1, .high = 20},
 };
 
 static const char *describe(const double *settings, RookeryLayout *layout) {
-    (void)settings; /* a setting may decide shapes, too; text instead of NULL refuses settings that cannot be */
+    (void)settings; /* a setting may define shapes, too; a text instead of NULL refuses invalid settings */
     rookery_field(layout, "height", ROOKERY_FLOAT64, 1);
     rookery_field(layout, "speed", ROOKERY_FLOAT64, 1);
     rookery_field(layout, "fuel", ROOKERY_FLOAT64, 1);
@@ -38,7 +38,7 @@ static const char *describe(const double *settings, RookeryLayout *layout) {
     return NULL;
 }
 
-/* Writes what the agents of some lanes see. There is one agent here, so its row is the lane. */
+/* Writes the observations of some lanes. There is one agent here, so its row is the lane. */
 static void observe(const RookeryState *state, int64_t first, int64_t count, const RookeryRows *rows) {
     const double *height = state->fields[HEIGHT], *speed = state->fields[SPEED], *fuel = state->fields[FUEL];
     float *obs = rows->obs[0];
@@ -49,7 +49,7 @@ static void observe(const RookeryState *state, int64_t first, int64_t count, con
     }
 }
 
-/* Begins episodes: everything random comes from the seed, so that an episode can be played again. */
+/* Begins episodes: everything random comes from the seed, so that an episode can be repeated. */
 static void reset(const RookeryState *state, const int64_t *lanes, int64_t count, const uint64_t *seeds,
                   const double *parameters, const RookeryRows *rows) {
     double *height = state->fields[HEIGHT], *speed = state->fields[SPEED], *fuel = state->fields[FUEL];
@@ -82,14 +82,14 @@ static void step(const RookeryState *state, int64_t first, int64_t count, const 
         steps[lane]++;
         int landed = height[lane] <= 0;
         rows->reward[lane] = landed ? 20 + 10 * speed[lane] : 0; /* a gentle landing pays, a hard one costs */
-        rows->terminated[lane] = (uint8_t)landed;                               /* nothing comes after */
-        rows->truncated[lane] = (uint8_t)(steps[lane] >= max_steps);            /* we stopped looking */
+        rows->terminated[lane] = (uint8_t)landed;                               /* the episode has no future */
+        rows->truncated[lane] = (uint8_t)(steps[lane] >= max_steps);            /* it was cut off */
         rows->ended[lane] = rows->terminated[lane] | rows->truncated[lane];     /* the host resets the lane */
     }
     observe(state, first, count, rows);
 }
 
-/* Draws a lane, red, green and blue for each pixel: sky, ground, lander. Leave it out if there is nothing to see. */
+/* Draws a lane, red, green and blue for each pixel: sky, ground, lander. Optional. */
 static void draw(const RookeryState *state, int64_t lane, uint8_t *picture) {
     const double *height = state->fields[HEIGHT];
     int at = 120 - (int)(5 * height[lane]);

@@ -1,8 +1,8 @@
-"""Twins in C of environments that Rookery or Gymnasium has in Python, with the same numbers, bit for bit.
+"""Variants in C of environments that Rookery or Gymnasium has in Python, with the same numbers, bit for bit.
 
-Their sources are in ``sources/``; what installing makes of them is one library. Where it is missing, the environments
-in Python run. A batched twin of ours names its own in the attribute ``in_c``, an environment that plays many copies
-itself in ``instead``; `IDS_IN_C` has Gymnasium's.
+Their sources are in ``sources/``; the installation builds one library from them. If it is missing, the environments in
+Python run. A bundled batched environment names its variant in the attribute ``in_c``, a vectorized one without single
+instances in ``instead``; `IDS_IN_C` has Gymnasium's.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ BUILD = "python setup.py build_ext --inplace"
 
 
 class CTwin(CEnv):
-    """An environment in C that takes the place of one in Python. Attributes: see `CEnv`.
+    """An environment in C that replaces one in Python. Attributes: see `CEnv`.
 
     Attributes:
-        draws: Whether it can be asked for pictures.
+        draws: Whether it can render.
     """
 
     draws: ClassVar[bool] = True
@@ -42,21 +42,21 @@ class CTwin(CEnv):
     run_arguments: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, num_lanes: int, *, render_mode: str | None = None, **settings: Any) -> None:
-        """Makes copies; the settings are those of the environment in Python."""
+        """Creates the environments; the settings are those of the environment in Python."""
         check_render_mode(self.loaded().name, render_mode)
         super().__init__(num_lanes, **settings)
 
 
 class BatchedTwin(CTwin):
-    """A twin of a `BatchedEnv` of ours: either goes on from what the other has saved."""
+    """Variant of a bundled `BatchedEnv`: each resumes from the other's saved state."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state as the batched environment saves it; as fields if episodes have parameters."""
+        """Returns the state in the form of the batched environment; as fields if episodes have parameters."""
         state = super().state_dict()
         return state if self._has_parameters() else self.as_batched(state)
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state of either, instead of `reset`; see `VectorEnv.load_state_dict`."""
+        """Resumes from a state of either, instead of `reset`; see `VectorEnv.load_state_dict`."""
         if "fields" not in state and "lanes" not in state:
             try:
                 fields = self.from_batched(state)
@@ -66,16 +66,16 @@ class BatchedTwin(CTwin):
         return super().load_state_dict(state, seeds)
 
     def _has_parameters(self) -> bool:
-        """Says whether an episode has parameters that the batched environment does not know."""
+        """Returns whether an episode has parameters that the batched environment does not have."""
         return False
 
     @abstractmethod
     def as_batched(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Gives what the batched environment would have saved in the place of a state of fields."""
+        """Converts a state of fields to the saved state of the batched environment."""
 
     @abstractmethod
     def from_batched(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Gives the clock, when episodes began, and the fields that stand for a state of the batched environment."""
+        """Converts a state of the batched environment to the clock, the starts of episodes, and the fields."""
 
 
 class CartPoleInC(BatchedTwin):
@@ -84,7 +84,7 @@ class CartPoleInC(BatchedTwin):
     symbol = "cart_pole"
 
     def as_batched(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Gives the motion of carts and poles, with accelerations of 0, which every step makes anew."""
+        """Returns the motion of carts and poles, with accelerations of 0, which every step recomputes."""
         fields, began = state["fields"], state["began"]
         motion = np.zeros((6, self.num_lanes))
         for row, name in enumerate(("position", "angle", "velocity", "turning")):
@@ -99,7 +99,7 @@ class CartPoleInC(BatchedTwin):
         }
 
     def from_batched(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Takes the motion apart."""
+        """Splits the motion into fields."""
         motion, began, clock = state["motion"], state["began"], int(state["clock"])
         fields = {name: motion[row] for row, name in enumerate(("position", "angle", "velocity", "turning"))}
         physics = np.tile(self._defaults, (self.num_lanes, 1))
@@ -110,8 +110,8 @@ class CartPoleInC(BatchedTwin):
         return bool((self.fields["physics"] != self._defaults).any())
 
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.envs import drawing  # only those who look pay for loading Pillow
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
+        from rookery.envs import drawing  # Pillow is loaded for rendering only
 
         position, angle = (float(self.fields[name][lane]) for name in ("position", "angle"))
         return drawing.draw_cart_pole(position, angle, self._timestep(lane), int(self._settings[0]))
@@ -124,7 +124,9 @@ class StatelessCartPoleInC(CartPoleInC):
 
 
 class GymnasiumTwin(CTwin):
-    """A twin of one of Gymnasium's classics that has no batched one in Python; pictures are drawn by single copies."""
+    """Variant of a classic Gymnasium environment without a batched one in Python; single environments draw its
+    images.
+    """
 
     draws = False
 
@@ -148,7 +150,7 @@ class PendulumInC(GymnasiumTwin):
 
 
 class AcrobotInC(GymnasiumTwin):
-    """Acrobot-v1 in C; what an episode shows first has NumPy's sines and cosines of float32, which C does not have."""
+    """Acrobot-v1 in C; the first observation uses NumPy's sines and cosines of float32, which C does not have."""
 
     symbol = "acrobot"
 
@@ -171,24 +173,26 @@ IDS_IN_C: dict[str, type[CTwin]] = {
     "MountainCarContinuous-v0": ContinuousMountainCarInC,
     "Pendulum-v1": PendulumInC,
 }
-"""Twins of Gymnasium's ids that have no batched one in Python."""
+"""Variants of Gymnasium's ids without a batched one in Python."""
 
 REHEARSAL = 100
-"""Steps that such a twin plays beside Gymnasium's own before it is used: versions of Gymnasium may have other rules."""
+"""Steps in which a variant is compared with Gymnasium's own environment before use: versions of Gymnasium may have
+other rules.
+"""
 
 
 @cache
 def why_not_in_c() -> str:
-    """Says why twins in C are not used here; an empty text if they are."""
+    """Returns the reason why variants in C are not used here, or an empty string."""
     if not LIBRARY.is_file():
-        return f"the twins in C are not built; with a C compiler: {BUILD}"
+        return f"the variants in C are not built; with a C compiler: {BUILD}"
     try:
         library_of(LIBRARY, CartPoleInC.symbol)
     except EnvError as error:
-        return f"the twins in C cannot be used: {error}; build them again: {BUILD}"
+        return f"the variants in C cannot be used: {error}; build them again: {BUILD}"
     angles = np.random.default_rng(0).uniform(-4.0, 4.0, 1000)
     for ours, theirs in ((math.sin, np.sin), (math.cos, np.cos)):
-        # Environments in Python ask NumPy, those in C the C library, as `math` does; some last bits may differ.
+        # Environments in Python use NumPy, those in C the C library, as `math` does; some last bits may differ.
         if [ours(angle) for angle in angles.tolist()] != theirs(angles).tolist():
             return (
                 f"NumPy and the C library do not agree on {ours.__name__}, so numbers would differ in their last bits"
@@ -197,30 +201,30 @@ def why_not_in_c() -> str:
 
 
 def in_c(batched: Any) -> type[CTwin] | None:
-    """Gives the twin in C of a vector environment of ours; None if it has none that can be used here.
+    """Returns the variant in C of a bundled vector environment; None if it has none that can be used here.
 
     Args:
-        batched: Its class; a subclass may have other rules, so that its parent's twin is not used for it.
+        batched: Its class; a subclass may have other rules, so its parent's variant is not used.
     """
     twin: type[CTwin] | None = vars(batched).get("in_c") if inspect.isclass(batched) else None
     return twin if twin is not None and not why_not_in_c() else None
 
 
 def instead_in_c(found: Any) -> type[CTwin] | None:
-    """Gives the twin in C of what is an environment of many copies itself, and no twin of one; None if it has none."""
+    """Returns the variant in C of a vectorized environment without single instances; None if it has none."""
     twin: type[CTwin] | None = vars(found).get("instead") if inspect.isclass(found) else None
     return twin if twin is not None and not why_not_in_c() else None
 
 
 def twin_of_id(name: str) -> type[CTwin] | None:
-    """Gives the twin in C of one of `IDS_IN_C`; None where it cannot be used, or Gymnasium plays by other rules."""
+    """Returns the variant in C of an id in `IDS_IN_C`; None if it cannot be used, or Gymnasium's rules differ."""
     twin = IDS_IN_C.get(name)
     return twin if twin is not None and not why_not_in_c() and plays_alike(name, twin) else None
 
 
 @cache
 def plays_alike(name: str, twin: type[CTwin]) -> bool:
-    """Says whether a twin shows what Gymnasium's environment shows, to the last bit."""
+    """Returns whether a variant shows the same as Gymnasium's environment, to the last bit."""
     single, many, rng = gymnasium.make(name, disable_env_checker=True), twin(1), np.random.default_rng(0)
     (rows,) = many.reset(lambda lane, episode: 17).rows
     obs, _ = single.reset(seed=17)

@@ -1,11 +1,11 @@
-"""Bursts: many steps in a row that each share of the lanes decides by itself, where it steps.
+"""Bursts: many steps in a row in which each share of the lanes chooses actions where it steps.
 
-In a vector step all shares wait for the slowest, and then for the one process that decides and records. In a burst a
-share observes, decides by kernels, steps and writes its rows down, step after step, and nobody waits before its end.
-Which random numbers, whose weights and how many steps is said before; the rows are those of step after step.
+In a vector step all shares wait for the slowest, and then for the one process that chooses actions and records. In a
+burst each share observes, runs the policy by kernels, steps and writes its rows, step after step, without waiting
+before the end. Random numbers, weights and number of steps are set before; the rows equal those of single vector steps.
 
-`Burst` is the memory, and `SharesEnv.play_burst` lets all shares play. The loop that plays the part of a share comes
-with the plan (`BurstPlan.player`): helper processes import it by its name, and environments know no policy.
+`Burst` is the memory, and `SharesEnv.play_burst` runs all shares. The class of the loop in a share comes with the plan
+(`BurstPlan.player`): helper processes import it by its name, because environments do not depend on policies.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from rookery.envs.vector.serial import SerialEnv
 
 
 class PlaysShare(Protocol):
-    """Plays the part of a share in a burst.
+    """Loop of a share in a burst.
 
     Attributes:
-        seconds: How long deciding and recording took in the last burst, as ``act`` and ``record``.
+        seconds: Time for choosing actions and for recording in the last burst, as ``act`` and ``record``.
     """
 
     seconds: dict[str, float]
 
     def play(self, steps: int, beat: Callable[[], None] | None = None) -> int:
-        """Makes so many steps.
+        """Makes some steps.
 
         Args:
-            steps: How many.
-            beat: Is called after each.
+            steps: Number of steps.
+            beat: Called after each step.
 
         Returns:
-            How many can stand: fewer where an agent rests in the next one, which has been made too.
+            Number of valid steps: fewer if an agent rests in the next one, which has been made too.
 
         Raises:
             EnvError: If an environment raised or broke the contract.
@@ -51,14 +51,14 @@ class PlaysShare(Protocol):
 
 @dataclass(frozen=True)
 class BurstPlan:
-    """What there must be room for, and how is decided.
+    """Sizes of a burst's memory, and its policy.
 
     Attributes:
         kind: The one kind of agents, one in each lane.
         lanes: All lanes (L).
         steps: Longest burst (T).
         noise: Random numbers of a decision (W).
-        recipe: How to act.
+        recipe: Program of the policy.
         player: Makes the loop of a share from the share, the memory, and the lanes of the share in it. A class at the
             top of a module that imports no torch.
     """
@@ -72,27 +72,27 @@ class BurstPlan:
 
 
 class Burst:
-    """Memory of a burst, which all shares map.
+    """Memory of a burst, shared by all shares.
 
     Attributes:
-        plan: What it was made for.
-        numbers: ``[recipe.size]`` uint8, those of the policy.
-        noise: ``[T, L, W]`` what actions are drawn with.
-        obs: ``[T, L, ...]`` what was seen before each step, by leaf path.
-        action: ``[T, L, ...]`` what was decided, as it is stored; `logp` ``[T, L]`` its log-probability.
+        plan: Plan that it was made for.
+        numbers: ``[recipe.size]`` uint8, weights of the policy.
+        noise: ``[T, L, W]`` random numbers for actions.
+        obs: ``[T, L, ...]`` observations before each step, by leaf path.
+        action: ``[T, L, ...]`` actions, as they are stored; `logp` ``[T, L]`` their log-probabilities.
         reward: ``[T, L]`` float64; `terminated` and `truncated` ``[T, L]`` bool as of `Rows`.
-        ended: ``[T, L]`` bool, in which lane an episode ended; `lost` whose was given up.
-        final: ``[T, L]`` bool, where there is a final observation; `final_obs` ``[T, L, ...]`` these.
-        earned: ``[T, L]`` what an episode came to that ended there.
-        before: ``[2, L]`` sums that rewards are added to, and that begin anew with each episode: those of whoever
-            plays and those of the environment; `after` the same after the burst.
+        ended: ``[T, L]`` bool, whether the lane's episode ended; `lost` whether it was given up.
+        final: ``[T, L]`` bool, whether there is a final observation; `final_obs` ``[T, L, ...]`` these.
+        earned: ``[T, L]`` return of an episode that ended there.
+        before: ``[2, L]`` sums to which rewards are added, and that restart with each episode: those of the rollout
+            worker and those of the environment; `after` the same after the burst.
     """
 
     obs: Tree
     final_obs: Tree
 
     def __init__(self, plan: BurstPlan, file: IO[bytes] | None = None) -> None:
-        """Makes room, or takes up the room in a file."""
+        """Allocates the memory, or maps that of a file."""
         self.plan = plan
         rows = plan.steps, plan.lanes
         leaves = {leaf.path: ((*rows, *leaf.shape), leaf.dtype) for leaf in plan.kind.obs.leaves}
@@ -124,6 +124,6 @@ class Burst:
 
 
 def _bytes(shape: tuple[int, ...], dtype: Any) -> int:
-    """What an array takes, up to where the next one begins."""
+    """Returns the bytes of an array, up to the start of the next one."""
     size: int = math.prod(shape) * np.dtype(dtype).itemsize
     return -(-size // ALIGNMENT) * ALIGNMENT

@@ -1,9 +1,9 @@
-"""What a helper process and its driver talk through: words of shared memory and a bell.
+"""Communication between a helper process and its driver: words of shared memory and a bell.
 
 Rare messages are frames (`core/process/child_process.py`); a step needs none. `Signal` is how one side waits for the
-other: it looks at a word of shared memory for about as long as it usually takes the other, then sleeps until the bell
-rings. Only x86 shows the stores of another core in the order they were made, so elsewhere every signal is a byte
-through the bell, which the kernel orders.
+other: it polls a word of shared memory for about the usual duration, then sleeps until the bell rings. Only x86
+guarantees that another core sees stores in order, so elsewhere every signal is a byte through the bell, which the
+kernel orders.
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ from typing import IO
 from rookery.core.process.child_process import Gone
 
 IN_ORDER = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
-"""Whether other cores see stores in the order they were made."""
+"""Whether other cores see stores in order."""
 
 SPIN_LIMIT = 400e-6
-"""Longest wait in seconds without sleep: several times what waking up costs, and a forward pass of a policy."""
+"""Longest wait in seconds without sleep: several times the cost of waking up, and of a forward pass of a policy."""
 
 POLLS = 32
-"""How often a spinning waiter looks between two looks at the clock."""
+"""Polls of a spinning waiter between two reads of the clock."""
 
 BACKSTOP_MS = 200
-"""A sleeping waiter looks by itself this often."""
+"""Interval in ms at which a sleeping waiter checks by itself."""
 
 WORDS = 8
 COMMAND, HELPER_SLEEPS, ANSWER, DRIVER_SLEEPS, KIND, STATUS, RESETTING, STEPS, MADE = (WORDS * i for i in range(9))
-"""Words of the control page, each in a cache line of its own."""
+"""Words of the control page, each in its own cache line."""
 
 PAGE = 4096
 
 STEP, TALK, BURST = 0, 1, 2
-"""Kinds of command: a step, whose actions are in the slab; a call, which follows as a frame; a burst of as many steps
-as `STEPS` says, of which `MADE` counts those that were made."""
+"""Kinds of commands: a step, whose actions are in the slab; a call, which follows as a frame; a burst of `STEPS` steps,
+of which `MADE` counts the finished ones.
+"""
 
 ENDS, GROWN, SPEAKS = 1, 2, 4
 """Bits of the status of a step: an episode ended, an agent appeared, a frame follows."""
@@ -49,11 +50,11 @@ _fence = threading.Lock()
 
 
 class SharedMemory:
-    """Memory without a name that two processes map; gone with the last of them.
+    """Anonymous memory that two processes map; freed with the last of them.
 
     Args:
         size: Bytes, zeroed.
-        file: Memory made elsewhere, to map here.
+        file: Existing memory to map.
     """
 
     def __init__(self, size: int, file: IO[bytes] | None = None) -> None:
@@ -68,22 +69,22 @@ class SharedMemory:
         self.map = mmap.mmap(file.fileno(), size)
 
     def words(self) -> memoryview:
-        """The memory as 64-bit integers."""
+        """Returns the memory as 64-bit integers."""
         return memoryview(self.map).cast("q")
 
 
 class Signal:
-    """One direction of the channel: a word that the other side counts up, and how to wait for it."""
+    """One direction of the channel: a word that the other side increments, and how to wait for it."""
 
     def __init__(self, words: memoryview, word: int, sleeps: int, bell: socket.socket, spins: bool) -> None:
-        """Ties the parts together.
+        """Combines the parts.
 
         Args:
             words: Control page.
-            word: Index of the word that is counted up.
-            sleeps: Index of the word that says whether the waiter sleeps.
+            word: Index of the word that is incremented.
+            sleeps: Index of the word that is set while the waiter sleeps.
             bell: This side's end of the bell, non-blocking.
-            spins: Whether there is a core to wait on.
+            spins: Whether a core is free for spinning.
         """
         self._words, self._word, self._sleeps, self._bell, self._spins = words, word, sleeps, bell, spins
         self._usual = SPIN_LIMIT / 2  # seconds a wait takes, a running mean of waits cut at twice the limit
@@ -91,10 +92,10 @@ class Signal:
         self._poll.register(bell, select.POLLIN)
 
     def send(self, value: int) -> None:
-        """Sets the word, and wakes the other side if it sleeps. That it is gone is noticed by whoever waits for it."""
+        """Sets the word, and wakes the other side if it sleeps. The end of the other side is detected in `wait`."""
         self._words[self._word] = value
         if IN_ORDER:
-            _fence.acquire()  # an atomic operation: the store above is seen before the load below is made
+            _fence.acquire()  # an atomic operation: the store above is visible before the load below
             _fence.release()
             if not self._words[self._sleeps]:
                 return
@@ -104,7 +105,7 @@ class Signal:
             return
 
     def wait(self, value: int, deadline: float) -> bool:
-        """Waits until the word is `value`; False if it is not by `deadline` on the monotonic clock.
+        """Waits until the word is `value`; returns False if it is not by `deadline` on the monotonic clock.
 
         Raises:
             Gone: If the other side is gone.
@@ -140,7 +141,7 @@ class Signal:
         self._usual += 0.1 * (min(seconds, 2 * SPIN_LIMIT) - self._usual)
 
     def _drain(self, most: int = 64) -> bool:
-        """Takes what the bell has rung, at most so often; False if it was nothing."""
+        """Reads the bytes of the bell, up to a limit; returns False if there were none."""
         try:
             if not self._bell.recv(most):
                 raise Gone
@@ -158,7 +159,7 @@ class Signal:
 
 
 def signals(words: memoryview, bell: socket.socket, spins: bool) -> tuple[Signal, Signal]:
-    """Returns the signals of commands and of answers, as either side has them."""
+    """Returns the signals of commands and of answers, in the same form for both sides."""
     bell.setblocking(False)
     commands = Signal(words, COMMAND, HELPER_SLEEPS, bell, spins)
     return commands, Signal(words, ANSWER, DRIVER_SLEEPS, bell, spins)

@@ -1,7 +1,7 @@
-"""What a helper process runs: ``python -m rookery.envs.vector.child BELL LINE CONTROL DRIVER DEATH_SIGNAL``.
+"""Main program of a helper process: ``python -m rookery.envs.vector.child BELL LINE CONTROL DRIVER DEATH_SIGNAL``.
 
-The first three are inherited file descriptors. It ends when its driver does, however that ends, and ignores Ctrl-C,
-which only the driver answers. It imports no torch.
+The first three are inherited file descriptors. It ends when its driver does, for any reason, and ignores Ctrl-C, which
+only the driver handles. It imports no torch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rookery.envs.vector.slab import Slab
 
 
 class ShareServer:
-    """Steps a share of the lanes in a helper process, as the driver orders through a channel."""
+    """Steps a share of the lanes in a helper process, on commands of the driver through a channel."""
 
     def __init__(self, bell: socket.socket, line: socket.socket, control: SharedMemory) -> None:
         self._line = line
@@ -43,10 +43,10 @@ class ShareServer:
         self._commands, self._answers = channel.signals(self._words, bell, bool(self._words[STATUS]))
         self._share: SerialEnv
         self._player: PlaysShare
-        self._version = 0  # of the layout that all shares know
+        self._version = 0  # version of the layout that all shares know
 
     def run(self) -> None:
-        """Does what it is told until nobody is there any more."""
+        """Runs commands until the driver is gone."""
         number = 0
         while True:
             number += 1
@@ -90,7 +90,7 @@ class ShareServer:
         words[MADE] = self._player.play(words[STEPS], beat)
 
     def _tell(self, reply: tuple[str, Any]) -> None:
-        """Sends what a step or a call has to say, or why it cannot be sent."""
+        """Sends the result of a step or a call, or the reason why it cannot be sent."""
         try:
             send_frame(self._line, reply)
         except Gone:
@@ -101,8 +101,10 @@ class ShareServer:
             send_frame(self._line, ("error", (f"{what}, because {why}", "")))
 
     def _answer(self, task: str, arguments: tuple[Any, ...], files: list[int]) -> tuple[str, Any]:
-        """Calls a method of this object, or of the share, and gives back what it returns or raises."""
-        if task == "close_lanes" and not hasattr(self, "_share"):  # building the copies has failed, and that was told
+        """Calls a method of this object, or of the share, and returns its result or exception."""
+        if task == "close_lanes" and not hasattr(
+            self, "_share"
+        ):  # building the environments has failed, which was reported
             return "value", (None, False, False)
         try:
             result = getattr(self if hasattr(self, task) else self._share, task)(*arguments, *files)
@@ -115,23 +117,25 @@ class ShareServer:
             return "error", (described(error), traceback.format_exc())
 
     def try_out(self, path: list[str], trial: bytes) -> None:
-        """Plays a throwaway copy and closes it."""
+        """Plays a throwaway environment and closes it."""
         sys.path[:] = path
         cloudpickle.loads(trial)().close()
 
     def build(self, path: list[str], pickled: bytes, lanes: range, name: str, tolerance: Tolerance) -> None:
-        """Builds the copies of some lanes by a pickled factory, whose modules are found on the driver's `path`."""
+        """Builds the environments of some lanes by a pickled factory, whose modules are found on the driver's
+        `path`.
+        """
         sys.path[:] = path
         self._share = SerialEnv(cloudpickle.loads(pickled), len(lanes), name, tolerance, lanes.start, Layout(name))
 
     def move(self, size: int, num_lanes: int, lanes: range, agents: Layout, file: int) -> None:
-        """Writes into its part of another slab from now on."""
+        """Uses its part of another slab from now on."""
         memory = SharedMemory(size, os.fdopen(file, "r+b", buffering=0))
         self._version = agents.version
         self._share.attach(Slab.over(memory, agents.kinds, num_lanes, bool(agents.groups)).part(lanes), agents)
 
     def lend(self, plan: BurstPlan, lanes: range, file: int) -> None:
-        """Plays bursts in this memory from now on."""
+        """Uses this memory for bursts from now on."""
         burst = Burst(plan, os.fdopen(file, "r+b", buffering=0))
         self._player = plan.player(self._share, burst, lanes)
 
@@ -140,7 +144,7 @@ class ShareServer:
         self._share.reset(self._noting(seeds))
 
     def take_up(self, state: dict[str, Any], seeds: SeedPlan, leave: bool) -> Any:
-        """Puts each lane into the middle of its episode."""
+        """Resumes each lane in the middle of its episode."""
         return self._share.take_up(state, self._noting(seeds), leave)
 
     def replan(self, seeds: SeedPlan) -> None:
@@ -148,7 +152,7 @@ class ShareServer:
         self._share.replan(self._noting(seeds))
 
     def _noting(self, seeds: SeedPlan) -> SeedPlan:
-        """A plan that lets the driver know that a reset is under way, which may take longer than a step."""
+        """Returns a plan that reports a reset in progress to the driver, since it may take longer than a step."""
 
         def note() -> None:
             self._words[RESETTING] = 1
@@ -157,7 +161,9 @@ class ShareServer:
 
 
 def told(error: EnvError) -> tuple[str, str]:
-    """An error as its message, and the traceback of the environment's own exception beneath it, if there was one."""
+    """Returns the message of an error, and the traceback of the environment's own exception beneath it, if there was
+    one.
+    """
     cause = error.__cause__
     return str(error), "" if cause is None else "".join(traceback.format_exception(cause))
 
@@ -167,7 +173,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     bell, line = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
     die_with(int(sys.argv[4]), line, sys.argv[5] == "1")
-    faulthandler.register(signal.SIGUSR1, all_threads=False)  # a driver that gives up on it asks where it hangs
+    faulthandler.register(signal.SIGUSR1, all_threads=False)  # a driver that stops waiting asks where it hangs
     control = SharedMemory(PAGE, os.fdopen(int(sys.argv[3]), "r+b", buffering=0))
     try:
         with watched_output():

@@ -10,12 +10,12 @@ from typing import Any
 from rookery.core.process.tracebacks import described, own_frames
 
 _shown: dict[Any, Any] = {}
-"""Warnings that were shown, as the module `warnings` keeps them for each module: one for each line of code."""
+"""Warnings that were shown, as the module `warnings` stores them: one for each line of code."""
 
 
 @dataclass(frozen=True)
 class CloseProblem:
-    """An environment's `close` raised.
+    """An exception of an environment's `close`.
 
     Attributes:
         text: The environment and its error, in one line.
@@ -33,11 +33,11 @@ class CloseProblem:
 
 
 def close_problem(env: Any, name: str) -> CloseProblem | None:
-    """Closes an environment; returns what its `close` raised, or None.
+    """Closes an environment; returns the exception of its `close`, or None.
 
     Args:
         env: The environment; one without `close` is left as it is.
-        name: What a user calls it.
+        name: Name of the environment for messages.
     """
     close = getattr(env, "close", None)
     if not callable(close):
@@ -52,11 +52,11 @@ def close_problem(env: Any, name: str) -> CloseProblem | None:
 
 
 def close_env(env: Any, name: str) -> None:
-    """Closes an environment; what its `close` raises becomes a warning.
+    """Closes an environment; an exception of its `close` becomes a warning.
 
     Args:
-        env: The environment, or copies of one; without `close` it is left as it is.
-        name: What a user calls it.
+        env: The environment, single or vectorized; without `close` it is left as it is.
+        name: Name of the environment for messages.
     """
     if problem := close_problem(env, name):
         problem.warn()

@@ -1,7 +1,7 @@
-"""EnvPool's environments (Weng et al., "EnvPool", 2022) as a Gymnasium `VectorEnv` that is told which lanes to reset.
+"""EnvPool's environments (Weng et al., "EnvPool", 2022) as a Gymnasium `VectorEnv` with explicit resets of lanes.
 
-Left alone, EnvPool resets a lane instead of its next step. Told to reset it right after the end, it begins the next
-episode at once, and every lane waits for an action in every step. Needs `envpool`.
+By default EnvPool resets a lane instead of its next step. With an explicit reset right after the end, it begins the
+next episode at once, and every lane waits for an action in every step. Needs `envpool`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from rookery.envs.schemes import EnvScheme
 
 
 class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
-    """A task of EnvPool; each full reset builds the pool anew, because its seeds are given when it is built."""
+    """A task of EnvPool; each full reset rebuilds the pool, because its seeds are constructor arguments."""
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}
     takes_any_argument = True
-    """Its arguments are those of EnvPool's tasks, which do not declare what they reach
+    """Its arguments are those of EnvPool's tasks, which do not declare file access
     (core/settings/foreign_arguments.py).
     """
 
@@ -32,7 +32,7 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
         Args:
             task: EnvPool's id, ``Pong-v5``.
-            num_envs: Copies.
+            num_envs: Number of environments.
             **config: EnvPool's settings of the task: ``num_threads``, ``episodic_life`` and so on.
         """
         self._settings = {"num_envs": num_envs, **config}
@@ -70,7 +70,7 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
 
 def _placed(all_lanes: Any, some: Any, lanes: np.ndarray) -> Any:
-    """A copy of observations of all lanes in which those of some lanes are new."""
+    """Returns a copy of the observations of all lanes with new ones for some lanes."""
     if isinstance(all_lanes, Mapping):
         return {key: _placed(value, some[key], lanes) for key, value in all_lanes.items()}
     placed = all_lanes.copy()

@@ -1,4 +1,4 @@
-"""What is borne from environments that raise, hang, or die with their process; and the errors of all back ends."""
+"""Tolerance of environments that raise, hang, or die with their process; and the errors of all back ends."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from rookery.envs.vector.slab import Slab
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How much goes wrong before a run stops.
+    """Limits of failures before a run stops.
 
     Attributes:
-        on_error: An environment that raises stops the run, or its lane begins its next episode.
-        max_restarts: How many helper processes may be replaced.
-        step_timeout_seconds: How long a vector step of a helper process may take.
-        reset_timeout_seconds: How long a reset, or building the copies, may take there.
+        on_error: Whether an exception of an environment stops the run, or its lane begins its next episode.
+        max_restarts: Number of helper processes that may be replaced.
+        step_timeout_seconds: Longest vector step of a helper process.
+        reset_timeout_seconds: Longest reset, or construction of the environments, in a helper process.
     """
 
     on_error: Literal["stop", "restart"]
@@ -32,40 +32,40 @@ class Tolerance:
 
 
 STRICT = Tolerance("stop", 0, math.inf, math.inf)
-"""Nothing is borne."""
+"""No failure is tolerated."""
 
 BROKEN_IN_A_ROW = 3
-"""So many episodes of a lane in a row that end by raising stop the run in any case."""
+"""Number of consecutive episodes of a lane ended by an exception that stops the run in any case."""
 
 BROKEN_PER_MILLION = 100
-"""So many in a million environment steps, too."""
+"""Number of such episodes per million environment steps that stops the run, too."""
 
 LOSSES_IN_A_ROW = 3
-"""So many helpers lost one after the other, without a step in between, stop the run."""
+"""Number of helpers lost in a row, without a step in between, that stops the run."""
 
 GIVEN_UP_IN_A_ROW = 10
-"""So many episodes of a lane in a row that are given up because their helper was lost stop the run, too."""
+"""Number of consecutive episodes of a lane given up with their helper that stops the run, too."""
 
 
 class Missing(Exception):
-    """The episode of a lane cannot be found again, so it is given up in the next step."""
+    """Raised if a lane's episode cannot be restored, so that it is given up in the next step."""
 
 
 def ordinal(number: int) -> str:
-    """Returns a number as its place in an order: ``3rd``."""
+    """Returns an ordinal number: ``3rd``."""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"
 
 
 def check_counts(name: str, given: Sequence[np.ndarray], waiting: Sequence[np.ndarray]) -> None:
-    """Raises an EnvError if there is not an action for each row that waits."""
+    """Raises an EnvError if the actions do not match the waiting rows."""
     if len(given) != len(waiting) or any(map(ne, map(len, given), map(len, waiting))):
         got, expected = list(map(len, given)), list(map(len, waiting))
         raise EnvError(f"{name}: step() got {got} actions by kind, expected {expected}")
 
 
 def count_lost(slab: Slab, vector_steps: int, name: str) -> dict[str, int]:
-    """The counters of episodes that broke or were given up so far; empty if none was.
+    """Returns the counters of broken and given-up episodes so far; empty if there are none.
 
     Raises:
         EnvError: If too many broke.
@@ -75,12 +75,12 @@ def count_lost(slab: Slab, vector_steps: int, name: str) -> dict[str, int]:
     broken, discarded = int(slab.broken.sum()), int(slab.discarded.sum())
     if broken > BROKEN_PER_MILLION * (1 + vector_steps * slab.num_lanes // 1_000_000):
         raise EnvError(
-            f"{name}: raised in {broken} episodes, more than env.on_error=restart bears "
-            f"({BROKEN_PER_MILLION} in a million environment steps); set env.on_error=stop to see the first"
+            f"{name}: raised in {broken} episodes, more than env.on_error=restart tolerates ({BROKEN_PER_MILLION} in "
+            "a million environment steps); set env.on_error=stop to see the first"
         )
     return {"episodes_broken": broken, "steps_discarded": discarded}
 
 
 def foreign_state(name: str) -> EnvError:
-    """The error for a saved state that does not fit."""
+    """Returns the error for a saved state that does not fit."""
     return EnvError(f"{name}: the saved state is of another environment, or of other settings")

@@ -1,11 +1,11 @@
-"""`ForeignEnv`: vector environments that others wrote, Gymnasium's `VectorEnv` in all its kinds, as a `VectorEnv` here.
+"""`ForeignEnv`: vector environments of other libraries, all kinds of Gymnasium's `VectorEnv`, as a Rookery `VectorEnv`.
 
-They differ in what follows the end of an episode. Some begin the next one in the same step, as we do; some wait to be
-told which lanes to reset, and are told at once. Some reset a lane *instead of* its next step, whatever its action: that
-lane then does not wait for an action, so nothing is decided and nothing recorded, and its next observation is the first
-of the new episode.
+They differ in what follows the end of an episode. Some begin the next one in the same step, as Rookery does; some wait
+for an explicit reset of lanes, which follows at once. Some reset a lane *instead of* its next step, with any action:
+that lane then does not wait for an action, no decision is recorded, and its next observation is the first of the new
+episode.
 
-A foreign environment draws its later episodes as it likes and cannot say where it is: it is never `exact`.
+A foreign environment draws its later episodes itself and cannot save its state: it is never `exact`.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ from rookery.envs.vector.closing import close_env
 from rookery.envs.vector.rendering import RGB, as_image, last_picture
 
 REFUSALS = (TypeError, ValueError, AssertionError, gymnasium.error.Error)
-"""What environments raise when they are given seeds in a form they do not take."""
+"""Exceptions of environments that do not take seeds in a given form."""
 
 
 NUMBERS = "biuf"
-"""Kinds of arrays that rewards and flags may come in; a text such as "False" would be taken for true."""
+"""Kinds of arrays of rewards and flags; a text such as "False" would count as true."""
 
 
 class ForeignEnv(VectorBase):
-    """A `gymnasium.vector.VectorEnv` with one agent a lane, one row a lane."""
+    """A `gymnasium.vector.VectorEnv` with one agent and one row per lane."""
 
     def __init__(self, make: Callable[[], Any], num_lanes: int, name: str, max_entities: int | None = None) -> None:
-        """Builds the environment, and resets it once where it may give action masks in `info`.
+        """Builds the environment, and resets it once if it may have action masks in `info`.
 
         Args:
-            make: Maker of the environment with `num_lanes` copies.
-            num_lanes: Number of copies.
+            make: Maker of the environment, called with `num_lanes`.
+            num_lanes: Number of environments.
             name: Name of the environment in messages.
             max_entities: Largest number of elements of a ``Sequence`` in an observation.
 
         Raises:
-            EnvError: If it is not a vector environment of so many copies, does not say what follows an episode, or its
-                spaces cannot be used.
+            EnvError: If it is not a vector environment of that size, does not declare its autoreset mode, or its spaces
+                cannot be used.
         """
         self.name = name
         self._env = make()
         if not isinstance(self._env, gymnasium.vector.VectorEnv):
             raise EnvError(f"{name} makes {type(self._env).__name__}, expected a gymnasium.vector.VectorEnv")
         if self._env.num_envs != num_lanes:
-            raise EnvError(f"{name} makes {self._env.num_envs} copies where num_envs={num_lanes} were asked for")
+            raise EnvError(f"{name} makes {self._env.num_envs} environments where num_envs={num_lanes} were asked for")
         self._mode = self._declared_mode()
         observed = bounded(self._env.single_observation_space, max_entities)
         action = self._env.single_action_space
@@ -72,8 +72,8 @@ class ForeignEnv(VectorBase):
             raise EnvError(f"{name}: {error}") from error
         super().__init__((kind,), num_lanes, name, exact=False)
         self.notes = (
-            f"{name}: a vector environment of others; it draws later episodes as it likes, and a resumed run begins "
-            "new ones (exact: false)",
+            f"{name}: a foreign vector environment; it draws later episodes itself, and a resumed run begins new "
+            "ones (exact: false)",
             *(f"{name}: {dropped}; that part is left out" for dropped in spec.dropped),
         )
         self.render_fps = pictures_a_second(self._env)
@@ -82,20 +82,21 @@ class ForeignEnv(VectorBase):
         self._takes_lists = True  # of seeds, one for each lane
         self._rows = Rows.allocate(kind, num_lanes)
         self._step = Step((self._rows,), np.zeros(num_lanes, dtype=bool))
-        # Without a reason to look closer, one array of numbers is shown as the environment gave it.
+        # Unless something is unusual, one array of numbers is passed on as the environment returned it.
         leaf = spec.leaves[0]
         self._plain = leaf if len(spec.leaves) == 1 and leaf.kind == "box" else None
         self._given: np.ndarray | None = None  # the last action of every lane
 
     def _declared_mode(self) -> AutoresetMode:
-        """What the environment says it does after the end of an episode."""
+        """Returns the autoreset mode that the environment declares."""
         declared = (self._env.metadata or {}).get("autoreset_mode")
         try:
             return AutoresetMode(declared)
         except ValueError:
             raise EnvError(
-                f"{self.name}: metadata['autoreset_mode'] is {declared!r}, expected a gymnasium.vector.AutoresetMode: "
-                "SAME_STEP, NEXT_STEP or DISABLED; without it nobody can tell where an episode begins"
+                f"{self.name}: metadata['autoreset_mode'] is {declared!r}, expected a "
+                "gymnasium.vector.AutoresetMode: SAME_STEP, NEXT_STEP or DISABLED; without it the begin of episodes "
+                "is unknown"
             ) from None
 
     def reset(self, seeds: SeedPlan) -> Step:
@@ -104,7 +105,7 @@ class ForeignEnv(VectorBase):
         return self._begin(seeds)
 
     def _begin(self, seeds: SeedPlan) -> Step:
-        """Starts the episode that `episode` names in every lane."""
+        """Starts the current episode of every lane."""
         self._plan, self._clock, self._given = seeds, 0, None
         wanted = [seeds(lane, int(self.episode[lane])) for lane in range(self.num_lanes)]
         try:
@@ -131,7 +132,7 @@ class ForeignEnv(VectorBase):
         return self._env.reset(seed=seeds[0])
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
-        """Steps every lane once, or resets those whose episode ended in the last step, where the environment does so.
+        """Steps every lane once, or resets those whose episode ended in the last step, if the environment works so.
 
         See `VectorEnv.step`.
         """
@@ -164,7 +165,7 @@ class ForeignEnv(VectorBase):
         return self._step
 
     def _batch(self, actions: np.ndarray) -> Any:
-        """The actions of all lanes as the environment takes them; lanes that do not wait repeat their last one."""
+        """Returns the actions of all lanes in the environment's form; lanes that do not wait repeat their last one."""
         waiting = self._rows.waiting
         if len(actions) != waiting.sum():
             raise EnvError(f"{self.name}: step() got {len(actions)} actions, expected {waiting.sum()}")
@@ -180,14 +181,15 @@ class ForeignEnv(VectorBase):
         return self._given.astype(self._env.action_space.dtype, copy=False)
 
     def _end(self, obs: Any, infos: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any] | None]:
-        """Keeps the last observations of truncated lanes and sees that the next episodes begin.
+        """Stores the last observations of truncated lanes, and begins the next episodes where needed.
 
         Returns:
-            What all lanes show now; and the infos of the episodes that began because we said so, None if none did.
+            The current observations of all lanes; and the infos of episodes that were reset explicitly, None if none
+            was.
         """
         rows, ended = self._rows, self._step.ended
         begun: Mapping[str, Any] | None = None
-        if self.keep_last_pictures and self._mode is not AutoresetMode.SAME_STEP:  # which shows the next one by now
+        if self.keep_last_pictures and self._mode is not AutoresetMode.SAME_STEP:  # which is now that of the next one
             self.last_pictures |= {lane: last_picture(self, lane) for lane in ended.nonzero()[0].tolist()}
         self.episode[ended] += 1
         rows.final_index = np.flatnonzero(rows.truncated & ~rows.terminated)
@@ -211,12 +213,12 @@ class ForeignEnv(VectorBase):
         return obs, begun
 
     def _keep_finals(self, last: Any) -> None:
-        """Keeps the last observations of the rows in `final_index`."""
+        """Stores the last observations of the rows in `final_index`."""
         rows, spec = self._rows, self.kinds[0].obs
         rows.final_obs = spec.allocate(len(rows.final_index))
         for k, lane in enumerate(rows.final_index.tolist()):
             try:
-                allowed = rows.final_obs[MASK][k].copy() if spec.has_mask else None  # nobody acts on it
+                allowed = rows.final_obs[MASK][k].copy() if spec.has_mask else None  # no policy acts on it
                 spec.write(_of_lane(last, lane, spec.space), rows.final_obs, k, allowed)
             except SpaceError as error:
                 raise self._breach(lane, f"{error}, in the last observation before a truncation") from error
@@ -224,7 +226,9 @@ class ForeignEnv(VectorBase):
                 raise self._breach(lane, f"{problem}, in the last observation before a truncation")
 
     def _show(self, obs: Any, infos: Mapping[str, Any], begun: Mapping[str, Any] | None = None) -> None:
-        """Takes over what all lanes observe, checked; `begun` are the infos of lanes that we reset after the step."""
+        """Takes over the observations of all lanes, checked; `begun` are the infos of lanes that were reset after the
+        step.
+        """
         rows, spec, leaf = self._rows, self.kinds[0].obs, self._plain
         if leaf is not None and isinstance(obs, np.ndarray) and obs.dtype == leaf.dtype:
             if obs.shape != (expected := (self.num_lanes, *leaf.shape)):
@@ -254,11 +258,11 @@ class ForeignEnv(VectorBase):
         except SpaceError as error:
             raise EnvError(f"{self.name}: {error}, in the observations of all lanes") from error
         if self.kinds[0].obs.has_mask:
-            tree[MASK][~self._rows.waiting] = True  # after the end often nothing is allowed, and nobody acts on it
+            tree[MASK][~self._rows.waiting] = True  # after the end often no action is allowed, and no policy acts on it
         return tree
 
     def _clear(self) -> None:
-        """Forgets the rewards and ends of the last step."""
+        """Clears the rewards and ends of the last step."""
         rows = self._rows
         rows.reward[:] = 0.0
         rows.terminated[:] = rows.truncated[:] = self._step.ended[:] = False
@@ -272,32 +276,32 @@ class ForeignEnv(VectorBase):
         return EnvError(f"{self.name}: vector step {self._clock}: raised {described(error)}")
 
     def state_dict(self) -> dict[str, Any]:
-        """What lanes show; where they are inside cannot be saved."""
+        """Returns the observations of lanes; their internal state cannot be saved."""
         rows = self._rows
         shown = {path: array.copy() for path, array in rows.obs.items()}
         return {"rows": [{"obs": shown, "waiting": rows.waiting.copy()}], "episode": self.episode.copy()}
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Begins the next episode in every lane: none can be taken up again; see `VectorEnv.load_state_dict`."""
+        """Begins the next episode in every lane: none can be resumed; see `VectorEnv.load_state_dict`."""
         if set(state) != {"rows", "episode"} or len(state["episode"]) != self.num_lanes:
             raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
         self.episode[:] = state["episode"] + 1
         return self._begin(seeds), np.ones(self.num_lanes, dtype=bool)
 
     def render(self, lane: int) -> np.ndarray | None:
-        """A picture ``[height, width, 3]`` uint8 of a lane, or None if the environment draws none."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane, or None if the environment cannot render."""
         if self._env.render_mode not in RGB:
             return None
         frames = self._env.render()
         return None if frames is None else as_image(frames[lane])
 
     def close(self) -> None:
-        """Closes it; what it raises becomes a warning."""
+        """Closes the environment; its exceptions become warnings."""
         close_env(self._env, self.name)
 
 
 def _of_lane(batch: Any, lane: int, space: spaces.Space[Any]) -> Any:
-    """The part of a batch in the structure of `space` that is one lane's."""
+    """Returns the part of one lane from a batch in the structure of `space`."""
     if isinstance(batch, Mapping) and isinstance(space, spaces.Dict):
         return {key: _of_lane(value, lane, space[key]) for key, value in batch.items() if key in space.spaces}
     if isinstance(batch, tuple) and isinstance(space, spaces.Tuple):
@@ -306,7 +310,7 @@ def _of_lane(batch: Any, lane: int, space: spaces.Space[Any]) -> Any:
 
 
 def _info_of_lane(infos: Mapping[str, Any], lane: int) -> dict[str, Any]:
-    """What a vector environment said of one lane: ``_key`` marks the lanes that `key` is of."""
+    """Returns the infos of one lane from those of a vector environment: ``_key`` marks the lanes that have `key`."""
     said = {}
     for key, value in infos.items():
         of = infos.get(f"_{key}")

@@ -1,4 +1,4 @@
-"""`ActionHistory`: the actions of running episodes, so that an episode can be played again from its seed."""
+"""`ActionHistory`: the actions of running episodes, so that an episode can be replayed from its seed."""
 
 from __future__ import annotations
 
@@ -13,26 +13,28 @@ LOG_LIMIT = 10_000
 """Longest unfinished episode, in steps, whose actions are kept so that it can be replayed after a restart."""
 
 TIDY_EVERY = 256
-"""Steps after which those that no running episode needs are forgotten."""
+"""Steps after which actions that no running episode needs are dropped."""
 
 
 class ActionHistory:
     """The actions of the last vector steps, at most `LOG_LIMIT` of them.
 
-    An episode's log is a list with an entry a step: of a Gymnasium lane its action, or None if its agent rested; of
-    others a list of (kind, column, action) of all who acted.
+    An episode's log is a list with an entry per step: for a Gymnasium lane its action, or None if its agent rested; for
+    others a list of (kind, column, action) of all acting agents.
     """
 
     def __init__(self, single: bool, num_lanes: int) -> None:
-        """Begins empty; `single`: each lane is one agent, who always acts."""
+        """Begins empty; `single`: each lane has one agent, which always acts."""
         self._single = single
         self._num_lanes = num_lanes
         self._clock = 0  # vector steps so far
         self._steps: deque[tuple[list[np.ndarray], Sequence[np.ndarray], tuple[int, ...]]] = deque()
-        self._before: dict[int, tuple[int, int, list[Any]]] = {}  # lane: when taken up, when begun, log until then
+        self._before: dict[
+            int, tuple[int, int, list[Any]]
+        ] = {}  # lane: step of resuming, step of begin, log until then
 
     def add(self, given: Sequence[np.ndarray], waiting: Sequence[np.ndarray], sizes: tuple[int, ...]) -> None:
-        """Keeps a copy of the actions `given` to the waiting rows of each kind, which has so many rows."""
+        """Stores a copy of the actions `given` to the waiting rows of each kind, with its number of rows."""
         kept = [deepcopy(actions) if actions.dtype == object else actions.copy() for actions in given]
         self._steps.append((kept, waiting, sizes))
         self._clock += 1
@@ -40,26 +42,28 @@ class ActionHistory:
             self._steps.popleft()
 
     def add_steps(self, actions: np.ndarray, waiting: Sequence[np.ndarray], sizes: tuple[int, ...]) -> None:
-        """Keeps the actions ``[T, lanes, ...]`` of many steps in which all rows of the one kind have acted."""
+        """Stores the actions ``[T, lanes, ...]`` of many steps in which all rows of the one kind have acted."""
         self._steps.extend(([each], waiting, sizes) for each in actions)
         self._clock += len(actions)
         while len(self._steps) > LOG_LIMIT:
             self._steps.popleft()
 
     def tidy(self, began: Sequence[int] | np.ndarray, steps: int) -> None:
-        """Now and then forgets the steps before `began`, in which lanes' episodes began; is called every `steps`."""
+        """Drops the steps before `began`, the starts of the lanes' episodes, from time to time; called every
+        `steps`.
+        """
         if self._clock % TIDY_EVERY < steps:
             needed = self._clock - min(began)
             while len(self._steps) > needed:
                 self._steps.popleft()
 
     def log(self, lane: int, began: int, but_last: bool = False) -> list[Any] | None:
-        """The actions of a lane's episode, for the environment to keep; None if not all of them are known.
+        """Returns the actions of a lane's episode, as copies; None if not all of them are known.
 
         Args:
             lane: Number of the lane.
             began: Step in which the episode began.
-            but_last: Whether those of the last step are left out.
+            but_last: Whether to leave out those of the last step.
         """
         start, taken_up = began, self._before.get(lane)
         log: list[Any] = []
@@ -88,7 +92,7 @@ class ActionHistory:
         return entry
 
     def take_up(self, clock: int, began: Sequence[int], logs: Sequence[list[Any] | None]) -> None:
-        """Starts over where saved episodes stand.
+        """Starts again from saved episodes.
 
         Args:
             clock: Vector steps so far.

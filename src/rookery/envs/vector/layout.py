@@ -1,4 +1,4 @@
-"""`Layout`: which agents there are, what they see and do, and which rows are theirs. It grows when new ones appear."""
+"""`Layout`: the agents, their spaces, and their rows. It grows when new agents appear."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Layout:
     """The kinds of agents of an environment and the place of each agent in them.
 
     Attributes:
-        name: What runs, for notes.
-        kinds: The kinds, with agents as users know them.
+        name: Name of the environment for notes.
+        kinds: The kinds, with the agents' names for users.
         ids: For each kind the environment's own agent ids, in the order of the kind's names.
         place: Kind and column of an agent, in the order in which agents were announced.
         masks_in_info: Whether action masks come in `info`.
-        masked: The agents whose masks do, with the mask that allows everything.
+        masked: The agents with such masks, each with the mask that allows every action.
         notes: Lines a user should read once.
         groups: Names of the agents that win and lose together, by the name of their group.
         version: Counts changes.
@@ -42,20 +42,20 @@ class Layout:
         self.version = 0
 
     def read_groups(self, lane: Lane) -> None:
-        """Takes over the groups that a copy names; raises an EnvError if they are not of its agents."""
+        """Takes over the groups that an environment declares; raises an EnvError if they are not of its agents."""
         said, agents = said_groups(lane.env), [str(agent) for agent in self.place]
         if isinstance(lane, GymLane) or {str(group) for group in said} <= {*agents}:
-            return  # groups that act as one agent are agents
+            return  # groups may name teams
         self.groups = checked_groups(said, agents, self.name)
 
     def survey(self, lane: Lane) -> None:
-        """Finds out from one copy which agents there are and what they see.
+        """Determines the agents and their observations from one environment.
 
-        Unless all spaces and masks are plain from the start, the copy is reset once to see who appears and whether
-        `info` has action masks.
+        Unless all spaces and masks are defined from the start, the environment is reset once to find agents that appear
+        and action masks in `info`.
 
         Raises:
-            Breach: If the spaces of an agent cannot be used, or it is given a mask that its actions cannot have.
+            Breach: If the spaces of an agent cannot be used, or its mask does not fit its actions.
         """
         shown = LaneStep({})
         agents = list(lane.agents)
@@ -70,10 +70,10 @@ class Layout:
         self.version = 0
 
     def announce(self, lane: Lane, agent: Agent) -> None:
-        """Gives a new agent its place: at the end of the kind with its spaces, or in a new kind at the end.
+        """Adds a new agent: at the end of the kind with its spaces, or in a new kind at the end.
 
         Raises:
-            Breach: If its spaces are not known, or cannot be used.
+            Breach: If its spaces are unknown, or cannot be used.
         """
         obs, action = self._specs(lane, agent)
         for dropped in obs.dropped:
@@ -83,10 +83,10 @@ class Layout:
         self._add(agent, obs, action)
 
     def check_masks(self, shown: LaneStep) -> None:
-        """Refuses a mask in `info` that nothing could be done with; the first reset of a copy is looked at, not every.
+        """Refuses a mask in `info` that cannot be used; only the first reset of an environment is checked.
 
         Raises:
-            Breach: If the actions of an agent that has one have no choices.
+            Breach: If the actions of an agent with a mask are not discrete.
         """
         for agent, mask in info_masks(shown.infos).items():
             if agent in self.place and mask is not None:

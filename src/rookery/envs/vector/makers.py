@@ -1,6 +1,6 @@
-"""Makers of environments that play many copies: classes of `VectorEnv`s, and others' vector environments.
+"""Makers of vectorized environments: classes of `VectorEnv`s, and foreign vector environments.
 
-The latter are Gymnasium's vector environments and those of tensors, told by an argument ``num_envs``.
+The latter are Gymnasium's vector environments and tensor environments, recognized by an argument ``num_envs``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class VectorClass(EnvScheme):
 
 
 class Foreign(EnvScheme):
-    """Makers of others' vector environments, and of environments of tensors."""
+    """Makers of foreign vector environments, and of tensor environments."""
 
     def plays_many(self, maker: Any) -> bool:
         """See `EnvScheme.plays_many`."""
@@ -77,19 +77,19 @@ VECTOR_CLASS, FOREIGN = VectorClass(), Foreign()
 
 
 def plays_tensors(env: Any) -> bool:
-    """Says whether a class or an object is that of a `TensorEnv`, without loading torch."""
+    """Returns whether a class or an object is that of a `TensorEnv`, without loading torch."""
     return bool(getattr(env, "plays_tensors", False))
 
 
 def is_vector_class(found: Any) -> bool:
-    """Says whether `found` is a class of `VectorEnv`s, by its constructor's `num_lanes`, or one with arguments."""
+    """Returns whether `found` is a class of `VectorEnv`s, by its constructor's `num_lanes`, or one with arguments."""
     if isinstance(found, functools.partial):
         found = found.func
     return inspect.isclass(found) and hasattr(found, "step") and "num_lanes" in parameters_of_maker(found)
 
 
 def is_foreign(found: Any) -> bool:
-    """Says whether `found` makes Gymnasium's kind of vector environment, or one of tensors, by its class or a
+    """Returns whether `found` makes Gymnasium's kind of vector environment, or a tensor environment, by its class or a
     function's `num_envs`.
     """
     if inspect.isclass(found):
@@ -107,7 +107,7 @@ def parameters_of_maker(maker: Any) -> Mapping[str, inspect.Parameter]:
 
 @contextmanager
 def build_errors(found: Any, settings: Mapping[str, Any], name: str) -> Iterator[None]:
-    """Raises an EnvError for an exception of a maker that is none yet; see `_build_error`."""
+    """Raises an EnvError for any other exception of a maker; see `_build_error`."""
     try:
         yield
     except EnvError:
@@ -117,7 +117,7 @@ def build_errors(found: Any, settings: Mapping[str, Any], name: str) -> Iterator
 
 
 def _build_error(found: Any, settings: Mapping[str, Any], name: str, error: Exception) -> EnvError:
-    """Returns the error to raise where a maker has raised one: a package is missing, or what `env.config` may hold."""
+    """Returns the error for an exception of a maker: names a missing package, or the valid keys of `env.config`."""
     if isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError):
         return EnvError(f"{name}: a package it needs is missing: {error}")
     if isinstance(error, TypeError) and (unknown := re.search(r"unexpected keyword argument '(\w+)'", str(error))):

@@ -1,7 +1,7 @@
-"""The `processes` back end: shares of the lanes stepped by helper processes, through memory that both sides map.
+"""The `processes` back end: shares of the lanes stepped by helper processes, through shared memory.
 
-A helper is a fresh interpreter that runs `child.py`. It is told what to build once, by cloudpickle; a step moves no
-bytes but those in the slab and two words that say whose turn it is (`channel.py`). Nothing has a name in the file
+A helper is a fresh interpreter that runs `child.py`. It receives the environment's factory once, by cloudpickle; a step
+moves no bytes except those in the slab and two words for the turn (`channel.py`). Nothing has a name in the file
 system, so nothing stays behind, however a run ends.
 """
 
@@ -37,13 +37,13 @@ from rookery.envs.vector.slab import Slab
 from rookery.envs.vector.specs import ONLY_HERE
 
 CLOSE_SECONDS = 5.0
-"""How long a helper may take to close its environments before it is ended."""
+"""Seconds for a helper to close its environments before it is killed."""
 
 TRACEBACK_SECONDS = 0.2
-"""What a hanging helper gets to say where it hangs."""
+"""Seconds for a hanging helper to write its traceback."""
 
 TRIAL_SECONDS = 30.0
-"""How long a helper that has just started may take to play a throwaway copy, beside `TRIAL_TIMES` of the time here."""
+"""Seconds for a new helper to play a throwaway environment, beside `TRIAL_TIMES` of the time in this process."""
 
 TRIAL_TIMES = 10
 
@@ -58,16 +58,16 @@ def processes_env(
     num_helpers: int,
     trial: Callable[[], SerialEnv] | None = None,
 ) -> SharesEnv:
-    """Lets 1 to ``num_lanes - 1`` processes step lanes beside the caller; `factory` must survive cloudpickle.
+    """Makes 1 to ``num_lanes - 1`` processes step lanes beside the caller; `factory` must survive cloudpickle.
 
     Args:
-        factory: Builds one copy.
-        num_lanes: Copies in all.
-        name: What runs, in words a user knows.
-        tolerance: What is borne from the environment and from helpers.
+        factory: Builds one environment.
+        num_lanes: Number of environments.
+        name: Name of the environment for messages.
+        tolerance: Tolerated failures of the environment and of helpers.
         num_helpers: Number of processes.
-        trial: Plays a throwaway copy and returns it; called in this process and, while that copy is open, in each
-            helper before it builds its copies. None: helpers build at once, and those that die are replaced.
+        trial: Plays a throwaway environment and returns it; called in this process and, while that one is open, in each
+            helper before it builds its own. None: helpers build at once, and those that die are replaced.
 
     Raises:
         EnvError: If the environment cannot be sent to another process, built or used.
@@ -102,7 +102,7 @@ def processes_env(
 
 
 def _try_out(trial: Callable[[], SerialEnv], helpers: Sequence[ProcessHelper]) -> None:
-    """Lets all helpers play a throwaway copy while one is open here.
+    """Makes all helpers play a throwaway environment while one is open here.
 
     Raises:
         EnvError: If one of them cannot, or does not answer in time.
@@ -123,14 +123,14 @@ class ProcessHelper:
     can_be_lost = True
 
     def __init__(self, pickled: bytes, lanes: range, name: str, tolerance: Tolerance, spins: bool) -> None:
-        """Starts the process, which builds nothing yet.
+        """Starts the process, without building an environment.
 
         Args:
-            pickled: Factory of one copy.
+            pickled: Factory of one environment.
             lanes: Lanes that the process steps.
             name: Name of the environment in messages.
-            tolerance: Times that the process may take.
-            spins: Whether there is a core for it to wait on.
+            tolerance: Time limits of the process.
+            spins: Whether a core is free for it to spin on.
         """
         self.lanes = lanes
         self.any_end = self.grown = False
@@ -142,11 +142,11 @@ class ProcessHelper:
         self._start()
 
     def build(self) -> None:
-        """Begins to build the copies; `end` waits for them."""
+        """Begins to build the environments; `end` waits for them."""
         self.begin("build", module_paths(sys.path), self._pickled, self.lanes, self._name, self._tolerance)
 
     def try_out(self, trial: bytes, seconds: float) -> None:
-        """Begins to play a throwaway copy.
+        """Begins to play a throwaway environment.
 
         Args:
             trial: Pickled function that plays and returns it.
@@ -159,7 +159,7 @@ class ProcessHelper:
         """Waits for the end of `try_out`.
 
         Raises:
-            EnvError: If the copy could not be played, the process has ended, or `seconds` have passed.
+            EnvError: If the environment could not be played, the process has ended, or `seconds` have passed.
         """
         try:
             if not self._answers.wait(self._number, self._deadline):
@@ -203,7 +203,7 @@ class ProcessHelper:
             self._talk((task, arguments))
 
     def _command(self, kind: int, seconds: float) -> None:
-        """Tells the process what comes, and gives it some seconds to answer."""
+        """Sends a command to the process, and sets its deadline."""
         self._words[channel.KIND] = self._kind = kind
         self._number += 1
         self._busy = True
@@ -212,11 +212,11 @@ class ProcessHelper:
 
     def _talk(self, message: Any, files: tuple[int, ...] = ()) -> None:
         self._command(channel.TALK, self._tolerance.reset_timeout_seconds)
-        with suppress(Gone):  # `end` will see it
+        with suppress(Gone):  # `end` will detect it
             send_frame(self._line, message, files)
 
     def end(self) -> Any:
-        """Waits for what it returns; raises as `Helper.end` does."""
+        """Waits for the result; raises as `Helper.end` does."""
         self._wait()
         if self._kind == channel.TALK:
             result, self.any_end, self.grown = self._receive()
@@ -267,13 +267,13 @@ class ProcessHelper:
         except Gone:
             raise self._lost() from None
         with suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGUSR1)  # it writes a traceback of where it hangs
+            self._process.send_signal(signal.SIGUSR1)  # it writes its traceback
             sleep(TRACEBACK_SECONDS)
         self._finalizer()
         raise HelperLost(f"{self._who()} was ended because {what} took longer than {setting} = {seconds:g}")
 
     def _lost(self) -> HelperLost:
-        """How the process ended; nothing of it is left afterwards."""
+        """Returns how the process ended, after releasing its resources."""
         how = describe_end(self._process)
         self._finalizer()
         return HelperLost(f"{self._who()} {how}")
@@ -282,14 +282,14 @@ class ProcessHelper:
         return f"the helper process {self._process.pid} of lanes {self.lanes.start} to {self.lanes[-1]}"
 
     def replace(self) -> None:
-        """Starts a new process, which begins to build its copies."""
+        """Starts a new process, which begins to build its environments."""
         self._finalizer()
         self._start()
         self.build()
 
     def close(self) -> None:
-        """Closes the copies and ends the process; by force if it does not come back, or is at something else. A copy
-        that raises becomes a warning.
+        """Closes the environments and ends the process; by force if it does not answer, or is busy. An exception of a
+        `close` becomes a warning.
         """
         if self._busy or not self._finalizer.alive:
             self._finalizer()
@@ -300,13 +300,13 @@ class ProcessHelper:
             for problem in self.end() or ():
                 problem.warn()
         except HelperLost:
-            return  # that is what was wanted
+            return  # as intended
         finally:
             self._finalizer()
 
 
 def _end_process(process: subprocess.Popen[bytes], ends: tuple[socket.socket, ...], owner: int) -> None:
-    if os.getpid() != owner:  # a fork of the driver, which is not the one to end it
+    if os.getpid() != owner:  # a fork of the driver, which must not end it
         return
     for end in ends:
         end.close()

@@ -1,4 +1,4 @@
-"""What environments draw, as images ``[height, width, 3]`` uint8 of RGB, whatever form their `render` gives."""
+"""Images of environments, as ``[height, width, 3]`` uint8 RGB, from any form that their `render` returns."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rookery.envs.adapters.lane import Breach, cause_of, shape_of
 from rookery.envs.base import VectorBase, VectorEnv
 
 RGB = ("rgb_array", "rgb_array_list")
-"""Render modes that give images."""
+"""Render modes that return images."""
 
 CHANNELS = (1, 3, 4)
-"""Numbers of a pixel: grey, RGB, and RGB with an opacity, which is left out."""
+"""Channels of a pixel: grey, RGB, and RGB with opacity, which is dropped."""
 
 ROUNDING = 1e-3
 """How far above 1 or 255 a float may lie."""
@@ -31,13 +31,13 @@ EXPECTED = (
 
 
 def picture(env: Any) -> np.ndarray | None:
-    """Returns what one environment draws, or None if it draws no images.
+    """Returns the rendered image of one environment, or None if it has no images.
 
     Args:
         env: The environment, of any style.
 
     Raises:
-        Breach: If its `render` raises, or gives something else than an image.
+        Breach: If its `render` raises, or does not return an image.
     """
     mode = getattr(env, "render_mode", "rgb_array")
     if mode not in RGB or not callable(getattr(env, "render", None)):
@@ -52,14 +52,14 @@ def picture(env: Any) -> np.ndarray | None:
 
 
 def drawn(env: VectorEnv | VectorBase, lane: int) -> np.ndarray | None:
-    """Returns the image of a lane, ``[height, width, 3]`` uint8, or None if the environment draws none.
+    """Returns the image of a lane, ``[height, width, 3]`` uint8, or None if the environment cannot render.
 
     Args:
-        env: Copies of an environment, a user's own class too.
-        lane: Which of them.
+        env: A vectorized environment, also a user's own class.
+        lane: Number of the lane.
 
     Raises:
-        EnvError: If drawing raises, or gives something else than an image.
+        EnvError: If rendering raises, or does not return an image.
     """
     try:
         return as_image(env.render(lane))
@@ -71,7 +71,7 @@ def drawn(env: VectorEnv | VectorBase, lane: int) -> np.ndarray | None:
 
 
 def keep_last(env: VectorBase, lane: int) -> None:
-    """Keeps the image and the text of the state in which a lane's episode has ended."""
+    """Keeps the image and the text of the final state of a lane's episode."""
     env.last_pictures[lane] = last_picture(env, lane)
     try:
         env.last_texts[lane] = env.text(lane)
@@ -80,10 +80,10 @@ def keep_last(env: VectorBase, lane: int) -> None:
 
 
 def last_picture(env: VectorBase, lane: int) -> np.ndarray | None:
-    """Draws the state in which a lane's episode has ended; None where nothing is drawn, or not after an end."""
+    """Renders the final state of a lane's episode; None without images, or if the episode has not ended."""
     try:
         return drawn(env, lane)
-    except EnvError:  # of an environment that has put away what it draws
+    except EnvError:  # of an environment that has removed what it draws
         return None
 
 
@@ -91,12 +91,12 @@ def as_image(shown: Any) -> np.ndarray | None:
     """Returns an image in the form ``[height, width, 3]`` uint8; None stays None.
 
     Args:
-        shown: What a `render` gave: an array or something that becomes one. Floats up to 1 and flags are brightness
+        shown: Result of a `render`: an array or an object that converts to one. Floats up to 1 and flags are brightness
             from 0 to 1, other numbers from 0 to 255; ``[height, width]`` and one channel are grey; of RGBA the opacity
-            is left out; channels may come first.
+            is dropped; channels may come first.
 
     Raises:
-        Breach: If it is no image; names its type and shape.
+        Breach: If it is not an image; with its type and shape.
     """
     if shown is None:
         return None
@@ -106,21 +106,23 @@ def as_image(shown: Any) -> np.ndarray | None:
     array: np.ndarray
     try:
         array = np.asarray(_in_rgb(shown)) if not isinstance(shown, str | Mapping | list | tuple) else np.empty(0)
-    except Exception as error:  # whatever an object does when it is asked for its numbers
-        raise Breach(f"render() gave {_told(shown)}, whose numbers cannot be read: {described(error)}") from None
+    except Exception as error:  # any exception of the object's conversion
+        raise Breach(
+            f"render() returned {_described(shown)}, whose numbers cannot be read: {described(error)}"
+        ) from None
     if array.ndim == 2:
         array = array[:, :, None]
     elif array.ndim == 3 and array.shape[2] not in CHANNELS and array.shape[0] in CHANNELS:
         array = array.transpose(1, 2, 0)
     if array.ndim != 3 or array.shape[2] not in CHANNELS or not array.size:
-        raise Breach(f"render() gave {_told(shown)}, {EXPECTED}")
+        raise Breach(f"render() returned {_described(shown)}, {EXPECTED}")
     array = array[:, :, :3]
     array = np.broadcast_to(array, (*array.shape[:2], 3))
     return np.ascontiguousarray(_bytes(array, shown))
 
 
 def _in_rgb(shown: Any) -> Any:
-    """Returns an image of Pillow in RGB, whose numbers may be places in a palette, or inks; others as they are."""
+    """Returns a Pillow image in RGB, since its numbers may be palette indices or inks; other objects unchanged."""
     is_pillows = isinstance(getattr(shown, "mode", None), str) and callable(getattr(shown, "convert", None))
     return shown.convert("RGB") if is_pillows else shown
 
@@ -138,12 +140,12 @@ def _bytes(array: np.ndarray, shown: Any) -> np.ndarray:
             return np.asarray(np.rint(np.minimum(array, 1.0) * 255), np.uint8)
         if low >= 0 and (UNCLEAR <= high <= 255 + ROUNDING if kind == "f" else high <= 255):
             return np.asarray(np.rint(np.minimum(array, 255)), np.uint8)
-        raise Breach(f"render() gave {_told(shown)} of {array.dtype} from {low} to {high}, {EXPECTED}")
-    raise Breach(f"render() gave {_told(shown)} of {array.dtype}, {EXPECTED}")
+        raise Breach(f"render() returned {_described(shown)} of {array.dtype} from {low} to {high}, {EXPECTED}")
+    raise Breach(f"render() returned {_described(shown)} of {array.dtype}, {EXPECTED}")
 
 
-def _told(shown: Any) -> str:
-    """Returns the type and shape of what a `render` gave, in words."""
+def _described(shown: Any) -> str:
+    """Returns the type and shape of a `render` result, in words."""
     if isinstance(shown, list):
         return f"a list of {len(shown)}"
     shape = getattr(shown, "shape", None)

@@ -1,10 +1,9 @@
-"""`SerialEnv`: copies of an environment stepped one after the other in this process.
+"""`SerialEnv`: environments stepped one after the other in this process.
 
-What stands here: the step of Gymnasium lanes with as little work a lane as possible, the step of multi-agent lanes,
-same-step autoreset, going on from a saved state, and the checks that turn a broken contract into an `EnvError` that
-says where. Who has which row is in `layout.py`, the memory of the rows in `slab.py`, how rows are checked and written
-in `writer.py`, the actions so far in `history.py`. The other back ends are several of these, each with a share of the
-lanes (`shares.py`).
+It has the step of Gymnasium lanes with as little work per lane as possible, the step of multi-agent lanes, same-step
+autoreset, resuming from a saved state, and the checks that turn a broken contract into an `EnvError` with its place.
+Rows of agents are in `layout.py`, the memory of the rows in `slab.py`, checking and writing of rows in `writer.py`,
+past actions in `history.py`. The other back ends are several of these, each with a share of the lanes (`shares.py`).
 """
 
 from __future__ import annotations
@@ -48,15 +47,15 @@ from rookery.envs.vector.slab import FRESH, Slab
 from rookery.envs.vector.writer import LaneBreach, RowWriter
 
 IDLE_LIMIT = 10_000
-"""Steps without anybody to act after which an episode counts as one that its environment forgot to end."""
+"""Steps without an agent that must act after which the environment counts as having forgotten to end the episode."""
 
 
 class SerialEnv(VectorBase):
     """A `VectorEnv` that steps its lanes in a Python loop.
 
     Attributes:
-        single: Whether each lane is one agent, who always acts.
-        history: The actions so far, where lanes need them; None where somebody else keeps them.
+        single: Whether each lane has one agent, which always acts.
+        history: Past actions, if lanes need them; None where another object keeps them.
     """
 
     def __init__(
@@ -71,13 +70,13 @@ class SerialEnv(VectorBase):
         """Builds the lanes.
 
         Args:
-            factory: Builds one copy, from the outside independent of the others.
-            num_lanes: Copies.
-            name: What runs, in words a user knows.
-            tolerance: What is borne from an environment that raises.
-            first_lane: Number of the first lane for seeds and messages, where this is a share of more.
-            agents: Who plays. None: lane 0 is asked, and reset once where its spaces do not say all. A share that is
-                told leaves the log of actions to its owner.
+            factory: Builds one environment, independent of the others.
+            num_lanes: Number of environments.
+            name: Name of the environment for messages.
+            tolerance: Tolerated exceptions of an environment.
+            first_lane: Number of the first lane for seeds and messages, if this is a share.
+            agents: Layout of the agents. None: read from lane 0, with one reset if its spaces do not define all. A
+                share with a given layout leaves the log of actions to its owner.
 
         Raises:
             EnvError: If the environment's spaces cannot be used, or its first reset fails.
@@ -99,14 +98,14 @@ class SerialEnv(VectorBase):
         self._clock = 0
         self._began = [0] * num_lanes
         self._idle = [0] * num_lanes
-        self._in_a_row = [0] * num_lanes  # episodes that broke one after the other
+        self._in_a_row = [0] * num_lanes  # consecutive broken episodes
         self._missing: set[int] = set()  # lanes whose episode is given up in the next step
-        self._actions: Any = None  # those of the running step, for messages; None while episodes are taken up
+        self._actions: Any = None  # those of the current step, for messages; None while episodes are resumed
         self.logged = [i for i, lane in enumerate(self._lanes) if not (self.single and can_capture(lane.env))]
-        """Lanes whose state is the log of their actions."""
+        """Lanes whose state is their log of actions."""
         self._everyone = [np.arange(num_lanes)]
         self.history = ActionHistory(self.single, num_lanes) if self.logged and agents is None else None
-        self._earned = np.zeros(num_lanes)  # all rewards of the running episode; kept where there are logs
+        self._earned = np.zeros(num_lanes)  # sum of all rewards of the running episode; kept with logs
         self._writer = RowWriter(self._announce)
         self.slab = Slab.allocate((), num_lanes)
         if agents is None:
@@ -119,7 +118,7 @@ class SerialEnv(VectorBase):
         self.attach(Slab.allocate(self.agents.kinds, num_lanes, bool(self.agents.groups)))
 
     def attach(self, slab: Slab, agents: Layout | None = None) -> None:
-        """Moves to another slab, with all that is shown, and to the layout it is made for, if that is a new one."""
+        """Moves to another slab, with the current content, and to its layout, if that is new."""
         had = self.agents
         if agents is not None:
             self.agents = agents
@@ -135,7 +134,7 @@ class SerialEnv(VectorBase):
         self._writer.attach(slab, self.agents)
 
     def _announce(self, lane: int, agent: Agent) -> None:
-        """Gives a place to an agent that nobody spoke of before."""
+        """Adds a new agent to the layout."""
         self._writer.flush()
         self.agents.announce(self._lanes[lane], agent)
         self.attach(Slab.allocate(self.agents.kinds, self.num_lanes, bool(self.agents.groups)))
@@ -179,7 +178,7 @@ class SerialEnv(VectorBase):
         return self.shown()
 
     def waiting(self) -> list[np.ndarray]:
-        """For each kind the rows that must act; where a lane is one agent, all that do not rest."""
+        """Returns for each kind the rows that must act; where each lane has one agent, all that do not rest."""
         if self.single and not self._writer.any_rest:
             return self._everyone
         return [np.flatnonzero(block.rows.waiting) for block in self.slab.blocks]
@@ -205,7 +204,7 @@ class SerialEnv(VectorBase):
                 self._earned[self.slab.ended | self.slab.lost] = 0.0
 
     def _step_gym(self, actions: np.ndarray) -> None:
-        """Steps Gymnasium lanes: one agent, so a row is a lane and each has an action."""
+        """Steps Gymnasium lanes: one agent, so each row is a lane with an action."""
         self._actions = actions
         writer, block, spec = self._writer, self.slab.blocks[0], self.kinds[0].obs
         (targets, shape), known = writer.targets[0], writer.known[0]
@@ -281,7 +280,7 @@ class SerialEnv(VectorBase):
             if len(rows) == self.num_lanes * len(ids):
                 answer = iter(answers)
                 for own in actions:
-                    own.update(zip(ids, answer, strict=False))  # each lane takes as many as it has agents
+                    own.update(zip(ids, answer, strict=False))  # each lane takes one for each of its agents
             else:
                 lanes, columns = np.divmod(rows, len(ids))
                 for lane, column, action in zip(lanes.tolist(), columns.tolist(), answers, strict=True):
@@ -304,19 +303,19 @@ class SerialEnv(VectorBase):
                     self._infos[lane] = {str(agent): info for agent, info in shown.infos.items()}
                 self._idle[lane] = 0 if shown.obs or shown.ended else self._idle[lane] + 1
                 if self._idle[lane] >= IDLE_LIMIT:
-                    raise Breach(f"nobody had to act for {IDLE_LIMIT} steps, expected the episode to end")
+                    raise Breach(f"no agent had to act for {IDLE_LIMIT} steps, expected the episode to end")
                 if shown.ended:
                     if self.keep_last_pictures:
                         keep_last(self, lane)
                     self._in_a_row[lane] = 0
                     self._begin(lane)
-            except LaneBreach as found:  # among rewards that were written because an agent appeared
+            except LaneBreach as found:  # among rewards that were written early because an agent appeared
                 raise self._located(found.lane, found.breach) from None
             except Exception as error:
                 self._survive(lane, error)
 
     def _begin(self, lane: int) -> LaneStep:
-        """Starts the next episode of a lane and shows whom it waits for."""
+        """Starts the next episode of a lane and shows the agents that must act."""
         assert self._plan is not None
         note_activity(RESET)
         self._writer.any_end = self.slab.ended[lane] = True
@@ -334,12 +333,12 @@ class SerialEnv(VectorBase):
         return shown
 
     def _reset(self, lane: int) -> LaneStep:
-        """Resets a lane to the beginning of the episode that `episode` numbers."""
+        """Resets a lane to the start of its current episode."""
         copied = self._lanes[lane]
         given = parameters_of(self._plan, self._first_lane + lane, int(self.episode[lane]))
         shown: LaneStep = copied.reset(self._seeds[lane], given)
         if given and self.single:
-            self._calls[lane] = copied.call  # parameters may have built another copy
+            self._calls[lane] = copied.call  # parameters may have rebuilt the environment
         return shown
 
     def replan(self, seeds: SeedPlan) -> None:
@@ -347,7 +346,7 @@ class SerialEnv(VectorBase):
         self._plan = seeds
 
     def _settle(self) -> None:
-        """Writes what was kept back, and checks all lanes together."""
+        """Writes delayed values, and checks all lanes together."""
         try:
             self._writer.flush()
             self._writer.check()
@@ -356,7 +355,7 @@ class SerialEnv(VectorBase):
 
     @property
     def any_end(self) -> bool:
-        """Whether an episode or an agent's ended in the last step."""
+        """Whether an episode of a lane or an agent ended in the last step."""
         return self._writer.any_end
 
     @property
@@ -365,7 +364,7 @@ class SerialEnv(VectorBase):
         return self._writer.any_rest
 
     def shown(self) -> Step:
-        """What the slab holds, with the last observations of truncated agents gathered."""
+        """Returns the content of the slab, with the last observations of truncated agents gathered."""
         step = self._step
         step.lost, step.any_end, step.any_rest = None, self._writer.any_end, self._writer.any_rest
         if step.any_end:
@@ -378,7 +377,7 @@ class SerialEnv(VectorBase):
     # -- episodes that break -----------------------------------------------------------------------
 
     def _survive(self, lane: int, error: Exception) -> None:
-        """Gives up the episode of a lane that raised and begins its next; raises if that is not to be borne."""
+        """Gives up the episode of a lane that raised and begins its next; raises if that is not tolerated."""
         if not self._tolerates(lane, error):
             raise self._located(lane, error) from cause_of(error)
         self._missing.discard(lane)
@@ -391,21 +390,23 @@ class SerialEnv(VectorBase):
         self.slab.ended[lane], self.slab.lost[lane] = False, True
 
     def _tolerates(self, lane: int, error: Exception) -> bool:
-        """Whether a lane may go on after an error; a broken contract is not borne, since it would break again."""
+        """Whether a lane may continue after an error; a broken contract is not tolerated, since it would break
+        again.
+        """
         if isinstance(error, Missing):
             return True
         if self._tolerance.on_error == "stop" or isinstance(error, Breach):
             return False
-        if self._in_a_row[lane] >= BROKEN_IN_A_ROW:  # the reset that was one too many, on its way out
+        if self._in_a_row[lane] >= BROKEN_IN_A_ROW:  # from the extra reset, while it raises
             return False
         self._in_a_row[lane] += 1
         self.slab.broken[lane] += 1
         return self._in_a_row[lane] < BROKEN_IN_A_ROW
 
-    # -- going on after a restart ------------------------------------------------------------------
+    # -- resuming ----------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Where every lane is: by its own word where it has one, else by the actions since its last reset.
+        """Returns the state of every lane: its own saved state if it has one, else the actions since its last reset.
 
         A share leaves the actions to its owner: they are None.
         """
@@ -438,7 +439,7 @@ class SerialEnv(VectorBase):
         }
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state: puts each lane where it was, and compares; see `VectorEnv.load_state_dict`."""
+        """Resumes from a state: restores each lane, and compares its observations; see `VectorEnv.load_state_dict`."""
         self.meet(state)
         lost = self.take_up(state, seeds, leave=True)
         if self.history is not None:
@@ -449,7 +450,7 @@ class SerialEnv(VectorBase):
         return self.shown(), lost
 
     def meet(self, state: dict[str, Any]) -> None:
-        """Gives places to the agents of a saved state; raises an EnvError if the state is of another environment."""
+        """Adds the agents of a saved state; raises an EnvError if the state is of another environment."""
         if "lanes" not in state:
             raise faults.foreign_state(self.name)
         for agent in itertools.chain(*state["agents"]):
@@ -461,14 +462,14 @@ class SerialEnv(VectorBase):
             raise EnvError(f"{self.name}: has agents {self.agents.ids}, the saved state {state['agents']}")
 
     def take_up(self, state: dict[str, Any], seeds: SeedPlan, leave: bool) -> np.ndarray:
-        """Puts each lane into the middle of its episode.
+        """Restores each lane in the middle of its episode.
 
-        Args:
+        state: State of these lanes, from `state_dict`; in `lanes`, ``snapshot`` and ``actions`` together mean these
+        actions after that snapshot.
             state: State of these lanes, as `state_dict` gives it; in `lanes`, ``snapshot`` and ``actions`` together
                 mean these actions after that snapshot.
             seeds: Seeds of the episodes to come.
-            leave: Whether a lane whose episode cannot be found again begins its next one at once; else in the next
-                step.
+            leave: Whether a lane whose episode cannot be restored begins its next one at once; else in the next step.
 
         Returns:
             ``[lanes]`` bool, which lanes these are.
@@ -507,7 +508,7 @@ class SerialEnv(VectorBase):
         return lost
 
     def _replay(self, lane: int, where: dict[str, Any]) -> bool:
-        """Puts a lane into the middle of its episode; False if it cannot be done, or shows something else there."""
+        """Restores a lane in the middle of its episode; returns False if that fails, or its observations differ."""
         copied = self._lanes[lane]
         if not where:
             return False
@@ -530,11 +531,11 @@ class SerialEnv(VectorBase):
             if shown.ended:
                 return False
             earned += sum(float(np.asarray(reward).item()) for reward in shown.reward.values())
-        # rewards tell of what observations need not show, such as the statistics of a wrapper that scales them
+        # rewards reveal what observations need not show, such as the statistics of a wrapper that scales them
         return bool(np.isclose(earned, self._earned[lane], rtol=1e-9)) and self._shows_as_saved(lane, shown)
 
     def _shows_as_saved(self, lane: int, shown: LaneStep) -> bool:
-        """Whether those that must act are the rows that wait, and see what these hold."""
+        """Whether the agents that must act are the waiting rows, with equal observations."""
         lanes = [b.rows for b in self.slab.part(range(lane, lane + 1)).blocks]
         resting = len(shown.resting())
         waits, rests = sum(rows.waiting.sum() for rows in lanes), sum(rows.resting.sum() for rows in lanes)
@@ -550,12 +551,12 @@ class SerialEnv(VectorBase):
         return True
 
     def _located(self, lane: int, error: Exception) -> EnvError:
-        """The error to raise for `error` in a lane: what happened, to whom, where."""
+        """Returns the error to raise for `error` in a lane: the event, the agent, the place."""
         step = self._clock - self._began[lane]
         episode = max(int(self.episode[lane]), 0)
         where = f"{self.name}: lane {self._first_lane + lane}, seed {self._seeds[lane]}, episode {episode}, step {step}"
         if step and self._actions is None:
-            where += ", when its episode was to be taken up again"
+            where += ", when its episode was resumed"
         else:
             taken = {} if not step else {AGENT: self._actions[lane]} if self.single else self._actions[lane]
             taken = {who: a.tolist() if isinstance(a, np.ndarray | np.generic) else a for who, a in taken.items()}
@@ -571,7 +572,7 @@ class SerialEnv(VectorBase):
         return EnvError(f"{where}: raised {described(error)}{so_far}")
 
     def layout_now(self) -> Layout:
-        """The agents that have appeared here."""
+        """Returns the layout with all agents that have appeared here."""
         return self.agents
 
     def ask_for_infos(self, keep: KeepInfos) -> None:
@@ -579,10 +580,10 @@ class SerialEnv(VectorBase):
         self.keep_infos = keep
 
     def render(self, lane: int) -> np.ndarray | None:
-        """An image ``[height, width, 3]`` uint8 of a lane, or None if the environment draws none.
+        """Returns an image ``[height, width, 3]`` uint8 of a lane, or None if the environment cannot render.
 
         Raises:
-            EnvError: If its `render` raises, or gives something else than an image.
+            EnvError: If its `render` raises, or does not return an image.
         """
         try:
             return picture(self._lanes[lane].env)
@@ -590,7 +591,7 @@ class SerialEnv(VectorBase):
             raise self._located(lane, breach) from cause_of(breach)
 
     def text(self, lane: int) -> str | None:
-        """A lane in letters, where the environment was made with ``render_mode="ansi"``; else None."""
+        """Returns a lane as text, if the environment was made with ``render_mode="ansi"``; else None."""
         env = self._lanes[lane].env
         try:
             shown = env.render() if getattr(env, "render_mode", None) == "ansi" else None
@@ -600,21 +601,21 @@ class SerialEnv(VectorBase):
         return shown if isinstance(shown, str) else None
 
     def close_lanes(self) -> list[CloseProblem]:
-        """Closes every copy; returns what copies raised."""
+        """Closes every environment; returns their exceptions."""
         closed = [close_problem(lane.env, self.name) for lane in self._lanes]
         return [problem for problem in closed if problem]
 
     def close(self) -> None:
-        """Closes every copy; one that raises becomes a warning."""
+        """Closes every environment; an exception becomes a warning."""
         for problem in self.close_lanes():
             problem.warn()
 
 
 def idle_actions(kind: Kind, number: int) -> np.ndarray:
-    """The environment's own actions ``[number, ...]`` of agents that rest: the first choice, the middle of a box.
+    """Returns the environment's own actions ``[number, ...]`` of resting agents: the first choice, the middle of a box.
 
-    The environment must be given something, and ignores it. They are the same whatever an agent did before, so that
-    nothing has to be remembered for a rest.
+    The environment needs an action, and ignores it. It does not depend on earlier actions of the agent, so no memory is
+    needed for a rest.
     """
     spec = kind.action
     return spec.to_env(np.zeros((number, *spec.shape), spec.dtype))

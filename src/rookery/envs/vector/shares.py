@@ -1,8 +1,8 @@
-"""`SharesEnv`: lanes dealt to several `SerialEnv`s that step at the same time. One of them steps in the caller.
+"""`SharesEnv`: lanes divided among several `SerialEnv`s that step at the same time. One of them steps in the caller.
 
-Who steps the others is a `Helper`: a thread (`threads.py`) or a process (`processes.py`). Each share is a block of
-neighbouring lanes and writes into its part of one slab, so that the rows are the same however the lanes are dealt. A
-helper that is lost is replaced: what its lanes need to be played again from their seeds is kept here.
+A `Helper` steps each of the others: a thread (`threads.py`) or a process (`processes.py`). Each share is a block of
+neighbouring lanes and writes into its part of one slab, so that the rows do not depend on the division. A lost helper
+is replaced: the data to replay its lanes from their seeds is kept here.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from rookery.envs.vector.serial import SerialEnv
 from rookery.envs.vector.slab import Slab, forget_finals
 
 PER_LANE = ("episode", "seeds", "began", "idle", "earned", "in_a_row", "broken", "discarded", "lanes")
-"""What a saved state has an entry for each lane of."""
+"""Entries of a saved state with an element for each lane."""
 
 
 NAMED_LANES = 8
-"""How many lanes of a lost helper a message names."""
+"""Number of lanes of a lost helper that a message lists."""
 
 
 class HelperLost(Exception):
-    """A helper died, or was ended because it hung; says which and how."""
+    """Raised if a helper died, or was killed because it hung; names it and the reason."""
 
 
 class Helper(Protocol):
@@ -53,9 +53,9 @@ class Helper(Protocol):
     Attributes:
         lanes: Lanes of the share.
         can_be_lost: Whether it can die without this process.
-        any_end: Whether an episode or an agent's ended in its last step.
-        grown: Whether an agent appeared in it that has no place in the layout yet.
-        infos: Infos of the last step, by lane of the share, where they are asked for.
+        any_end: Whether an episode of a lane or an agent ended in its last step.
+        grown: Whether an agent appeared in it that is not in the layout yet.
+        infos: Infos of the last step, by lane of the share, if requested.
     """
 
     lanes: range
@@ -65,10 +65,10 @@ class Helper(Protocol):
     infos: Mapping[int, Mapping[str, Any]]
 
     def begin(self, task: str, *arguments: Any) -> None:
-        """Starts to call a method of the share, `SerialEnv.play` above all."""
+        """Starts to call a method of the share, usually `SerialEnv.play`."""
 
     def end(self) -> Any:
-        """Waits for what it returns.
+        """Waits for the result.
 
         Raises:
             EnvError: If an environment raised or broke the contract.
@@ -76,20 +76,20 @@ class Helper(Protocol):
         """
 
     def move(self, slab: Slab, agents: Layout) -> None:
-        """Starts to write into its part of another slab; `end` waits for it."""
+        """Starts to use its part of another slab; `end` waits for it."""
 
     def lend(self, burst: Burst) -> None:
         """Starts to give it memory for bursts, for ``begin("play_burst", steps)``; `end` waits for it."""
 
     def replace(self) -> None:
-        """Puts a new helper in the place of one that is lost."""
+        """Replaces a lost helper by a new one."""
 
     def close(self) -> None:
-        """Closes the copies and ends the helper."""
+        """Closes the environments and ends the helper."""
 
 
 def deal(num_lanes: int, shares: int) -> list[range]:
-    """Neighbouring lanes for each share; the first ones, whose owner has other things to do too, are the smaller."""
+    """Divides lanes into neighbouring blocks; the first ones, whose owner also has other work, are the smaller."""
     bounds = [num_lanes * i // shares for i in range(shares + 1)]
     return [range(first, last) for first, last in itertools.pairwise(bounds)]
 
@@ -105,17 +105,17 @@ class SharesEnv(VectorBase):
         tolerance: Tolerance,
         make_slab: Callable[[Sequence[Kind], int, bool], Slab],
     ) -> None:
-        """Puts the shares together.
+        """Combines the shares.
 
         Args:
             first: The first share, which is stepped by the caller.
-            helpers: Those of the others, in the order of their lanes; each has begun to build its copies.
-            num_lanes: Copies in all.
-            tolerance: What is borne.
+            helpers: Helpers of the others, in the order of their lanes; each has begun to build its environments.
+            num_lanes: Number of environments.
+            tolerance: Tolerated failures.
             make_slab: Makes memory that the helpers can write to.
 
         Raises:
-            EnvError: If a helper cannot build its copies.
+            EnvError: If a helper cannot build its environments.
         """
         self._keep_infos: KeepInfos = "none"
         super().__init__(first.kinds, num_lanes, first.name, exact=True)
@@ -123,23 +123,25 @@ class SharesEnv(VectorBase):
         self._first, self._helpers, self._tolerance, self._make_slab = first, list(helpers), tolerance, make_slab
         self._first_lanes = range(first.num_lanes)
         self._plan: SeedPlan | None = None
-        self._playing = False  # whether there are episodes that a new helper would have to take up
+        self._playing = False  # whether there are episodes that a new helper would have to resume
         self._stepping = self._bursting = False
         self._clock = 0
         self._began = np.zeros(num_lanes, dtype=np.int64)
         self._number = np.zeros(num_lanes, dtype=np.int64)  # of each lane's episode before the step under way
         self._any_end = True
         self._any_rest = False
-        self._snapshots: dict[int, tuple[int, Any]] = {}  # of lanes taken up: step their episode began in, and where
+        self._snapshots: dict[
+            int, tuple[int, Any]
+        ] = {}  # of resumed lanes: the step in which their episode began, and its state
         self._losses_in_a_row = 0
         self._given_up_in_a_row = np.zeros(num_lanes, dtype=np.int64)
         self._remembers = any(helper.can_be_lost for helper in helpers)
         self.plays_bursts = self._remembers and first.single
-        """Whether shares can make many steps by themselves, see `play_burst`."""
+        """Whether shares can make many steps without the caller, see `play_burst`."""
         self.burst: Burst | None = None
-        """Memory that all shares were lent for bursts."""
+        """Memory for bursts that all shares use."""
         self._player: PlaysShare | None = None
-        self._earned = np.zeros(num_lanes)  # all rewards of the running episode, where a helper can be lost
+        self._earned = np.zeros(num_lanes)  # sum of all rewards of the running episode, if a helper can be lost
         self._everyone = [np.arange(num_lanes)]
         single = self._single = first.single
         self._history = ActionHistory(single, num_lanes) if self._remembers or first.logged else None
@@ -147,13 +149,13 @@ class SharesEnv(VectorBase):
         for helper in self._helpers:
             try:
                 helper.end()
-            except HelperLost as loss:  # in building its copies, which `_replace` lets a new one do
+            except HelperLost as loss:  # while building its environments, which `_replace` repeats in a new one
                 self._replace(helper, loss)
         self.agents = deepcopy(first.agents)
         self._lay_out()
 
     def _lay_out(self) -> None:
-        """Gives all shares memory for the present layout."""
+        """Gives all shares memory for the current layout."""
         self.burst = None
         slab = self._slab = self._make_slab(self.agents.kinds, self.num_lanes, bool(self.agents.groups))
         self._first.attach(slab.part(self._first_lanes), deepcopy(self.agents))
@@ -162,8 +164,10 @@ class SharesEnv(VectorBase):
         for helper in self._helpers:
             try:
                 helper.end()
-            except HelperLost as loss:  # it alone knew what its lanes show
-                raise EnvError(f"{self.name}: {loss}, just when it learned of an agent nobody had announced") from loss
+            except HelperLost as loss:  # only it knew the observations of its lanes
+                raise EnvError(
+                    f"{self.name}: {loss}, just when an agent appeared there that was not announced"
+                ) from loss
         self.kinds, self.notes, self.episode = self.agents.kinds, self.agents.notes, slab.episode
         self.layout = self.agents.version
         shares = [self._first_lanes, *(helper.lanes for helper in self._helpers)]
@@ -173,7 +177,7 @@ class SharesEnv(VectorBase):
         self._before = slab.shown() if self._remembers else []
 
     def _grow(self) -> None:
-        """Gives places to the agents that appeared in some shares, in the order of the lanes."""
+        """Adds the agents that appeared in some shares, in the order of the lanes."""
         self.agents.merge(self._first.agents)
         for helper in self._helpers:
             if helper.grown:
@@ -227,14 +231,14 @@ class SharesEnv(VectorBase):
         self._everywhere(lambda helper: helper.lend(burst), lambda: None)
 
     def play_burst(self, steps: int) -> tuple[int, dict[str, float]]:
-        """Steps every lane so many times; each share decides by itself, in the memory that was lent.
+        """Steps every lane up to `steps` times; each share runs the policy by itself, in the burst memory.
 
         Args:
-            steps: How many at most.
+            steps: Largest number of steps.
 
         Returns:
-            How many were made, and seconds by part. It is fewer, perhaps none, where an agent rests in the next one:
-            then there are no bursts any more.
+            The number of steps made, and seconds by part. It is fewer, or none, if an agent rests in the next step:
+            then bursts are no longer used.
 
         Raises:
             EnvError: As `step` does.
@@ -245,7 +249,7 @@ class SharesEnv(VectorBase):
         self._stepping = self._bursting = True
         try:
             made, seconds = self._burst_of(steps)
-            while made < steps:  # some lanes have gone on where another rests
+            while made < steps:  # some lanes have stepped where another rests
                 self.plays_bursts = False
                 self._put_back()
                 steps = made
@@ -257,7 +261,7 @@ class SharesEnv(VectorBase):
         return made, seconds
 
     def _burst_of(self, steps: int) -> tuple[int, dict[str, float]]:
-        """Lets all shares make so many steps; gives how many stand in all of them, and what took how long here."""
+        """Runs these steps in all shares; returns how many are valid in all of them, and the seconds by part."""
         player, began = self._player, perf_counter()
         assert player is not None
         made = self._everywhere(lambda helper: helper.begin("play_burst", steps), lambda: player.play(steps))
@@ -265,7 +269,7 @@ class SharesEnv(VectorBase):
         return min(made), parts | {"env.step": perf_counter() - began - sum(parts.values())}
 
     def _put_back(self) -> None:
-        """Puts all lanes where they were before the burst, as those of a helper that was lost."""
+        """Restores all lanes to their state before the burst, as those of a lost helper."""
         plan = self._plan
         assert plan is not None
         before = {lanes: self._state_before(lanes) for lanes in (self._first_lanes, *(h.lanes for h in self._helpers))}
@@ -276,7 +280,7 @@ class SharesEnv(VectorBase):
         self.exact = self.exact and not np.concatenate(all_lost).any()
 
     def _have_played(self, steps: int) -> None:
-        """Notes what `step` notes after each step."""
+        """Records what `step` records after each step."""
         burst, slab, history = self.burst, self._slab, self._history
         assert burst is not None and history is not None
         actions = burst.action[:steps]
@@ -300,7 +304,7 @@ class SharesEnv(VectorBase):
     def _split(
         self, given: list[np.ndarray], waiting: list[np.ndarray]
     ) -> list[tuple[list[np.ndarray], list[np.ndarray]]]:
-        """The actions and waiting rows of each share, rows counted from its first."""
+        """Returns the actions and waiting rows of each share, rows counted from its first."""
         if waiting is self._everyone:  # each lane has one agent, and all act
             return [([given[0][rows]], every) for rows, every in self._all_of_share]
         cuts = [np.searchsorted(rows, ends).tolist() for rows, ends in zip(waiting, self._ends, strict=True)]
@@ -315,7 +319,7 @@ class SharesEnv(VectorBase):
         return shares
 
     def _settled(self) -> Step:
-        """Brings together what the shares did: agents that appeared, ends, final observations, infos."""
+        """Combines the results of the shares: new agents, ends, final observations, infos."""
         if self._first.agents.version != self.layout or any(helper.grown for helper in self._helpers):
             self._grow()
         slab, lost = self._slab, None
@@ -350,9 +354,9 @@ class SharesEnv(VectorBase):
     # -- helpers -----------------------------------------------------------------------------------
 
     def _everywhere(self, begin: Callable[[Helper], None], own: Callable[[], Any]) -> list[Any]:
-        """Lets all shares do something at the same time; raises the error of the first one that has one."""
+        """Runs a call in all shares at the same time; raises the first error."""
         if self._remembers:
-            note_activity(RESET)  # helper processes keep both time limits by themselves, also while one is replaced
+            note_activity(RESET)  # helper processes check both time limits by themselves, also during a replacement
         for helper in self._helpers:
             begin(helper)
         results, problems = [], []
@@ -374,7 +378,7 @@ class SharesEnv(VectorBase):
         return self._finish(helper, lambda helper: helper.begin(task, *arguments))
 
     def _finish(self, helper: Helper, begin: Callable[[Helper], None]) -> Any:
-        """Waits for what a helper was told to do; if it is lost, a new one is told again."""
+        """Waits for a helper's call; if the helper is lost, repeats the call in a new one."""
         while True:
             try:
                 return helper.end()
@@ -383,7 +387,7 @@ class SharesEnv(VectorBase):
                 begin(helper)
 
     def _replace(self, helper: Helper, loss: HelperLost) -> None:
-        """Puts a new helper in the place of a lost one, and its lanes where they were.
+        """Replaces a lost helper, and restores its lanes.
 
         Raises:
             EnvError: If too many have been lost.
@@ -425,16 +429,16 @@ class SharesEnv(VectorBase):
                 loss = another
 
     def _count_given_up(self, lanes: range, lost: np.ndarray, about: str, loss: HelperLost) -> None:
-        """Counts the episodes of a lost helper that cannot be taken up again.
+        """Counts the episodes of a lost helper that cannot be resumed.
 
         Args:
             lanes: Lanes of the helper.
-            lost: Which of them cannot be put back where they were.
-            about: What has happened, in words.
+            lost: Those that cannot be restored.
+            about: Description of the event.
             loss: The same as an error.
 
         Raises:
-            EnvError: If a lane does nothing but lose its helper.
+            EnvError: If a lane loses its helper again and again.
         """
         mine = self._given_up_in_a_row[lanes.start : lanes.stop]
         mine += lost
@@ -446,7 +450,7 @@ class SharesEnv(VectorBase):
             ) from loss
 
     def _whereabouts(self, lanes: range) -> str:
-        """Where some lanes are, for messages."""
+        """Describes the state of some lanes for messages."""
         if not self._playing or self._plan is None:
             return "no episode had begun"
         clock = self._clock + self._stepping
@@ -459,7 +463,7 @@ class SharesEnv(VectorBase):
         return ", ".join(shown) + (f" and {more} more" if more else "")
 
     def _prepare_for_loss(self) -> None:
-        """Copies what all lanes show before a step, because a helper that dies in it may have overwritten some."""
+        """Copies the content of all lanes before a step, because a helper that dies in it may have overwritten some."""
         for block, kept in zip(self._slab.blocks, self._before, strict=False):
             for path, array in kept["obs"].items():
                 np.copyto(array, block.rows.obs[path])
@@ -467,7 +471,9 @@ class SharesEnv(VectorBase):
             np.copyto(kept["resting"], block.rows.resting)
 
     def _state_before(self, lanes: range) -> dict[str, Any]:
-        """The saved state of some lanes before the step under way, or now if there is none: what a helper takes up."""
+        """Returns the saved state of some lanes before the step in progress, or now if there is none, for a new
+        helper.
+        """
         assert self._plan is not None and self._history is not None
         rows = self._rows_of(lanes, self._before if self._stepping else self._slab.shown())
         where: list[dict[str, Any]] = []
@@ -491,10 +497,10 @@ class SharesEnv(VectorBase):
             "lanes": where,
         }
 
-    # -- going on after a restart ------------------------------------------------------------------
+    # -- resuming ----------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Where every lane is, in the form of `SerialEnv.state_dict`."""
+        """Returns the state of every lane, in the form of `SerialEnv.state_dict`."""
         shares = self._everywhere(lambda helper: helper.begin("state_dict"), self._first.state_dict)
         state = dict(shares[0])
         for name in PER_LANE:
@@ -509,7 +515,7 @@ class SharesEnv(VectorBase):
         return state | {"counters": dict(self.counters), "exact": self.exact}
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state instead of `reset`; see `VectorEnv.load_state_dict`."""
+        """Resumes from a state instead of `reset`; see `VectorEnv.load_state_dict`."""
         if "lanes" not in state or len(state["lanes"]) != self.num_lanes:
             raise foreign_state(self.name)
         self._playing = False
@@ -538,13 +544,13 @@ class SharesEnv(VectorBase):
         return self._settled(), lost
 
     def _part(self, state: dict[str, Any], lanes: range) -> dict[str, Any]:
-        """What a saved state says of some lanes."""
+        """Returns the part of a saved state for some lanes."""
         mine = slice(lanes.start, lanes.stop)
         own = {name: state[name][mine] for name in PER_LANE if name in state}
         return {**state, **own, "rows": self._rows_of(lanes, state["rows"])}
 
     def _rows_of(self, lanes: range, shown: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The part of some lanes of what all rows show."""
+        """Returns the rows of some lanes, for a saved state."""
         rows = []
         for saved, kind in zip(shown, self.kinds, strict=True):
             mine = slice(lanes.start * len(kind.agents), lanes.stop * len(kind.agents))
@@ -554,19 +560,19 @@ class SharesEnv(VectorBase):
 
     @property
     def keep_infos(self) -> KeepInfos:
-        """Of which lanes to keep `infos`."""
+        """Lanes of which to keep `infos`."""
         return self._keep_infos
 
     @keep_infos.setter
     def keep_infos(self, keep: KeepInfos) -> None:
-        """Tells all shares, if it is news."""
+        """Sets it in all shares, if it changes."""
         if keep != self._keep_infos:
             self._keep_infos = self._first.keep_infos = keep
             for helper in self._helpers:
                 self._ask(helper, "ask_for_infos", keep)
 
     def render(self, lane: int) -> np.ndarray | None:
-        """A picture ``[height, width, 3]`` uint8 of a lane, or None if the environment draws none."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane, or None if the environment cannot render."""
         for helper in self._helpers:
             if lane in helper.lanes:
                 picture: np.ndarray | None = self._ask(helper, "render", lane - helper.lanes.start)
@@ -574,7 +580,7 @@ class SharesEnv(VectorBase):
         return self._first.render(lane)
 
     def close(self) -> None:
-        """Closes every copy and ends the helpers, and only then raises what a copy raised."""
+        """Closes every environment and ends the helpers, and only then raises an exception of a `close`."""
         with contextlib.ExitStack() as stack:
             stack.callback(self._first.close)
             for helper in self._helpers:

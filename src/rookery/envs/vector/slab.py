@@ -1,7 +1,7 @@
-"""`Slab`: the memory that copies of an environment write their steps into, on the heap or shared between processes.
+"""`Slab`: the memory into which environments write their steps, on the heap or shared between processes.
 
-Row = lane x agents of the kind + column, so lanes next to each other have rows next to each other: `part` is a slab of
-some of them, in the same memory.
+Row = lane x agents of the kind + column, so neighbouring lanes have neighbouring rows: `part` is a slab of some of
+them, in the same memory.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from rookery.envs.base import Kind, Rows
 from rookery.envs.vector.channel import SharedMemory
 
 FRESH, STALE, GIVEN_UP = 1, 2, 3
-"""What a final observation is: of this step; of an earlier one, as the agent was not on turn; the last one before the
-episode was given up."""
+"""Origin of a final observation: this step; an earlier one, as it was not the agent's turn; the last one before the
+episode was given up.
+"""
 
 NOBODY = np.zeros(0, dtype=np.int64)
 
 ALIGNMENT = 64
-"""Arrays begin at multiples of a cache line."""
+"""Byte alignment of arrays: a cache line."""
 
 PER_LANE = {"ended": np.bool_, "lost": np.bool_, "episode": np.int64, "broken": np.int64, "discarded": np.int64}
 
@@ -35,10 +36,10 @@ class Block:
     """The rows of one kind.
 
     Attributes:
-        rows: What the outside sees of them.
+        rows: Rows that are shown.
         finals: ``[R]`` whether a row has a final observation: 0 or FRESH, STALE, GIVEN_UP.
-        final_obs: ``[R, ...]`` these observations; of meaning where `finals` says so.
-        actions: Room for the actions of waiting rows, ``[R, ...]`` for each simple space in the action space.
+        final_obs: ``[R, ...]`` these observations; valid where `finals` is not 0.
+        actions: Space for the actions of waiting rows, ``[R, ...]`` for each simple space in the action space.
     """
 
     rows: Rows
@@ -47,7 +48,7 @@ class Block:
     actions: tuple[np.ndarray, ...]
 
     def gather(self) -> None:
-        """Puts the final observations of this step where `Rows` shows them."""
+        """Copies the final observations of this step to the arrays of `Rows`."""
         where = self.finals.nonzero()[0]
         if not len(where):
             forget_finals(self.rows)
@@ -61,14 +62,14 @@ class Slab:
     """Rows of all kinds for some lanes.
 
     Attributes:
-        num_lanes: How many.
+        num_lanes: Number of lanes.
         blocks: One for each kind.
         ended: ``[lanes]`` whether the lane's episode ended in the last step.
         lost: ``[lanes]`` whether it was given up in the last step.
         episode: ``[lanes]`` its number.
-        broken: ``[lanes]`` episodes so far that the environment broke off by raising.
+        broken: ``[lanes]`` episodes so far that ended with an exception of the environment.
         discarded: ``[lanes]`` steps so far of episodes that were given up.
-        memory: Where all of it lies; None on the heap, and of a part.
+        memory: Memory of all arrays; None on the heap, and for a part.
     """
 
     ended: np.ndarray
@@ -86,12 +87,12 @@ class Slab:
 
     @classmethod
     def allocate(cls, kinds: Sequence[Kind], num_lanes: int, grouped: bool = False) -> Slab:
-        """A slab on the heap in which nothing has happened and nobody waits.
+        """Returns a slab on the heap in which nothing has happened and no agent waits.
 
         Args:
             kinds: The kinds of agents.
-            num_lanes: Copies.
-            grouped: Whether there is room for what groups earn.
+            num_lanes: Number of lanes.
+            grouped: Whether there are group rewards.
         """
         slab = cls._make(kinds, num_lanes, lambda shape, dtype: np.zeros(shape, dtype), grouped)
         slab.allow_all(kinds)
@@ -99,14 +100,16 @@ class Slab:
 
     @classmethod
     def shared(cls, kinds: Sequence[Kind], num_lanes: int, grouped: bool = False) -> Slab:
-        """A slab like that of `allocate`, in `memory` that other processes can map."""
+        """Returns a slab like that of `allocate`, in `memory` that other processes can map."""
         slab = cls.over(SharedMemory(cls._size(kinds, num_lanes, grouped)), kinds, num_lanes, grouped)
         slab.allow_all(kinds)
         return slab
 
     @classmethod
     def over(cls, memory: SharedMemory, kinds: Sequence[Kind], num_lanes: int, grouped: bool = False) -> Slab:
-        """The slab in `memory`, as it stands there; in zeroed memory only `allow_all` is missing from a new one."""
+        """Returns the slab in `memory`, with its current content; in zeroed memory only `allow_all` is missing from a
+        new one.
+        """
         used = 0
 
         def take(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -120,7 +123,7 @@ class Slab:
 
     @staticmethod
     def _size(kinds: Sequence[Kind], num_lanes: int, grouped: bool) -> int:
-        """Bytes that `over` needs."""
+        """Returns the bytes that `over` needs."""
         used = 0
 
         def count(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -148,13 +151,13 @@ class Slab:
         return cls(num_lanes, blocks, {name: array((num_lanes,), dtype) for name, dtype in PER_LANE.items()})
 
     def allow_all(self, kinds: Sequence[Kind]) -> None:
-        """Lets every action mask allow everything."""
+        """Makes every action mask allow all actions."""
         for kind, block in zip(kinds, self.blocks, strict=True):
             if kind.obs.has_mask:
                 block.rows.obs[kind.obs.leaves[-1].path][:] = True
 
     def part(self, lanes: range) -> Slab:
-        """The slab of some neighbouring lanes, in the same memory."""
+        """Returns the slab of some neighbouring lanes, in the same memory."""
         blocks = []
         for block in self.blocks:
             rows = block.rows
@@ -173,7 +176,7 @@ class Slab:
         return Slab(len(lanes), blocks, {name: getattr(self, name)[own] for name in PER_LANE})
 
     def copy_from(self, other: Slab, ids: Sequence[Sequence[Agent]], place: dict[Agent, tuple[int, int]]) -> None:
-        """Takes over what another slab of the same lanes holds, with its agents by kind, and their places here."""
+        """Copies the content of another slab of the same lanes, given its agents by kind, and their places here."""
         for name in PER_LANE:
             getattr(self, name)[:] = getattr(other, name)
         for block, agents in zip(other.blocks, ids, strict=True):
@@ -192,14 +195,14 @@ class Slab:
                     target.reshape(shape)[:, there] = source.reshape(shape)[:, column]
 
     def shown(self) -> list[dict[str, Any]]:
-        """A copy of what all rows show, for a saved state."""
+        """Returns a copy of all rows, for a saved state."""
         every = [block.rows for block in self.blocks]
         return [
             {"obs": copied(rows.obs), "waiting": rows.waiting.copy(), "resting": rows.resting.copy()} for rows in every
         ]
 
     def wipe_ends(self) -> None:
-        """Forgets the ends of the last step."""
+        """Clears the ends of the last step."""
         for block in self.blocks:
             rows = block.rows
             for flags in (rows.terminated, rows.truncated, block.finals):
@@ -209,7 +212,7 @@ class Slab:
         self.lost.fill(False)
 
     def add_rewards(self, sums: np.ndarray) -> None:
-        """Adds what all agents of each lane got in this step to ``sums[lanes]``."""
+        """Adds the rewards of all agents of each lane in this step to ``sums[lanes]``."""
         for block in self.blocks:
             reward = block.rows.reward
             if len(reward) != self.num_lanes:
@@ -217,7 +220,7 @@ class Slab:
             sums += reward
 
     def put_actions(self, kinds: Sequence[Kind], given: Sequence[np.ndarray]) -> None:
-        """Writes the actions of waiting rows, one after the other from the first place on."""
+        """Writes the actions of waiting rows, one after the other from the start."""
         for kind, block, actions in zip(kinds, self.blocks, given, strict=True):
             if kind.action.kind != "composite":
                 block.actions[0][: len(actions)] = actions
@@ -227,7 +230,7 @@ class Slab:
                     array[at] = value
 
     def actions(self, kinds: Sequence[Kind], waiting: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """What `put_actions` wrote for so many rows, for the environment to keep."""
+        """Returns the actions that `put_actions` wrote for a number of rows, as copies."""
         given = []
         for kind, block, rows in zip(kinds, self.blocks, waiting, strict=True):
             if kind.action.kind != "composite":
@@ -241,12 +244,12 @@ class Slab:
 
 
 def copied(tree: Tree) -> Tree:
-    """A copy of every array."""
+    """Returns a copy of every array."""
     return {path: array.copy() for path, array in tree.items()}
 
 
 def forget_finals(rows: Rows) -> None:
-    """Lets `rows` show no final observations."""
+    """Removes the final observations of `rows`."""
     if len(rows.final_index):
         rows.final_index, rows.final_stale = NOBODY, 0
         rows.final_obs = {path: array[:0].copy() for path, array in rows.obs.items()}
@@ -258,7 +261,7 @@ def _aligned(shape: tuple[int, ...], dtype: Any) -> int:
 
 
 def _action_arrays(spec: ActionSpec) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
-    """Shape and type of one action for each simple space in the action space."""
+    """Returns shape and type of one action for each simple space in the action space."""
     if spec.kind == "composite":
         return [array for part, _ in spec.parts for array in _action_arrays(part)]
     space = spec.space

@@ -1,7 +1,7 @@
-"""Specifications of Gymnasium ids, sent with what another process builds.
+"""Specifications of Gymnasium ids, sent to processes that build environments.
 
-An id that a program has registered is unknown to a fresh interpreter. The specifications of the ids that an
-environment names travel with it by pickle, from one process of a run to another, and into no file.
+A fresh interpreter does not know an id that a program has registered. The specifications of the ids that an environment
+names are sent with it by pickle, from one process of a run to another, and are not stored in files.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ ONLY_HERE = (
     "the process that trains could build it: other processes have only what they can import; name an id with the "
     "module that registers it, 'my_module:MyEnv-v0', or import what is needed in the environment's constructor"
 )
-"""What a message says of an environment that could be built in one process and not in another."""
+"""Part of a message about an environment that could be built in one process and not in another."""
 
 CONTAINERS: tuple[type, ...] = (dict, MappingProxyType, list, tuple, CodeType, classmethod, property)
-"""What may hold names of ids, beside settings and what can be called; no mappings that load values as they are read."""
+"""Types that may contain names of ids, beside settings and callables; no mappings that load values on access."""
 
 MOST_IN_ONE, MOST_SEARCHED = 1_000, 100_000
-"""How many parts of one object, and how many in all, are searched for names of ids, the nearest first."""
+"""Limits of the search for names of ids: parts of one object, and parts in all, the nearest first."""
 
 MAIN = "__main__:"
-"""What an entry point begins with that another process has not: names of the program itself."""
+"""Prefix of entry points that other processes do not have: names of the main program."""
 
 
 class WithSpecs:
@@ -43,7 +43,7 @@ class WithSpecs:
 
     Args:
         value: The object. It can be called here as well, if it is a function.
-        named: What names ids: environments as a user gives them, their settings, wrappers.
+        named: Values that name ids: environments as given by a user, their settings, wrappers.
     """
 
     def __init__(self, value: Any, *named: Any) -> None:
@@ -65,7 +65,7 @@ def registered(specs: tuple[EnvSpec, ...], value: Any) -> Any:
 
 
 def specs_named(*values: Any) -> tuple[EnvSpec, ...]:
-    """Returns the specifications of all ids that values name and that can be pickled.
+    """Returns the specifications of all named ids that can be pickled.
 
     Args:
         values: Texts, or functions and classes of the program, in whose code ids are searched; and mappings, lists and
@@ -76,7 +76,7 @@ def specs_named(*values: Any) -> tuple[EnvSpec, ...]:
         spec = portable(spec)
         try:
             cloudpickle.dumps(spec)
-        except Exception:  # whatever an object does when it is pickled
+        except Exception:  # any exception of an object's pickling
             continue
         found[spec.id] = spec
     return tuple(found.values())
@@ -85,17 +85,17 @@ def specs_named(*values: Any) -> tuple[EnvSpec, ...]:
 def portable(spec: EnvSpec) -> EnvSpec:
     """Returns a specification that another process can build from: without a text that names the program itself."""
     if isinstance(spec.entry_point, str) and spec.entry_point.startswith(MAIN):
-        with suppress(AttributeError):  # building it says so
+        with suppress(AttributeError):  # the build reports it
             return replace(spec, entry_point=cast(EnvCreator, load_env_creator(spec.entry_point)))
     return spec
 
 
 def _specs(values: Iterable[Any]) -> Iterator[EnvSpec]:
-    """Yields the specifications that values name, those that these name included."""
+    """Yields the specifications of the ids in values, and of those that these name."""
     waiting, seen, searched = deque(values), set[int](), 0
     while waiting and searched < MOST_SEARCHED:
         value, searched = waiting.popleft(), searched + 1
-        kind = type(value)  # not by isinstance, which asks some objects what they stand for
+        kind = type(value)  # not by isinstance, for which some objects run code
         if issubclass(kind, str):
             spec = gymnasium.registry.get(value)
             if isinstance(spec, EnvSpec) and id(spec) not in seen:
@@ -104,12 +104,12 @@ def _specs(values: Iterable[Any]) -> Iterator[EnvSpec]:
                 waiting += (portable(spec).entry_point, spec.kwargs)
         elif id(value) not in seen and (issubclass(kind, CONTAINERS) or is_dataclass(kind) or callable(value)):
             seen.add(id(value))
-            with suppress(Exception):  # whatever an object does when it is asked for its parts
+            with suppress(Exception):  # any exception of an object's attributes
                 waiting.extend(islice(_parts(value), MOST_IN_ONE))
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """Yields what a value is made of, as far as it may name ids."""
+    """Yields the parts of a value that may name ids."""
     if isinstance(value, dict | MappingProxyType):
         yield from value.values()
     elif is_dataclass(value) and not inspect.isclass(value):

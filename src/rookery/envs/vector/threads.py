@@ -1,6 +1,6 @@
 """The `threads` back end: shares of the lanes stepped by threads of this process.
 
-For environments that step in native code without Python's lock (MuJoCo, ALE); others only take turns.
+For environments that step in native code without Python's lock (MuJoCo, ALE); others gain nothing.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ def threads_env(
     num_helpers: int,
     trial: Callable[[], SerialEnv] | None = None,
 ) -> SharesEnv:
-    """Lets 1 to ``num_lanes - 1`` threads step lanes beside the caller; an environment that hangs cannot be ended.
+    """Makes 1 to ``num_lanes - 1`` threads step lanes beside the caller; an environment that hangs cannot be ended.
 
     Args:
-        factory: Builds one copy.
-        num_lanes: Copies in all.
-        name: What runs, in words a user knows.
-        tolerance: What is borne from the environment.
+        factory: Builds one environment.
+        num_lanes: Number of environments.
+        name: Name of the environment for messages.
+        tolerance: Tolerated failures of the environment.
         num_helpers: Number of threads.
-        trial: Plays a throwaway copy and returns it; called in each thread before it builds its copies, if given.
+        trial: Plays a throwaway environment and returns it; called in each thread before it builds its own, if given.
 
     Raises:
         EnvError: If the environment cannot be built or used.
@@ -75,7 +75,7 @@ class ThreadHelper:
         self.lanes = lanes
         self._tasks: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()  # None ends the thread
         self._results: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-        self._busy = False  # somebody has yet to wait for the end of a task
+        self._busy = False  # the end of a task has not been awaited yet
         self._share: SerialEnv
         self._thread = threading.Thread(target=self._run, name=f"rookery lanes {lanes.start}-{lanes[-1]}", daemon=True)
         self._thread.start()
@@ -94,7 +94,7 @@ class ThreadHelper:
         while task := self._tasks.get():
             try:
                 self._results.put((task(), None))
-            except BaseException as error:  # whoever waits gets it, an `exit()` too
+            except BaseException as error:  # raised again in the waiting thread, even an `exit()`
                 self._results.put((None, error))
 
     def _tell(self, task: Callable[[], Any] | None) -> None:
@@ -106,7 +106,7 @@ class ThreadHelper:
         self._tell(in_this_context(lambda: getattr(self._share, task)(*arguments)))
 
     def end(self) -> Any:
-        """Waits for what it returns, and raises what it raises."""
+        """Waits for the result, and raises an exception of the call."""
         result, error = self._results.get()
         self._busy = False
         if error is not None:
@@ -116,23 +116,23 @@ class ThreadHelper:
         return result
 
     def move(self, slab: Slab, agents: Layout) -> None:
-        """Starts to write into its part of `slab`."""
+        """Starts to use its part of `slab`."""
         self._known = agents.version
         own = deepcopy(agents)
         self._tell(lambda: self._share.attach(slab.part(self.lanes), own))
 
     def lend(self, burst: Burst) -> None:
-        """Never needed: threads take turns in Python, so that in a burst they would gain nothing."""
+        """Not supported: threads take turns in Python, so a burst would gain nothing."""
         raise AssertionError("a thread plays no bursts")
 
     def replace(self) -> None:
-        """Never needed: a thread is lost only together with its caller."""
+        """Not supported: a thread is lost only together with its caller."""
         raise AssertionError("a thread cannot be replaced")
 
     def close(self) -> None:
-        """Closes the copies, if there are any yet, and ends the thread."""
+        """Closes the environments, if they are built, and ends the thread."""
         if self._thread.is_alive():
-            if self._busy:  # what went wrong elsewhere kept the caller from waiting
+            if self._busy:  # an error elsewhere kept the caller from waiting
                 self._results.get()
             try:
                 if hasattr(self, "_share"):

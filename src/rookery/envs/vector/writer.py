@@ -1,4 +1,4 @@
-"""`RowWriter`: what copies of an environment show, checked and written into the rows of a slab."""
+"""`RowWriter`: checks the values of environments and writes them into the rows of a slab."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rookery.envs.vector.slab import FRESH, GIVEN_UP, STALE, Slab
 
 
 class LaneBreach(Exception):
-    """A broken contract that was found when many lanes were looked at together."""
+    """Raised for a broken contract that was found when many lanes were checked together."""
 
     def __init__(self, lane: int, breach: Breach) -> None:
         super().__init__(breach.problem)
@@ -27,7 +27,7 @@ class LaneBreach(Exception):
 
 
 def finite(reward: Any, name: str, agent: Agent) -> float:
-    """A reward as a number; raises a Breach if it is no finite one."""
+    """Returns a reward as a number; raises a Breach if it is not finite."""
     value = np.asarray(reward)
     if value.size != 1 or value.dtype.kind not in "fiub":
         raise Breach(f"{name} is {reward!r}, expected a finite number", agent)
@@ -37,31 +37,31 @@ def finite(reward: Any, name: str, agent: Agent) -> float:
 
 
 class RowWriter:
-    """Writes rows. Rewards and who waits are kept back until `flush` and then written for all lanes together.
+    """Writes rows. Rewards and waiting flags are delayed until `flush` and then written for all lanes together.
 
     Attributes:
-        any_end: Whether an episode or an agent's ended in this step.
+        any_end: Whether an episode of a lane or an agent ended in this step.
         any_rest: Whether an agent may rest.
         targets: For each kind a view of each row of its first leaf, and the shape of one observation there.
-        known: For each kind whose observations are one array of numbers, the type of the last one: such an observation
-            of that type and shape is copied without further questions. None for other kinds.
-        views: For each kind its `targets` as memory that takes only what has their type and shape, where `exact`.
-        exact: For each kind whether such an observation is all that was ever shown, of one array of floats in a row.
+        known: For each kind whose observations are one array of numbers, the type of the last one: an observation of
+            that type and shape is copied without further checks. None for other kinds.
+        views: For each kind with `exact` its `targets` as memory that takes only data of their type and shape.
+        exact: For each kind whether all observations so far were such arrays of floats.
     """
 
     def __init__(self, announce: Callable[[int, Agent], None]) -> None:
         """Begins without rows.
 
         Args:
-            announce: Called with a lane and an agent that has no place; must see to it that `attach` is called with a
-                layout that has one.
+            announce: Called with a lane and an agent without a row; must cause a call of `attach` with a layout that
+                has one.
         """
         self._announce = announce
         self.any_end = False
         self.any_rest = False
 
     def attach(self, slab: Slab, agents: Layout) -> None:
-        """Writes there from now on."""
+        """Writes to these rows from now on."""
         self._slab, self._agents = slab, agents
         self._widths = [len(kind.agents) for kind in agents.kinds]
         self._spots = [
@@ -86,7 +86,7 @@ class RowWriter:
             [row.data for row in rows] if exact else rows
             for (rows, _), exact in zip(self.targets, self.exact, strict=True)
         ]
-        # of a kind all of whose leaves are floats, these, which need no more than to be finite
+        # leaves of a kind whose leaves are all floats, which only need to be finite
         self._floats = [
             list(block.rows.obs.values())
             if all(leaf.kind in ("box", "entities") and leaf.dtype.kind == "f" for leaf in spec.leaves)
@@ -95,13 +95,13 @@ class RowWriter:
         ]
 
     def place_of(self, lane: int, agent: Agent) -> tuple[int, int]:
-        """Kind and row of an agent of a lane, who gets a place if it has none."""
+        """Returns kind and row of an agent of a lane; a new agent gets a row."""
         if agent not in self._spots[lane]:
             self._announce(lane, agent)
         return self._spots[lane][agent]
 
     def record(self, lane: int, shown: LaneStep) -> None:
-        """Notes what a multi-agent lane showed after a step; raises a Breach if something in it does not fit."""
+        """Records the content of a multi-agent lane's step; raises a Breach if something in it does not fit."""
         for agent, reward in shown.reward.items():
             k, row = self._spots[lane].get(agent) or self.place_of(lane, agent)
             rows, rewards = self._paid[k]
@@ -119,17 +119,17 @@ class RowWriter:
             if agent in shown.final:
                 self.write(self._specs[k], block.final_obs, row, agent, shown.final[agent], shown.masks.get(agent))
                 self._close(k, row, FRESH)
-            else:  # the row still holds what the agent saw last
+            else:  # the row still holds the agent's last observation
                 self.keep_final(k, row, STALE)
         if shown.group_reward:
             self._pay_groups(lane, shown.group_reward)
         self.observe(lane, shown)
 
     def _pay_groups(self, lane: int, said: Mapping[Agent, Any]) -> None:
-        """Writes what groups got, as one or several of their members say, for all members.
+        """Writes the rewards of groups, which one or several members report, for all members.
 
         Raises:
-            Breach: If an agent is in no group, says no finite number, or another one than a mate.
+            Breach: If an agent is in no group, reports no finite number, or another one than a mate.
         """
         by: dict[int, Agent] = {}
         for agent, reward in said.items():
@@ -141,8 +141,8 @@ class RowWriter:
             shown = self._slab.blocks[k].rows.group_reward
             if number in by and shown is not None and shown[row] != earned:
                 raise Breach(
-                    f"{GROUP_REWARD} is {earned:g}, and {str(by[number])!r} says {shown[row]:g} in the same step; both "
-                    f"are of group {group!r}, whose members must say the same, or one of them alone",
+                    f"{GROUP_REWARD} is {earned:g}, and {str(by[number])!r} reports {shown[row]:g} in the same step; "
+                    f"both are of group {group!r}, whose members must report the same, or only one of them",
                     agent,
                 )
             by[number] = agent
@@ -152,7 +152,7 @@ class RowWriter:
                     shown[row] = earned
 
     def observe(self, lane: int, shown: LaneStep) -> None:
-        """Writes the observations of the agents that must act, and lets them wait, or rest.
+        """Writes the observations of the agents that must act, and marks them as waiting or resting.
 
         Raises:
             Breach: If one does not fit the agent's space.
@@ -173,13 +173,13 @@ class RowWriter:
                 self._acting[k].append(row)
 
     def let_rest(self, k: int, row: int, resting: bool) -> None:
-        """Lets a row rest, or wait for an action again."""
+        """Marks a row as resting, or as waiting for an action again."""
         rows = self._slab.blocks[k].rows
         rows.resting[row], rows.waiting[row] = resting, not resting
         self.any_rest |= resting
 
     def write(self, spec: ObsSpec, tree: Tree, row: int, agent: Agent, obs: Any, info_mask: Any) -> None:
-        """Writes one observation; an agent whose info has no mask this time may do anything.
+        """Writes one observation; an agent without a mask in its info this time may take any action.
 
         Raises:
             Breach: If it does not fit the space.
@@ -193,7 +193,7 @@ class RowWriter:
             raise Breach(str(error), agent) from None
 
     def flush(self) -> None:
-        """Writes the rewards of the step and who waits; raises a LaneBreach if a reward is no finite number."""
+        """Writes the rewards of the step and the waiting flags; raises a LaneBreach if a reward is not finite."""
         for k, block in enumerate(self._slab.blocks):
             rows, rewards = self._paid[k]
             if rows:
@@ -207,17 +207,17 @@ class RowWriter:
             self.any_rest = any(True in block.rows.resting.tobytes() for block in self._slab.blocks)
 
     def pay_all(self, k: int, rows: list[int] | range, rewards: list[Any]) -> None:
-        """Writes rewards, checked together, and one by one where something is wrong.
+        """Writes rewards, checked together, and one by one if there is an error.
 
         Raises:
-            LaneBreach: If one is no finite number.
+            LaneBreach: If one is not finite.
         """
         reward = self._slab.blocks[k].rows.reward
         try:
             if isinstance(rows, range) and type(total := sum(rewards)) is float and math.isfinite(total):
-                reward[:] = rewards  # what most environments pay, and nothing in it is to be looked for
+                reward[:] = rewards  # the usual type of rewards, without a search for errors
                 return
-            given = np.array(rewards)  # in a type of its own: a text such as "1" would be taken for a number
+            given = np.array(rewards)  # in its own type: a text such as "1" would be taken for a number
             if isinstance(rows, range):
                 reward[:] = given
             else:
@@ -234,13 +234,13 @@ class RowWriter:
                     raise LaneBreach(lane, breach) from None
 
     def pay(self, rows: Rows, row: int, reward: Any, agent: Agent = AGENT) -> None:
-        """Writes one reward, checked; raises a Breach if it is no finite number."""
-        if not (isinstance(reward, float) and math.isfinite(reward)):  # what most environments pay needs no array
+        """Writes one reward, checked; raises a Breach if it is not finite."""
+        if not (isinstance(reward, float) and math.isfinite(reward)):  # the usual types of rewards need no array
             reward = finite(reward, "reward", agent)
         rows.reward[row] = reward
 
     def keep_final(self, k: int, row: int, which: int) -> None:
-        """Keeps what a row of kind `k` holds as the last observation of a truncated agent.
+        """Keeps the content of a row of kind `k` as the last observation of a truncated agent.
 
         Raises:
             Breach: If it is outside the agent's space.
@@ -253,14 +253,16 @@ class RowWriter:
     def _close(self, k: int, row: int, which: int) -> None:
         spec, block = self._specs[k], self._slab.blocks[k]
         if spec.has_mask:
-            block.final_obs[spec.leaves[-1].path][row] = True  # nobody acts on it, and many allow nothing at the end
+            block.final_obs[spec.leaves[-1].path][row] = (
+                True  # no policy acts on it, and many allow no action at the end
+            )
         if problem := spec.check(block.final_obs, slice(row, row + 1)):
             agent = self._agents.ids[k][row % self._widths[k]]
             raise Breach(f"{problem}, in the last observation before a truncation", agent)
         block.finals[row] = which
 
     def give_up(self, lane: int) -> None:
-        """Cuts off all agents of a lane with what they saw last."""
+        """Truncates all agents of a lane with their last observations."""
         self.any_end = True
         for block, width in zip(self._slab.blocks, self._widths, strict=True):
             mine = slice(lane * width, (lane + 1) * width)
@@ -273,7 +275,7 @@ class RowWriter:
             block.finals[mine] = GIVEN_UP
 
     def wipe(self) -> None:
-        """Forgets the rewards and ends of the last step."""
+        """Clears the rewards and ends of the last step."""
         for block in self._slab.blocks:
             block.rows.reward.fill(0.0)
             if block.rows.group_reward is not None:
@@ -283,7 +285,7 @@ class RowWriter:
             self.any_end = False
 
     def nobody_waits(self) -> None:
-        """Lets no row wait, until some are observed again."""
+        """Clears all waiting flags."""
         for block, acting in zip(self._slab.blocks, self._acting, strict=True):
             block.rows.waiting[:] = False
             acting.clear()
@@ -292,7 +294,7 @@ class RowWriter:
         self.any_rest = False
 
     def check(self) -> None:
-        """Checks all observations, in one test a leaf; raises a LaneBreach if one is outside its space."""
+        """Checks all observations, in one test per leaf; raises a LaneBreach if one is outside its space."""
         for k, (spec, block) in enumerate(zip(self._specs, self._slab.blocks, strict=True)):
             floats = self._floats[k]
             if floats is not None and not any(False in np.isfinite(leaf).tobytes() for leaf in floats):

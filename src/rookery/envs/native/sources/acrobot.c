@@ -1,8 +1,8 @@
 /* Acrobot-v1 of Gymnasium, with the same numbers, bit for bit: two links, of which the joint between them is driven.
  *
  * The equations are those of Sutton and Barto's book, integrated by a Runge-Kutta step of fourth order. Sums and products
- * stand in the order in which Gymnasium forms them. What an episode shows first is an exception: Gymnasium takes sine and
- * cosine of floats there, by NumPy's own approximation, so the twin's Python writes that over.
+ * stand in the order in which Gymnasium forms them. The first observation of an episode is an exception: Gymnasium uses
+ * sine and cosine of floats there, in NumPy's own approximation, so the variant's Python code overwrites it.
  */
 #include "rookery_env.h"
 

@@ -1,4 +1,4 @@
-/* MultiAgentArena of Rookery, with the same numbers, bit for bit: tasks/games/arena.py tells the rules. */
+/* MultiAgentArena of Rookery, with the same numbers, bit for bit: tasks/games/arena.py has the rules. */
 #include "rookery_env.h"
 
 enum { TILES, VISITED, COINS, RETURNS, TIMESTEP };

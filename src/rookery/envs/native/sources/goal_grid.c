@@ -1,4 +1,4 @@
-/* GoalGrid of Rookery, with the same numbers, bit for bit: tasks/goal_grid.py tells the rules. */
+/* GoalGrid of Rookery, with the same numbers, bit for bit: tasks/goal_grid.py has the rules. */
 #include "rookery_env.h"
 #include <stdlib.h>
 
@@ -35,7 +35,7 @@ static const char *describe(const double *settings, RookeryLayout *layout) {
     return NULL;
 }
 
-/* Whether a pixel of a cell's picture is of the thing in it; places are counted in halves of pixels from the middle. */
+/* Whether a pixel of a cell's image belongs to the thing in it; places are counted in halves of pixels from the middle. */
 static int is_drawn(int thing, int row, int column) {
     int y = abs(2 * row - (PIXELS - 1)), x = abs(2 * column - (PIXELS - 1));
     if (thing == EMPTY || y >= 6 || x >= 6) return 0;

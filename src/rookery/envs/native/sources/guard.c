@@ -1,7 +1,7 @@
-/* What is said when the code of an environment ends the process: which environment, in which lane and step. A handler of
- * the signals by which such code ends writes one line and hands over to the handler before it.
+/* Message when the code of an environment kills the process: which environment, in which lane and step. A handler of
+ * the signals by which such code ends writes one line and calls the handler before it.
  *
- * A step is one call for many lanes, which does not say where it is. So the actions of the latest steps and the seeds
+ * A step is one call for many lanes, which does not report its position. So the actions of the latest steps and the seeds
  * of the resets between them are kept, beside a copy of the state before them: a copy of the process makes these calls
  * again, the last one lane by lane. Where lanes are stepped in several shares, each step is made lane by lane. */
 #define _GNU_SOURCE
@@ -161,7 +161,7 @@ static int64_t lane_that_ends(void) {
         signal(SIGALRM, SIG_DFL);
         sigemptyset(&nothing);
         sigprocmask(SIG_SETMASK, &nothing, NULL);
-        close(2); /* it has been said by the one that is copied */
+        close(2); /* already reported by the original */
         alarm(AGAIN_SECONDS);
         again(here.env, here.state, here.rows);
         _exit(0);
@@ -179,7 +179,7 @@ static void report(int number, siginfo_t *about, void *context) {
     if (env) {
         char text[1200], where[100];
         int64_t lane = here.lane < 0 ? lane_that_ends() : here.lane;
-        here.env = NULL; /* it is said once */
+        here.env = NULL; /* reported once */
         if (lane < 0)
             snprintf(where, sizeof where, "lanes %lld to %lld", (long long)here.first,
                      (long long)(here.first + here.count - 1));

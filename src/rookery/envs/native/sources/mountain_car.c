@@ -6,8 +6,8 @@
 #include "rookery_env.h"
 
 enum { POSITION, VELOCITY, STEPS, PHYSICS };
-enum { FORCE, GRAVITY, GOAL_VELOCITY };      /* physics of the one with choices */
-enum { POWER, CONTINUOUS_GOAL_VELOCITY };    /* of the one with a number */
+enum { FORCE, GRAVITY, GOAL_VELOCITY };      /* physics of the discrete one */
+enum { POWER, CONTINUOUS_GOAL_VELOCITY };    /* of the continuous one */
 
 static const double LEFT = -1.2, RIGHT = 0.6, MAX_SPEED = 0.07;
 
@@ -86,7 +86,7 @@ static void reset_continuous(const RookeryState *state, const int64_t *lanes, in
     begin(state, lanes, count, seeds, parameters, ROOKERY_COUNT(CONTINUOUS_PARAMETERS), rows);
 }
 
-/* Counts a step and says whether the episode ends with it. */
+/* Counts a step and returns whether the episode ends with it. */
 static void finish(const RookeryState *state, int64_t lane, int arrived, const RookeryRows *rows) {
     int64_t *steps = state->fields[STEPS];
     steps[lane]++;

@@ -10,7 +10,7 @@ enum { GRAVITY, MASS, LENGTH, NUM_PHYSICS };
 
 static const double PI = 3.141592653589793, MAX_TURNING = 8, STEP_SECONDS = 0.05;
 
-/* Powers are asked of the C library, as NumPy does: some of their last bits are not those of x * x, which compilers put
+/* Powers are computed by the C library, as NumPy does: some of their last bits are not those of x * x, which compilers put
  * in the place of pow(x, 2) where they see the 2. */
 static const volatile double SQUARE = 2;
 

@@ -1,17 +1,17 @@
-/* Whole fragments in one call: the policy acts, all lanes are stepped, what came of it is recorded, and episodes that
- * ended are followed by the next. It does what rollout/loops/python.py does step by step, to the same bits; decisions
+/* Whole fragments in one call: the policy acts, all lanes are stepped, the results are recorded, and ended episodes
+ * are followed by the next. It does what rollout/loops/python.py does step by step, to the same bits; decisions
  * stay in rollout/loops/native.py: how many steps, by which weights, with which random numbers, from which seeds. */
 #define _POSIX_C_SOURCE 200809L
 #include <time.h>
 
 #include "rookery_env.h"
 
-/* Decides for all rows, as `policy_step` of core/kernels/kernels.cpp. */
+/* Chooses actions for all rows, as `policy_step` of core/kernels/kernels.cpp. */
 typedef void Act(void *network, const void *head, const void *const *leaves, int rows, const float *log_std,
                  const uint8_t *mask, const float *noise, void *actions, float *logp);
 
 typedef struct {
-    /* Who decides. */
+    /* The policy. */
     Act *act;
     void *network;
     const void *head;
@@ -30,7 +30,7 @@ typedef struct {
     void *actions;               /* as the environment takes them, [rows, elements] */
     int64_t elements, is_box;
     const double *center, *half; /* [elements] of a box: the middle of its bounds, and half their distance */
-    /* Where decisions are kept: a step's rows lie side by side, the next ones `..._step` bytes further on. */
+    /* Storage of decisions: a step's rows lie side by side, the next ones `..._step` bytes further on. */
     uint8_t *const *obs; /* of each leaf */
     const int64_t *obs_step, *obs_row; /* and the bytes of a row */
     uint8_t *action;
@@ -60,7 +60,7 @@ static double now(void) {
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* Decides for all rows from what they show, and keeps that and the decision as step `t`. */
+/* Chooses actions for all rows, and stores observations and decisions as step `t`. */
 static void decide(Playing *p, int64_t t, int64_t rows) {
     const void *inputs[ROOKERY_MAX_LEAVES];
     const uint8_t *seen[ROOKERY_MAX_LEAVES];
@@ -74,7 +74,7 @@ static void decide(Playing *p, int64_t t, int64_t rows) {
            p->noise + t * p->noise_step, p->action + t * p->action_step, p->logp + t * p->columns);
 }
 
-/* Gives the environment the actions of step `t`: numbers in units of half their range, cut off at its ends. */
+/* Gives the environment the actions of step `t`: continuous ones in units of half their range, clipped at its ends. */
 static void give(Playing *p, int64_t t, int64_t rows) {
     const uint8_t *action = p->action + t * p->action_step;
     if (!p->is_box) {
@@ -91,7 +91,7 @@ static void give(Playing *p, int64_t t, int64_t rows) {
         }
 }
 
-/* Keeps the ends of step `t`, and begins the next episodes. Returns -1 and the fault if one is found, else 0. */
+/* Stores the ends of step `t`, and begins the next episodes. Returns -1 and the fault if one is found, else 0. */
 static int64_t end(Playing *p, int64_t t, int64_t rows, int64_t agents) {
     const RookeryRows *shown = p->rows;
     memcpy(p->terminated + t * p->columns, shown->terminated, (size_t)rows);
@@ -121,8 +121,8 @@ static int64_t end(Playing *p, int64_t t, int64_t rows, int64_t agents) {
                                  shown, p->fault);
 }
 
-/* Makes `steps` vector steps, or fewer if a lane has begun all episodes that were given, or there is no room for more
- * that end. Returns how many; -1 - 2 t and the fault if one is found in step t, -2 - 2 t if in the resets after it. */
+/* Makes `steps` vector steps, or fewer if a lane has begun all given episodes, or there is no room for more
+ * ended ones. Returns how many; -1 - 2 t and the fault if one is found in step t, -2 - 2 t if in the resets after it. */
 ROOKERY_EXPORT int64_t rookery_play_steps(Playing *p, int64_t steps) {
     int64_t lanes = p->state->lanes, agents = p->layout->num_agents, rows = lanes * agents;
     for (int64_t t = 0; t < steps; t++) {

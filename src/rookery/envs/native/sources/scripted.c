@@ -1,7 +1,7 @@
 /* Rookery's tasks that need memory and are written before they are played, with the same numbers, bit for bit.
  *
- * tasks/memory_tasks.py tells their rules, tasks/scripted.py what a script is: what is shown before each step and after
- * the last, and which answer is right. An action decides the reward and nothing else.
+ * tasks/memory_tasks.py has their rules; tasks/scripted.py defines a script: the observations before each step and after
+ * the last, and the right answers. An action decides the reward and nothing else.
  */
 #include "rookery_env.h"
 
