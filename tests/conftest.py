@@ -21,7 +21,7 @@ from rookery.cli.main import main
 from rookery.core.native import FOLDER, SWITCH, best_build, candidates
 from rookery.core.process import child_process
 from rookery.envs import choice
-from rookery.envs.native import twins
+from rookery.envs.native import variants
 from selection import slow_except
 
 torch.set_num_threads(1)
@@ -100,11 +100,11 @@ def kernels(request, monkeypatch):
 @pytest.fixture
 def no_twins_in_c(monkeypatch, tmp_path):
     """Environments run in Python, as where nothing was compiled."""
-    monkeypatch.setattr(twins, "LIBRARY", tmp_path / "twins.so")
-    twins.why_not_in_c.cache_clear()
+    monkeypatch.setattr(variants, "LIBRARY", tmp_path / "variants.so")
+    variants.native_unavailable_reason.cache_clear()
     yield
     monkeypatch.undo()
-    twins.why_not_in_c.cache_clear()
+    variants.native_unavailable_reason.cache_clear()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -4,8 +4,8 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.spaces.arrays import action_spec, obs_spec
-from rookery.envs.async_copies.arrival import Arrival, Asking, CopyBehavior, Ended
-from rookery.envs.async_copies.async_env import ClockedEnv
+from rookery.envs.async_copies.async_env import AsyncCopiesEnv
+from rookery.envs.async_copies.step_message import Asking, CopyBehavior, Ended, StepMessage
 
 BOX = spaces.Box(-np.inf, np.inf, (2,), np.float32)
 OBS, ACTION = obs_spec(BOX, spaces.Discrete(3)), action_spec(spaces.Discrete(3))
@@ -45,7 +45,7 @@ class Walkers:
     def replan(self, plan):
         pass
 
-    def arrivals(self, seconds):
+    def step_messages(self, seconds):
         found = []
         for lane, ready in enumerate(self.ready):
             if not ready or self.rng.random() < 0.3:
@@ -72,7 +72,7 @@ class Walkers:
             asks = [a for a in self.alive[lane] if a in paid or self.rng.random() < 0.8]
             lives = [self.alive[lane][agent][0] for agent in asks]
             ask = Asking(*told(asks, lives, [paid.get(agent, 0.0) for agent in asks]))
-            found.append(Arrival(lane, {"A": ask} if asks else {}, {"A": left} if gone else {}))
+            found.append(StepMessage(lane, {"A": ask} if asks else {}, {"A": left} if gone else {}))
             self.ready[lane] = False
         return found
 
@@ -96,8 +96,8 @@ class Wilful(Walkers):
         super().begin(lane, episode, plan)
         self.will.pop(lane, None)
 
-    def arrivals(self, seconds):
-        found = super().arrivals(seconds)
+    def step_messages(self, seconds):
+        found = super().step_messages(seconds)
         for arrival in found:
             for ask in arrival.asking.values():
                 if self.rng.random() < self.share:
@@ -112,7 +112,7 @@ class Wilful(Walkers):
         self.pending[lane] |= self.will.pop(lane, {})
 
 
-class WalkersEnv(ClockedEnv):
+class WalkersEnv(AsyncCopiesEnv):
     """Walkers as an environment that can be named."""
 
     made = 0
@@ -158,7 +158,7 @@ class Squads:
     def replan(self, plan):
         pass
 
-    def arrivals(self, seconds):
+    def step_messages(self, seconds):
         found = []
         for lane, ready in enumerate(self.ready):
             if not ready or self.rng.random() < 0.3:
@@ -211,7 +211,7 @@ class Squads:
                 [paid.get(agent, 0.0) for agent, _ in who],
             )
             ask = Asking(*rows, [f"g{group}" for _, group in who], np.array([shared.get(one, 0.0) for one, _ in who]))
-            found.append(Arrival(lane, {"A": ask} if who else {}, {"A": gone} if left else {}))
+            found.append(StepMessage(lane, {"A": ask} if who else {}, {"A": gone} if left else {}))
             self.ready[lane] = False
         return found
 
@@ -252,7 +252,7 @@ class Duels:
     def replan(self, plan):
         pass
 
-    def arrivals(self, seconds):
+    def step_messages(self, seconds):
         found = []
         for lane, ready in enumerate(self.ready):
             if not ready or self.rng.random() < 0.2:
@@ -283,7 +283,7 @@ class Duels:
             for name, who in zip(self.teams, left, strict=True):
                 if who:
                     gone[name] = Ended(*told(*zip(*who)), truncated=np.zeros(len(who), dtype=bool))
-            found.append(Arrival(lane, asking, gone))
+            found.append(StepMessage(lane, asking, gone))
             self.ready[lane] = False
         return found
 
@@ -296,7 +296,7 @@ class Duels:
         pass
 
 
-class DuelsEnv(ClockedEnv):
+class DuelsEnv(AsyncCopiesEnv):
     """Duels as an environment that can be named."""
 
     def __init__(self, num_lanes, seed=0, late=10**9):

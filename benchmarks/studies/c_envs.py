@@ -24,8 +24,8 @@ import numpy as np
 from rookery.core.process.processor import usable_cores
 from rookery.core.seeding import Role, Streams
 from rookery.envs.make import make_env
-from rookery.envs.native.beginning import write_beginning
 from rookery.envs.native.c_env import c_env_of
+from rookery.envs.native.template_files import write_template
 
 sys.path.append(str(Path(__file__).parents[1]))
 from ours import trainer
@@ -93,7 +93,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.4, help="of one measurement")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        template = c_env_of(write_beginning(Path(folder) / "my_env")[0])
+        template = c_env_of(write_template(Path(folder) / "my_env")[0])
         made: dict[str, Callable[[int], Stepper]] = {
             "template, C": lambda lanes: ours(template, lanes),
             "template, C, 2 threads": lambda lanes: ours(template, lanes, threads=2),

@@ -14,8 +14,8 @@ from gymnasium import spaces
 
 from rookery import Trainer
 from rookery.core.spaces.arrays import action_spec, obs_spec
-from rookery.envs.async_copies.arrival import Arrival, Asking, CopyBehavior
-from rookery.envs.async_copies.async_env import ClockedEnv
+from rookery.envs.async_copies.async_env import AsyncCopiesEnv
+from rookery.envs.async_copies.step_message import Asking, CopyBehavior, StepMessage
 
 ACTION = spaces.Discrete(3)
 OBS = spaces.Box(-np.inf, np.inf, (8,), np.float32)
@@ -30,7 +30,7 @@ class Crowd:
         self.behaviors = {"A": CopyBehavior(obs_spec(OBS, ACTION), action_spec(ACTION), (-1,) * agents)}
         self.counters: dict[str, int] = {}
         seen = np.random.default_rng(0).standard_normal((agents, 8)).astype(np.float32)
-        self.arrival = Arrival(0, {"A": Asking(list(range(agents)), {"obs": seen}, np.ones(agents))})
+        self.arrival = StepMessage(0, {"A": Asking(list(range(agents)), {"obs": seen}, np.ones(agents))})
 
     def begin(self, lane, episode, plan):
         """Nothing is to be done."""
@@ -48,7 +48,7 @@ class Crowd:
         """Nothing is held."""
 
 
-class CrowdEnv(ClockedEnv):
+class CrowdEnv(AsyncCopiesEnv):
     """The same by name."""
 
     def __init__(self, num_lanes: int, agents: int = 12) -> None:

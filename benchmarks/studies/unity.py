@@ -105,7 +105,7 @@ def with_them(peer: Path, player: Sequence[str], steps: int, folder: Path, *more
 
 def with_our_line(player: Sequence[str], folder: Path) -> dict[str, Any]:
     """What our line reads of a player that ends by itself, added up as the peer does."""
-    from rookery.envs.async_copies.arrival import Answer
+    from rookery.envs.async_copies.step_message import Answer
     from rookery_mlagents.link.grpc_server import Closed, Greeting, Hello, Mailbox, PlayerLink
 
     mailbox = Mailbox()

@@ -111,19 +111,19 @@ if TYPE_CHECKING:
     from rookery.envs.adapters.dict_env import ALL
     from rookery.envs.adapters.gym_env import AGENT
     from rookery.envs.adapters.reported import ReportedNumbers
-    from rookery.envs.async_copies.arrival import Answer, Arrival, Asking, CopyBehavior, Ended, seats_of
-    from rookery.envs.async_copies.async_env import TEAM_MARK, ClockedEnv, behaviors_of
+    from rookery.envs.async_copies.async_env import TEAM_MARK, AsyncCopiesEnv, behaviors_of
+    from rookery.envs.async_copies.step_message import Answer, Asking, CopyBehavior, Ended, StepMessage, slots_of
     from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv, is_only_one
     from rookery.envs.check import check_env
-    from rookery.envs.elsewhere import EnvElsewhere
     from rookery.envs.external.client import Client, EpisodeLost
     from rookery.envs.external.env import SCHEME, TOKEN
     from rookery.envs.foreign_config import objections_to
     from rookery.envs.groups import groups_of
     from rookery.envs.logs import log_folder, logs_in
     from rookery.envs.make import env_name, make_env
-    from rookery.envs.only_here import keep_here, why_only_here
     from rookery.envs.parameters import Draws, EpisodePlan, OpenParameters, Parameter, parameters_of
+    from rookery.envs.process_bound import bind_to_process, why_process_bound
+    from rookery.envs.remote_env_stub import RemoteEnvStub
     from rookery.envs.samplers import (
         ConstantSampler,
         IntervalsSampler,
@@ -267,18 +267,18 @@ _NAMES = {
     "rookery.envs.adapters.dict_env": "ALL",
     "rookery.envs.adapters.gym_env": "AGENT",
     "rookery.envs.adapters.reported": "ReportedNumbers",
-    "rookery.envs.async_copies.arrival": "Answer Arrival Asking CopyBehavior Ended seats_of",
-    "rookery.envs.async_copies.async_env": "ClockedEnv TEAM_MARK behaviors_of",
+    "rookery.envs.async_copies.step_message": "Answer StepMessage Asking CopyBehavior Ended slots_of",
+    "rookery.envs.async_copies.async_env": "AsyncCopiesEnv TEAM_MARK behaviors_of",
     "rookery.envs.base": "Kind Rows SeedPlan Step VectorBase VectorEnv is_only_one",
     "rookery.envs.check": "check_env",
-    "rookery.envs.elsewhere": "EnvElsewhere",
+    "rookery.envs.remote_env_stub": "RemoteEnvStub",
     "rookery.envs.external.client": "Client EpisodeLost",
     "rookery.envs.external.env": "SCHEME TOKEN",
     "rookery.envs.foreign_config": "objections_to",
     "rookery.envs.groups": "groups_of",
     "rookery.envs.logs": "log_folder logs_in",
     "rookery.envs.make": "env_name make_env",
-    "rookery.envs.only_here": "keep_here why_only_here",
+    "rookery.envs.process_bound": "bind_to_process why_process_bound",
     "rookery.envs.parameters": "Draws EpisodePlan OpenParameters Parameter parameters_of",
     "rookery.envs.samplers": "ConstantSampler IntervalsSampler NormalSampler Sampler UniformSampler Value is_number",
     "rookery.envs.schemes": "EnvScheme scheme_of",

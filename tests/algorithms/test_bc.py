@@ -23,7 +23,7 @@ from rookery.algorithms.offline.bc import (
     return_loss,
 )
 from rookery.core.errors import EnvError
-from rookery.envs.absent import AbsentEnv
+from rookery.envs.placeholder_env import PlaceholderEnv
 from rookery.models.distributions import Categorical, DiagonalGaussian
 from rookery.models.squashed import SquashedGaussian
 
@@ -271,7 +271,7 @@ def test_a_run_goes_on_bit_for_bit(cfg, tmp_path):
     with Trainer(None, cfg, replay=data, seed=0, run_dir=tmp_path / "parts") as trainer:
         trainer.learn(15)
     with Trainer.load(tmp_path / "parts", resume=True) as trainer:
-        assert isinstance(trainer.env, AbsentEnv)
+        assert isinstance(trainer.env, PlaceholderEnv)
         trainer.learn(15)
         parts = weights(trainer.learners["main"].net), weights(trainer.policies["main"])
     for one, other in zip(whole, parts, strict=True):

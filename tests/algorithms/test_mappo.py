@@ -92,7 +92,7 @@ def paths(trainer):
 
 
 MEMBERS = {f"{CENTRAL}/members/own", f"{CENTRAL}/alive"}
-WHO = {f"{CENTRAL}/me", ACTED}
+GROUP_PATHS = {f"{CENTRAL}/me", ACTED}
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,14 @@ WHO = {f"{CENTRAL}/me", ACTED}
 )
 def test_critics_see_the_state_the_members_or_both(sees, wanted):
     with trainer_of(env={"state": True}, critic_sees=sees) as trainer:
-        assert paths(trainer) == {"own", *WHO, *wanted}
+        assert paths(trainer) == {"own", *GROUP_PATHS, *wanted}
         trainer.train_iteration()
         assert trainer.learners["main"].on_kernels
 
 
 def test_where_there_is_no_state_critics_see_the_members():
     with trainer_of() as trainer:
-        assert paths(trainer) == {"obs", f"{CENTRAL}/members/obs", f"{CENTRAL}/alive", *WHO}
+        assert paths(trainer) == {"obs", f"{CENTRAL}/members/obs", f"{CENTRAL}/alive", *GROUP_PATHS}
     with pytest.raises(ConfigError, match=r"critic_sees = 'state'.*shows no state"):
         trainer_of(critic_sees="state")
 
@@ -278,7 +278,7 @@ def test_who_learns_beside_it_by_another_algorithm_keeps_nothing_of_the_group():
         trainer.train_iteration()
         seen = {name: {leaf.path for leaf in policy.obs_spec.leaves} for name, policy in trainer.policies.items()}
     assert seen["two"] == {"obs"}
-    assert {f"{CENTRAL}/members/obs", *WHO} < seen["one"]
+    assert {f"{CENTRAL}/members/obs", *GROUP_PATHS} < seen["one"]
 
 
 def test_policies_of_groups_act_on_what_their_agents_see():

@@ -21,7 +21,7 @@ from rookery import (
     Trainer,
     record_replay,
 )
-from rookery.envs.absent import AbsentEnv
+from rookery.envs.placeholder_env import PlaceholderEnv
 from selection import slow, slow_except
 
 SMALL = ModelConfig(hidden=(16,), activation="relu", normalize_obs=True)
@@ -79,7 +79,7 @@ def fitting(name, data):
 def test_a_run_on_data_goes_on_bit_for_bit(name, data, tmp_path):
     path, _ = fitting(name, data)
     with Trainer(None, EVERY[name], replay=path, seed=0) as trainer:
-        assert isinstance(trainer.env, AbsentEnv)
+        assert isinstance(trainer.env, PlaceholderEnv)
         before = weights(trainer).clone()
         trainer.learn(8)
         trainer.learn(8)

@@ -58,9 +58,9 @@ def test_the_test_that_new_writes_passes(rookery, tmp_path):
 @needs_compiler
 def test_what_new_writes_is_learned(tmp_path):
     from rookery import PPOConfig, Trainer
-    from rookery.envs.native.beginning import write_beginning
+    from rookery.envs.native.template_files import write_template
 
-    source, _ = write_beginning(tmp_path / "my_env")
+    source, _ = write_template(tmp_path / "my_env")
     with Trainer(str(source), PPOConfig(), num_envs=32, seed=0) as trainer:
         result = trainer.train(stop={"return_mean": 10, "env_steps": 300_000})
         assert result.return_mean >= 10, result.return_mean  # falling freely earns about -50

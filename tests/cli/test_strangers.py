@@ -21,7 +21,7 @@ from rookery.algorithms.off_policy.dqn import DQNConfig
 from rookery.core.errors import EnvError
 from rookery.core.settings.fields import Settings, alternatives, bare, fields_of, hints_of, limits_of
 from rookery.core.settings.reach import Reaches, Within
-from rookery.envs.async_copies.async_env import ClockedEnv
+from rookery.envs.async_copies.async_env import AsyncCopiesEnv
 from rookery.run.settings import RunConfig
 from selection import slow_except
 
@@ -81,7 +81,7 @@ FIELDS = {
     "a trainer in the place of an environment": {"env.name": "rookery_rllib.trainer.trainers:PPOTrainer"},
     "a trainer in the place of a wrapper": {"env.wrappers": ["rookery_rllib.trainer.trial.trainable:Trainable"]},
     "a class of ours that says nothing": {
-        "env.name": "rookery.envs.absent:AbsentEnv", "env.config.described": {"kinds": []}
+        "env.name": "rookery.envs.placeholder_env:PlaceholderEnv", "env.config.described": {"kinds": []}
     },
     "an actor of Ray": {
         "env.name": "rookery_rllib.examples.actor_envs:CartPoleWithRemoteParamServer",
@@ -174,7 +174,7 @@ def theirs(run_of_a_stranger, tmp_path, rookery, monkeypatch):
     def nobody_comes(self, seeds):
         raise EnvError("external: nobody comes in a test")
 
-    monkeypatch.setattr(ClockedEnv, "reset", nobody_comes)
+    monkeypatch.setattr(AsyncCopiesEnv, "reset", nobody_comes)
     monkeypatch.setattr(sys, "stdin", Terminal())
     yield run
     watch(None)

@@ -20,7 +20,7 @@ from rookery.core.errors import ConfigError, EnvError
 from rookery.core.settings.foreign_arguments import is_ours as is_own_class
 from rookery.core.settings.layers import import_object
 from rookery.core.settings.trust import CodeKind, Named, Trust, is_ours
-from rookery.envs.make import found_maker, make_env
+from rookery.envs.make import find_maker, make_env
 from rookery.models.heads import DistributionHead
 from rookery.rollout.hooks import EpisodeListener, names_of
 from rookery.tasks.basic import Basic
@@ -156,7 +156,7 @@ def test_what_was_removed_says_what_to_use(tmp_path, monkeypatch):
         with pytest.raises(ConfigError, match=r"was removed; use rookery\.tasks"):
             import_object(name)
         with pytest.raises(EnvError, match=r"was removed; use rookery\.tasks"):
-            found_maker(name)
+            find_maker(name)
         with pytest.raises(EnvError, match=r"env\.wrappers: .* was removed; use rookery\.tasks"):
             make_env("CartPole-v1", None, [name], 1, "auto")
         with pytest.raises(ConfigError, match=r"was removed; use rookery\.tasks"):

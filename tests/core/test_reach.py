@@ -17,7 +17,7 @@ from rookery.core.settings.trust import Named, Trust
 from rookery.envs.adapters.bundled import OURS
 from rookery.envs.adapters.import_paths import ENVIRONMENT
 from rookery.envs.external.env import ExternalEnv
-from rookery.envs.make import found_maker, make_env
+from rookery.envs.make import find_maker, make_env
 from rookery.envs.samplers import SAMPLERS
 from rookery.models.build import NETWORK, ModelConfig
 from rookery.run.settings import RunConfig
@@ -65,7 +65,7 @@ def test_no_settings_class_anywhere_is_forgotten():
 )
 @pytest.mark.parametrize("name", [*OURS, "external:0", "unity:editor"])
 def test_every_argument_of_our_environments_says_what_it_can_reach(name):
-    maker = found_maker(name)
+    maker = find_maker(name)
     hints = argument_hints(getattr(maker, "func", maker))
     silent = [part for argument, hint in hints.items() for part in silent_parts(hint, argument)]
     assert [part for part in silent if part not in SET_BY_ROOKERY] == []
@@ -193,4 +193,4 @@ def test_an_argument_that_is_unknown_is_refused_and_one_of_a_parent_known():
     assert [one.path for one in of_arguments(ExternalEnv, {"helper": "x", "patience": 3.0}, "env.config")] == [
         "env.config.helper"
     ]
-    assert "log_folder" in argument_hints(found_maker("unity:editor"))
+    assert "log_folder" in argument_hints(find_maker("unity:editor"))

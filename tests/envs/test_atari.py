@@ -219,12 +219,12 @@ def test_steps_are_the_same_for_any_number_of_threads(monkeypatch):
 def test_threads_stay_on_their_cores_where_each_core_of_the_machine_has_one(monkeypatch, threads, usable, there, stay):
     asked = {}
 
-    class Noted(AtariVectorEnv):
+    class NotifyingPlan(AtariVectorEnv):
         def __init__(self, **settings):
             asked.update(settings)
             raise KeyboardInterrupt  # what it was asked for is known
 
-    monkeypatch.setattr(atari, "AtariVectorEnv", Noted)
+    monkeypatch.setattr(atari, "AtariVectorEnv", NotifyingPlan)
     monkeypatch.setattr(atari, "usable_cores", lambda: usable)
     monkeypatch.setattr(atari.os, "cpu_count", lambda: there)
     with pytest.raises(KeyboardInterrupt):

@@ -10,10 +10,10 @@ import pytest
 from taking import Taking
 
 from rookery import PPOConfig, Trainer
-from rookery.envs import choice, only_here
+from rookery.envs import choice, process_bound
 from rookery.envs.choice import choose
 from rookery.envs.make import lane_maker
-from rookery.envs.only_here import why_only_here
+from rookery.envs.process_bound import why_process_bound
 from rookery.envs.random_play import FEW_STEPS
 from rookery.envs.vector.serial import SerialEnv
 from rookery.envs.vector.shares import SharesEnv
@@ -113,14 +113,14 @@ def test_what_one_thread_does_is_counted_by_the_time_it_computes_unless_it_waits
     monkeypatch.setattr(choice._Player, "play", play)
     monkeypatch.setattr(choice, "perf_counter", lambda: now["clock"])
     monkeypatch.setattr(choice, "thread_time", lambda: now["busy"])
-    monkeypatch.setattr(choice, "_times_let_go", lambda: now["let go"])
+    monkeypatch.setattr(choice, "_voluntary_switches", lambda: now["let go"])
     assert scales(Computing) is expected
 
 
 def test_whoever_sleeps_lets_go_of_the_processor():
-    before = choice._times_let_go()
+    before = choice._voluntary_switches()
     time.sleep(1e-3)
-    assert choice._times_let_go() > before
+    assert choice._voluntary_switches() > before
 
 
 @pytest.mark.slow
@@ -255,8 +255,8 @@ class Says(Taking):
 )
 def test_what_changes_globals_of_its_program_is_stepped_there(measured, env, why):
     measured(1e-3)
-    assert why_only_here(env) == why
-    found = choose(lane_maker(env, None, ()), 64, "Taking", why_only_here(env))
+    assert why_process_bound(env) == why
+    found = choose(lane_maker(env, None, ()), 64, "Taking", why_process_bound(env))
     assert found.implementation == ("serial" if why else "processes")
     if why:
         assert found.reason == (
@@ -267,13 +267,13 @@ def test_what_changes_globals_of_its_program_is_stepped_there(measured, env, why
 @pytest.mark.regression("wrong result", "An environment is stepped in its own process where helpers would break it")
 def test_a_program_may_keep_its_environments_until_the_reason_is_gone():
     reasons = ["a device is open"]
-    only_here.keep_here(say := lambda: "".join(reasons))
+    process_bound.bind_to_process(say := lambda: "".join(reasons))
     try:
-        assert why_only_here(Taking) == "a device is open"
+        assert why_process_bound(Taking) == "a device is open"
         reasons.clear()
-        assert why_only_here(Taking) == ""
+        assert why_process_bound(Taking) == ""
     finally:
-        only_here._reasons.remove(say)
+        process_bound._reasons.remove(say)
 
 
 @pytest.mark.regression(
@@ -287,7 +287,7 @@ def test_code_of_environments_is_searched_in_several_threads_at_once():
     sys.setswitchinterval(1e-6)
     gc.set_threshold(50)
     try:
-        found = in_threads(lambda _: [why_only_here(Comings) for _ in range(8)], 3)
+        found = in_threads(lambda _: [why_process_bound(Comings) for _ in range(8)], 3)
     finally:
         sys.setswitchinterval(between)
         gc.set_threshold(*every)

@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from rookery.envs.adapters.classic import TWINS, BatchedCartPole
+from rookery.envs.adapters.classic import BATCHED_VARIANTS, BatchedCartPole
 from rookery.envs.base import VectorEnv
 from selection import slow_repeats
 
@@ -60,7 +60,7 @@ def play_beside_gymnasium(num_lanes, num_steps, choose, **settings):
 
 
 def test_numpy_gives_the_same_sine_and_cosine_for_an_array_and_for_its_numbers():
-    # What bit-equality stands on: Gymnasium asks for one number at a time. Where this fails, TWINS does not hold.
+    # What bit-equality stands on: Gymnasium asks for one number at a time. BATCHED_VARIANTS needs it.
     angles = np.random.default_rng(0).uniform(-0.5, 0.5, 2000)
     for length in (1, 3, 8):
         for start in range(0, len(angles) - length, length):
@@ -144,7 +144,7 @@ def test_the_batched_cart_pole_has_gymnasiums_spaces():
     (kind,) = env.kinds
     assert kind.agents == ("agent",)
     assert kind.obs.space == gym_env.observation_space and kind.action.space == gym_env.action_space
-    assert TWINS["CartPole-v1"] is BatchedCartPole
+    assert BATCHED_VARIANTS["CartPole-v1"] is BatchedCartPole
     assert gym_env.spec.max_episode_steps == env.max_episode_steps
 
 

@@ -7,7 +7,7 @@ from gymnasium import spaces
 
 from rookery.core.errors import ConfigError, EnvError
 from rookery.core.seeding import Role, Streams
-from rookery.envs.make import has_single_copies, make_env, twin_without
+from rookery.envs.make import has_single_envs, make_env, why_no_variant
 from rookery.envs.parameters import Draws, EpisodePlan, Parameter, parameters_of, read_declared
 from rookery.envs.samplers import (
     ChoiceSampler,
@@ -224,13 +224,13 @@ def test_gymnasiums_own_are_given_their_attributes_and_what_follows_from_them():
 @pytest.mark.usefixtures("no_twins_in_c")
 def test_a_twin_that_lacks_a_parameter_is_not_used_and_that_is_told():
     asked = ("CartPole-v1", {}, [], 4)
-    assert not has_single_copies(*asked, "auto")
-    assert has_single_copies(*asked, "auto", ("length",))
-    assert twin_without(*asked, ("length",)) == (
+    assert not has_single_envs(*asked, "auto")
+    assert has_single_envs(*asked, "auto", ("length",))
+    assert why_no_variant(*asked, ("length",)) == (
         "CartPole-v1: its batched variant has no parameter length, so environments are stepped one by one"
     )
-    assert not twin_without("WallCurriculum", {}, [], 4, ("wall_height",))
-    assert not twin_without("Pendulum-v1", {}, [], 4, ("mass",))
+    assert not why_no_variant("WallCurriculum", {}, [], 4, ("wall_height",))
+    assert not why_no_variant("Pendulum-v1", {}, [], 4, ("mass",))
 
 
 def test_what_cannot_be_given_is_refused():

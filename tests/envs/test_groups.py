@@ -6,10 +6,10 @@ from gymnasium import spaces
 
 from rookery.core.errors import EnvError
 from rookery.core.seeding import Role, Streams
-from rookery.envs.absent import AbsentEnv, describe
 from rookery.envs.check import check_env
 from rookery.envs.groups import GroupEnv, groups_of
 from rookery.envs.make import make_env
+from rookery.envs.placeholder_env import PlaceholderEnv, describe
 from rookery.envs.random_play import random_answers
 from rookery.tasks import Sacrifice
 
@@ -275,7 +275,7 @@ def test_a_batched_environment_is_wrapped_as_it_is():
 
 def test_what_stands_for_an_absent_environment_knows_its_groups():
     env = copies()
-    absent = AbsentEnv(describe(env))
+    absent = PlaceholderEnv(describe(env))
     assert absent.kinds[0].obs == env.kinds[0].obs and absent.groups == env.groups
 
 

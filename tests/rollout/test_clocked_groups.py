@@ -5,7 +5,7 @@ import pytest
 from playing import play
 
 from rookery.core.errors import EnvError
-from rookery.envs.async_copies.async_env import ClockedEnv
+from rookery.envs.async_copies.async_env import AsyncCopiesEnv
 from rookery.envs.groups import GroupEnv
 from selection import slow
 from walkers import Squads
@@ -28,7 +28,7 @@ def rows_of(worker, takes):
 @pytest.mark.parametrize("more_after", [slow(10**9), 60])
 def test_every_decision_of_members_of_groups_with_clocks_of_their_own(more_after):
     copies = Squads(2, more_after=more_after)
-    env = GroupEnv(ClockedEnv(copies, 2))
+    env = GroupEnv(AsyncCopiesEnv(copies, 2))
     worker = play(env, T=5, decisions=64)
     found = rows_of(worker, 25)
     assert len(found) > 1500 and worker.layout == env.layout
@@ -56,7 +56,7 @@ def test_every_decision_of_members_of_groups_with_clocks_of_their_own(more_after
 
 def test_who_has_fallen_learns_from_what_its_group_gets_until_it_ends():
     copies = Squads(1, seed=3)
-    worker = play(GroupEnv(ClockedEnv(copies, 1)), T=5, decisions=64)
+    worker = play(GroupEnv(AsyncCopiesEnv(copies, 1)), T=5, decisions=64)
     found = rows_of(worker, 25)
     rewards = Counter(int(reward) for seen, reward, *_ in found if not seen["central/acted"][0])
     wanted = Counter(int(got) for rewards in copies.fallen.values() for got in rewards)
@@ -66,7 +66,7 @@ def test_who_has_fallen_learns_from_what_its_group_gets_until_it_ends():
 
 def test_a_groups_episode_is_one_with_what_its_members_and_the_group_got():
     copies = Squads(2, seed=1)
-    worker = play(GroupEnv(ClockedEnv(copies, 2)), T=5, decisions=64)
+    worker = play(GroupEnv(AsyncCopiesEnv(copies, 2)), T=5, decisions=64)
     rows_of(worker, 20)
     wanted = Counter()
     for lane, everyone, decisions, total, _, _ in copies.ended:
@@ -85,7 +85,7 @@ def test_a_groups_episode_is_one_with_what_its_members_and_the_group_got():
 
 def test_a_group_larger_than_any_before_is_refused():
     copies = Squads(1)
-    env = GroupEnv(ClockedEnv(copies, 1))
+    env = GroupEnv(AsyncCopiesEnv(copies, 1))
     env.reset(lambda lane, episode: 0)
     copies.size, copies.told = 4, 0
     copies.muster(0, 1)

@@ -3,13 +3,13 @@ from collections import Counter
 import numpy as np
 from playing import play, taken
 
-from rookery.envs.async_copies.async_env import ClockedEnv
+from rookery.envs.async_copies.async_env import AsyncCopiesEnv
 from walkers import Walkers
 
 
 def test_every_decision_of_agents_with_clocks_of_their_own_is_recorded_once_with_what_came_of_it():
     copies = Walkers(3)
-    worker = play(ClockedEnv(copies, 3), T=5, decisions=64)
+    worker = play(AsyncCopiesEnv(copies, 3), T=5, decisions=64)
     found = taken(worker, 20)
     assert len(found) > 1000
     seen = Counter()
@@ -32,7 +32,7 @@ def test_every_decision_of_agents_with_clocks_of_their_own_is_recorded_once_with
 
 def test_each_agents_episode_is_one_with_its_decisions_and_what_it_got():
     copies = Walkers(2, seed=1)
-    worker = play(ClockedEnv(copies, 2), T=5, decisions=64)
+    worker = play(AsyncCopiesEnv(copies, 2), T=5, decisions=64)
     taken(worker, 10)
     wanted = Counter(
         (lane, len(rewards), round(sum(rewards), 4))
@@ -49,9 +49,9 @@ def test_each_agents_episode_is_one_with_its_decisions_and_what_it_got():
 
 def test_steps_are_counted_for_lanes_that_stepped():
     copies = Walkers(4, seed=2)
-    arrivals = []
-    inner = copies.arrivals
-    copies.arrivals = lambda seconds: arrivals.append(found := inner(seconds)) or found
-    worker = play(ClockedEnv(copies, 4), T=5, decisions=64)
+    step_messages = []
+    inner = copies.step_messages
+    copies.step_messages = lambda seconds: step_messages.append(found := inner(seconds)) or found
+    worker = play(AsyncCopiesEnv(copies, 4), T=5, decisions=64)
     taken(worker, 5)
-    assert worker.env_steps == worker.lane_steps == sum(map(len, arrivals)) < worker.vector_steps * 4
+    assert worker.env_steps == worker.lane_steps == sum(map(len, step_messages)) < worker.vector_steps * 4

@@ -14,7 +14,7 @@ from rookery import DQNConfig, ModelConfig, SACConfig
 from rookery.core.batch import Demand
 from rookery.core.seeding import Streams
 from rookery.core.spaces.arrays import action_spec, obs_spec
-from rookery.envs.async_copies.async_env import ClockedEnv
+from rookery.envs.async_copies.async_env import AsyncCopiesEnv
 from rookery.models.memory import MemoryConfig
 from rookery.rollout.noise import ActionNoise
 from rookery.rollout.slots import SlotStore, WorkerPolicy
@@ -33,7 +33,7 @@ class Marked(Wilful):
 @pytest.mark.parametrize("lanes", [1, 3])
 def test_what_agents_did_by_themselves_is_kept_where_any_action_can_be_learned_from(lanes):
     copies = Marked(lanes, seed=3)
-    worker = play(ClockedEnv(copies, lanes), T=5, decisions=64, any_actions=True)
+    worker = play(AsyncCopiesEnv(copies, lanes), T=5, decisions=64, any_actions=True)
     found = taken(worker, 20)
     own = {(agent, number): action for (_, agent, number), action in copies.own.items()}
     by_themselves = 0
@@ -53,7 +53,7 @@ def test_what_agents_did_by_themselves_is_kept_where_any_action_can_be_learned_f
 @pytest.mark.parametrize("lanes", [slow(1), 3])
 def test_where_it_cannot_what_came_before_is_cut_off_with_what_is_seen(lanes):
     copies = Marked(lanes, seed=4)
-    worker = play(ClockedEnv(copies, lanes), T=5, decisions=64)
+    worker = play(AsyncCopiesEnv(copies, lanes), T=5, decisions=64)
     found = taken(worker, 20)
     own = {(agent, number) for _, agent, number in copies.own}
     seen, cuts = Counter(), 0
@@ -75,9 +75,9 @@ def test_where_it_cannot_what_came_before_is_cut_off_with_what_is_seen(lanes):
 
 
 def test_a_run_that_stops_among_such_agents_keeps_their_count():
-    worker = play(ClockedEnv(Marked(2), 2), T=5, decisions=32)
+    worker = play(AsyncCopiesEnv(Marked(2), 2), T=5, decisions=32)
     taken(worker, 3)
-    other = play(ClockedEnv(Marked(2), 2), T=5, decisions=32)
+    other = play(AsyncCopiesEnv(Marked(2), 2), T=5, decisions=32)
     other.load_state_dict(copy.deepcopy(worker.state_dict()))
     assert other.actions_not_learned == worker.actions_not_learned > 0
 

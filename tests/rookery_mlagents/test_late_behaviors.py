@@ -45,7 +45,7 @@ def test_a_run_waits_for_a_late_behaviour_and_is_looked_at_after_or_says_why_not
     assert code == 0, error
     code, out, error = rookery("explain", "results/t", "env.step")
     assert code == 0, error
-    assert "ClockedEnv.step" in out
+    assert "AsyncCopiesEnv.step" in out
 
 
 @pytest.mark.parametrize("kind", ["hyper", slow("none")])

@@ -10,7 +10,7 @@ import pytest
 
 from rookery.core.errors import ConfigError
 from rookery.envs import choice
-from rookery.envs.only_here import why_only_here
+from rookery.envs.process_bound import why_process_bound
 from rookery_rllib.base import machine
 from rookery_rllib.base import ray_core as ray
 from rookery_rllib.base import ray_exceptions as exceptions
@@ -265,4 +265,4 @@ def test_an_environment_that_may_ask_an_actor_is_stepped_where_the_actor_lives(m
     trainer.stop()
     assert len(notes) == 1
     ray.shutdown()
-    assert why_only_here(Asks) == ""
+    assert why_process_bound(Asks) == ""

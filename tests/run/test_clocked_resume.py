@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from rookery import Trainer
-from rookery.envs.async_copies.arrival import Asking
-from rookery.envs.async_copies.async_env import ClockedEnv
+from rookery.envs.async_copies.async_env import AsyncCopiesEnv
+from rookery.envs.async_copies.step_message import Asking
 from selection import slow
 from walkers import Squads, Walkers
 
@@ -32,12 +32,12 @@ class LateWalkers(Walkers):
         super().answer(lane, episode, {name: one for name, one in answers.items() if name == "A"})
 
 
-class LateEnv(ClockedEnv):
+class LateEnv(AsyncCopiesEnv):
     def __init__(self, num_lanes, late=30):
         super().__init__(LateWalkers(num_lanes, late=late), num_lanes)
 
 
-class SquadsEnv(ClockedEnv):
+class SquadsEnv(AsyncCopiesEnv):
     def __init__(self, num_lanes, more_after=10**9):
         super().__init__(Squads(num_lanes, more_after=more_after), num_lanes)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rookery import Callback, Trainer
-from rookery.envs.async_copies.async_env import ClockedEnv
+from rookery.envs.async_copies.async_env import AsyncCopiesEnv
 from rookery.rollout.slots import SlotMemory, WorkerPolicy
 from walkers import Walkers, WalkersEnv
 
@@ -68,7 +68,7 @@ class Slow(Walkers):
         return super().arrivals(seconds)
 
 
-class SlowEnv(ClockedEnv):
+class SlowEnv(AsyncCopiesEnv):
     def __init__(self, num_lanes):
         super().__init__(Slow(num_lanes), num_lanes)
 

@@ -129,7 +129,7 @@ def test_classes_that_the_caller_gives_decide_what_is_judged():
 
 
 def test_a_sampler_of_others_is_no_class_of_ours():
-    values = {"env.parameters.gravity": {"sampler": "rookery.envs.absent:AbsentEnv"}}
+    values = {"env.parameters.gravity": {"sampler": "rookery.envs.placeholder_env:PlaceholderEnv"}}
     [named] = named_code(values)
     assert named.kind is SAMPLER and Trust().objection(named)
     assert not Trust(everything=True).objection(named)

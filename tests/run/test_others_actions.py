@@ -6,8 +6,8 @@ from gymnasium import spaces
 
 from rookery import Trainer
 from rookery.core.spaces.arrays import action_spec, obs_spec
-from rookery.envs.async_copies.arrival import Arrival, Asking, CopyBehavior, Ended
-from rookery.envs.async_copies.async_env import ClockedEnv
+from rookery.envs.async_copies.async_env import AsyncCopiesEnv
+from rookery.envs.async_copies.step_message import Asking, CopyBehavior, Ended, StepMessage
 
 SITUATIONS = 3
 OBS = spaces.Box(0, 1, (SITUATIONS,), np.float32)
@@ -48,7 +48,7 @@ class Teachers:
         obs = {"obs": np.eye(SITUATIONS, dtype=np.float32)[[situation]]}
         return obs, np.array([did], self.action.dtype)
 
-    def arrivals(self, seconds):
+    def step_messages(self, seconds):
         found = []
         for lane in [lane for lane, ready in enumerate(self.ready) if ready]:
             gone, earned, decisions = {}, 0.0, 0
@@ -62,7 +62,7 @@ class Teachers:
                 self.number += 1
             obs, did = self.act(lane, decisions + 1)
             ask = Asking([self.running[lane][0]], obs, np.array([earned]), own=did)
-            found.append(Arrival(lane, {"A": ask}, gone))
+            found.append(StepMessage(lane, {"A": ask}, gone))
             self.ready[lane] = False
         return found
 
@@ -73,7 +73,7 @@ class Teachers:
         pass
 
 
-class TaughtEnv(ClockedEnv):
+class TaughtEnv(AsyncCopiesEnv):
     """Teachers as an environment that can be named."""
 
     def __init__(self, num_lanes, discrete=True, shuffled=False):

@@ -12,7 +12,7 @@ from lives import FAST, LIVELY, REPLAYING, digest, either, make, rows, weights
 from each_step import after_each_step
 from rookery import Callback, ConfigError, EnvError, MultiAgentArena, Trainer
 from rookery.core.process.interrupt import Interrupted
-from rookery.envs.absent import AbsentEnv
+from rookery.envs.placeholder_env import PlaceholderEnv
 from selection import slow_except
 
 SHORT = {"config": {"sampling.iteration_steps": 60}}
@@ -75,7 +75,7 @@ def test_a_run_goes_on_bit_for_bit_after_learning_where_its_environment_is_not(n
         assert trainer.pool.worker.lengths.any(), "no episode is under way, so that nothing was to be kept"
     forbidding()
     with Trainer.load(tmp_path / "run", resume=True, play=False) as trainer:
-        assert isinstance(trainer.env, AbsentEnv)
+        assert isinstance(trainer.env, PlaceholderEnv)
         trainer.learn(15)
     forbidding(False)
     with Trainer.load(tmp_path / "run", resume=True) as trainer:

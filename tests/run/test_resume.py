@@ -27,7 +27,7 @@ from rookery.core.native import best_build
 from rookery.core.process.interrupt import Interrupted
 from rookery.core.schedules import Schedule
 from rookery.core.state import Stateful
-from rookery.envs.native.twins import why_not_in_c
+from rookery.envs.native.variants import native_unavailable_reason
 from rookery.envs.vector import history
 from rookery.native.actor import NativeActor
 from rookery.native.forward import NetworkKernels
@@ -654,9 +654,9 @@ def test_every_object_comes_back_as_it_was(tmp_path, names):
             trainer.close()
             other.close()
     absent = set() if best_build() else {"Adam.on_kernels", "RMSprop.on_kernels"}
-    absent |= set() if why_not_in_c() else {"BatchedCartPole._coming", "BatchedArena._reward"}
+    absent |= set() if native_unavailable_reason() else {"BatchedCartPole._coming", "BatchedArena._reward"}
     at_once = {name for name in DIFFERS if name.startswith(("FragmentPlayer.", "SlotStore._places"))}
-    absent |= at_once if why_not_in_c() or best_build() is None else set()
+    absent |= at_once if native_unavailable_reason() or best_build() is None else set()
     if names is GRAPHS:
         assert needed == DIFFERS.keys() - absent, "an explanation that nothing needs"
 

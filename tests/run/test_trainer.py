@@ -38,7 +38,7 @@ from rookery.algorithms.offline.bc import MARWILConfig
 from rookery.core.native import best_build
 from rookery.core.process.interrupt import Interrupted
 from rookery.core.state import Stateful
-from rookery.envs.native.twins import why_not_in_c
+from rookery.envs.native.variants import native_unavailable_reason
 from rookery.native.actor import NativeActor
 from rookery.native.forward import NetworkKernels
 from rookery.report.results import interval
@@ -425,7 +425,7 @@ def test_the_timer_tree_has_the_names_of_the_main_path():
     def labels(node):
         return {name: labels(child) for name, child in node.get("children", {}).items()}
 
-    at_once = best_build() is not None and not why_not_in_c()
+    at_once = best_build() is not None and not native_unavailable_reason()
     played = {"fragments": {"act": {}, "env.step": {}}} if at_once else {"act": {}, "env.step": {}, "record": {}}
     assert labels(trainer.timers.state_dict()) == {
         "train_iteration": {
@@ -686,7 +686,7 @@ def test_every_other_object_that_changes_is_known_to(reached):
 def test_what_need_not_be_remembered_is_still_there(reached):
     absent = set() if best_build() else {"NativeActor", "NetworkKernels", "DrawingHead", "SquashedDrawing"}
     in_c = {name for name in FORGETTABLE if name.endswith(("InC", "Entry", "CLibrary", "Player", "Playing", "Guard"))}
-    absent |= in_c if why_not_in_c() else {"BatchedCartPole", "BatchedArena"}
+    absent |= in_c if native_unavailable_reason() else {"BatchedCartPole", "BatchedArena"}
     assert FORGETTABLE.keys() - absent <= {type(thing).__name__ for thing in reached.values()}
 
 

@@ -342,10 +342,19 @@ def trained(config):
 
 
 MISTAKES = [
-    (lambda: ticking(wrappers=[lambda env: env]), "EnvError: Ticking plays many environments at once and cannot be wrapped"),
-    (lambda: ticking(implementation="processes"), "EnvError: plays many environments at once: env.implementation=processes"),
+    (
+        lambda: ticking(wrappers=[lambda env: env]),
+        "EnvError: Ticking plays many environments at once and cannot be wrapped",
+    ),
+    (
+        lambda: ticking(implementation="processes"),
+        "EnvError: plays many environments at once: env.implementation=processes",
+    ),
     (lambda: ticking({"limt": 3}), "EnvError: Ticking: env.config has 'limt', unknown to it; did you mean 'limit'"),
-    (lambda: ticking(env=lambda num_envs: Ticking(3)), "EnvError: env makes 3 environments where num_envs=2 were asked for"),
+    (
+        lambda: ticking(env=lambda num_envs: Ticking(3)),
+        "EnvError: env makes 3 environments where num_envs=2 were asked for",
+    ),
     (lambda: trained({"env.parameters.wind": 3.0}), "ConfigError: Ticking has no parameters"),
     (lambda: trained(LESSONS), "ConfigError: wind"),
     (lambda: rows_of(Spaces, what="sets"), "EnvError: Spaces: sets of entities (Sequence) cannot be given as tensors"),

@@ -27,7 +27,7 @@ from rookery.core.seeding import Streams
 from rookery.core.settings.fields import Settings, Structural
 from rookery.core.spaces.arrays import ActionSpec, ObsSpec
 from rookery.core.state import Stateful
-from rookery.envs.groups import WHO, paths_of_groups
+from rookery.envs.groups import GROUP_PATHS, paths_of_groups
 from rookery.models.build import ModelConfig
 from rookery.models.heads import DistributionHead, GivenHead, HeadSpec
 from rookery.native.forward import Forward
@@ -81,7 +81,7 @@ class AlgorithmConfig(Settings):
         if not self.capabilities.uses_central_obs:
             return obs.own
         added = () if self.capabilities.needs_group_obs else paths_of_groups(obs)
-        return obs.without(*added, *WHO) if added else obs
+        return obs.without(*added, *GROUP_PATHS) if added else obs
 
 
 for _old, _new in OLD_FLAGS.items():

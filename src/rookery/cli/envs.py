@@ -36,20 +36,20 @@ def list_envs() -> None:
     from rookery.core.plugins import ENV_SCHEMES
     from rookery.core.settings.layers import import_object
     from rookery.envs.adapters.bundled import OURS, TENSORS
-    from rookery.envs.adapters.classic import TWINS
+    from rookery.envs.adapters.classic import BATCHED_VARIANTS
     from rookery.envs.catalog import family_of, missing_families
     from rookery.envs.make import is_vector
-    from rookery.envs.native.twins import IDS_IN_C, in_c, instead_in_c, why_not_in_c
+    from rookery.envs.native.variants import IDS_IN_C, native_unavailable_reason, native_variant_of, prefer_native
     from rookery.run.presets import ENV_PRESETS, NAMED_PRESETS
 
     missing = missing_families()
     ours = {name: path for name, path in OURS.items() if family_of(name) not in missing}
-    twins = {**dict.fromkeys(() if why_not_in_c() else IDS_IN_C, "c"), **dict.fromkeys(TENSORS, "tensors")}
+    twins = {**dict.fromkeys(() if native_unavailable_reason() else IDS_IN_C, "c"), **dict.fromkeys(TENSORS, "tensors")}
     imported = ((name, import_object(path)) for name, path in ours.items() if name not in TENSORS)
-    for name, found in [*TWINS.items(), *imported]:
-        batched = getattr(found, "batched", None) or (found if name in TWINS or is_vector(found) else None)
+    for name, found in [*BATCHED_VARIANTS.items(), *imported]:
+        batched = getattr(found, "batched", None) or (found if name in BATCHED_VARIANTS or is_vector(found) else None)
         if batched is not None:
-            twins[name] = "c" if in_c(batched) or instead_in_c(batched) else "batched"
+            twins[name] = "c" if native_variant_of(batched) or prefer_native(batched) else "batched"
     presets = {name: sizes for name, sizes in sizes_of(ENV_PRESETS).items() if family_of(name) not in missing}
     names = [*presets, *sorted({*twins, *ours} - presets.keys())]
     rows = [(name, twins.get(name, "serial"), presets.get(name, "none")) for name in names]
@@ -97,11 +97,11 @@ def new(
 
     rookery envs new --c my_env
     """
-    from rookery.envs.native.beginning import write_beginning
+    from rookery.envs.native.template_files import write_template
 
     if not in_c:
         raise ConfigError("rookery envs new: say --c for one in C; docs/how-to/own-environment.md has some in Python")
-    source, test = write_beginning(Path(name))
+    source, test = write_template(Path(name))
     for line in (
         f"wrote {source} and {test}",
         f"check it:  rookery envs check {source}",

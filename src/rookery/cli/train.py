@@ -301,8 +301,8 @@ def identify(layers: list[Layer]) -> tuple[str, list[Layer]]:
     """
     from rookery.algorithms.names import ALGORITHMS
     from rookery.core.config import resolve
-    from rookery.envs.absent import DATA
     from rookery.envs.make import env_name
+    from rookery.envs.placeholder_env import DATA
     from rookery.run.settings import RunConfig, algorithm_name
 
     config: RunConfig = resolve(RunConfig, layers, ALGORITHMS).config

@@ -122,12 +122,18 @@ _ROOMS: dict[str, dict[str, str]] = {
         "rookery.core.spaces": "entity_set space_files spaces=arrays teams=team_spaces",
     },
     "rookery.envs": {
-        "rookery.envs": "c=native clocked=async_copies",
+        "rookery.envs": (
+            "absent=placeholder_env c=native clocked=async_copies elsewhere=remote_env_stub only_here=process_bound "
+            "twin_choice=variant_choice"
+        ),
         "rookery.envs.adapters": (
             "atari batched batched_agents bundled classic dict_env gym_env import_paths lane minatar pettingzoo_env "
             "probe reported snapshot"
         ),
         "rookery_mlagents": "unity=link",
+    },
+    "rookery.envs.async_copies": {
+        "rookery.envs.async_copies": "arrival=step_message",
     },
     "rookery.envs.c": {
         "rookery.envs.native": (
@@ -137,6 +143,12 @@ _ROOMS: dict[str, dict[str, str]] = {
     },
     "rookery.envs.clocked": {
         "rookery.envs.async_copies": "arrival env=async_env seats=async_env",
+    },
+    "rookery.envs.external": {
+        "rookery.envs.external": "reception=episode_server",
+    },
+    "rookery.envs.native": {
+        "rookery.envs.native": "beginning=template_files twins=variants",
     },
     "rookery.envs.unity": {
         "rookery_mlagents": "testing",
@@ -285,14 +297,51 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.core.native_memory:Cell": "rookery.core.native_memory:NativeCell",
     "rookery.core.process.runtime:own_torch": "rookery.core.process.torch_modes:own_torch",
     "rookery.core.process.runtime:torch_threads": "rookery.core.process.torch_modes:torch_threads",
+    "rookery.envs.absent:AbsentEnv": "rookery.envs.placeholder_env:PlaceholderEnv",
+    "rookery.envs.adapters.lane:five_dicts": "rookery.envs.adapters.lane:step_dicts",
+    "rookery.envs.adapters.lane:pictures_a_second": "rookery.envs.adapters.lane:render_fps_of",
+    "rookery.envs.adapters.lane:said_groups": "rookery.envs.adapters.lane:declared_groups",
+    "rookery.envs.adapters.lane:set_for": "rookery.envs.adapters.lane:agents_with_flag",
+    "rookery.envs.adapters.lane:ways_to_show": "rookery.envs.adapters.lane:render_modes_of",
+    "rookery.envs.async_copies.arrival:Arrival": "rookery.envs.async_copies.step_message:StepMessage",
+    "rookery.envs.async_copies.arrival:seats_of": "rookery.envs.async_copies.step_message:slots_of",
+    "rookery.envs.async_copies.async_env:ClockedEnv": "rookery.envs.async_copies.async_env:AsyncCopiesEnv",
+    "rookery.envs.async_copies.async_env:Seats": "rookery.envs.async_copies.async_env:AgentSlots",
+    "rookery.envs.elsewhere:EnvElsewhere": "rookery.envs.remote_env_stub:RemoteEnvStub",
+    "rookery.envs.external.listener:Requests": "rookery.envs.external.listener:RequestHandler",
+    "rookery.envs.external.listener:most_strangers": "rookery.envs.external.listener:max_unauthenticated",
+    "rookery.envs.external.reception:Desk": "rookery.envs.external.episode_server:ServedEnv",
+    "rookery.envs.external.reception:DeskLane": "rookery.envs.external.episode_server:ServedLane",
+    "rookery.envs.external.reception:Reception": "rookery.envs.external.episode_server:EpisodeServer",
+    "rookery.envs.make:asked_again": "rookery.envs.make:without_unstored",
     "rookery.envs.make:code_of": "rookery.envs.schemes:code_of",
+    "rookery.envs.make:found_maker": "rookery.envs.make:find_maker",
+    "rookery.envs.make:has_single_copies": "rookery.envs.make:has_single_envs",
     "rookery.envs.make:is_player": "rookery.envs.unity.scheme:is_player",
     "rookery.envs.make:random_actions": "rookery.envs.random_play:random_actions",
     "rookery.envs.make:random_answers": "rookery.envs.random_play:random_answers",
     "rookery.envs.make:random_play": "rookery.envs.random_play:random_play",
     "rookery.envs.make:random_rows": "rookery.envs.random_play:random_rows",
     "rookery.envs.make:time_limit_of": "rookery.envs.adapters.gym_ids:time_limit_of",
+    "rookery.envs.make:twin_without": "rookery.envs.make:why_no_variant",
+    "rookery.envs.native.beginning:write_beginning": "rookery.envs.native.template_files:write_template",
+    "rookery.envs.native.c_env:names_c": "rookery.envs.native.c_env:is_c_file",
+    "rookery.envs.native.twins:BatchedTwin": "rookery.envs.native.variants:BatchedCVariant",
+    "rookery.envs.native.twins:CTwin": "rookery.envs.native.variants:CVariant",
+    "rookery.envs.native.twins:GymnasiumTwin": "rookery.envs.native.variants:GymnasiumCVariant",
+    "rookery.envs.native.twins:in_c": "rookery.envs.native.variants:native_variant_of",
+    "rookery.envs.native.twins:instead_in_c": "rookery.envs.native.variants:prefer_native",
+    "rookery.envs.native.twins:plays_alike": "rookery.envs.native.variants:matches_gymnasium",
+    "rookery.envs.native.twins:twin_of_id": "rookery.envs.native.variants:variant_of_id",
+    "rookery.envs.native.twins:why_not_in_c": "rookery.envs.native.variants:native_unavailable_reason",
+    "rookery.envs.only_here:keep_here": "rookery.envs.process_bound:bind_to_process",
+    "rookery.envs.only_here:why_only_here": "rookery.envs.process_bound:why_process_bound",
+    "rookery.envs.parameters:Noted": "rookery.envs.parameters:NotifyingPlan",
+    "rookery.envs.schemes:MadeMany": "rookery.envs.schemes:NotSingleEnv",
+    "rookery.envs.twin_choice:twins_of": "rookery.envs.variant_choice:variants_of",
+    "rookery.envs.twin_choice:usable_twin": "rookery.envs.variant_choice:usable_variant",
     "rookery.envs.vector.burst:BurstPlayer": "rookery.rollout.loops.helper_side:BurstPlayer",
+    "rookery.envs.vector.burst:PlaysShare": "rookery.envs.vector.burst:ShareLoop",
     "rookery.models.memory:Attention": "rookery.models.cells.attention:Attention",
     "rookery.models.memory:AttentionBlock": "rookery.models.cells.attention:AttentionBlock",
     "rookery.models.memory:GRU": "rookery.models.cells.gru:GRU",
@@ -365,13 +414,11 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.signals.learned:parts_of": "rookery.signals.learned:shuffled_minibatches",
     "rookery.signals.learned:seen_by": "rookery.signals.learned:normalized_spec",
     "rookery.signals.rewards:laid_out": "rookery.signals.rewards:to_rollout_shape",
+    "rookery.tasks.scripted:twin_of": "rookery.tasks.scripted:batched_variant_of",
     "rookery.tune.analysis:filled": "rookery.tune.analysis:fill_template",
     "rookery.tune.executors.trial_worker:failed": "rookery.tune.executors.trial_worker:failure_of",
     "rookery.tune.executors.trial_worker:is_full": "rookery.tune.executors.trial_worker:is_disk_full",
     "rookery.tune.executors.trial_worker:prints_to": "rookery.tune.executors.trial_worker:redirect_output",
-    "rookery.tune.executors.worker_process:send_prints": (
-        "rookery.tune.executors.worker_process:redirect_process_output"
-    ),
     "rookery.tune.experiment:falling": "rookery.tune.experiment:minimized_metrics",
     "rookery.tune.experiment:named_parts": "rookery.tune.experiment:parts_as_mappings",
     "rookery.tune.experiment:never": "rookery.tune.experiment:never_stop",
@@ -417,7 +464,7 @@ REMOVED: dict[str, str] = {
     "rookery.compat.rllib.finder:is_script_code": "use rookery.script.importer.importer_of",
     "rookery.compat.rllib.fluent:names": "use rookery_rllib.trainer.fluent.arguments",
     "rookery.compat.rllib.key_functions": "use rookery_rllib.config.translation.translated, which knows every key",
-    "rookery.envs.unity.recognized:MadeBaseEnv": "use rookery.envs.schemes.MadeMany",
+    "rookery.envs.unity.recognized:MadeBaseEnv": "use rookery.envs.schemes.NotSingleEnv",
     "rookery.native.critics:action_gradient": "use rookery.native.critics.ActionValues",
     "rookery.rollout.fragments:times_before": "use rookery.rollout.worker_state.episodes_of",
     "rookery.run.checks.memory_check:explained_shortage": "use explain_shortage, which is given the error",

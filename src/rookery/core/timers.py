@@ -23,7 +23,7 @@ PLACES = {
     "fragments": "rookery.rollout.worker:RolloutWorker.sample self.fragments.play",
     "act": "rookery.rollout.loops.python:act",
     "env.step": "rookery.rollout.loops.python:PythonLoop.play env.step",
-    "wait": "rookery.envs.async_copies.async_env:ClockedEnv.step self._copies.arrivals",
+    "wait": "rookery.envs.async_copies.async_env:AsyncCopiesEnv.step self._copies.step_messages",
     "record": "rookery.rollout.loops.python:record",
     "training_step": "rookery.algorithms.algorithm:Algorithm.training_step",
     "learn": "rookery.algorithms.algorithm:Algorithm.learn",

@@ -20,7 +20,7 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.spaces.arrays import MASK, ActionSpec, ObsSpec, action_spec, check_maskable, mask_width, obs_spec
 from rookery.core.spaces.entity_set import bounded
 from rookery.envs.adapters.gym_env import AGENT, GymLane
-from rookery.envs.adapters.lane import GROUP_REWARD, Agent, Breach, LaneStep, said_groups
+from rookery.envs.adapters.lane import GROUP_REWARD, Agent, Breach, LaneStep, declared_groups
 from rookery.envs.adapters.probe import Finding, Findings, Probe
 from rookery.envs.adapters.snapshot import can_capture
 from rookery.envs.base import VectorEnv
@@ -219,7 +219,7 @@ class _Check:
 
     def about_groups(self, probe: Probe) -> None:
         """Checks the groups that the environment declares."""
-        said, agents = said_groups(probe.env), [str(agent) for agent in probe.lane.agents]
+        said, agents = declared_groups(probe.env), [str(agent) for agent in probe.lane.agents]
         if isinstance(probe.lane, GymLane) or {str(group) for group in said} <= {*agents}:
             return
         try:
@@ -271,7 +271,7 @@ class _Check:
                 continue  # no policy acts on it, and environments often allow no action after the end
             if problem := part.check(tree, slice(None)):
                 self.error(f"observation {problem}", agent, sort=f"value {leaf.path}")
-        for path, problem in _doubts(layout.space, obs, ""):
+        for path, problem in _deviations(layout.space, obs, ""):
             self.warn(f"observation {path or 'obs'}: {problem}", agent, sort=f"{path} {problem.split()[0]}")
 
     def finish(self, probe: Probe, shown: LaneStep, step: int, idle: int) -> None:
@@ -383,7 +383,7 @@ def _check_batched(pair: Sequence[VectorEnv], name: str, findings: Findings, max
     findings.add("note", f"{name} plays many environments in one call, {agents} agent{'' if agents == 1 else 's'} each")
 
 
-def _doubts(space: spaces.Space[Any], obs: Any, path: str) -> Iterator[tuple[str, str]]:
+def _deviations(space: spaces.Space[Any], obs: Any, path: str) -> Iterator[tuple[str, str]]:
     """Yields differences between an observation and its space that can be tolerated: type, bounds, extra parts."""
     if isinstance(space, spaces.Dict) and isinstance(obs, Mapping):
         extra = [key for key in obs if key not in space.spaces]
@@ -391,10 +391,10 @@ def _doubts(space: spaces.Space[Any], obs: Any, path: str) -> Iterator[tuple[str
             yield path, f"has {', '.join(map(repr, extra))}, which the space does not name: left out"
         for key, inner in space.spaces.items():
             if key in obs:
-                yield from _doubts(inner, obs[key], f"{path}/{key}" if path else str(key))
+                yield from _deviations(inner, obs[key], f"{path}/{key}" if path else str(key))
     elif isinstance(space, spaces.Tuple) and isinstance(obs, tuple | list):
         for number, (inner, part) in enumerate(zip(space.spaces, obs, strict=False)):
-            yield from _doubts(inner, part, f"{path}/{number}" if path else str(number))
+            yield from _deviations(inner, part, f"{path}/{number}" if path else str(number))
     elif isinstance(space, spaces.Box):
         value = np.asarray(obs)
         if value.shape != space.shape or value.dtype.kind not in "fiub":

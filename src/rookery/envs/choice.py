@@ -22,7 +22,7 @@ from rookery.core.process.processor import usable_cores
 from rookery.core.process.thread_context import in_this_context
 from rookery.envs.base import SeedPlan, VectorEnv
 from rookery.envs.random_play import FEW_STEPS, random_answers
-from rookery.envs.schemes import MadeMany
+from rookery.envs.schemes import NotSingleEnv
 from rookery.envs.vector.closing import close_env
 from rookery.envs.vector.serial import SerialEnv
 
@@ -118,7 +118,7 @@ def choose(factory: Callable[[], Any], num_lanes: int, name: str, only_here: str
     began = perf_counter()
     try:
         one = SerialEnv(factory, 1, name)  # what it imports is needed anyway
-    except MadeMany as made:
+    except NotSingleEnv as made:
         close_env(made.made, name)
         return _measured("serial", 0)
     seconds = perf_counter() - began
@@ -199,7 +199,7 @@ def _cost(env: SerialEnv) -> float:
     return max(median - LONE_SECONDS, 0.0)
 
 
-def _times_let_go() -> int:
+def _voluntary_switches() -> int:
     """Returns how often this thread has released the CPU by itself, to wait for something."""
     who = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
     return resource.getrusage(who).ru_nvcsw
@@ -223,10 +223,10 @@ def _scales(one: SerialEnv, other: SerialEnv) -> bool:
             failed.set()
 
     for _ in range(REPEATS):
-        before, busy, let_go, began = alone.steps, thread_time(), _times_let_go(), perf_counter()
+        before, busy, let_go, began = alone.steps, thread_time(), _voluntary_switches(), perf_counter()
         alone.play(SCALE_SECONDS)
         steps, busy, passed = alone.steps - before, thread_time() - busy, perf_counter() - began
-        waits = busy < passed / 2 and _times_let_go() - let_go >= steps
+        waits = busy < passed / 2 and _voluntary_switches() - let_go >= steps
         rates.append(steps / (passed if waits else busy))
         before = sum(player.steps for player in together)
         threads = [Thread(target=in_this_context(partial(play, player)), daemon=True) for player in together]

@@ -10,7 +10,7 @@ from typing import Any
 from rookery.core.errors import EnvError
 from rookery.core.settings.foreign_arguments import is_ours, objections_to_arguments, why_not
 from rookery.core.settings.reach import Objection, argument_hints, of_numbers
-from rookery.envs.make import found_maker
+from rookery.envs.make import find_maker
 
 
 def objections_to(env: Any, config: Mapping[str, Any], path: str = "env.config") -> Iterator[Objection]:
@@ -61,7 +61,7 @@ def drawn_values(value: Any) -> Iterator[Any]:
 def maker_of(env: Any) -> Any:
     """Returns the class or function that makes an environment; None if there is none, or an id names it."""
     try:
-        found = found_maker(env)
+        found = find_maker(env)
     except EnvError:
         return None
     found = getattr(found, "func", found) if isinstance(found, functools.partial) else found

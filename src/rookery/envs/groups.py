@@ -41,7 +41,7 @@ MOMENT = "moment"
 MEMBER_ID = "member_id"
 """For algorithms that ask for it, also visible to policies: which member of its group a row is, as ``central/me``."""
 
-WHO = f"{CENTRAL}/{ME}", CENTRAL_ACTED
+GROUP_PATHS = f"{CENTRAL}/{ME}", CENTRAL_ACTED
 """Paths that all observations with groups have."""
 
 
@@ -51,9 +51,9 @@ def groups_of(env: VectorEnv) -> Mapping[str, tuple[str, ...]]:
 
 
 def paths_of_groups(obs: ObsSpec) -> tuple[str, ...]:
-    """Returns the paths that `GroupEnv` has added to observations, except `WHO`; empty without a `GroupEnv`."""
+    """Returns the paths that `GroupEnv` has added to observations, except `GROUP_PATHS`; empty without a `GroupEnv`."""
     paths = {leaf.path for leaf in obs.leaves if leaf.is_central}
-    if not {*WHO} <= paths:
+    if not {*GROUP_PATHS} <= paths:
         return ()
     names = (MEMBERS, ALIVE, MOMENT)
     kinds = [part for part in {path.split("/")[1] for path in paths} if part.isdecimal()]
@@ -322,7 +322,7 @@ class GroupEnv(VectorBase):
                 rows.terminated.fill(False)
                 rows.truncated.fill(False)
                 if len(rows.final_index):
-                    rows.final_index, rows.final_obs, rows.final_stale = NOBODY, kind.obs.allocate(0), 0
+                    rows.final_index, rows.final_obs, rows.final_stale = NO_ROWS, kind.obs.allocate(0), 0
         if shown.any_end and not new:
             self._end(shown)
         self._observe(shown)
@@ -532,7 +532,7 @@ class GroupEnv(VectorBase):
         self.env.close()
 
 
-NOBODY = np.zeros(0, dtype=np.int64)
+NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
 def _stacked(leaf: Leaf, size: int) -> spaces.Space[Any]:

@@ -21,11 +21,11 @@ from rookery.core.settings.starting_folder import started_in, starting_folder
 from rookery.envs.adapters.import_paths import find_wrapper
 from rookery.envs.adapters.styles import lane_of
 from rookery.envs.base import VectorEnv
-from rookery.envs.native.twins import instead_in_c
+from rookery.envs.native.variants import prefer_native
 from rookery.envs.parameters import hook_of
 from rookery.envs.random_play import played_copy
-from rookery.envs.schemes import EnvScheme, MadeMany, scheme_of, scheme_of_maker, scheme_of_product
-from rookery.envs.twin_choice import twins_of, usable_twin
+from rookery.envs.schemes import EnvScheme, NotSingleEnv, scheme_of, scheme_of_maker, scheme_of_product
+from rookery.envs.variant_choice import usable_variant, variants_of
 from rookery.envs.vector.faults import STRICT, Tolerance
 from rookery.envs.vector.makers import (
     FOREIGN,
@@ -92,21 +92,21 @@ def make_env(
     if implementation not in IMPLEMENTATIONS:
         hint = nearest(implementation, IMPLEMENTATIONS)
         raise EnvError(f"env implementation {implementation!r} is unknown{hint}; use {', '.join(IMPLEMENTATIONS)}")
-    settings, name, found = asked_again(config or {}), env_name(env), found_maker(env)
+    settings, name, found = without_unstored(config or {}), env_name(env), find_maker(env)
     if (kind := scheme_of_maker(found)) is not None:
         if wrappers:
             raise EnvError(f"{name} plays many environments at once and cannot be wrapped; leave env.wrappers empty")
         if implementation in HELPED:
             why = f"env.implementation={implementation} has no single ones to assign; leave it out"
             raise EnvError(f"{name} plays many environments at once: {why}")
-        played = found if implementation == "batched" else instead_in_c(found) or found
+        played = found if implementation == "batched" else prefer_native(found) or found
         kind, settings = kind if played is found else _kind_of(played), _placed(played, settings, device)
         return kind.build(played, num_lanes, settings, name, render=render, max_entities=max_entities)
     if implementation in ("auto", "c", "batched"):
-        twins = twins_of(found, implementation, render)
-        twin, reason = usable_twin(twins, implementation, wrappers, num_lanes, settings, parameters)
+        variants = variants_of(found, implementation, render)
+        variant, reason = usable_variant(variants, implementation, wrappers, num_lanes, settings, parameters)
         if not reason:
-            return _kind_of(twin).build(twin, num_lanes, settings, name, render=render, max_entities=max_entities)
+            return _kind_of(variant).build(variant, num_lanes, settings, name, render=render, max_entities=max_entities)
         if implementation != "auto":
             what = f"env implementation {implementation!r} cannot be used"
             raise EnvError(f"{name}: {what}: {reason}; use 'serial' or 'auto'")
@@ -114,7 +114,7 @@ def make_env(
     num_helpers = 0 if implementation == "serial" else min(helpers or 0, num_lanes - 1)
     try:
         return _stepped(factory, num_lanes, name, implementation, num_helpers, tolerance, try_helpers)
-    except MadeMany as made:
+    except NotSingleEnv as made:
         return made.scheme.build(found, num_lanes, settings, name, first=made.made)
 
 
@@ -135,7 +135,7 @@ def _stepped(
     return helped(factory, num_lanes, name, tolerance, num_helpers, trial)
 
 
-def has_single_copies(
+def has_single_envs(
     env: Any,
     config: Mapping[str, Any] | None,
     wrappers: Sequence[Any],
@@ -149,14 +149,16 @@ def has_single_copies(
     Raises:
         EnvError: If there is no such environment.
     """
-    found = found_maker(env)
+    found = find_maker(env)
     if scheme_of_maker(found) or implementation in ("c", "batched"):
         return False
-    twins, settings = twins_of(found, "auto"), dict(config or {})
-    return implementation != "auto" or bool(usable_twin(twins, "auto", wrappers, num_lanes, settings, parameters)[1])
+    variants, settings = variants_of(found, "auto"), dict(config or {})
+    return implementation != "auto" or bool(
+        usable_variant(variants, "auto", wrappers, num_lanes, settings, parameters)[1]
+    )
 
 
-def twin_without(
+def why_no_variant(
     env: Any,
     config: Mapping[str, Any] | None,
     wrappers: Sequence[Any],
@@ -168,11 +170,11 @@ def twin_without(
     Raises:
         EnvError: If there is no such environment.
     """
-    found, settings = found_maker(env), dict(config or {})
-    twins = [] if scheme_of_maker(found) else twins_of(found, "auto")
-    if usable_twin(twins, "auto", wrappers, num_lanes, settings, None)[1]:
+    found, settings = find_maker(env), dict(config or {})
+    variants = [] if scheme_of_maker(found) else variants_of(found, "auto")
+    if usable_variant(variants, "auto", wrappers, num_lanes, settings, None)[1]:
         return ""
-    why = usable_twin(twins, "auto", wrappers, num_lanes, settings, parameters)[1]
+    why = usable_variant(variants, "auto", wrappers, num_lanes, settings, parameters)[1]
     return f"{env_name(env)}: {why}, so environments are stepped one by one" if why else ""
 
 
@@ -193,7 +195,7 @@ def lane_maker(
     Raises:
         EnvError: If there is no such environment or wrapper; from the calls, if it cannot be built.
     """
-    settings, name, found = dict(config or {}), env_name(env), found_maker(env)
+    settings, name, found = dict(config or {}), env_name(env), find_maker(env)
     if scheme_of_maker(found):
         raise EnvError(f"{name} plays many environments at once: there is no single one")
     if isinstance(found, gymnasium.envs.registration.EnvSpec):
@@ -208,7 +210,7 @@ def lane_maker(
     def lane() -> Any:
         built = make()
         if (other := scheme_of_product(found, built)) is not None:
-            raise MadeMany(name, built, other)
+            raise NotSingleEnv(name, built, other)
         adapted = lane_of(built, name, max_entities)
         if parameters:
             adapted.hook = hook_of(adapted.env, found, settings, make)
@@ -223,7 +225,7 @@ def is_vector(env: Any) -> bool:
     Raises:
         EnvError: If there is no such environment.
     """
-    return scheme_of_maker(found_maker(env)) is not None
+    return scheme_of_maker(find_maker(env)) is not None
 
 
 def env_name(env: Any) -> str:
@@ -243,7 +245,7 @@ def env_name(env: Any) -> str:
 # -- finding the maker -----------------------------------------------------------------------------
 
 
-def asked_again(config: Mapping[str, Any]) -> dict[str, Any]:
+def without_unstored(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the arguments of an environment without secrets that a run had and did not store.
 
     Raises:
@@ -264,11 +266,11 @@ def run_arguments(env: Any) -> Collection[str]:
     """Returns the names of those arguments of an environment that define how its instances are run, not what they are:
     the names that its class lists under ``run_arguments``. They may change when a training resumes.
     """
-    found = found_maker(env) if env is not None else None
+    found = find_maker(env) if env is not None else None
     return getattr(getattr(found, "func", found), "run_arguments", ())  # func: for a class in `functools.partial`
 
 
-def found_maker(env: Any) -> Any:
+def find_maker(env: Any) -> Any:
     """Returns the maker of an environment: a class, a callable, or a Gymnasium spec for an id.
 
     Raises:
@@ -276,7 +278,7 @@ def found_maker(env: Any) -> Any:
     """
     if isinstance(env, str):
         found = scheme_of(env).find(env)
-        return found if isinstance(found, gymnasium.envs.registration.EnvSpec) else found_maker(found)
+        return found if isinstance(found, gymnasium.envs.registration.EnvSpec) else find_maker(found)
     if isinstance(env, ModuleType):
         for maker in ("parallel_env", "env"):
             if callable(getattr(env, maker, None)):
@@ -291,8 +293,8 @@ def found_maker(env: Any) -> Any:
 # -- building --------------------------------------------------------------------------------------
 
 
-def _kind_of(twin: Any) -> EnvScheme:
-    return FOREIGN if is_foreign(twin) else VECTOR_CLASS
+def _kind_of(variant: Any) -> EnvScheme:
+    return FOREIGN if is_foreign(variant) else VECTOR_CLASS
 
 
 def _placed(found: Any, settings: dict[str, Any], device: str | None) -> dict[str, Any]:

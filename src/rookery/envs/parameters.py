@@ -186,12 +186,12 @@ class OpenParameters(Mapping[str, Parameter]):
     """Parameters of an environment that does not declare them: every name exists, and none is listed.
 
     each: Declaration of every one of them.
-        drawn_there: Sampler classes that the environment draws from by itself.
-        drawn_there: Samplers that the environment draws from by itself.
+        drawn_by_env: Sampler classes that the environment draws from by itself.
+        drawn_by_env: Samplers that the environment draws from by itself.
     """
 
-    def __init__(self, each: Parameter, drawn_there: tuple[type[Sampler], ...] = ()) -> None:
-        self._each, self.drawn_there = each, drawn_there
+    def __init__(self, each: Parameter, drawn_by_env: tuple[type[Sampler], ...] = ()) -> None:
+        self._each, self.drawn_by_env = each, drawn_by_env
 
     def __getitem__(self, name: str) -> Parameter:
         """Returns the parameter of a name."""
@@ -269,13 +269,13 @@ class Draws:
         samplers: By name.
         lessons: For each parameter with lessons (also in `samplers`), a sampler for each lesson.
         declared: Parameters that the environment declares.
-        drawn_there: Samplers that the environment draws from by itself, as games do; they give no values per episode.
+        drawn_by_env: Samplers that the environment draws from by itself, as games do; they give no values per episode.
     """
 
     samplers: Mapping[str, Sampler]
     lessons: Mapping[str, Sequence[Sampler]] = field(default_factory=dict)
     declared: Mapping[str, Parameter] = field(default_factory=dict)
-    drawn_there: tuple[type[Sampler], ...] = ()
+    drawn_by_env: tuple[type[Sampler], ...] = ()
 
     def of(self, lessons: Mapping[str, int]) -> dict[str, Sampler]:
         """Returns the sampler of each parameter in some lessons, by their numbers from 0."""
@@ -299,7 +299,7 @@ class Draws:
         """
         drawn = {}
         for name, sampler in self.of(lessons).items():
-            if isinstance(sampler, self.drawn_there):
+            if isinstance(sampler, self.drawn_by_env):
                 continue
             value = sampler.value if isinstance(sampler, ConstantSampler) else sampler.draw(rng(name, sampler.seed))
             declared = self.declared.get(name)
@@ -357,7 +357,7 @@ class EpisodePlan:
     def samplers(self, lane: int, episode: int) -> dict[str, Sampler]:
         """Returns the samplers that an environment draws from by itself in an episode, by parameter."""
         found = self._draws.of(self.lessons(lane, episode))
-        return {name: sampler for name, sampler in found.items() if isinstance(sampler, self._draws.drawn_there)}
+        return {name: sampler for name, sampler in found.items() if isinstance(sampler, self._draws.drawn_by_env)}
 
     def change(self, lessons: Mapping[str, int], episode: np.ndarray | None) -> None:
         """Sets other lessons for all later episodes.
@@ -387,7 +387,7 @@ class EpisodePlan:
 
 def parameters_of(plan: SeedPlan | None, lane: int, episode: int) -> dict[str, Value]:
     """Returns the parameters that a plan has for an episode; none for a plan that has only seeds."""
-    return plan.parameters(lane, episode) if isinstance(plan, EpisodePlan | Noted) else {}
+    return plan.parameters(lane, episode) if isinstance(plan, EpisodePlan | NotifyingPlan) else {}
 
 
 def lessons_of(plan: SeedPlan | None, lane: int, episode: int) -> dict[str, int]:
@@ -395,7 +395,7 @@ def lessons_of(plan: SeedPlan | None, lane: int, episode: int) -> dict[str, int]
     return dict(plan.lessons(lane, episode)) if isinstance(plan, EpisodePlan) else {}
 
 
-class Noted:
+class NotifyingPlan:
     """A plan that calls a function whenever a seed is requested.
 
     Args:

@@ -115,7 +115,7 @@ class EnvScheme:
         return False
 
 
-class MadeMany(EnvError):
+class NotSingleEnv(EnvError):
     """Raised when a maker that was called for one environment has made a vectorized one.
 
     Args:

@@ -17,7 +17,7 @@ from rookery.core.spaces.arrays import Tree
 from rookery.core.timers import Timer, Timers
 from rookery.envs.base import SeedPlan, Step, VectorEnv, has_own_episodes
 from rookery.envs.groups import groups_of
-from rookery.envs.parameters import EpisodePlan, Noted, lessons_of, parameters_of
+from rookery.envs.parameters import EpisodePlan, NotifyingPlan, lessons_of, parameters_of
 from rookery.rollout.hooks import EpisodeListeners, EpisodeResult
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.slots import WorkerPolicy
@@ -103,7 +103,7 @@ class WorkerState:
         self.deterministic = deterministic
         self.is_watched = is_noted()
         """Whether another process wants to know what this worker does and since when."""
-        self.draws = isinstance(seeds, EpisodePlan | Noted)
+        self.draws = isinstance(seeds, EpisodePlan | NotifyingPlan)
         """Whether episodes may have drawn parameters or lessons."""
         self.listeners: EpisodeListeners | None = None
         self.policies: dict[str, WorkerPolicy] = {}

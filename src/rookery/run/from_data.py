@@ -6,9 +6,9 @@ from typing import Any
 
 from rookery.core.errors import ConfigError
 from rookery.core.settings.layers import Layer
-from rookery.envs.absent import DATA, AbsentEnv, description
 from rookery.envs.adapters.gym_env import AGENT
 from rookery.envs.base import Kind
+from rookery.envs.placeholder_env import DATA, PlaceholderEnv, description
 from rookery.replay.segments import StoredReplay, check_spaces, find_replay
 from rookery.replay.sieve import count_chosen
 from rookery.run.settings import RunConfig, settings_of
@@ -54,7 +54,7 @@ def capacity_layers(config: RunConfig) -> list[Layer]:
     return [Layer("size of the data", values)] if values else []
 
 
-def env_of_data(config: RunConfig) -> AbsentEnv | None:
+def env_of_data(config: RunConfig) -> PlaceholderEnv | None:
     """Gives what stands for an environment where none is named, and every policy learns from data alone; else None.
 
     Its agents see and do what the data show. A single policy plays an agent as Gymnasium's environments have it;
@@ -78,4 +78,4 @@ def env_of_data(config: RunConfig) -> AbsentEnv | None:
             check_spaces(other, data[0].spaces, str(data[0]))
         agents = (AGENT,) if len(names) == 1 else (name,)
         kinds.append(Kind(agents, data[0].spaces.obs, data[0].spaces.action))
-    return AbsentEnv(description(DATA, 1, True, kinds))
+    return PlaceholderEnv(description(DATA, 1, True, kinds))

@@ -23,12 +23,12 @@ from rookery.core.settings.layers import Layer, yaml_layer
 from rookery.core.settings.repeated_keys import Keys, refuse_repeated
 from rookery.core.settings.trust import texts_in
 from rookery.core.spaces.arrays import action_spec, obs_spec
-from rookery.envs.absent import DATA, AbsentEnv
 from rookery.envs.base import Kind, VectorBase, VectorEnv, has_throwaways
 from rookery.envs.choice import MEASURED, HelperChoice, choose
 from rookery.envs.groups import GroupEnv
-from rookery.envs.make import env_name, has_single_copies, lane_maker, make_env, twin_without
-from rookery.envs.only_here import why_only_here
+from rookery.envs.make import env_name, has_single_envs, lane_maker, make_env, why_no_variant
+from rookery.envs.placeholder_env import DATA, PlaceholderEnv
+from rookery.envs.process_bound import why_process_bound
 from rookery.envs.random_play import random_rows
 from rookery.envs.teams import TeamEnv
 from rookery.envs.vector.faults import Tolerance
@@ -215,7 +215,7 @@ def prepare(
         if choice.measured:
             layers.insert(0, Layer(MEASURED, choice.measured))
         cfg = second.config.env
-        one_by_one = twin_without(cfg.name, cfg.config, cfg.wrappers, env.num_lanes, parameter_names(second.config))
+        one_by_one = why_no_variant(cfg.name, cfg.config, cfg.wrappers, env.num_lanes, parameter_names(second.config))
         notes.extend((*filter(None, [one_by_one, choice.reason]), *env.notes))
     exploiters = exploiters_of(second.config.self_play)
     names = [name for name in second.config.policies if name not in exploiters] or ["main"]
@@ -312,7 +312,7 @@ def as_played(env: VectorEnv, config: RunConfig) -> VectorEnv:
 
 def _given_copies(env: VectorEnv, config: RunConfig) -> VectorEnv:
     """Copies that are there already, as policies see them."""
-    if isinstance(env, AbsentEnv):
+    if isinstance(env, PlaceholderEnv):
         return env
     lanes = config.sampling.num_envs
     if env.num_lanes != lanes:
@@ -324,7 +324,7 @@ def _notes_of_copies(resolved: Resolved[RunConfig], env: VectorEnv, stand_in: Ve
     """What copies that are there already say, and that a warm-up is not played where somebody asked for one."""
     decisions = resolved.config.sampling.warmup_steps
     notes = [] if stand_in is None else list(env.notes)
-    asked = decisions and resolved.given("sampling.warmup_steps") and not isinstance(env, AbsentEnv)
+    asked = decisions and resolved.given("sampling.warmup_steps") and not isinstance(env, PlaceholderEnv)
     if asked and not has_throwaways(env):
         notes.append(
             f"sampling.warmup_steps = {decisions:,}: {env.name} is not played at random beforehand, because no copies "
@@ -343,7 +343,7 @@ def _choice(resolved: Resolved[RunConfig]) -> HelperChoice:
     env, sampling = resolved.config.env, resolved.config.sampling
     settings = env.name, env.config, env.wrappers
     parameters = parameter_names(resolved.config)
-    if not has_single_copies(*settings, sampling.num_envs, env.implementation, parameters):
+    if not has_single_envs(*settings, sampling.num_envs, env.implementation, parameters):
         return HelperChoice(env.implementation, 0)
     if env.implementation == "serial" and sampling.env_processes:
         raise ConfigError(
@@ -353,7 +353,7 @@ def _choice(resolved: Resolved[RunConfig]) -> HelperChoice:
     if env.implementation == "auto" and sampling.env_processes is None:
         maker = lane_maker(*settings, max_entities=env.max_entities)
         with users_modes():
-            return choose(maker, sampling.num_envs, env_name(env.name), why_only_here(env.name))
+            return choose(maker, sampling.num_envs, env_name(env.name), why_process_bound(env.name))
     if env.implementation == "serial":
         return HelperChoice("serial", 0)
     helpers = max(usable_cores() - 1, 1) if sampling.env_processes is None else sampling.env_processes

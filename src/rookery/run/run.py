@@ -27,7 +27,7 @@ from rookery.core.settings.trust import CodeKind
 from rookery.core.state import Stateful
 from rookery.core.timers import Clock, Timers
 from rookery.envs.base import Kind, VectorEnv, is_only_one
-from rookery.envs.elsewhere import EnvElsewhere
+from rookery.envs.remote_env_stub import RemoteEnvStub
 from rookery.envs.samplers import is_number
 from rookery.envs.vector.closing import close_env
 from rookery.policies.policy import Policy
@@ -369,7 +369,7 @@ class Run(Stateful):
 
     def _make_pool(self, listeners: Sequence[EpisodeListener]) -> WorkerPool:
         """Makes what plays: a worker in this process, or workers elsewhere."""
-        if isinstance(self.env, EnvElsewhere):
+        if isinstance(self.env, RemoteEnvStub):
             recipe = WorkerRecipe(
                 as_typed(self.resolved), self.mapping, self.streams, self.draws, tuple(listeners), make_copies
             )

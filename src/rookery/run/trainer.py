@@ -21,10 +21,10 @@ from rookery.core.settings.fields import Settings
 from rookery.core.settings.layers import Layer
 from rookery.core.settings.starting_folder import absolute, shown, started_in, starting_folder
 from rookery.core.settings.trust import TrustCode
-from rookery.envs.absent import AbsentEnv
 from rookery.envs.base import VectorEnv
-from rookery.envs.elsewhere import EnvElsewhere
 from rookery.envs.logs import logs_in
+from rookery.envs.placeholder_env import PlaceholderEnv
+from rookery.envs.remote_env_stub import RemoteEnvStub
 from rookery.report.console import Reporter, reporter
 from rookery.report.results import EvaluationResult, IterationResult
 from rookery.report.videos import VideoProgress
@@ -125,7 +125,7 @@ class Trainer(Run):
         self.parts = self._make_parts()
         check_criteria(resolved, result_of(self, self.begin_iteration()))
         self.callback_states = CallbackStates(
-            self.callbacks, self.windows, self.note, self.notes, not isinstance(vector_env, AbsentEnv)
+            self.callbacks, self.windows, self.note, self.notes, not isinstance(vector_env, PlaceholderEnv)
         )
         self.stop_function: StopFunction | None = None
         self.saved_replays = SavedReplays()
@@ -145,7 +145,7 @@ class Trainer(Run):
             (
                 RanksPart(self) if self.ranks.size > 1 else None,
                 LagPart(self) if config.sampling.lag else None,
-                WaitsPart(self) if isinstance(self.env, EnvElsewhere) else None,
+                WaitsPart(self) if isinstance(self.env, RemoteEnvStub) else None,
                 self.horizon_notes if self.horizon is not None else None,
                 MaxDecisionsPart(self) if limited else None,
                 self.measure if config.evaluation.every else None,

@@ -19,7 +19,7 @@ from rookery.core.errors import ConfigError, EnvError
 from rookery.core.process.internal_errors import InternalErrors
 from rookery.core.process.interrupt import Interrupt
 from rookery.core.settings.trust import TrustCode
-from rookery.envs.external.listener import ConnectionLimits, most_strangers
+from rookery.envs.external.listener import ConnectionLimits, max_unauthenticated
 from rookery.serving.batcher import Batcher
 from rookery.serving.socket_clients import SocketClients
 from rookery.serving.tokens import has_token, is_loopback
@@ -274,7 +274,7 @@ def _protocol(options: ServingOptions) -> type[asyncio.Protocol]:
     """Returns the protocol class that reads the requests of a connection."""
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-    most = most_strangers(options.max_connections)
+    most = max_unauthenticated(options.max_connections)
     strangers: dict[HeadTimeoutProtocol, None] = {}  # connections that have not sent the token, the oldest first
 
     class HeadTimeoutProtocol(HttpToolsProtocol):

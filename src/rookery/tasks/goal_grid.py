@@ -25,7 +25,7 @@ from rookery.core.spaces.arrays import MASK
 from rookery.envs.adapters.batched import check_least
 from rookery.envs.adapters.batched_agents import BatchedAgents
 from rookery.envs.adapters.gym_env import AGENT
-from rookery.envs.native.twins import BatchedTwin
+from rookery.envs.native.variants import BatchedCVariant
 
 STAY, UP, DOWN, LEFT, RIGHT = range(5)
 WAY = np.array([(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)])
@@ -52,7 +52,7 @@ class GoalGrid(BatchedAgents):
     """
 
     render_fps = 4
-    instead: ClassVar[type[GoalGridInC]]
+    native_replacement: ClassVar[type[GoalGridInC]]
     saved = (*BatchedAgents.saved, "_place", "_things", "_goal")
 
     def __init__(
@@ -126,7 +126,7 @@ class GoalGrid(BatchedAgents):
         return drawing.draw_goal_grid(self.cells()[lane], goal, steps, self.max_steps)
 
 
-class GoalGridInC(BatchedTwin):
+class GoalGridInC(BatchedCVariant):
     """`GoalGrid` in C, with the same arguments."""
 
     symbol = "goal_grid"
@@ -174,7 +174,7 @@ class GoalGridInC(BatchedTwin):
         return drawing.draw_goal_grid(self.cells()[lane], goal, steps, self.max_steps)
 
 
-GoalGrid.instead = GoalGridInC  # here, because the class above had to exist first
+GoalGrid.native_replacement = GoalGridInC  # here, because the class above had to exist first
 
 
 def _check(size: int, observation: str, max_steps: int) -> None:

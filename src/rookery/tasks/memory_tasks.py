@@ -36,8 +36,8 @@ from rookery.core.errors import EnvError
 from rookery.core.settings.reach import Count, FewFromZero
 from rookery.envs.adapters.batched import check_least, check_render_mode
 from rookery.envs.adapters.classic import BatchedCartPole
-from rookery.envs.native.twins import StatelessCartPoleInC
-from rookery.tasks.scripted import UNASKED, Script, ScriptedTask, twin_of
+from rookery.envs.native.variants import StatelessCartPoleInC
+from rookery.tasks.scripted import UNASKED, Script, ScriptedTask, batched_variant_of
 
 SUITS = "CDHS"  # clubs, diamonds, hearts, spades
 CARDS = 52  # of a deck, as many of each suit
@@ -51,7 +51,7 @@ class BatchedStatelessCartPole(BatchedCartPole):
 
     title = "StatelessCartPole"
     shows_velocities = False
-    in_c = StatelessCartPoleInC
+    native_variant = StatelessCartPoleInC
 
 
 class StatelessCartPole(CartPoleEnv):
@@ -343,4 +343,4 @@ def _at_least(env: Any, least: int, **setting: Any) -> int:
 
 
 for _task in (RepeatAfterMe, RepeatPrevious, Autoencode, CountRecall, CueCorridor):
-    _task.batched = twin_of(_task)
+    _task.batched = batched_variant_of(_task)

@@ -21,7 +21,7 @@ from gymnasium import spaces
 from rookery.core.errors import EnvError
 from rookery.envs.adapters.batched import BatchedEnv, check_render_mode
 from rookery.envs.base import Step
-from rookery.envs.native.twins import BatchedTwin
+from rookery.envs.native.variants import BatchedCVariant
 
 UNASKED = -1
 """Stands for the right answer where no answer is asked for."""
@@ -142,11 +142,11 @@ class BatchedTask(BatchedEnv):
 
     Attributes:
         task: Class of the task that is played.
-        in_c: Its twin in C.
+        native_variant: Its twin in C.
     """
 
     task: ClassVar[type[ScriptedTask]]
-    in_c: ClassVar[type[ScriptedInC]]
+    native_variant: ClassVar[type[ScriptedInC]]
     render_fps = ScriptedTask.metadata["render_fps"]
     saved = ("_time", "_length", "_shown", "_answer", "_taken")
 
@@ -202,18 +202,18 @@ class BatchedTask(BatchedEnv):
         return self._one.picture(script, self._taken[: self._timestep(lane), lane].tolist())
 
 
-def twin_of(task: type[ScriptedTask]) -> type[BatchedTask]:
+def batched_variant_of(task: type[ScriptedTask]) -> type[BatchedTask]:
     """Makes the class of vector envs that play `task`; the signature of its constructor names the task's settings."""
     lanes = inspect.Parameter("num_lanes", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="int")
     signature = inspect.Signature([lanes, *inspect.signature(task).parameters.values()])
     about = f"Many `{task.__name__}` in one: a `VectorEnv` of one agent, one row a lane."
     return type(f"Batched{task.__name__}", (BatchedTask,), {
         "task": task, "__signature__": signature, "__doc__": about, "__module__": task.__module__,
-        "in_c": _twin_in_c_of(task, signature),
+        "native_variant": _native_variant_of(task, signature),
     })  # fmt: skip
 
 
-class ScriptedInC(BatchedTwin):
+class ScriptedInC(BatchedCVariant):
     """`BatchedTask` in C, for one of the tasks that are written there too; see `BatchedTask`."""
 
     task: ClassVar[type[ScriptedTask]]
@@ -256,7 +256,7 @@ class ScriptedInC(BatchedTwin):
         return self._one.picture(script, np.ravel(self.fields["taken"][lane])[:time].tolist())
 
 
-def _twin_in_c_of(task: type[ScriptedTask], signature: inspect.Signature) -> type[ScriptedInC]:
+def _native_variant_of(task: type[ScriptedTask], signature: inspect.Signature) -> type[ScriptedInC]:
     """Makes the class that plays a task in C, where it is known by its name in small letters: ``repeat_after_me``."""
     symbol = re.sub(r"(?<!^)(?=[A-Z])", "_", task.__name__).lower()
     about = f"Many `{task.__name__}` in one, in C."

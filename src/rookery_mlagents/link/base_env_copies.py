@@ -20,18 +20,18 @@ import numpy as np
 from rookery.face import (
     MASK,
     Answer,
-    Arrival,
     Asking,
-    ClockedEnv,
+    AsyncCopiesEnv,
     CopyBehavior,
     Ended,
     EnvError,
     SeedPlan,
     SpaceError,
+    StepMessage,
     Tree,
     close_env,
     described,
-    seats_of,
+    slots_of,
 )
 from rookery_mlagents.link.base_env_checks import METHODS, WORKER, is_base_env
 from rookery_mlagents.link.layouts import CHOICES, NUMBERS, BehaviorLayout, layout_of
@@ -168,7 +168,7 @@ class BaseEnvCopy:
         self.layouts: dict[str, BehaviorLayout] = {}
         self._order: dict[str, list[Hashable]] = {}
 
-    def reset(self) -> Arrival:
+    def reset(self) -> StepMessage:
         """Begins anew, and goes on until an agent has something to say.
 
         Raises:
@@ -177,7 +177,7 @@ class BaseEnvCopy:
         self._called("reset")
         return self._arrival() or self.step({})
 
-    def step(self, answers: Mapping[str, Answer]) -> Arrival:
+    def step(self, answers: Mapping[str, Answer]) -> StepMessage:
         """Answers those who asked, and goes on until an agent has something to say.
 
         Raises:
@@ -216,7 +216,7 @@ class BaseEnvCopy:
     def _raised(self, method: str, error: Exception) -> EnvError:
         return EnvError(f"{self.name}: copy {self.lane}: {method}() raised {described(error)}")
 
-    def _arrival(self) -> Arrival | None:
+    def _arrival(self) -> StepMessage | None:
         """Reads what agents show; None if there is nothing to say."""
         asking: dict[str, Asking] = {}
         ended: dict[str, Ended] = {}
@@ -236,7 +236,7 @@ class BaseEnvCopy:
                 asking[behavior], self._order[behavior] = asks, list(asks.ids)
             if gone is not None:
                 ended[behavior] = gone
-        return Arrival(self.lane, asking, ended) if asking or ended else None
+        return StepMessage(self.lane, asking, ended) if asking or ended else None
 
 
 # --- all copies -------------------------------------------------------------------------------------------------------
@@ -255,13 +255,13 @@ class Said:
 
     lane: int
     begun: int
-    arrival: Arrival | None = None
+    arrival: StepMessage | None = None
     error: Exception | None = None
 
 
 class BaseEnvCopies:
-    """All copies; see `envs/async_copies/arrival.py:Copies`. One copy is stepped by who asks for arrivals, several by a
-    thread each.
+    """All copies; see `envs/async_copies/step_message.py:Copies`. One copy is stepped by the caller of `step_messages`,
+    several by a thread each.
 
     Args:
         envs: The environments, one for each copy; closed with this.
@@ -284,10 +284,10 @@ class BaseEnvCopies:
         _in_use.extend(envs)
         self._begun = [0] * len(envs)
         self._said: SimpleQueue[Said] = SimpleQueue()
-        self._orders: list[SimpleQueue[tuple[int, Callable[[], Arrival]] | None]] = [SimpleQueue() for _ in envs]
+        self._orders: list[SimpleQueue[tuple[int, Callable[[], StepMessage]] | None]] = [SimpleQueue() for _ in envs]
         self._threads: list[threading.Thread] = []
         self._closed = False
-        self._fresh: Arrival | None = None
+        self._fresh: StepMessage | None = None
         """What the first copy showed when it was looked at, until its first episode begins."""
         self._known: dict[str, CopyBehavior] = {}
         self.behaviors: Mapping[str, CopyBehavior] = self._known
@@ -303,9 +303,9 @@ class BaseEnvCopies:
                 self._threads.append(thread)
                 thread.start()
 
-    def _look(self, arrival: Arrival) -> None:
+    def _look(self, arrival: StepMessage) -> None:
         """Takes over the behaviours of the first copy, with the agents that it has at first."""
-        seats = seats_of(arrival)
+        seats = slots_of(arrival)
         for behavior, layout in self._copies[0].layouts.items():
             self._known[behavior] = CopyBehavior(layout.obs, layout.action, seats.get(behavior, (-1,)))
 
@@ -321,13 +321,13 @@ class BaseEnvCopies:
     def replan(self, plan: SeedPlan) -> None:
         """There is nothing to tell: such environments take neither seeds nor parameters."""
 
-    def arrivals(self, seconds: float) -> list[Arrival]:
-        """Waits until a copy has something to say; see `Copies.arrivals`. One copy alone is stepped here, and takes
-        as long as it takes.
+    def step_messages(self, seconds: float) -> list[StepMessage]:
+        """Waits until a copy has something to say; see `Copies.step_messages`. One copy alone is stepped here,
+        without a time limit.
         """
         if not self._threads:
             self._do(0)
-        found: dict[int, Arrival] = {}
+        found: dict[int, StepMessage] = {}
         until = monotonic() + seconds
         while True:
             try:
@@ -394,7 +394,7 @@ class BaseEnvCopies:
             copy.close()
 
 
-def base_env(env: Any, config: Mapping[str, Any], num_lanes: int, name: str, first: Any = None) -> ClockedEnv:
+def base_env(env: Any, config: Mapping[str, Any], num_lanes: int, name: str, first: Any = None) -> AsyncCopiesEnv:
     """Shows such environments as rows.
 
     Args:
@@ -410,7 +410,7 @@ def base_env(env: Any, config: Mapping[str, Any], num_lanes: int, name: str, fir
     """
     if is_base_env(env) and not inspect.isclass(env):
         _check_alone(env, config, num_lanes, name)
-        return ClockedEnv(BaseEnvCopies([env], name), 1)
+        return AsyncCopiesEnv(BaseEnvCopies([env], name), 1)
     made: list[Any] = [] if first is None else [first]
     try:
         while len(made) < num_lanes:
@@ -419,7 +419,7 @@ def base_env(env: Any, config: Mapping[str, Any], num_lanes: int, name: str, fir
         for one in made:
             one.close()
         raise
-    return ClockedEnv(BaseEnvCopies(made, name), num_lanes)
+    return AsyncCopiesEnv(BaseEnvCopies(made, name), num_lanes)
 
 
 def _check_alone(env: Any, config: Mapping[str, Any], num_lanes: int, name: str) -> None:

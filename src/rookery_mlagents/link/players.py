@@ -19,19 +19,19 @@ from typing import Any, NoReturn
 
 from rookery.face import (
     Answer,
-    Arrival,
     CopyBehavior,
     EnvError,
     EpisodePlan,
     ReportedNumbers,
     Sampler,
     SeedPlan,
+    StepMessage,
     Value,
     absolute,
     is_number,
     log_folder,
     parameters_of,
-    seats_of,
+    slots_of,
 )
 from rookery_mlagents.link.any_parameters import ANY_NUMBER
 from rookery_mlagents.link.grpc_server import Closed, Greeting, Hello, Mailbox, Output, PlayerLink, Said
@@ -296,8 +296,8 @@ class UnityPlayers:
         first: dict[str, tuple[int, ...]] = {}
         for lane, one in enumerate(self._lanes):
             assert one.life.output is not None
-            arrival = Arrival(lane, one.life.output.asking)
-            for name, seats in seats_of(arrival).items():
+            arrival = StepMessage(lane, one.life.output.asking)
+            for name, seats in slots_of(arrival).items():
                 first[name] = max(first.get(name, ()), seats, key=len)
         for layout in self.layouts.values():
             self.notes += layout.notes
@@ -376,7 +376,7 @@ class UnityPlayers:
             if known is None:
                 self.layouts[name] = layout
                 if self._is_ready:
-                    seats = seats_of(Arrival(lane, output.asking)).get(name, (-1,))
+                    seats = slots_of(StepMessage(lane, output.asking)).get(name, (-1,))
                     self.behaviors = {**self.behaviors, name: CopyBehavior(layout.obs, layout.action, seats)}
             elif known.obs != layout.obs or known.action != layout.action:
                 raise EnvError(
@@ -571,8 +571,8 @@ class UnityPlayers:
         for one in self._lanes:
             one.is_due = True
 
-    def arrivals(self, seconds: float) -> list[Arrival]:
-        """Gives what players have said; see `Copies.arrivals`."""
+    def step_messages(self, seconds: float) -> list[StepMessage]:
+        """Gives what players have said; see `Copies.step_messages`."""
         deadline = time.monotonic() + seconds
         while True:
             self._hear(max(0.0, deadline - time.monotonic()))
@@ -580,12 +580,12 @@ class UnityPlayers:
             if found or time.monotonic() >= deadline:
                 return found
 
-    def _arrival(self, lane: int) -> Arrival:
+    def _arrival(self, lane: int) -> StepMessage:
         one, life = self._lanes[lane], self._lanes[lane].life
         assert life.output is not None
         output, life.output, life.stage = life.output, None, "shown"
         life.is_fresh = False
-        arrival = Arrival(lane, output.asking, {} if life.is_first else output.ended, lost=one.is_lost)
+        arrival = StepMessage(lane, output.asking, {} if life.is_first else output.ended, lost=one.is_lost)
         one.is_lost = False
         return arrival
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from rookery.face import ClockedEnv, CountFromZero, Few, FewFromZero, Label, Reaches, Width, Within
+from rookery.face import AsyncCopiesEnv, CountFromZero, Few, FewFromZero, Label, Reaches, Width, Within
 from rookery_mlagents.link.player_channel import PlayerChannel
 from rookery_mlagents.link.players import UnityPlayers, settings_from
 
 
-class UnityEnv(ClockedEnv):
+class UnityEnv(AsyncCopiesEnv):
     """A Unity player in each lane, or the Unity Editor as the only one.
 
     Every argument but `num_lanes` stands in `env.config`. A class derived from this one gives a game channels of its

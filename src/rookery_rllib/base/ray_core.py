@@ -24,7 +24,7 @@ from typing import Any
 
 import cloudpickle
 
-from rookery.face import keep_here, usable_cores, visible_gpus
+from rookery.face import bind_to_process, usable_cores, visible_gpus
 from rookery_rllib.base import joined_ray
 from rookery_rllib.base.joined_ray import joined
 from rookery_rllib.base.machine import node_ip, use_machine
@@ -372,7 +372,7 @@ class ActorClass:
         handle = ActorHandle(self.__ray_actor_class__, args, kwargs)
         if name is not None:
             _Ray.named[space, name] = handle
-            keep_here(why_at_home)
+            bind_to_process(why_at_home)
         return handle
 
     def options(self, **options: Any) -> ActorClass:

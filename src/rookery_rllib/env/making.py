@@ -10,7 +10,7 @@ from typing import Any
 
 import gymnasium
 
-from rookery.face import ConfigError, LaneShare, RunConfig, why_only_here
+from rookery.face import ConfigError, LaneShare, RunConfig, why_process_bound
 from rookery_rllib.base.notices import said, say_once, take_as_said
 from rookery_rllib.base.registrations import registered_env
 from rookery_rllib.env.envs import EnvContext, VectorEnv, vector_maker
@@ -127,7 +127,7 @@ class EnvMaker:
     def only_here(self) -> str:
         """Why only this process can step the script's environment; empty if any can."""
         made = self.creator.args[0] if isinstance(self.creator, partial) else self.creator
-        return why_only_here(made)
+        return why_process_bound(made)
 
     def __call__(self) -> Any:
         return self._spare.pop() if self._spare else self.make()

@@ -19,9 +19,9 @@ import numpy as np
 import rookery
 from rookery.face import (
     ConfigError,
-    EnvElsewhere,
     EpisodeResult,
     IterationResult,
+    RemoteEnvStub,
 )
 from rookery_rllib.base.joined_ray import address
 from rookery_rllib.base.notices import say_once
@@ -310,7 +310,7 @@ class BaseTrainer(Trainable):
     @property
     def plays_elsewhere(self) -> bool:
         """Whether the environments that are played now are with workers on a cluster."""
-        return isinstance(self._stage[1], EnvElsewhere)
+        return isinstance(self._stage[1], RemoteEnvStub)
 
     def check_reach(self) -> None:
         """Raises a ConfigError if environments are with workers on a cluster, where they cannot be handed out."""

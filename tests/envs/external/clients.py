@@ -57,7 +57,7 @@ class Played:
         return self
 
     def __exit__(self, *_):
-        wait_until(lambda: not self.env._external.desk.ready or not self.thread.is_alive())
+        wait_until(lambda: not self.env._external.served.ready or not self.thread.is_alive())
         rounds = self.rounds  # what was ready has been taken by the round that runs now
         wait_until(lambda: self.rounds > rounds + 1 or not self.thread.is_alive())
         self.over.set()

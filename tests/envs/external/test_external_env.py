@@ -15,7 +15,7 @@ from rookery.core.errors import EnvError
 from rookery.envs.external import listener
 from rookery.envs.external.client import Client, EpisodeLost, ExternalError, TrainingOver, pack, proof, unpack
 from rookery.envs.external.env import ExternalEnv, find_token
-from rookery.envs.external.reception import Reception
+from rookery.envs.external.episode_server import EpisodeServer
 from rookery.envs.external.spaces import read_spaces
 from rookery.envs.make import env_name, make_env
 from rookery.envs.schemes import code_of
@@ -513,7 +513,7 @@ def test_more_connections_than_there_may_be_are_refused_but_strangers_give_way()
 
 @pytest.mark.regression("exhausted memory or time", "Connections without the token shut out no client that has it")
 def test_strangers_take_only_some_of_the_files_that_the_process_may_open(monkeypatch):
-    monkeypatch.setattr(listener, "most_strangers", lambda max_connections: 4)
+    monkeypatch.setattr(listener, "max_unauthenticated", lambda max_connections: 4)
     with Played(env := made(lanes=2)):
         strangers = [raw(env)[0] for _ in range(9)]
         with client(env) as player:
@@ -673,7 +673,7 @@ def test_a_token_is_read_or_made_and_kept_for_its_user_alone(tmp_path, monkeypat
 def test_an_internal_error_is_an_id_to_the_client_and_the_training_goes_on(monkeypatch, capsys):
     with Played(env := made(lanes=1)) as played, client(env) as player:
         name = player.start_episode()
-        monkeypatch.setattr(Reception, "_observed", lambda *_: {}["/home/user/secret"])
+        monkeypatch.setattr(EpisodeServer, "_observed", lambda *_: {}["/home/user/secret"])
         with pytest.raises(ExternalError, match=rf"^episode {name}: internal error [0-9a-f]{{8}}$") as caught:
             player.get_action(name, [0, 0])
         monkeypatch.undo()
@@ -686,7 +686,7 @@ def test_an_internal_error_is_an_id_to_the_client_and_the_training_goes_on(monke
 
 @pytest.mark.regression("unclear error", "An external environment that cannot be made frees its port")
 def test_an_environment_that_cannot_be_made_frees_its_port(monkeypatch):
-    monkeypatch.setattr("rookery.envs.async_copies.async_env.ClockedEnv.__init__", lambda *_: 1 / 0)
+    monkeypatch.setattr("rookery.envs.async_copies.async_env.AsyncCopiesEnv.__init__", lambda *_: 1 / 0)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

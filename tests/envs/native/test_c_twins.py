@@ -16,9 +16,9 @@ from twins_beside import (
 from rookery import PPOConfig, Trainer
 from rookery.core.errors import EnvError
 from rookery.envs.adapters.classic import BatchedCartPole
-from rookery.envs.make import has_single_copies, make_env
-from rookery.envs.native import twins
-from rookery.envs.native.twins import CartPoleInC, StatelessCartPoleInC, why_not_in_c
+from rookery.envs.make import has_single_envs, make_env
+from rookery.envs.native import variants
+from rookery.envs.native.variants import CartPoleInC, StatelessCartPoleInC, native_unavailable_reason
 from rookery.envs.parameters import Draws, EpisodePlan
 from rookery.envs.samplers import UniformSampler
 from rookery.tasks.games.arena import ArenaInC, BatchedArena
@@ -153,11 +153,11 @@ def test_the_arena_has_the_pictures_and_letters_of_the_batched_one():
 
 def test_a_twin_in_c_is_taken_unless_something_else_is_asked_for():
     for name, batched in (("CartPole-v1", BatchedCartPole), ("MultiAgentArena", BatchedArena)):
-        assert isinstance(make_env(name, {}, (), 2, "auto"), twins.CTwin)
-        assert isinstance(make_env(name, {}, (), 2, "c"), twins.CTwin)
+        assert isinstance(make_env(name, {}, (), 2, "auto"), variants.CVariant)
+        assert isinstance(make_env(name, {}, (), 2, "c"), variants.CVariant)
         assert isinstance(make_env(name, {}, (), 2, "batched"), batched)
-        assert not has_single_copies(name, {}, (), 2, "c")
-    assert not isinstance(make_env("CartPole-v1", {"disable_env_checker": True}, (), 2, "auto"), twins.CTwin)
+        assert not has_single_envs(name, {}, (), 2, "c")
+    assert not isinstance(make_env("CartPole-v1", {"disable_env_checker": True}, (), 2, "auto"), variants.CVariant)
     with pytest.raises(
         EnvError, match="'c' cannot be used: this environment has no variant in C; use 'serial' or 'auto'"
     ):
@@ -174,13 +174,13 @@ def test_without_them_the_environments_in_python_run_and_it_is_told_how_to_build
 
 
 def test_where_numpy_and_the_c_library_differ_in_a_last_bit_no_twin_is_used(monkeypatch):
-    monkeypatch.setattr(twins.math, "cos", lambda x: np.nextafter(np.cos(x), 2.0))
-    why_not_in_c.cache_clear()
+    monkeypatch.setattr(variants.math, "cos", lambda x: np.nextafter(np.cos(x), 2.0))
+    native_unavailable_reason.cache_clear()
     try:
-        assert why_not_in_c().startswith("NumPy and the C library do not agree on")
+        assert native_unavailable_reason().startswith("NumPy and the C library do not agree on")
     finally:
         monkeypatch.undo()
-        why_not_in_c.cache_clear()
+        native_unavailable_reason.cache_clear()
 
 
 def test_a_run_in_c_goes_on_to_the_same_weights_and_so_does_one_without(tmp_path):
@@ -266,19 +266,19 @@ def test_a_saved_classic_goes_on_and_one_of_single_copies_begins_its_next_episod
 
 
 def test_pictures_of_gymnasiums_classics_are_drawn_by_single_copies():
-    assert not isinstance(make_env("Pendulum-v1", {}, (), 1, "auto", render=True), twins.CTwin)
-    assert isinstance(make_env("CartPole-v1", {}, (), 1, "auto", render=True), twins.CTwin)
+    assert not isinstance(make_env("Pendulum-v1", {}, (), 1, "auto", render=True), variants.CVariant)
+    assert isinstance(make_env("CartPole-v1", {}, (), 1, "auto", render=True), variants.CVariant)
 
 
 def test_a_classic_whose_rules_have_changed_keeps_its_own(monkeypatch):
     from gymnasium.envs.classic_control import PendulumEnv
 
     monkeypatch.setattr(PendulumEnv, "_get_obs", lambda self: np.array([*self.state, 0], np.float32))
-    twins.plays_alike.cache_clear()
+    variants.matches_gymnasium.cache_clear()
     try:
-        assert not isinstance(make_env("Pendulum-v1", {}, (), 1, "auto"), twins.CTwin)
+        assert not isinstance(make_env("Pendulum-v1", {}, (), 1, "auto"), variants.CVariant)
     finally:
-        twins.plays_alike.cache_clear()
+        variants.matches_gymnasium.cache_clear()
 
 
 # --- tasks --------------------------------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ def test_tasks_are_those_in_python_to_the_last_bit(name, settings):
     def made(how):
         return make_env(name, settings, (), 4, how)
 
-    assert isinstance(made("auto"), twins.BatchedTwin) and not isinstance(made("batched"), twins.CTwin)
+    assert isinstance(made("auto"), variants.BatchedCVariant) and not isinstance(made("batched"), variants.CVariant)
     twin, batched = made("auto"), made("batched")
     ends = play_beside(twin, batched, 230)
     assert ends["terminated"] + ends["truncated"] >= 4

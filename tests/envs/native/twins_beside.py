@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
-from rookery.envs.native.twins import why_not_in_c
+from rookery.envs.native.variants import native_unavailable_reason
 from rookery.envs.random_play import random_answers
 
-needs_twins = pytest.mark.skipif(bool(why_not_in_c()), reason=why_not_in_c() or "they are here")
+needs_twins = pytest.mark.skipif(
+    bool(native_unavailable_reason()), reason=native_unavailable_reason() or "they are here"
+)
 
 
 def plan(lane, episode):

@@ -7,9 +7,9 @@ from line_walkers import DUCK, LineWalkers, OursByInheritance, make_numbered, ma
 from rookery import Trainer
 from rookery.core.errors import EnvError
 from rookery.core.spaces.arrays import MASK
-from rookery.envs.async_copies.async_env import ClockedEnv
+from rookery.envs.async_copies.async_env import AsyncCopiesEnv
 from rookery.envs.choice import choose
-from rookery.envs.make import has_single_copies, lane_maker, make_env
+from rookery.envs.make import has_single_envs, lane_maker, make_env
 from rookery_mlagents.link.base_env_checks import is_base_env, makes_base_envs
 
 
@@ -38,7 +38,7 @@ def next_shown(env, actions):
 @pytest.mark.parametrize("api", [None, DUCK], ids=["ours", "another package's"])
 def test_agents_are_seats_that_act_and_earn(api):
     env = made(LineWalkers(2, **({"api": api} if api else {})))
-    assert isinstance(env, ClockedEnv) and env.own_episodes and not env.exact
+    assert isinstance(env, AsyncCopiesEnv) and env.own_episodes and not env.exact
     assert env.kinds[0].agents == ("Walker#0", "Walker#1")
     env.reset(plan)
     step = next_shown(env, [np.zeros(0, int)])
@@ -135,7 +135,7 @@ def test_a_function_is_told_which_copy_it_makes():
 def test_what_makes_them_is_known_or_found_out():
     assert makes_base_envs(LineWalkers) and makes_base_envs(make_said) and makes_base_envs(LineWalkers(1))
     assert is_base_env(LineWalkers(1)) and not makes_base_envs(make_walkers) and not makes_base_envs(dict)
-    assert not has_single_copies(make_said, None, (), 4, "auto")
+    assert not has_single_envs(make_said, None, (), 4, "auto")
     assert choose(lane_maker(make_walkers, None, ()), 4, "walkers").implementation == "serial"
 
 

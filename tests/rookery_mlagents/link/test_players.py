@@ -314,7 +314,7 @@ def episodes(samplers, lessons=None, start=None):
         return np.random.default_rng([lane, episode, len(name), seed or 0])
 
     drawn = (UniformSampler, NormalSampler, IntervalsSampler)
-    return EpisodePlan(plan, Draws(samplers, lessons or {}, drawn_there=drawn), rng, start or {})
+    return EpisodePlan(plan, Draws(samplers, lessons or {}, drawn_by_env=drawn), rng, start or {})
 
 
 def logged(env, *words, lane=0, seconds=5.0):

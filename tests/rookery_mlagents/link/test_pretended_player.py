@@ -14,7 +14,7 @@ pytest.importorskip("google.protobuf")
 from pretended import Pretended, free_port
 
 from rookery.core.spaces.arrays import obs_spec
-from rookery.envs.async_copies.arrival import Answer
+from rookery.envs.async_copies.step_message import Answer
 from rookery.envs.samplers import UniformSampler
 from rookery_mlagents.link import side_channel_codec as side_channels
 from rookery_mlagents.link.grpc_server import PARTING, Closed, Greeting, Hello, Mailbox, Output, PlayerLink

@@ -18,7 +18,7 @@ pytest.importorskip("google.protobuf")
 from unity_client import BYE, EMPTY, Client, agents, brain, greeting, output, seen  # noqa: E402
 
 from rookery.core.errors import EnvError  # noqa: E402
-from rookery.envs.async_copies.arrival import Answer  # noqa: E402
+from rookery.envs.async_copies.step_message import Answer  # noqa: E402
 from rookery_mlagents.link import grpc_server as links  # noqa: E402
 from rookery_mlagents.link.grpc_server import Closed, Greeting, Hello, Mailbox, Output, PlayerLink  # noqa: E402
 from rookery_mlagents.link.messages import (  # noqa: E402

@@ -23,7 +23,7 @@ from rookery.core.schedules import Linear
 from rookery.core.settings.fields import PositiveFloat, Scheduled, Structural
 from rookery.core.settings.reach import Count
 from rookery.core.spaces.arrays import CENTRAL, ObsSpec
-from rookery.envs.groups import ACTED, MOMENT, WHO, paths_of_groups
+from rookery.envs.groups import ACTED, GROUP_PATHS, MOMENT, paths_of_groups
 from rookery.models.heads import Outputs
 from rookery.native.ppo import ppo_kernel
 
@@ -68,7 +68,7 @@ class MAPPOConfig(PPOConfig):
             ConfigError: If the critic is to see a state, and the environment shows none.
         """
         added = paths_of_groups(obs)
-        state = [leaf for leaf in obs.without(*added, *WHO).leaves if leaf.is_central]
+        state = [leaf for leaf in obs.without(*added, *GROUP_PATHS).leaves if leaf.is_central]
         if self.critic_sees in ("state", "both") and not state:
             raise ConfigError(
                 f"algorithm.critic_sees = {self.critic_sees!r}: the environment shows no state for critics, under the "

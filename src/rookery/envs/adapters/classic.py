@@ -19,7 +19,7 @@ from rookery.core.seeding import generator_of, seed_words
 from rookery.core.settings.reach import Count
 from rookery.envs.adapters.batched import BatchedEnv, check_least, check_render_mode
 from rookery.envs.base import SeedPlan, Step
-from rookery.envs.native.twins import CartPoleInC, CTwin
+from rookery.envs.native.variants import CartPoleInC, CVariant
 
 GRAVITY = 9.8  # m / s^2
 POLE_MASS = 0.1  # kg
@@ -46,13 +46,13 @@ class BatchedCartPole(BatchedEnv):
     Attributes:
         title: Name of one environment.
         shows_velocities: Whether the velocities are part of an observation.
-        in_c: Its variant in C.
+        native_variant: Its variant in C.
     """
 
     title: ClassVar[str] = "CartPole-v1"
     render_fps = 50
     shows_velocities: ClassVar[bool] = True
-    in_c: ClassVar[type[CTwin]] = CartPoleInC
+    native_variant: ClassVar[type[CVariant]] = CartPoleInC
     saved = ("_motion", "_began", "_clock", "_deadline")
 
     def __init__(
@@ -243,7 +243,7 @@ class BatchedCartPole(BatchedEnv):
         return drawing.draw_cart_pole(position, angle, self._timestep(lane), self.max_episode_steps)
 
 
-TWINS = {"CartPole-v1": BatchedCartPole}
+BATCHED_VARIANTS = {"CartPole-v1": BatchedCartPole}
 """Vector envs that play a Gymnasium id with the same numbers, bit for bit, and so may replace it."""
 
 TIME_LIMITS = {

@@ -19,10 +19,10 @@ from rookery.envs.adapters.lane import (
     Lane,
     LaneStep,
     Spaces,
-    five_dicts,
+    agents_with_flag,
     info_masks,
     obs_and_infos,
-    set_for,
+    step_dicts,
 )
 from rookery.envs.samplers import Value
 
@@ -59,7 +59,7 @@ class DictLane(Lane):
         Raises:
             Breach: If the result is not five dicts, or lacks the flag for the whole episode.
         """
-        obs, reward, terminateds, truncateds, infos = five_dicts(given, self.report)
+        obs, reward, terminateds, truncateds, infos = step_dicts(given, self.report)
         if ALL not in terminateds:
             everyone = "expected it to hold whether the episode is over for all agents"
             self.report(Breach(f'terminateds has no "{ALL}", {everyone}'))
@@ -67,9 +67,12 @@ class DictLane(Lane):
             for agent in obs:
                 self._alive[agent] = None
             return LaneStep(obs, reward, masks=info_masks(infos), infos=infos)
-        over, cut = bool(set_for((ALL,), terminateds, "terminateds")), bool(set_for((ALL,), truncateds, "truncateds"))
-        terminated = set_for(self._alive, terminateds, "terminateds")
-        truncated = set_for(self._alive, truncateds, "truncateds")
+        over, cut = (
+            bool(agents_with_flag((ALL,), terminateds, "terminateds")),
+            bool(agents_with_flag((ALL,), truncateds, "truncateds")),
+        )
+        terminated = agents_with_flag(self._alive, terminateds, "terminateds")
+        truncated = agents_with_flag(self._alive, truncateds, "truncateds")
         if over or cut:
             rest = [agent for agent in self._alive if agent not in terminated and agent not in truncated]
             terminated += rest if over else []

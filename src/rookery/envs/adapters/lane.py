@@ -102,7 +102,7 @@ class Lane(ABC):
         self.agents = tuple(agents)
         self.max_entities: int | None = None
         self.hook = ParameterHook()
-        self.names_groups = bool(said_groups(env))
+        self.names_groups = bool(declared_groups(env))
         self.report: Callable[[Breach], None] = refuse
 
     @abstractmethod
@@ -159,7 +159,7 @@ def is_true(flag: Any, name: str, agent: Agent | None = None) -> bool:
     return bool(value.item())
 
 
-def set_for(agents: Iterable[Agent], flags: Mapping[Agent, Any], name: str) -> list[Agent]:
+def agents_with_flag(agents: Iterable[Agent], flags: Mapping[Agent, Any], name: str) -> list[Agent]:
     """Returns the agents whose flag is set; raises a Breach as `is_true` does."""
     return [agent for agent in agents if (flag := flags.get(agent)) and is_true(flag, f"{name} of this agent", agent)]
 
@@ -171,7 +171,7 @@ def info_masks(infos: Any) -> dict[Agent, Any]:
     return {agent: info[MASK] for agent, info in infos.items() if isinstance(info, Mapping) and MASK in info}
 
 
-def said_groups(env: Any) -> Mapping[Any, Any]:
+def declared_groups(env: Any) -> Mapping[Any, Any]:
     """Returns the attribute `groups` of an environment if it is a dict; an empty one if it is of another type."""
     said = getattr(env, "groups", None)
     return said if isinstance(said, Mapping) else {}
@@ -190,17 +190,17 @@ def rests(info: Any) -> bool:
     return bool(info) and isinstance(info, Mapping) and bool(info.get(RESTING))
 
 
-FIVE = ("observations", "rewards", "terminateds", "truncateds", "infos")
+STEP_PARTS = ("observations", "rewards", "terminateds", "truncateds", "infos")
 """Names of the values that a multi-agent `step` returns."""
 
 
-def five_dicts(result: Any, report: Callable[[Breach], None]) -> tuple[dict[Agent, Any], ...]:
-    """Returns the dicts `FIVE` of a multi-agent `step`; reports parts of another type, raises a Breach if there are
-    fewer.
-    """
+def step_dicts(result: Any, report: Callable[[Breach], None]) -> tuple[dict[Agent, Any], ...]:
+    """Returns the five dicts of a multi-agent `step`; reports wrong types, raises a Breach if some are missing."""
     if not isinstance(result, tuple) or len(result) != 5:
-        raise Breach(f"step() returned {shape_of(result)}, expected five dicts by agent ({', '.join(FIVE)}); {NEW_API}")
-    for name, part in zip(FIVE, result, strict=True):
+        raise Breach(
+            f"step() returned {shape_of(result)}, expected five dicts by agent ({', '.join(STEP_PARTS)}); {NEW_API}"
+        )
+    for name, part in zip(STEP_PARTS, result, strict=True):
         if not isinstance(part, Mapping):
             report(Breach(f"step() returned {name} as {shape_of(part)}, expected a dict by agent"))
             result = tuple(part if isinstance(part, Mapping) else {} for part in result)
@@ -236,14 +236,14 @@ def shape_of(result: Any) -> str:
     return type(result).__name__
 
 
-def pictures_a_second(env: Any) -> float | None:
+def render_fps_of(env: Any) -> float | None:
     """Returns the `render_fps` in the metadata of `env`, or None if there is no valid one."""
     metadata = getattr(env, "metadata", None)
     said = metadata.get("render_fps") if isinstance(metadata, Mapping) else None
     return float(said) if isinstance(said, int | float) and 0 < said < math.inf else None
 
 
-def ways_to_show(env: Any) -> tuple[str, ...]:
+def render_modes_of(env: Any) -> tuple[str, ...]:
     """Returns the `render_modes` in the metadata of `env`."""
     metadata = getattr(env, "metadata", None)
     said = metadata.get("render_modes", ()) if isinstance(metadata, Mapping) else ()

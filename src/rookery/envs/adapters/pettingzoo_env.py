@@ -12,11 +12,11 @@ from rookery.envs.adapters.lane import (
     Lane,
     LaneStep,
     Spaces,
-    five_dicts,
+    agents_with_flag,
     info_masks,
     obs_and_infos,
     rewards_of_groups,
-    set_for,
+    step_dicts,
 )
 from rookery.envs.samplers import Value
 
@@ -69,9 +69,9 @@ class ParallelLane(_PettingZooLane):
         Raises:
             Breach: If the result is not five dicts, an agent vanished without an end, or one has no observation.
         """
-        obs, reward, terminations, truncations, infos = five_dicts(given, self.report)
-        terminated = set_for(self._alive, terminations, "terminations")
-        truncated = set_for(self._alive, truncations, "truncations")
+        obs, reward, terminations, truncations, infos = step_dicts(given, self.report)
+        terminated = agents_with_flag(self._alive, terminations, "terminations")
+        truncated = agents_with_flag(self._alive, truncations, "truncations")
         left = {*terminated, *truncated}
         self._nobody_vanished(left)
         if self._kept or any(terminations.values()) or any(truncations.values()):
@@ -85,7 +85,10 @@ class ParallelLane(_PettingZooLane):
     def _still_playing(self, left: set[Agent], obs: Mapping[Agent, Any], *flags: Mapping[Agent, Any]) -> list[Agent]:
         """Returns the agents that must act after a step in which those of `left` ended."""
         agents = self.env.agents
-        ended = {*set_for(agents, flags[0], "terminations"), *set_for(agents, flags[1], "truncations")}
+        ended = {
+            *agents_with_flag(agents, flags[0], "terminations"),
+            *agents_with_flag(agents, flags[1], "truncations"),
+        }
         self._kept = {agent for agent in agents if agent in self._kept or agent in left}
         respawned = {a for a in self._kept if a not in ended and a in obs and all(a in part for part in flags)}
         self._kept -= respawned
@@ -128,8 +131,8 @@ class AECLane(_PettingZooLane):
         self._said = rewards_of_groups(env.infos)
         # some environments never clear `rewards`; an agent that ended earlier must not be rewarded again
         reward = {agent: env.rewards[agent] for agent in self._alive if agent in env.rewards}
-        terminated = set_for(self._alive, env.terminations, "terminations")
-        truncated = set_for(self._alive, env.truncations, "truncations")
+        terminated = agents_with_flag(self._alive, env.terminations, "terminations")
+        truncated = agents_with_flag(self._alive, env.truncations, "truncations")
         left = {*terminated, *truncated}
         self._nobody_vanished(left)
         final = {agent: env.observe(agent) for agent in truncated if agent not in terminated and agent in env.agents}

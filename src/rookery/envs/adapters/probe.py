@@ -19,7 +19,7 @@ import numpy as np
 from rookery.envs.adapters import dict_env, gym_env, lane, pettingzoo_env
 from rookery.envs.adapters.dict_env import ALL, DictLane
 from rookery.envs.adapters.gym_env import GymLane
-from rookery.envs.adapters.lane import FIVE, Agent, Breach, Lane, LaneStep, shape_of
+from rookery.envs.adapters.lane import STEP_PARTS, Agent, Breach, Lane, LaneStep, shape_of
 from rookery.envs.adapters.pettingzoo_env import AECLane, ParallelLane
 
 Severity = Literal["error", "warning", "note"]
@@ -137,7 +137,7 @@ class Probe:
             self._error(f"info is {shape_of(info)}, expected a dict", sort="info")
 
     def _look_at_dicts(self, given: tuple[Any, ...]) -> None:
-        parts = {name: part for name, part in zip(FIVE, given, strict=True) if isinstance(part, Mapping)}
+        parts = {name: part for name, part in zip(STEP_PARTS, given, strict=True) if isinstance(part, Mapping)}
         for name, part in parts.items():
             if name != "infos":
                 self._know(part, name)

@@ -1,4 +1,4 @@
-"""`ClockedEnv`: copies that run on their own clock, as rows.
+"""`AsyncCopiesEnv`: copies that run on their own clock, as rows.
 
 Games and simulators that run by themselves, and programs that ask for actions at their own times, do not wait for each
 other. A step here answers the copies that have asked, and returns as soon as any copy has a new message; rows of the
@@ -17,7 +17,7 @@ import numpy as np
 from rookery.core.errors import EnvError
 from rookery.core.spaces.arrays import Tree, action_spec, obs_spec
 from rookery.core.spaces.space_files import space_from_json, space_to_json
-from rookery.envs.async_copies.arrival import Answer, Arrival, Asking, Copies, CopyBehavior, Ended
+from rookery.envs.async_copies.step_message import Answer, Asking, Copies, CopyBehavior, Ended, StepMessage
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase
 
 PATIENCE = 0.5
@@ -27,11 +27,11 @@ TEAM_MARK = "?"
 """Prefix of the team in the name of a behaviour, as in ``Striker?team=1``."""
 
 
-SEAT_MARK = "#"
+SLOT_MARK = "#"
 """Separates the behaviour from the slot number in an agent's name."""
 
 
-class ClockedEnv(VectorBase):
+class AsyncCopiesEnv(VectorBase):
     """Copies that run on their own clock. Runs do not repeat bit for bit, and no episode can be resumed.
 
     An agent is named after its behaviour and its slot, ``Striker#2``, or ``Striker#2?team=1``, if its behaviour does
@@ -50,13 +50,13 @@ class ClockedEnv(VectorBase):
         """
         self._copies = copies
         self._numbers: dict[str, int] = {}  # number of the kind, by behaviour
-        self._seats: list[Seats] = []
+        self._slots: list[AgentSlots] = []
         self._rows: list[Rows] = []
         self._group_numbers: list[dict[Hashable, int]] = [{} for _ in range(num_lanes)]
         self._asked: list[dict[int, list[Asked]]] = [{} for _ in range(num_lanes)]  # by kind
-        self._owing = [False] * num_lanes
+        self._unanswered = [False] * num_lanes
         """Lanes whose last message has been shown and not answered."""
-        self._told: set[tuple[int, int]] = set()
+        self._changed: set[tuple[int, int]] = set()
         """Kinds and lanes of which the last step showed rewards and ends."""
         self._got: dict[int, float] = {}
         """For the message being shown: reward by group, agents that got it, and agents that are new."""
@@ -81,17 +81,17 @@ class ClockedEnv(VectorBase):
         behaviour.
         """
         self._behaviors[name] = behavior
-        columns = [(name, group) for group in behavior.seats]
+        columns = [(name, group) for group in behavior.slots]
         for other, number in self._numbers.items():
             kind = self.kinds[number]
             if _base(other) == _base(name) and (kind.obs, kind.action) == (behavior.obs, behavior.action):
                 self._numbers[name] = number
-                self._seats[number].columns += columns
+                self._slots[number].columns += columns
                 self._widen(number)
                 return
         self._numbers[name] = len(self._rows)
-        self._seats.append(Seats(self.num_lanes, columns, behavior.names))
-        kind = Kind(_names(self._seats[-1]), behavior.obs, behavior.action)
+        self._slots.append(AgentSlots(self.num_lanes, columns, behavior.names))
+        kind = Kind(_names(self._slots[-1]), behavior.obs, behavior.action)
         self._rows.append(Rows.allocate(kind, self.num_lanes))
         self._lay_out((*self.kinds, kind))
 
@@ -99,8 +99,8 @@ class ClockedEnv(VectorBase):
         """Takes over changed kinds or agents."""
         self.kinds, self.layout = kinds, self.layout + 1
         members: dict[int, list[str]] = {}
-        for kind, seats in zip(kinds, self._seats, strict=True):
-            for agent, (_, group) in zip(kind.agents, seats.columns, strict=True):
+        for kind, slots in zip(kinds, self._slots, strict=True):
+            for agent, (_, group) in zip(kind.agents, slots.columns, strict=True):
                 if group >= 0:
                     members.setdefault(group, []).append(agent)
         self.groups = {f"group {group}": tuple(agents) for group, agents in sorted(members.items())}
@@ -112,8 +112,8 @@ class ClockedEnv(VectorBase):
     def _widen(self, number: int) -> None:
         """Makes room for more agents of a kind; existing rows keep their content."""
         kind, old = self.kinds[number], self._rows[number]
-        width = len(self._seats[number].columns)
-        wider = Kind(_names(self._seats[number]), kind.obs, kind.action)
+        width = len(self._slots[number].columns)
+        wider = Kind(_names(self._slots[number]), kind.obs, kind.action)
         rows = self._rows[number] = Rows.allocate(wider, self.num_lanes)
         lane, column = np.divmod(np.arange(len(old.reward)), max(len(kind.agents), 1))
         place = lane * width + column
@@ -142,17 +142,17 @@ class ClockedEnv(VectorBase):
     def _begin(self, seeds: SeedPlan) -> Step:
         """Starts the current `episode` in every copy."""
         self._plan = seeds
-        for rows, seats in zip(self._rows, self._seats, strict=True):
+        for rows, slots in zip(self._rows, self._slots, strict=True):
             for flags in (rows.reward, rows.terminated, rows.truncated, rows.waiting):
                 flags[:] = 0
-            rows.own_index, rows.own_action = NOBODY, None
-            rows.final_index, rows.final_obs = NOBODY, {path: array[:0] for path, array in rows.obs.items()}
+            rows.own_index, rows.own_action = NO_ROWS, None
+            rows.final_index, rows.final_obs = NO_ROWS, {path: array[:0] for path, array in rows.obs.items()}
             for lane in range(self.num_lanes):
-                seats.clear(lane)
-        self._told.clear()
+                slots.clear(lane)
+        self._changed.clear()
         self._own.clear()
         for lane in range(self.num_lanes):
-            self._asked[lane], self._group_numbers[lane], self._owing[lane] = {}, {}, False
+            self._asked[lane], self._group_numbers[lane], self._unanswered[lane] = {}, {}, False
             self._copies.begin(lane, int(self.episode[lane]), seeds)
         return self._shown([], 0.0)
 
@@ -174,7 +174,7 @@ class ClockedEnv(VectorBase):
         if self._plan is None:
             raise EnvError(f"{self.name}: step() before reset(seeds)")
         self._answer(actions)
-        for number, lane in self._told:
+        for number, lane in self._changed:
             rows, width = self._rows[number], len(self.kinds[number].agents)
             mine = slice(lane * width, (lane + 1) * width)
             rows.reward[mine], rows.terminated[mine], rows.truncated[mine] = 0.0, False, False
@@ -182,11 +182,11 @@ class ClockedEnv(VectorBase):
                 rows.group_reward[mine] = 0.0
         for rows in self._rows:
             if len(rows.final_index):
-                rows.final_index, rows.final_obs = NOBODY, {path: array[:0] for path, array in rows.obs.items()}
-        self._told.clear()
+                rows.final_index, rows.final_obs = NO_ROWS, {path: array[:0] for path, array in rows.obs.items()}
+        self._changed.clear()
         start = perf_counter()
-        arrivals = self._copies.arrivals(PATIENCE)
-        return self._shown(arrivals, perf_counter() - start)
+        step_messages = self._copies.step_messages(PATIENCE)
+        return self._shown(step_messages, perf_counter() - start)
 
     def _answer(self, actions: Sequence[np.ndarray]) -> None:
         """Answers every copy that has asked with the actions of its agents, in the order of waiting rows."""
@@ -197,49 +197,49 @@ class ClockedEnv(VectorBase):
                 raise EnvError(f"{self.name}: {len(given)} actions for {wanted} waiting agents of kind {agents}")
             rows.waiting[:] = False
             if number in self._own:
-                rows.own_index, rows.own_action = NOBODY, None
+                rows.own_index, rows.own_action = NO_ROWS, None
         self._own.clear()
-        for lane, owing in enumerate(self._owing):
+        for lane, owing in enumerate(self._unanswered):
             if owing:
                 answers: dict[str, Answer] = {}
                 for number, asked in sorted(self._asked[lane].items()):
                     first = used[number]
                     used[number] = first + sum(len(one.ids) for one in asked)
                     answers |= _answers(asked, actions[number][first : used[number]])
-                self._owing[lane], self._asked[lane] = False, {}
+                self._unanswered[lane], self._asked[lane] = False, {}
                 self._copies.answer(lane, int(self.episode[lane]), answers)
 
-    def _shown(self, arrivals: Sequence[Arrival], waited: float) -> Step:
+    def _shown(self, step_messages: Sequence[StepMessage], waited: float) -> Step:
         """Writes the messages of copies into their rows."""
         stepped, ended = np.zeros((2, self.num_lanes), dtype=bool)
         lost: np.ndarray | None = None
         finals: dict[int, list[tuple[int, np.ndarray, Tree]]] = {}
         any_end = False
-        for arrival in arrivals:
-            lane = arrival.lane
+        for message in step_messages:
+            lane = message.lane
             if self.groups:
                 self._got, self._paid, self._new = {}, set(), set()
-            stepped[lane] = self._owing[lane] = True
-            for name in (*arrival.ended, *arrival.asking):
+            stepped[lane] = self._unanswered[lane] = True
+            for name in (*message.ended, *message.asking):
                 if name not in self._numbers:
                     self._add(name, self._copies.behaviors[name])
-            if arrival.lost:
+            if message.lost:
                 lost = np.zeros(self.num_lanes, dtype=bool) if lost is None else lost
                 lost[lane] = any_end = True
                 self._lose(lane, finals)
-            elif arrival.ended:
+            elif message.ended:
                 any_end = True
-                for name, gone in arrival.ended.items():
+                for name, gone in message.ended.items():
                     self._end(lane, self._numbers[name], gone, finals)
-            if arrival.over:
+            if message.over:
                 ended[lane] = any_end = True
-                for seats in self._seats:
-                    seats.clear(lane)
-            for name, asking in arrival.asking.items():
+                for slots in self._slots:
+                    slots.clear(lane)
+            for name, asking in message.asking.items():
                 self._ask(lane, name, asking)
             if self._got:
                 self._share(lane)
-            if arrival.over or arrival.lost or (self.own_episodes and arrival.ended):
+            if message.over or message.lost or (self.own_episodes and message.ended):
                 self.episode[lane] += 1
         for number, parts in finals.items():
             self._keep_finals(number, parts)
@@ -248,7 +248,7 @@ class ClockedEnv(VectorBase):
         step = self._step
         step.rows, step.ended, step.lost, step.any_end = tuple(self._rows), ended, lost, any_end
         step.stepped, step.waited = stepped, waited
-        step.unlearned = _unlearned(arrivals, stepped)
+        step.unlearned = _unlearned(step_messages, stepped)
         self.counters = self._copies.counters
         return step
 
@@ -258,13 +258,13 @@ class ClockedEnv(VectorBase):
         if problem := self.kinds[number].obs.check(asking.obs, slice(None)):
             raise self._breach(lane, number, f"{problem}, in an observation")
         self._check_rewards(lane, number, asking)
-        seats, ids = self._seats[number], asking.ids
-        columns, new = seats.take(lane, name, ids, self._grouped(lane, name, seats, asking.groups))
-        if len(seats.columns) > len(self.kinds[number].agents):
+        slots, ids = self._slots[number], asking.ids
+        columns, new = slots.take(lane, name, ids, self._grouped(lane, name, slots, asking.groups))
+        if len(slots.columns) > len(self.kinds[number].agents):
             self._widen(number)
         rows = self._rows[number]
         place: np.ndarray | slice = self._place(number, lane, columns)
-        if len(columns) == len(seats.columns) and (columns[1:] > columns[:-1]).all():
+        if len(columns) == len(slots.columns) and (columns[1:] > columns[:-1]).all():
             place = slice(lane * len(columns), (lane + 1) * len(columns))  # all rows in order
         for path, array in asking.obs.items():
             rows.obs[path][place] = array
@@ -274,7 +274,7 @@ class ClockedEnv(VectorBase):
             self._pay(number, lane, columns, asking, ~new)
         else:
             rows.reward[place] += asking.reward
-            self._told.add((number, lane))
+            self._changed.add((number, lane))
         if came and self.groups:
             self._new |= {(number, column) for column in columns[new].tolist()}
         if asking.own is not None:
@@ -284,8 +284,8 @@ class ClockedEnv(VectorBase):
     def _end(self, lane: int, number: int, gone: Ended, finals: dict[int, list[tuple[int, np.ndarray, Tree]]]) -> None:
         """Shows agents of a copy whose episode has ended; new agents may take their slots."""
         self._check_rewards(lane, number, gone)
-        seats, rows = self._seats[number], self._rows[number]
-        columns = seats.find(lane, gone.ids)
+        slots, rows = self._slots[number], self._rows[number]
+        columns = slots.find(lane, gone.ids)
         seated = columns >= 0  # others ended before they ever asked for an action
         place = self._place(number, lane, columns[seated])
         self._pay(number, lane, columns, gone, seated)
@@ -296,18 +296,18 @@ class ClockedEnv(VectorBase):
             if problem := self.kinds[number].obs.check(last, slice(None)):
                 raise self._breach(lane, number, f"{problem}, in the last observation before a truncation")
             finals.setdefault(number, []).append((lane, columns[seated][cut], last))
-        seats.leave(lane, gone.ids)
+        slots.leave(lane, gone.ids)
 
     def _lose(self, lane: int, finals: dict[int, list[tuple[int, np.ndarray, Tree]]]) -> None:
         """Truncates all agents of a failed copy with their last observations."""
-        for number, (seats, rows) in enumerate(zip(self._seats, self._rows, strict=True)):
-            columns = seats.clear(lane)
+        for number, (slots, rows) in enumerate(zip(self._slots, self._rows, strict=True)):
+            columns = slots.clear(lane)
             if len(columns):
                 place = self._place(number, lane, columns)
                 rows.truncated[place] = True
                 last = {path: array[place] for path, array in rows.obs.items()}
                 finals.setdefault(number, []).append((lane, columns, last))
-                self._told.add((number, lane))
+                self._changed.add((number, lane))
         self._group_numbers[lane] = {}
 
     def _keep_finals(self, number: int, parts: list[tuple[int, np.ndarray, Tree]]) -> None:
@@ -330,41 +330,41 @@ class ClockedEnv(VectorBase):
         """Returns the rows of a kind for some slots of a lane."""
         return columns + lane * len(self.kinds[number].agents)
 
-    def _pay(self, number: int, lane: int, columns: np.ndarray, told: Asking, which: np.ndarray) -> None:
+    def _pay(self, number: int, lane: int, columns: np.ndarray, part: Asking, which: np.ndarray) -> None:
         """Writes the rewards of agents; a reward before an agent's first action is dropped.
 
         Args:
             number: Number of their kind.
             lane: Lane of their copy.
             columns: ``[N]`` their slots.
-            told: Their part of the message.
+            part: Their part of the message.
             which: ``[N]`` bool, agents whose rewards are written.
         """
         rows, place = self._rows[number], self._place(number, lane, columns[which])
-        rows.reward[place] += told.reward[which]
-        if told.group_reward is not None and rows.group_reward is not None:
-            rows.group_reward[place] += told.group_reward[which]
-            kept_for = self._seats[number].columns
-            for column, got in zip(columns[which].tolist(), told.group_reward[which].tolist(), strict=True):
+        rows.reward[place] += part.reward[which]
+        if part.group_reward is not None and rows.group_reward is not None:
+            rows.group_reward[place] += part.group_reward[which]
+            kept_for = self._slots[number].columns
+            for column, got in zip(columns[which].tolist(), part.group_reward[which].tolist(), strict=True):
                 self._got.setdefault(kept_for[column][1], got)
                 self._paid.add((number, column))
-        self._told.add((number, lane))
+        self._changed.add((number, lane))
 
     def _share(self, lane: int) -> None:
         """Writes the group reward of members that the message does not contain: those who ended before it, even if a
         new agent has taken the slot now.
         """
-        for number, (seats, rows) in enumerate(zip(self._seats, self._rows, strict=True)):
+        for number, (slots, rows) in enumerate(zip(self._slots, self._rows, strict=True)):
             assert rows.group_reward is not None
-            held, first = seats.held(lane), lane * len(seats.columns)
-            for column, (_, group) in enumerate(seats.columns):
+            held, first = slots.held(lane), lane * len(slots.columns)
+            for column, (_, group) in enumerate(slots.columns):
                 got = self._got.get(group) if group >= 0 else None
                 silent = column not in held or (number, column) in self._new
                 if got and silent and (number, column) not in self._paid:
                     rows.group_reward[first + column] = got
-                    self._told.add((number, lane))
+                    self._changed.add((number, lane))
 
-    def _grouped(self, lane: int, name: str, seats: Seats, groups: Sequence[Hashable | None]) -> list[int]:
+    def _grouped(self, lane: int, name: str, slots: AgentSlots, groups: Sequence[Hashable | None]) -> list[int]:
         """Returns the numbers of groups of a copy; -1 for none. An unknown group gets the lowest number that no other
         has, or whose group has no member left; a number with reserved slots of this behaviour is preferred.
         """
@@ -372,11 +372,11 @@ class ClockedEnv(VectorBase):
         for group in dict.fromkeys(groups):
             if group is not None and group not in numbers:
                 here = {numbers[other] for other in groups if other in numbers}
-                here |= {seats.columns[seat][1] for seats in self._seats for seat in seats.held(lane)}
+                here |= {slots.columns[slot][1] for slots in self._slots for slot in slots.held(lane)}
                 fresh = next(number for number in range(len(numbers) + 1) if number not in {*numbers.values()})
                 idle = [number for number in sorted(numbers.values()) if number not in here]
                 known = len(self.groups)
-                kept = {kept_for for behavior, kept_for in seats.columns if behavior == name and kept_for >= 0} - here
+                kept = {kept_for for behavior, kept_for in slots.columns if behavior == name and kept_for >= 0} - here
                 number = fresh if fresh < known or not idle else idle[0]
                 if kept:
                     number = min(kept, key=lambda one: (one in numbers.values(), one))
@@ -384,11 +384,11 @@ class ClockedEnv(VectorBase):
                 numbers[group] = number
         return [-1 if group is None else numbers[group] for group in groups]
 
-    def _check_rewards(self, lane: int, number: int, told: Asking) -> None:
-        for rewards, what in ((told.reward, "reward"), (told.group_reward, "group reward")):
+    def _check_rewards(self, lane: int, number: int, part: Asking) -> None:
+        for rewards, what in ((part.reward, "reward"), (part.group_reward, "group reward")):
             if rewards is not None and not np.isfinite(rewards).all():
                 bad = int(np.flatnonzero(~np.isfinite(rewards))[0])
-                problem = f"non-finite {what} {rewards[bad]} of agent {told.ids[bad]}, expected a finite number"
+                problem = f"non-finite {what} {rewards[bad]} of agent {part.ids[bad]}, expected a finite number"
                 raise self._breach(lane, number, problem)
 
     def _breach(self, lane: int, number: int, problem: str) -> EnvError:
@@ -405,9 +405,9 @@ class ClockedEnv(VectorBase):
                 "obs": space_to_json(kind.obs.space),
                 "info_mask": _masked_beside(kind),
                 "action": space_to_json(kind.action.space),
-                "columns": [list(kept_for) for kept_for in seats.columns],
+                "columns": [list(kept_for) for kept_for in slots.columns],
             }
-            for number, (kind, seats) in enumerate(zip(self.kinds, self._seats, strict=True))
+            for number, (kind, slots) in enumerate(zip(self.kinds, self._slots, strict=True))
         ]
         rows = [
             {"obs": {path: array.copy() for path, array in rows.obs.items()}, "waiting": rows.waiting.copy()}
@@ -422,11 +422,11 @@ class ClockedEnv(VectorBase):
         if set(state) != {"rows", "kinds", "episode"} or len(state["episode"]) != self.num_lanes:
             raise EnvError(f"{self.name}: the saved state is of another environment, or of another number of copies")
         here, self._behaviors, self._numbers = self._behaviors, {}, {}
-        self._seats, self._rows, self.kinds = [], [], ()
+        self._slots, self._rows, self.kinds = [], [], ()
         for saved in state["kinds"]:
             obs, action = space_from_json(saved["obs"]), space_from_json(saved["action"])
             then = CopyBehavior(obs_spec(obs, action, info_mask=saved["info_mask"]), action_spec(action))
-            number = len(self._seats)
+            number = len(self._slots)
             for name in saved["behaviors"]:
                 now = here.pop(name, then)
                 if now.obs != then.obs or now.action != then.action:
@@ -435,8 +435,8 @@ class ClockedEnv(VectorBase):
                         f"{now.action.space}; in the run to be resumed they were {then.obs.space} and "
                         f"{then.action.space}"
                     )
-                self._add(name, replace(now, seats=()))
-            self._seats[number].columns = [(name, group) for name, group in saved["columns"]]
+                self._add(name, replace(now, slots=()))
+            self._slots[number].columns = [(name, group) for name, group in saved["columns"]]
             self._widen(number)
         for name, behavior in here.items():
             self._add(name, behavior)
@@ -448,7 +448,7 @@ class ClockedEnv(VectorBase):
         self._copies.close()
 
 
-NOBODY = np.zeros(0, dtype=np.int64)
+NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -457,12 +457,12 @@ class Asked:
 
     behavior: str
     ids: Sequence[Hashable]
-    seats: np.ndarray
+    slots: np.ndarray
 
 
-def _unlearned(arrivals: Sequence[Arrival], stepped: np.ndarray) -> np.ndarray | None:
+def _unlearned(step_messages: Sequence[StepMessage], stepped: np.ndarray) -> np.ndarray | None:
     """Returns ``[lanes]`` whose asking agents are not learned from, and whose steps do not count; or None."""
-    lanes = [arrival.lane for arrival in arrivals if arrival.unlearned]
+    lanes = [message.lane for message in step_messages if message.unlearned]
     if not lanes:
         return None
     found = np.zeros(len(stepped), dtype=bool)
@@ -475,9 +475,9 @@ def _answers(asked: Sequence[Asked], actions: np.ndarray) -> dict[str, Answer]:
     """Returns the actions ``[N, ...]`` of all agents that asked in a lane, in order of their slots, as answers by
     behaviour.
     """
-    seats = asked[0].seats if len(asked) == 1 else np.concatenate([one.seats for one in asked])
-    if not (seats[1:] > seats[:-1]).all():
-        actions = actions[np.argsort(np.argsort(seats))]
+    slots = asked[0].slots if len(asked) == 1 else np.concatenate([one.slots for one in asked])
+    if not (slots[1:] > slots[:-1]).all():
+        actions = actions[np.argsort(np.argsort(slots))]
     answers, used = {}, 0
     for one in asked:
         answers[one.behavior] = Answer(one.ids, actions[used : used + len(one.ids)])
@@ -490,15 +490,15 @@ def _base(behavior: str) -> str:
     return behavior.partition(TEAM_MARK)[0]
 
 
-def _names(seats: Seats) -> tuple[str, ...]:
+def _names(slots: AgentSlots) -> tuple[str, ...]:
     """Returns the names of the agents in some slots: their own, or numbers that count the slots of a behaviour."""
     counts: dict[str, int] = {}
     names = []
-    for behavior, _ in seats.columns:
+    for behavior, _ in slots.columns:
         base, mark, team = behavior.partition(TEAM_MARK)
         counts[behavior] = number = counts.get(behavior, -1) + 1
-        names.append(f"{base}{SEAT_MARK}{number}{mark}{team}")
-    return (*seats.names[: len(names)], *names[len(seats.names) :])
+        names.append(f"{base}{SLOT_MARK}{number}{mark}{team}")
+    return (*slots.names[: len(names)], *names[len(slots.names) :])
 
 
 def behaviors_of(agent: str) -> tuple[str, ...]:
@@ -506,8 +506,8 @@ def behaviors_of(agent: str) -> tuple[str, ...]:
     ``Striker#2?team=1``; empty for an agent that is not named after its slot.
     """
     whole, mark, team = agent.partition(TEAM_MARK)
-    base, seat, number = whole.rpartition(SEAT_MARK)
-    if not seat or not number.isdecimal():
+    base, slot, number = whole.rpartition(SLOT_MARK)
+    if not slot or not number.isdecimal():
         return ()
     return tuple(dict.fromkeys((f"{base}{mark}{team}", base)))
 
@@ -527,7 +527,7 @@ def _masked_beside(behavior: Kind) -> bool:
 # --- slots ------------------------------------------------------------------------------------------------------------
 
 
-class Seats:
+class AgentSlots:
     """Slots of one kind: which agent of a copy has which row.
 
     Agents have ids of the copy's own, end and never come back. A slot is a column of the kind's rows; a new agent takes
@@ -546,10 +546,10 @@ class Seats:
     def __init__(self, num_lanes: int, columns: Sequence[tuple[str, int]], names: Sequence[str] = ()) -> None:
         self.columns = list(columns)
         self.names = tuple(names)
-        self._own: dict[Hashable, int] = {name: seat for seat, name in enumerate(names)}
+        self._own: dict[Hashable, int] = {name: slot for slot, name in enumerate(names)}
         self._seat_of: list[dict[Hashable, int]] = [{} for _ in range(num_lanes)]
         self._taken: list[set[int]] = [set() for _ in range(num_lanes)]
-        self._latest: list[tuple[Sequence[Hashable], np.ndarray]] = [((), NO_SEATS)] * num_lanes
+        self._latest: list[tuple[Sequence[Hashable], np.ndarray]] = [((), NO_SLOTS)] * num_lanes
 
     def find(self, lane: int, ids: Sequence[Hashable]) -> np.ndarray:
         """Returns ``[N]`` the slots of agents; -1 for those without one."""
@@ -573,28 +573,28 @@ class Seats:
         Returns:
             ``[N]`` their slots; and ``[N]`` bool, which agents are new.
         """
-        seats = self.find(lane, ids)
-        new = seats < 0
+        slots = self.find(lane, ids)
+        new = slots < 0
         if new.any():
             taken = self._taken[lane]
             for place in np.flatnonzero(new).tolist():
                 wanted = behavior, groups[place] if len(groups) else -1
-                free = (seat for seat, kept_for in enumerate(self.columns) if kept_for == wanted and seat not in taken)
-                seat = self._own[ids[place]] if ids[place] in self._own else next(free, len(self.columns))
-                if seat == len(self.columns):
+                free = (slot for slot, kept_for in enumerate(self.columns) if kept_for == wanted and slot not in taken)
+                slot = self._own[ids[place]] if ids[place] in self._own else next(free, len(self.columns))
+                if slot == len(self.columns):
                     self.columns.append(wanted)
-                taken.add(seat)
-                self._seat_of[lane][ids[place]] = seats[place] = seat
-            self._latest[lane] = list(ids), seats
-        return seats, new
+                taken.add(slot)
+                self._seat_of[lane][ids[place]] = slots[place] = slot
+            self._latest[lane] = list(ids), slots
+        return slots, new
 
     def leave(self, lane: int, ids: Sequence[Hashable]) -> None:
         """Frees the slots of agents."""
         for agent in ids:
-            seat = self._seat_of[lane].pop(agent, None)
-            if seat is not None:
-                self._taken[lane].discard(seat)
-        self._latest[lane] = (), NO_SEATS
+            slot = self._seat_of[lane].pop(agent, None)
+            if slot is not None:
+                self._taken[lane].discard(slot)
+        self._latest[lane] = (), NO_SLOTS
 
     def held(self, lane: int) -> set[int]:
         """Returns the occupied slots of a lane."""
@@ -602,10 +602,10 @@ class Seats:
 
     def clear(self, lane: int) -> np.ndarray:
         """Frees all slots of a lane; returns those that were occupied, ascending."""
-        seats = np.array(sorted(self._taken[lane]), dtype=np.int64)
+        slots = np.array(sorted(self._taken[lane]), dtype=np.int64)
         self._seat_of[lane], self._taken[lane] = {}, set()
-        self._latest[lane] = (), NO_SEATS
-        return seats
+        self._latest[lane] = (), NO_SLOTS
+        return slots
 
 
-NO_SEATS = np.zeros(0, dtype=np.int64)
+NO_SLOTS = np.zeros(0, dtype=np.int64)

@@ -18,11 +18,11 @@ import numpy as np
 
 from rookery.core.errors import EnvError
 from rookery.core.settings.reach import Harmless, Reaches, Within
-from rookery.envs.async_copies.arrival import Answer, Arrival
-from rookery.envs.async_copies.async_env import ClockedEnv
+from rookery.envs.async_copies.async_env import AsyncCopiesEnv
+from rookery.envs.async_copies.step_message import Answer, StepMessage
 from rookery.envs.base import SeedPlan, Step
+from rookery.envs.external.episode_server import EpisodeServer, ServedEnv
 from rookery.envs.external.listener import ConnectionLimits
-from rookery.envs.external.reception import Desk, Reception
 from rookery.envs.external.spaces import ExternalSpaces, read_spaces
 
 TOKEN = "ROOKERY_TOKEN"
@@ -38,46 +38,46 @@ class ExternalCopies:
     """The lanes of one `ExternalEnv`, as `Copies`.
 
     Args:
-        reception: Server of the episodes.
-        desk: The lanes.
+        server: Server of the episodes.
+        served: The lanes.
         notes: Lines a user should read once.
         release: Called on close.
     """
 
     own_episodes = False
 
-    def __init__(self, reception: Reception, desk: Desk, notes: tuple[str, ...]) -> None:
-        self._reception, self.desk, self.notes = reception, desk, notes
-        self.name = reception.name
-        self.behaviors = reception.spaces.behaviors
-        self.parameters = reception.spaces.parameters
-        self.counters = desk.counters
+    def __init__(self, server: EpisodeServer, served: ServedEnv, notes: tuple[str, ...]) -> None:
+        self._server, self.served, self.notes = server, served, notes
+        self.name = server.name
+        self.behaviors = server.spaces.behaviors
+        self.parameters = server.spaces.parameters
+        self.counters = served.counters
         self.began: list[int] = []
         """Lanes in which an episode began with the last messages."""
 
     def begin(self, lane: int, episode: int, plan: SeedPlan) -> None:
         """Restarts a lane; see `Copies.begin`."""
-        self._reception.begin(self.desk, lane, episode, plan)
+        self._server.begin(self.served, lane, episode, plan)
 
     def replan(self, plan: SeedPlan) -> None:
         """Sets other seeds and parameters for later episodes."""
-        self._reception.replan(self.desk, plan)
+        self._server.replan(self.served, plan)
 
-    def arrivals(self, seconds: float) -> list[Arrival]:
-        """Waits for clients; see `Copies.arrivals`."""
-        found, self.began = self._reception.arrivals(self.desk, seconds)
+    def step_messages(self, seconds: float) -> list[StepMessage]:
+        """Waits for clients; see `Copies.step_messages`."""
+        found, self.began = self._server.step_messages(self.served, seconds)
         return found
 
     def answer(self, lane: int, episode: int, answers: Mapping[str, Answer]) -> None:
         """Sends actions to the client whose episode runs in a lane."""
-        self._reception.answer(self.desk, lane, answers)
+        self._server.answer(self.served, lane, answers)
 
     def close(self) -> None:
         """Gives up running episodes, and stops to listen if no other environment uses the port."""
-        leave(self._reception, self.desk)
+        leave(self._server, self.served)
 
 
-class ExternalEnv(ClockedEnv):
+class ExternalEnv(AsyncCopiesEnv):
     """Episodes that clients play (`Client`). It listens from its construction on.
 
     Attributes:
@@ -127,37 +127,37 @@ class ExternalEnv(ClockedEnv):
         read = read_spaces(spaces)
         secret, where = find_token(token, token_file)
         said = token or os.environ.get(TOKEN) or token_file or ""
-        reception, is_first = enter(read, host, port, secret, said, limits)
-        self.address, self.token = reception.listener.address, reception.token
+        server, is_first = enter(read, host, port, secret, said, limits)
+        self.address, self.token = server.listener.address, server.token
         at = f"{self.address[0]}:{self.address[1]}"
         notes = [f"external: waiting for clients at {at}, token in {where}"] if is_first else []
         if is_first and host not in LOOPBACK:
             notes.append(f"external: {at} can be reached from the network, and messages are not encrypted")
-        desk = Desk(num_lanes)
+        served = ServedEnv(num_lanes)
         try:
-            self._external = ExternalCopies(reception, desk, tuple(notes))
+            self._external = ExternalCopies(server, served, tuple(notes))
             super().__init__(self._external, num_lanes)
         except BaseException:
-            leave(reception, desk)
+            leave(server, served)
             raise
 
     @property
     def in_turn(self) -> bool:
         """Whether an episode begins in the lane with the fewest episodes, instead of the first free one."""
-        return self._external.desk.evenly
+        return self._external.served.evenly
 
     @in_turn.setter
     def in_turn(self, evenly: bool) -> None:
         """Sets it."""
-        self._external.desk.evenly = evenly
+        self._external.served.evenly = evenly
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
-        """Answers clients that have asked, and waits for others; see `ClockedEnv.step`."""
+        """Answers clients that have asked, and waits for others; see `AsyncCopiesEnv.step`."""
         step = super().step(actions)
         if self._external.began and step.stepped is not None:
             step.stepped[self._external.began] = False  # they have shown their first observation
         if self.keep_infos != "none":
-            told = self._external.desk.infos
+            told = self._external.served.infos
             self.infos = {lane: infos for lane, infos in told.items() if self.keep_infos == "all" or step.ended[lane]}
         return step
 
@@ -165,13 +165,13 @@ class ExternalEnv(ClockedEnv):
 # -- sharing a port ------------------------------------------------------------------------------------------------
 
 _LOCK = threading.Lock()
-_OPEN: dict[Reception, int] = {}
+_OPEN: dict[EpisodeServer, int] = {}
 """Servers of this process, and the number of environments that use each."""
 
 
 def enter(
     spaces: ExternalSpaces, host: str, port: int, token: str, said: str, limits: ConnectionLimits
-) -> tuple[Reception, bool]:
+) -> tuple[EpisodeServer, bool]:
     """Returns the server at an address, and whether it is new.
 
     Args:
@@ -186,39 +186,39 @@ def enter(
         EnvError: If the port is taken, or used with other spaces.
     """
     with _LOCK:
-        for reception in _OPEN:
-            alike = repr(reception.spaces) == repr(spaces)
-            same_port = bool(port) and (reception.host, reception.listener.address[1]) == (host, port)
+        for server in _OPEN:
+            alike = repr(server.spaces) == repr(spaces)
+            same_port = bool(port) and (server.host, server.listener.address[1]) == (host, port)
             if same_port and not alike:
                 raise EnvError(f"{SCHEME}{port}: another environment of this process, with other spaces, is there")
-            if same_port or ((reception.host, reception.port, reception.said) == (host, port, said) and alike):
-                _OPEN[reception] += 1
-                return reception, False
-        reception = Reception(f"{SCHEME}{port}", spaces, host, port, token, limits, said)
-        _OPEN[reception] = 1
-        return reception, True
+            if same_port or ((server.host, server.port, server.said) == (host, port, said) and alike):
+                _OPEN[server] += 1
+                return server, False
+        server = EpisodeServer(f"{SCHEME}{port}", spaces, host, port, token, limits, said)
+        _OPEN[server] = 1
+        return server, True
 
 
-def leave(reception: Reception, desk: Desk) -> None:
-    """Closes a desk, and the server after its last one."""
+def leave(server: EpisodeServer, served: ServedEnv) -> None:
+    """Closes a served, and the server after its last one."""
     with _LOCK:
-        if desk.closed:
+        if served.closed:
             return
-        desk.closed = True
-        users = _OPEN[reception] - 1
-        _OPEN[reception] = users
+        served.closed = True
+        users = _OPEN[server] - 1
+        _OPEN[server] = users
         if not users:
-            del _OPEN[reception]
-    reception.close(desk)
+            del _OPEN[server]
+    server.close(served)
     if not users:
-        reception.listener.close("the training is over")
+        server.listener.close("the training is over")
 
 
 @atexit.register
-def _say_goodbye() -> None:
+def _close_clients() -> None:
     """Disconnects clients when this process ends, even if environments were not closed."""
-    for reception in list(_OPEN):
-        reception.listener.close("the training is over")
+    for server in list(_OPEN):
+        server.listener.close("the training is over")
 
 
 def find_token(token: str | None, file: str | None) -> tuple[str, str]:

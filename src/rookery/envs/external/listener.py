@@ -2,7 +2,7 @@
 
 A client has a *session*, which outlives its connections. It sends one request at a time, with a number that grows, and
 waits for the answer; a request repeated after a lost connection is answered again but handled once. The meaning of
-requests is left to a `Requests`.
+requests is left to a `RequestHandler`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_UNREAD = 1 << 20
 """Unread bytes of a client after which it is dropped."""
 
 
-def most_strangers(max_connections: int) -> int:
+def max_unauthenticated(max_connections: int) -> int:
     """Returns the largest number of open connections without proof of the token.
 
     Each uses a file descriptor of the process, which needs them for clients with the token and for its results.
@@ -62,7 +62,7 @@ class ConnectionLimits:
     silence: float = 600.0
 
 
-class Requests(Protocol):
+class RequestHandler(Protocol):
     """Handler of requests; called in the listener's thread."""
 
     def requested(self, session: str, number: int, request: Mapping[str, Any]) -> None:
@@ -116,7 +116,7 @@ class ClientListener:
 
     def __init__(
         self,
-        requests: Requests,
+        requests: RequestHandler,
         host: str,
         port: int,
         token: str,
@@ -137,7 +137,7 @@ class ClientListener:
             EnvError: If the port is taken, or there is no such address.
         """
         self._requests, self._token, self._limits, self._welcome = requests, token, limits, dict(welcome)
-        self._most_strangers = most_strangers(limits.max_connections)
+        self._max_unauthenticated = max_unauthenticated(limits.max_connections)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -203,7 +203,7 @@ class ClientListener:
         except Exception as error:
             self._requests.failed(error)
             self._closing = "the training has failed"
-        self._say_goodbye()
+        self._send_close()
 
     def _serve(self) -> None:
         while self._closing is None:
@@ -222,7 +222,7 @@ class ClientListener:
                         self._read(key.data)
             self._expire()
 
-    def _say_goodbye(self) -> None:
+    def _send_close(self) -> None:
         self._post()
         goodbye = pack({"closed": self._closing})
         for connection in list(self._connections):
@@ -282,7 +282,7 @@ class ClientListener:
             except BlockingIOError:
                 return
             except OSError:  # no more files: another connection must close first
-                if self._give_way():
+                if self._drop_unauthenticated():
                     continue
                 self._selector.unregister(self._socket)
                 self._at(time.monotonic() + 0.5, None)
@@ -291,9 +291,9 @@ class ClientListener:
             with suppress(OSError):
                 keep_alive(sock)
             connection = _Connection(sock, MessageReader(FIRST_BYTES), secrets.token_hex(16))
-            if len(self._strangers) >= self._most_strangers:
-                self._give_way()
-            if len(self._connections) >= self._limits.max_connections and not self._give_way():
+            if len(self._strangers) >= self._max_unauthenticated:
+                self._drop_unauthenticated()
+            if len(self._connections) >= self._limits.max_connections and not self._drop_unauthenticated():
                 self.refused += 1
                 with suppress(OSError):
                     sock.send(pack({"closed": f"there are {self._limits.max_connections} clients, which is the limit"}))
@@ -307,7 +307,7 @@ class ClientListener:
                 connection, pack({"rookery": "external", "protocol": PROTOCOL, "challenge": connection.challenge})
             )
 
-    def _give_way(self) -> bool:
+    def _drop_unauthenticated(self) -> bool:
         """Drops the oldest connection without proof of the token; returns whether there was one."""
         oldest = next(iter(self._strangers), None)
         if oldest is None:
@@ -335,7 +335,7 @@ class ClientListener:
                 if connection not in self._connections or connection.last:
                     return
                 if connection.session is None:
-                    self._let_in(connection, message)
+                    self._check_proof(connection, message)
                 else:
                     self._take(connection, connection.session, message)
             if connection not in self._connections:
@@ -348,7 +348,7 @@ class ClientListener:
         except MessageError as error:
             self._refuse(connection, str(error))
 
-    def _let_in(self, connection: _Connection, message: Mapping[str, Any]) -> None:
+    def _check_proof(self, connection: _Connection, message: Mapping[str, Any]) -> None:
         """Checks the proof that a client knows the token."""
         shown, name, challenge = (message.get(key) for key in ("proof", "client", "challenge"))
         if not (isinstance(shown, str) and isinstance(name, str) and isinstance(challenge, str)):

@@ -24,7 +24,7 @@ from rookery.core.errors import EnvError, SpaceError, nearest
 from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.core.spaces.space_files import written_space
 from rookery.envs.adapters.gym_env import AGENT
-from rookery.envs.async_copies.arrival import CopyBehavior
+from rookery.envs.async_copies.step_message import CopyBehavior
 from rookery.envs.external.wire import MessageError
 from rookery.envs.parameters import Parameter, read_declared
 

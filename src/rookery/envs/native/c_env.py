@@ -35,7 +35,7 @@ from rookery.envs.native.library import (
     StateEntry,
     library_of,
 )
-from rookery.envs.parameters import EpisodePlan, Noted, Parameter, parameters_of
+from rookery.envs.parameters import EpisodePlan, NotifyingPlan, Parameter, parameters_of
 
 GUARD = 64
 """Bytes before and behind each field of the state that must stay unchanged."""
@@ -282,7 +282,7 @@ class CEnv(BatchedEnv):
             self._begin_seeds[:count] = np.array(drawn, dtype=np.uint64)
         except OverflowError as error:
             raise EnvError(f"{self.name}: a seed is not from 0 to 2^64 - 1: {error}") from None
-        if isinstance(seeds, EpisodePlan | Noted):
+        if isinstance(seeds, EpisodePlan | NotifyingPlan):
             for row, (lane, episode) in enumerate(zip(numbers, episodes, strict=True)):
                 self._values[row] = self._parameters(lane, episode)
         else:
@@ -329,10 +329,10 @@ class CEnv(BatchedEnv):
     def plan_of(self, lane: int, episode: int) -> tuple[int, np.ndarray]:
         """Returns the seed of an episode, and its parameters as the library reads them."""
         assert self._plan is not None, "set by reset() or load_state_dict()"
-        draws = isinstance(self._plan, EpisodePlan | Noted)
+        draws = isinstance(self._plan, EpisodePlan | NotifyingPlan)
         return self._plan(lane, episode), self._parameters(lane, episode) if draws else self._defaults
 
-    def have_played(self, steps: int, ended: np.ndarray) -> None:
+    def count_played(self, steps: int, ended: np.ndarray) -> None:
         """Takes over the steps of a call, and the episodes that have begun in them: ``[ended, 2]`` lanes and steps."""
         for lane, step in ended.tolist():
             self.episode[lane] += 1
@@ -367,7 +367,7 @@ class CEnv(BatchedEnv):
         """Returns the file in C that it was compiled from here; None if it came as a library."""
         return self._library.said if self._library.said.suffix == ".c" else None
 
-    def as_elsewhere(self) -> dict[str, Any]:
+    def subprocess_arguments(self) -> dict[str, Any]:
         """Returns the arguments for the same environment in another process: library, symbol, lanes and settings."""
         settings = dict(zip(self._library.settings, self._settings.tolist(), strict=True))
         return {"library": self._library.path, "symbol": self.symbol, "lanes": self.num_lanes, "settings": settings}
@@ -500,7 +500,7 @@ def c_env_of(path: str | Path) -> type[CEnv]:
     return type(file.stem, (CEnv,), {"library": file, "__doc__": about, "__module__": "__main__"})
 
 
-def names_c(name: str) -> bool:
+def is_c_file(name: str) -> bool:
     """Returns whether the name of an environment is the path of a file in C, or of a library."""
     return name.endswith((".c", ".so", ".dylib"))
 

@@ -13,7 +13,7 @@ import numpy as np
 from rookery.core.spaces.arrays import ActionSpec
 from rookery.envs.native.c_env import CEnv
 from rookery.envs.native.library import ADDRESS, INT64, REAL
-from rookery.envs.native.twins import LIBRARY
+from rookery.envs.native.variants import LIBRARY
 
 AHEAD = 8
 """Episodes of each lane whose seeds and parameters are prepared in advance."""
@@ -130,7 +130,7 @@ class Playing:
         found: int = fragment_player()(ctypes.addressof(entry), steps)
         made, wrong = (found, "") if found >= 0 else (-1 - found >> 1, "reset" if -1 - found & 1 else "step")
         self._show()
-        env.have_played(made, self.ended)
+        env.count_played(made, self.ended)
         self._episode[:] = env.episode
         if wrong:
             env.refuse(wrong)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from rookery.envs.native.c_env import c_env_of, c_name, names_c
+from rookery.envs.native.c_env import c_env_of, c_name, is_c_file
 from rookery.envs.schemes import EnvScheme
 
 
@@ -15,7 +15,7 @@ class CFiles(EnvScheme):
 
     def matches(self, name: str) -> bool:
         """See `EnvScheme.matches`."""
-        return names_c(name)
+        return is_c_file(name)
 
     def find(self, name: str) -> Any:
         """See `EnvScheme.find`."""

@@ -53,7 +53,7 @@ def check_soundness(pair: Sequence[VectorEnv], findings: Findings, seed: int) ->
     if not (isinstance(one, CEnv) and isinstance(other, CEnv)):
         return True
     sound = _under_sanitizers(one, findings, seed)
-    whole = _played(one, Play(one.as_elsewhere(), seed, seed, STEPS), {}, findings, "alone") if sound else None
+    whole = _played(one, Play(one.subprocess_arguments(), seed, seed, STEPS), {}, findings, "alone") if sound else None
     if whole is None or whole.breaches:
         findings.add("note", "it was not played further: fix that first")
         return False
@@ -72,7 +72,7 @@ def check_soundness(pair: Sequence[VectorEnv], findings: Findings, seed: int) ->
         findings.add("error", f"{text}: the result depends on more than state, seeds and actions")
     state = CEnv.state_dict(one)  # fields of CEnv itself, even if a subclass overrides them
     here = list(digests_of(one, CEnv.load_state_dict(one, state, seeds)[0], STEPS // 2, seed + 1))
-    asked = Play(one.as_elsewhere(), seed, seed + 1, STEPS // 2, state)
+    asked = Play(one.subprocess_arguments(), seed, seed + 1, STEPS // 2, state)
     moved = _played(one, asked, {}, findings, "from a saved state")
     if moved is not None and (step := _first_difference(here, moved.digests)):
         text = f"step {step} differs where a saved state is resumed in another process"
@@ -87,7 +87,7 @@ def _under_sanitizers(env: CEnv, findings: Findings, seed: int) -> bool:
         why = "it came as a library: check its source, FILE.c" if runtime else "libasan is not installed"
         findings.add("note", f"not played under sanitizers: {why}")
         return True
-    about = {**env.as_elsewhere(), "library": compiled(env.source, SANITIZERS)}
+    about = {**env.subprocess_arguments(), "library": compiled(env.source, SANITIZERS)}
     asked, more = Play(about, seed, seed, STEPS, poison=True), {**OPTIONS, "LD_PRELOAD": str(runtime)}
     errors = len(findings.found)
     played = _played(env, asked, more, findings, "under sanitizers")

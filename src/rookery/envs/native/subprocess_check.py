@@ -28,7 +28,7 @@ class Play:
     """Request of a run in a subprocess.
 
     Attributes:
-        env: Result of `CEnv.as_elsewhere`.
+        env: Result of `CEnv.subprocess_arguments`.
         seed: Seed of the episodes.
         actions: Seed of the actions.
         steps: Vector steps to play.

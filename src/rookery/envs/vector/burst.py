@@ -24,7 +24,7 @@ from rookery.envs.vector.channel import SharedMemory
 from rookery.envs.vector.serial import SerialEnv
 
 
-class PlaysShare(Protocol):
+class ShareLoop(Protocol):
     """Loop of a share in a burst.
 
     Attributes:
@@ -68,7 +68,7 @@ class BurstPlan:
     steps: int
     noise: int
     recipe: Recipe
-    player: Callable[[SerialEnv, Burst, range], PlaysShare]
+    player: Callable[[SerialEnv, Burst, range], ShareLoop]
 
 
 class Burst:

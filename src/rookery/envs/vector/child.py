@@ -23,9 +23,9 @@ from rookery.core.io.console_output import survive_lost_output, watched_output
 from rookery.core.process.child_process import Gone, die_with, receive_frame, send_frame
 from rookery.core.process.tracebacks import described
 from rookery.envs.base import SeedPlan
-from rookery.envs.parameters import Noted
+from rookery.envs.parameters import NotifyingPlan
 from rookery.envs.vector import channel
-from rookery.envs.vector.burst import Burst, BurstPlan, PlaysShare
+from rookery.envs.vector.burst import Burst, BurstPlan, ShareLoop
 from rookery.envs.vector.channel import MADE, PAGE, RESETTING, SPEAKS, STATUS, STEPS, SharedMemory
 from rookery.envs.vector.faults import Tolerance
 from rookery.envs.vector.layout import Layout
@@ -42,7 +42,7 @@ class ShareServer:
         bell.setblocking(False)
         self._commands, self._answers = channel.signals(self._words, bell, bool(self._words[STATUS]))
         self._share: SerialEnv
-        self._player: PlaysShare
+        self._player: ShareLoop
         self._version = 0  # version of the layout that all shares know
 
     def run(self) -> None:
@@ -143,9 +143,9 @@ class ShareServer:
         """Starts episode 0 in every lane."""
         self._share.reset(self._noting(seeds))
 
-    def take_up(self, state: dict[str, Any], seeds: SeedPlan, leave: bool) -> Any:
+    def restore_episodes(self, state: dict[str, Any], seeds: SeedPlan, leave: bool) -> Any:
         """Resumes each lane in the middle of its episode."""
-        return self._share.take_up(state, self._noting(seeds), leave)
+        return self._share.restore_episodes(state, self._noting(seeds), leave)
 
     def replan(self, seeds: SeedPlan) -> None:
         """Takes seeds and parameters of later episodes from another plan."""
@@ -157,7 +157,7 @@ class ShareServer:
         def note() -> None:
             self._words[RESETTING] = 1
 
-        return Noted(seeds, note)
+        return NotifyingPlan(seeds, note)
 
 
 def told(error: EnvError) -> tuple[str, str]:

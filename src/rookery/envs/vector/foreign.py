@@ -24,7 +24,7 @@ from rookery.core.process.tracebacks import described
 from rookery.core.spaces.arrays import MASK, Tree, action_spec, check_maskable, mask_width, obs_spec
 from rookery.core.spaces.entity_set import bounded
 from rookery.envs.adapters.gym_env import AGENT
-from rookery.envs.adapters.lane import cause_of, pictures_a_second
+from rookery.envs.adapters.lane import cause_of, render_fps_of
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase
 from rookery.envs.vector.closing import close_env
 from rookery.envs.vector.rendering import RGB, as_image, last_picture
@@ -76,7 +76,7 @@ class ForeignEnv(VectorBase):
             "ones (exact: false)",
             *(f"{name}: {dropped}; that part is left out" for dropped in spec.dropped),
         )
-        self.render_fps = pictures_a_second(self._env)
+        self.render_fps = render_fps_of(self._env)
         self._plan: SeedPlan | None = None
         self._clock = 0
         self._takes_lists = True  # of seeds, one for each lane

@@ -91,7 +91,7 @@ class ActionHistory:
             ]
         return entry
 
-    def take_up(self, clock: int, began: Sequence[int], logs: Sequence[list[Any] | None]) -> None:
+    def restore_episodes(self, clock: int, began: Sequence[int], logs: Sequence[list[Any] | None]) -> None:
         """Starts again from saved episodes.
 
         Args:

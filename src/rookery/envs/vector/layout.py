@@ -10,7 +10,7 @@ from rookery.core.errors import SpaceError
 from rookery.core.spaces.arrays import ActionSpec, ObsSpec, action_spec, check_maskable, mask_width, obs_spec
 from rookery.core.spaces.entity_set import bounded
 from rookery.envs.adapters.gym_env import GymLane
-from rookery.envs.adapters.lane import Agent, Breach, Lane, LaneStep, info_masks, said_groups
+from rookery.envs.adapters.lane import Agent, Breach, Lane, LaneStep, declared_groups, info_masks
 from rookery.envs.base import Kind
 from rookery.envs.groups import checked_groups
 
@@ -43,7 +43,7 @@ class Layout:
 
     def read_groups(self, lane: Lane) -> None:
         """Takes over the groups that an environment declares; raises an EnvError if they are not of its agents."""
-        said, agents = said_groups(lane.env), [str(agent) for agent in self.place]
+        said, agents = declared_groups(lane.env), [str(agent) for agent in self.place]
         if isinstance(lane, GymLane) or {str(group) for group in said} <= {*agents}:
             return  # groups may name teams
         self.groups = checked_groups(said, agents, self.name)

@@ -29,10 +29,10 @@ from rookery.envs.adapters.lane import (
     LaneStep,
     cause_of,
     is_true,
-    pictures_a_second,
+    render_fps_of,
+    render_modes_of,
     rests,
     shape_of,
-    ways_to_show,
 )
 from rookery.envs.adapters.snapshot import can_capture, capture, restore
 from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase
@@ -86,8 +86,8 @@ class SerialEnv(VectorBase):
         self._tolerance = tolerance
         self._first_lane = first_lane
         self._lanes: list[Any] = [factory() for _ in range(num_lanes)]
-        self.render_fps = pictures_a_second(self._lanes[0].env)
-        self.render_modes = ways_to_show(self._lanes[0].env)
+        self.render_fps = render_fps_of(self._lanes[0].env)
+        self.render_modes = render_modes_of(self._lanes[0].env)
         self.parameters = self._lanes[0].hook.declared
         self.single = isinstance(self._lanes[0], GymLane)
         self._calls = [lane.call for lane in self._lanes] if self.single else []
@@ -441,10 +441,10 @@ class SerialEnv(VectorBase):
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
         """Resumes from a state: restores each lane, and compares its observations; see `VectorEnv.load_state_dict`."""
         self.meet(state)
-        lost = self.take_up(state, seeds, leave=True)
+        lost = self.restore_episodes(state, seeds, leave=True)
         if self.history is not None:
             logs = [None if lost[lane] else where.get("actions") for lane, where in enumerate(state["lanes"])]
-            self.history.take_up(self._clock, self._began, logs)
+            self.history.restore_episodes(self._clock, self._began, logs)
         self.exact = self.exact and state["exact"] and not lost.any()
         self.counters = dict(state.get("counters", {}))
         return self.shown(), lost
@@ -461,7 +461,7 @@ class SerialEnv(VectorBase):
         if [list(ids) for ids in self.agents.ids] != state["agents"]:
             raise EnvError(f"{self.name}: has agents {self.agents.ids}, the saved state {state['agents']}")
 
-    def take_up(self, state: dict[str, Any], seeds: SeedPlan, leave: bool) -> np.ndarray:
+    def restore_episodes(self, state: dict[str, Any], seeds: SeedPlan, leave: bool) -> np.ndarray:
         """Restores each lane in the middle of its episode.
 
         state: State of these lanes, from `state_dict`; in `lanes`, ``snapshot`` and ``actions`` together mean these

@@ -20,7 +20,7 @@ import numpy as np
 from rookery.core.errors import EnvError
 from rookery.core.process.activity import RESET, note_activity
 from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase
-from rookery.envs.vector.burst import Burst, PlaysShare
+from rookery.envs.vector.burst import Burst, ShareLoop
 from rookery.envs.vector.faults import (
     GIVEN_UP_IN_A_ROW,
     LOSSES_IN_A_ROW,
@@ -140,7 +140,7 @@ class SharesEnv(VectorBase):
         """Whether shares can make many steps without the caller, see `play_burst`."""
         self.burst: Burst | None = None
         """Memory for bursts that all shares use."""
-        self._player: PlaysShare | None = None
+        self._player: ShareLoop | None = None
         self._earned = np.zeros(num_lanes)  # sum of all rewards of the running episode, if a helper can be lost
         self._everyone = [np.arange(num_lanes)]
         single = self._single = first.single
@@ -257,7 +257,7 @@ class SharesEnv(VectorBase):
         finally:
             self._stepping = self._bursting = False
         if made:
-            self._have_played(made)
+            self._count_played(made)
         return made, seconds
 
     def _burst_of(self, steps: int) -> tuple[int, dict[str, float]]:
@@ -274,12 +274,12 @@ class SharesEnv(VectorBase):
         assert plan is not None
         before = {lanes: self._state_before(lanes) for lanes in (self._first_lanes, *(h.lanes for h in self._helpers))}
         all_lost = self._everywhere(
-            lambda helper: helper.begin("take_up", before[helper.lanes], plan, False),
-            lambda: self._first.take_up(before[self._first_lanes], plan, leave=False),
+            lambda helper: helper.begin("restore_episodes", before[helper.lanes], plan, False),
+            lambda: self._first.restore_episodes(before[self._first_lanes], plan, leave=False),
         )
         self.exact = self.exact and not np.concatenate(all_lost).any()
 
-    def _have_played(self, steps: int) -> None:
+    def _count_played(self, steps: int) -> None:
         """Records what `step` records after each step."""
         burst, slab, history = self.burst, self._slab, self._history
         assert burst is not None and history is not None
@@ -420,7 +420,7 @@ class SharesEnv(VectorBase):
                     helper.begin("ask_for_infos", self._keep_infos)
                     helper.end()
                 if state is not None:
-                    helper.begin("take_up", state, self._plan, False)
+                    helper.begin("restore_episodes", state, self._plan, False)
                     lost = helper.end()
                     self.exact = self.exact and not lost.any()
                     self._count_given_up(helper.lanes, lost, about, loss)
@@ -525,8 +525,8 @@ class SharesEnv(VectorBase):
         self._plan, self._clock = seeds, state["clock"]
         parts = {lanes: self._part(state, lanes) for lanes in (self._first_lanes, *(h.lanes for h in self._helpers))}
         all_lost = self._everywhere(
-            lambda helper: helper.begin("take_up", parts[helper.lanes], seeds, True),
-            lambda: self._first.take_up(parts[self._first_lanes], seeds, leave=True),
+            lambda helper: helper.begin("restore_episodes", parts[helper.lanes], seeds, True),
+            lambda: self._first.restore_episodes(parts[self._first_lanes], seeds, leave=True),
         )
         lost = np.concatenate(all_lost)
         self._began[:] = np.where(lost, self._clock, state["began"])
@@ -537,7 +537,7 @@ class SharesEnv(VectorBase):
         if self._history is not None:
             found = zip(state["lanes"], lost.tolist(), strict=True)
             logs = [None if gone or not where else where.get("actions", []) for where, gone in found]
-            self._history.take_up(self._clock, self._began.tolist(), logs)
+            self._history.restore_episodes(self._clock, self._began.tolist(), logs)
         self.exact = self.exact and state["exact"] and not lost.any()
         self.counters = dict(state.get("counters", {}))
         self._playing = self._any_end = True

@@ -23,7 +23,7 @@ FRESH, STALE, GIVEN_UP = 1, 2, 3
 episode was given up.
 """
 
-NOBODY = np.zeros(0, dtype=np.int64)
+NO_ROWS = np.zeros(0, dtype=np.int64)
 
 ALIGNMENT = 64
 """Byte alignment of arrays: a cache line."""
@@ -251,7 +251,7 @@ def copied(tree: Tree) -> Tree:
 def forget_finals(rows: Rows) -> None:
     """Removes the final observations of `rows`."""
     if len(rows.final_index):
-        rows.final_index, rows.final_stale = NOBODY, 0
+        rows.final_index, rows.final_stale = NO_ROWS, 0
         rows.final_obs = {path: array[:0].copy() for path, array in rows.obs.items()}
 
 

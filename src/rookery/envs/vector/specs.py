@@ -20,7 +20,7 @@ import cloudpickle
 import gymnasium
 from gymnasium.envs.registration import EnvCreator, EnvSpec, load_env_creator
 
-from rookery.envs.only_here import is_of_program
+from rookery.envs.process_bound import is_of_program
 
 ONLY_HERE = (
     "the process that trains could build it: other processes have only what they can import; name an id with the "

@@ -16,7 +16,7 @@ from rookery.envs.vector.serial import SerialEnv
 
 
 class BurstPlayer:
-    """Plays the part of a share in a burst; see `PlaysShare`.
+    """Plays the part of a share in a burst; see `ShareLoop`.
 
     Args:
         share: The share, whose lanes are those of Gymnasium environments.
@@ -42,7 +42,7 @@ class BurstPlayer:
         return list(obs.values()), action, burst.reward[at], call
 
     def play(self, steps: int, beat: Callable[[], None] | None = None) -> int:
-        """Makes so many steps; see `PlaysShare.play`."""
+        """Makes so many steps; see `ShareLoop.play`."""
         share, to_env = self._share, self._burst.plan.kind.action.to_env
         rows, sums = share.slab.blocks[0].rows, self._burst.before[:, self._mine].copy()
         shown = list(rows.obs.values())

@@ -25,7 +25,7 @@ from rookery.core.process.waits import wait_until
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind, VectorEnv
-from rookery.envs.elsewhere import EnvElsewhere
+from rookery.envs.remote_env_stub import RemoteEnvStub
 from rookery.native.actor import native_actor
 from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeResult
@@ -123,7 +123,7 @@ class RemotePool(Stateful):
         hosts: Hosts,
         shares: Sequence[LaneShare],
         make: Callable[[LaneShare], RolloutWorker],
-        env: EnvElsewhere,
+        env: RemoteEnvStub,
         timers: Timers,
         interrupt: Interrupt,
         *,

@@ -11,9 +11,9 @@ from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.settings.fields import Fixed
 from rookery.core.settings.layers import flow
 from rookery.core.state import StateError
-from rookery.envs.absent import AbsentEnv
 from rookery.envs.base import VectorEnv
 from rookery.envs.make import run_arguments
+from rookery.envs.placeholder_env import PlaceholderEnv
 from rookery.run.checkpoint.checkpoint import Saved
 from rookery.run.settings import RunConfig
 
@@ -99,7 +99,7 @@ def check_fit(resolved: Resolved[RunConfig], before: Mapping[str, str], env: Vec
     check_changes(resolved, before)
     if described is None:
         return
-    was, now = ([(kind.obs.space, kind.action.space) for kind in one.kinds] for one in (AbsentEnv(described), env))
+    was, now = ([(kind.obs.space, kind.action.space) for kind in one.kinds] for one in (PlaceholderEnv(described), env))
     if was != now:
         told = ["; ".join(f"see {obs} and act in {action}" for obs, action in kinds) for kinds in (was, now)]
         raise SpaceError(f"this run has learned from agents that {told[0]}; those of {env.name} {told[1]}")

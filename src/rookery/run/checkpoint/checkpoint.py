@@ -44,9 +44,9 @@ from rookery.core.settings.layers import Layer, import_object, nested, writable
 from rookery.core.settings.secrets import NOT_STORED, Secret
 from rookery.core.settings.starting_folder import shown
 from rookery.core.settings.trust import OBJECT
-from rookery.envs.absent import AbsentEnv
 from rookery.envs.base import VectorEnv
 from rookery.envs.choice import MEASURED
+from rookery.envs.placeholder_env import PlaceholderEnv
 from rookery.report.metrics_file import sync_rows
 from rookery.run.checkpoint.earlier_settings import kept_defaults, note_of
 from rookery.run.checkpoint.path_folders import folders_of
@@ -349,4 +349,4 @@ def stand_in_of(saved: Saved, play: bool | VectorEnv, layers: Iterable[Layer]) -
         return None
     if "env" not in saved.facts:
         raise ConfigError(f"{shown(saved.path)}: it does not say what its environment is like; load it with play=True")
-    return AbsentEnv(saved.facts["env"])
+    return PlaceholderEnv(saved.facts["env"])

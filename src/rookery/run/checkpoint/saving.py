@@ -7,7 +7,7 @@ from pathlib import Path
 from rookery.core.errors import ConfigError
 from rookery.core.io.files import FileError, last_good
 from rookery.core.settings.starting_folder import absolute, shown
-from rookery.envs.absent import describe
+from rookery.envs.placeholder_env import describe
 from rookery.policies.export import policy_files
 from rookery.run.checkpoint import checkpoint
 from rookery.run.checkpoint.replays import SavedReplays

@@ -18,10 +18,10 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.settings.fields import Settings, show
 from rookery.core.settings.layers import import_object
 from rookery.core.settings.trust import CodeKind
-from rookery.envs.absent import AbsentEnv
 from rookery.envs.base import SeedPlan, VectorBase, VectorEnv
 from rookery.envs.make import env_name
 from rookery.envs.parameters import Draws, EpisodePlan, Parameter, read_declared, unknown_parameter
+from rookery.envs.placeholder_env import PlaceholderEnv
 from rookery.envs.samplers import SAMPLERS, ConstantSampler, FunctionSampler, Sampler
 from rookery.run.settings import RunConfig
 
@@ -122,7 +122,7 @@ def check_parameters(resolved: Resolved[RunConfig], env: VectorEnv) -> Draws:
         ConfigError: If the environment has no such parameter, or a value is outside of its bounds.
     """
     draws = draws_of(resolved)
-    if isinstance(env, AbsentEnv) or not draws.samplers:
+    if isinstance(env, PlaceholderEnv) or not draws.samplers:
         return draws
     name = env_name(resolved.config.env.name)
     declared: Mapping[str, Parameter] = {}
@@ -142,7 +142,7 @@ def check_parameters(resolved: Resolved[RunConfig], env: VectorEnv) -> Draws:
                 lesson = f", lesson {number + 1}" if section == "curriculum" else ""
                 problems.append(f"{source}: {path}{lesson}: {wrong}")
     refuse(problems)
-    return Draws(draws.samplers, draws.lessons, declared, getattr(declared, "drawn_there", ()))
+    return Draws(draws.samplers, draws.lessons, declared, getattr(declared, "drawn_by_env", ()))
 
 
 def source_of(resolved: Resolved[RunConfig], path: str) -> str:

@@ -18,8 +18,8 @@ from rookery.core.seeding import Streams
 from rookery.core.timers import Timers
 from rookery.envs.base import SeedPlan, VectorEnv, is_only_one
 from rookery.envs.choice import HelperChoice
-from rookery.envs.elsewhere import EnvElsewhere
 from rookery.envs.parameters import Draws
+from rookery.envs.remote_env_stub import RemoteEnvStub
 from rookery.envs.vector.specs import ONLY_HERE, WithSpecs
 from rookery.rollout.hooks import EpisodeListener, EpisodeListeners, moments_of
 from rookery.rollout.mapping import PolicyMapping
@@ -100,7 +100,7 @@ def worker_choice(config: RunConfig) -> HelperChoice:
     return HelperChoice(config.env.implementation, config.sampling.env_processes or 0)
 
 
-def stand_in_elsewhere(resolved: Resolved[RunConfig], make_copies: MakeCopies) -> EnvElsewhere:
+def stand_in_elsewhere(resolved: Resolved[RunConfig], make_copies: MakeCopies) -> RemoteEnvStub:
     """Makes what stands for the copies that workers will have, of a copy that is made here and closed again.
 
     Raises:
@@ -129,7 +129,7 @@ def stand_in_elsewhere(resolved: Resolved[RunConfig], make_copies: MakeCopies) -
     with closing(make_copies(cfg, 1, worker_choice(cfg))) as copy:
         if is_only_one(copy):
             raise ConfigError(f"{said}: {copy.name} has the only copies there can be; set sampling.workers=0")
-        return EnvElsewhere(copy, lanes)
+        return RemoteEnvStub(copy, lanes)
 
 
 def notes_of_workers(resolved: Resolved[RunConfig], env: VectorEnv) -> list[str]:
@@ -167,7 +167,7 @@ def notes_of_workers(resolved: Resolved[RunConfig], env: VectorEnv) -> list[str]
 
 
 def workers_elsewhere(
-    recipe: WorkerRecipe, env: EnvElsewhere, timers: Timers, interrupt: Interrupt, note: Callable[[str], None]
+    recipe: WorkerRecipe, env: RemoteEnvStub, timers: Timers, interrupt: Interrupt, note: Callable[[str], None]
 ) -> RemotePool:
     """Starts the workers of a run, without policies.
 

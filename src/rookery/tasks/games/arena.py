@@ -30,7 +30,7 @@ from rookery.core.errors import EnvError, nearest
 from rookery.core.settings.reach import Count, FewFromZero, Label
 from rookery.envs.adapters.batched import BatchedEnv, check_least, check_render_mode
 from rookery.envs.base import Step
-from rookery.envs.native.twins import BatchedTwin
+from rookery.envs.native.variants import BatchedCVariant
 
 AGENTS = ("agent1", "agent2")
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # (row, column) of up, right, down, left
@@ -227,7 +227,7 @@ class BatchedArena(BatchedEnv):
     """
 
     render_fps = MultiAgentArena.metadata["render_fps"]
-    in_c: ClassVar[type[ArenaInC]]
+    native_variant: ClassVar[type[ArenaInC]]
     saved = ("_place", "_visited", "_leads", "_returns", "timestep")
 
     def __init__(
@@ -333,7 +333,7 @@ class BatchedArena(BatchedEnv):
         return self.settings.letters(self._own_tile[:, lane], self._visited[lane * tiles : (lane + 1) * tiles])
 
 
-class ArenaInC(BatchedTwin):
+class ArenaInC(BatchedCVariant):
     """`BatchedArena` in C, with the same arguments."""
 
     symbol = "arena"
@@ -392,4 +392,7 @@ def _move_table(width: int, height: int) -> np.ndarray:
     return np.asarray(4 * np.stack(moved, axis=1).ravel())
 
 
-MultiAgentArena.batched, BatchedArena.in_c = BatchedArena, ArenaInC  # here, because classes had to exist first
+MultiAgentArena.batched, BatchedArena.native_variant = (
+    BatchedArena,
+    ArenaInC,
+)  # here, because classes had to exist first

@@ -19,7 +19,7 @@ from rookery.core.settings.layers import Layer, nested
 from rookery.core.settings.starting_folder import started_in, starting_folder
 from rookery.core.settings.thresholds import AtMost, directed
 from rookery.core.settings.trust import texts_in
-from rookery.envs.make import env_name, has_single_copies
+from rookery.envs.make import env_name, has_single_envs
 from rookery.report.metrics_file import row_at
 from rookery.rollout.hooks import EpisodeListener
 from rookery.run.checks.foreign_settings import objections_in
@@ -166,7 +166,7 @@ class TrainingJob(Job):
         wrong = [f"{not_reported(f'stop.{name}', name, known)}, and {BEGINNINGS}" for name in named]
         if cfg.env.name is not None:
             try:
-                has_single_copies(cfg.env.name, None, (), 1, "serial")  # finds the environment without making one
+                has_single_envs(cfg.env.name, None, (), 1, "serial")  # finds the environment without making one
             except EnvError as error:
                 wrong.append(f"{chosen['env.name'][0]}: {error}" if "env.name" in chosen else str(error))
         return tuple(wrong)

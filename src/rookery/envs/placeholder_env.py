@@ -1,4 +1,4 @@
-"""`AbsentEnv`: a placeholder for an environment that is not available. It cannot be stepped, and keeps the saved state.
+"""`PlaceholderEnv`: stands for an environment that is not available. It cannot be stepped, and keeps the saved state.
 
 A trainer that only learns (`Trainer.load(..., play=False)`) has one: the packages of the environment need not be
 installed, and the checkpoint that is written afterwards resumes exactly where the one before it stopped.
@@ -23,7 +23,7 @@ DATA = "data"
 """Name of the placeholder where spaces come from data and the run has no environment."""
 
 
-class AbsentEnv(VectorBase):
+class PlaceholderEnv(VectorBase):
     """A `VectorEnv` that has the agents of another and cannot be reset or stepped.
 
     Args:
@@ -73,7 +73,7 @@ class AbsentEnv(VectorBase):
 
 
 def describe(env: VectorEnv) -> dict[str, Any]:
-    """Returns the facts about an environment that an `AbsentEnv` needs, for JSON."""
+    """Returns the facts about an environment that an `PlaceholderEnv` needs, for JSON."""
     groups = {group: list(agents) for group, agents in groups_of(env).items()}
     return {**description(env.name, env.num_lanes, env.exact, env.kinds), **({"groups": groups} if groups else {})}
 

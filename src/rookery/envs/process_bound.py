@@ -35,7 +35,7 @@ _parsing = threading.Lock()
 _reasons: list[Callable[[], str]] = []
 
 
-def keep_here(reason: Callable[[], str]) -> None:
+def bind_to_process(reason: Callable[[], str]) -> None:
     """Registers a reason why all environments must be stepped in this process.
 
     Args:
@@ -45,7 +45,7 @@ def keep_here(reason: Callable[[], str]) -> None:
         _reasons.append(reason)
 
 
-def why_only_here(env: Any) -> str:
+def why_process_bound(env: Any) -> str:
     """Returns the reason why only this process can step an environment; an empty string if any process can.
 
     Args:

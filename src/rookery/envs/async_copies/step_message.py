@@ -1,6 +1,6 @@
 """Messages of copies that run on their own clock, and the interface of all copies together.
 
-A game, a simulator or a program asks for actions at its own times. An `Arrival` is one such message of one copy: the
+A game, a simulator or a program asks for actions at its own times. A `StepMessage` is one such message of one copy: the
 agents that have ended since the last one, and those that ask for an action now. Agent ids are those of the copy; an id
 may end and another begin in the same message, and no id comes back.
 """
@@ -24,15 +24,15 @@ class CopyBehavior:
     Attributes:
         obs: Layout of their observations.
         action: Layout of their actions.
-        seats: For each known agent of a copy, the number of its group, -1 for none; others may come. Groups of a copy
-            are counted through all behaviours, as `seats_of` does.
-        names: For agents that are always the same, their ids, in the order of `seats`: each has its own slot and its id
+        slots: For each known agent of a copy, the number of its group, -1 for none; others may come. Groups of a copy
+            are counted through all behaviours, as `slots_of` does.
+        names: For agents that are always the same, their ids, in the order of `slots`: each has its own slot and its id
             as name; empty where ids have no meaning.
     """
 
     obs: ObsSpec
     action: ActionSpec
-    seats: tuple[int, ...] = (-1,)
+    slots: tuple[int, ...] = (-1,)
     names: tuple[str, ...] = ()
 
 
@@ -71,7 +71,7 @@ class Ended(Asking):
 
 
 @dataclass
-class Arrival:
+class StepMessage:
     """One message of one copy.
 
     Attributes:
@@ -107,22 +107,22 @@ class Answer:
     actions: np.ndarray
 
 
-def seats_of(arrival: Arrival) -> dict[str, tuple[int, ...]]:
+def slots_of(message: StepMessage) -> dict[str, tuple[int, ...]]:
     """Numbers the groups of the agents in a copy's first message, in the order in which they appear.
 
     Returns:
-        By behaviour, the value for `CopyBehavior.seats`.
+        By behaviour, the value for `CopyBehavior.slots`.
     """
     numbers: dict[Hashable, int] = {}
     found = {}
-    for name, asking in arrival.asking.items():
+    for name, asking in message.asking.items():
         groups = asking.groups or [None] * len(asking.ids)
         found[name] = tuple(-1 if group is None else numbers.setdefault(group, len(numbers)) for group in groups)
     return found
 
 
 class Copies(Protocol):
-    """Interface of all copies, for a `ClockedEnv`.
+    """Interface of all copies, for a `AsyncCopiesEnv`.
 
     Attributes:
         name: Name of the environment for messages and logs.
@@ -150,7 +150,7 @@ class Copies(Protocol):
     def replan(self, plan: SeedPlan) -> None:
         """Sets another plan, or the same plan after a change, for the seeds and parameters of later episodes."""
 
-    def arrivals(self, seconds: float) -> list[Arrival]:
+    def step_messages(self, seconds: float) -> list[StepMessage]:
         """Waits up to `seconds` for a message; returns all messages that have come by then.
 
         Each copy has one at most, and sends no other until it is answered.

@@ -11,29 +11,31 @@ import gymnasium
 
 from rookery.core.settings.layers import import_object
 from rookery.envs.adapters.bundled import OURS
-from rookery.envs.adapters.classic import TWINS, is_gymnasiums
-from rookery.envs.native.twins import in_c, twin_of_id, why_not_in_c
+from rookery.envs.adapters.classic import BATCHED_VARIANTS, is_gymnasiums
+from rookery.envs.native.variants import native_unavailable_reason, native_variant_of, variant_of_id
 from rookery.envs.vector.makers import is_vector_class
 
 
-def twins_of(found: Any, implementation: str, render: bool = False) -> list[Any]:
+def variants_of(found: Any, implementation: str, render: bool = False) -> list[Any]:
     """Returns the variants that play many instances with the same numbers, and render them if requested, the fastest
     first; a parent's variant does not count, its rules may differ. For ``batched`` a vector entry point is accepted,
     too.
     """
     is_id = isinstance(found, gymnasium.envs.registration.EnvSpec) and is_gymnasiums(found)
-    batched = TWINS.get(found.id) if is_id else vars(found).get("batched") if inspect.isclass(found) else None
+    batched = (
+        BATCHED_VARIANTS.get(found.id) if is_id else vars(found).get("batched") if inspect.isclass(found) else None
+    )
     batched = batched if is_vector_class(batched) else None
     if implementation == "batched":
         return [batched or _vector_entry(found)]
-    compiled = in_c(batched) or (twin_of_id(found.id) if is_id else None)
+    compiled = native_variant_of(batched) or (variant_of_id(found.id) if is_id else None)
     if compiled is not None and render and not compiled.draws:
         compiled = None
-    return [twin for twin in (compiled, batched if implementation == "auto" else None) if twin is not None]
+    return [variant for variant in (compiled, batched if implementation == "auto" else None) if variant is not None]
 
 
-def usable_twin(
-    twins: Sequence[Any],
+def usable_variant(
+    variants: Sequence[Any],
     implementation: str,
     wrappers: Sequence[Any],
     num_lanes: int,
@@ -41,12 +43,12 @@ def usable_twin(
     parameters: Collection[str] | None,
 ) -> tuple[Any, str]:
     """Returns the first usable variant and an empty string; or None and the reason."""
-    reason = why_not_in_c() if implementation == "c" else ""
+    reason = native_unavailable_reason() if implementation == "c" else ""
     reason = reason or f"this environment has no variant in C{'' if implementation == 'c' else ' and no batched one'}"
-    for twin in twins:
-        reason = _why_no_twin(twin, wrappers, num_lanes, settings, parameters)
+    for variant in variants:
+        reason = _why_unusable(variant, wrappers, num_lanes, settings, parameters)
         if not reason:
-            return twin, ""
+            return variant, ""
     return None, reason
 
 
@@ -61,17 +63,21 @@ def _vector_entry(found: Any) -> Any:
     return functools.partial(gymnasium.make_vec, found, vectorization_mode="vector_entry_point")
 
 
-def _why_no_twin(
-    twin: Any, wrappers: Sequence[Any], num_lanes: int, settings: Mapping[str, Any], parameters: Collection[str] | None
+def _why_unusable(
+    variant: Any,
+    wrappers: Sequence[Any],
+    num_lanes: int,
+    settings: Mapping[str, Any],
+    parameters: Collection[str] | None,
 ) -> str:
     """Returns the reason why a variant cannot be used; an empty string if it can."""
-    if twin is None:
+    if variant is None:
         return "this environment has no batched variant and no vector entry point"
     if wrappers:
         return "env.wrappers wrap single environments"
     try:
-        inspect.signature(twin).bind(num_lanes, **settings)
+        inspect.signature(variant).bind(num_lanes, **settings)
     except TypeError as error:
         return f"its batched variant does not take env.config: {error}"
-    missing = [name for name in parameters or () if name not in getattr(twin, "parameters", ())]
+    missing = [name for name in parameters or () if name not in getattr(variant, "parameters", ())]
     return f"its batched variant has no parameter {missing[0]}" if missing else ""

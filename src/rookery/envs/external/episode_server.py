@@ -1,4 +1,4 @@
-"""`Reception`: the episodes of all clients at one port, in the lanes of the environment that currently uses it."""
+"""`EpisodeServer`: the episodes of all clients at one port, in the lanes of the environment that currently uses it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rookery.core.process.internal_errors import InternalErrors
 from rookery.core.settings.fields import show
 from rookery.core.spaces.arrays import MASK, ActionSpec, Tree
 from rookery.core.spaces.space_files import space_to_json
-from rookery.envs.async_copies.arrival import Answer, Arrival, Asking, Ended
+from rookery.envs.async_copies.step_message import Answer, Asking, Ended, StepMessage
 from rookery.envs.base import SeedPlan
 from rookery.envs.external.listener import ClientListener, ConnectionLimits
 from rookery.envs.external.spaces import ExternalSpaces
@@ -33,7 +33,7 @@ class ClientEpisode:
     Attributes:
         name: Name given by the client.
         session: The client.
-        desk: The environment whose lane it uses.
+        served: The environment whose lane it uses.
         lane: The lane.
         waiting: Number of the request that waits for actions; 0 if none does.
         own: Whether the client has acted by itself in that request, and waits until that is recorded.
@@ -47,7 +47,7 @@ class ClientEpisode:
 
     name: str
     session: str
-    desk: Desk
+    served: ServedEnv
     lane: int
     waiting: int = 0
     own: bool = False
@@ -59,13 +59,13 @@ class ClientEpisode:
 
 
 @dataclass(eq=False)
-class DeskLane:
-    """State of a lane of a desk.
+class ServedLane:
+    """State of a lane of a served.
 
     Attributes:
         number: Number of its current or next episode.
         episode: Its running episode.
-        arrival: Next message.
+        message: Next message.
         taken: Whether the last message was taken and is not answered yet.
         shown: Whether a message of the episode was taken.
         closing: Whether the last message ends the episode.
@@ -73,7 +73,7 @@ class DeskLane:
 
     number: int = 0
     episode: ClientEpisode | None = None
-    arrival: Arrival | None = None
+    message: StepMessage | None = None
     taken: bool = False
     shown: bool = False
     closing: bool = False
@@ -81,11 +81,11 @@ class DeskLane:
     @property
     def is_free(self) -> bool:
         """Whether an episode may begin here."""
-        return self.episode is None and self.arrival is None and not self.taken
+        return self.episode is None and self.message is None and not self.taken
 
 
 @dataclass(eq=False)
-class Desk:
+class ServedEnv:
     """The lanes of one environment at a port.
 
     Attributes:
@@ -94,7 +94,7 @@ class Desk:
         counters: Numbers of tolerated failures.
         lanes: Lanes that have begun, by number.
         plan: Seeds and parameters of its episodes.
-        ready: Lanes with a message, in order of arrival.
+        ready: Lanes with a message, in order of message.
         infos: By lane, infos of clients since the last messages.
         closed: Whether its environment is closed.
     """
@@ -102,7 +102,7 @@ class Desk:
     num_lanes: int
     evenly: bool = False
     counters: dict[str, int] = field(default_factory=dict)
-    lanes: dict[int, DeskLane] = field(default_factory=dict)
+    lanes: dict[int, ServedLane] = field(default_factory=dict)
     plan: SeedPlan | None = None
     ready: dict[int, None] = field(default_factory=dict)
     infos: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class Desk:
         self.counters[what] = self.counters.get(what, 0) + 1
 
 
-class Reception:
+class EpisodeServer:
     """Handles the requests of clients at one port, which all environments of a process with that port share.
 
     The environment that was begun or stepped last is active: an evaluation takes over the clients of a training, and
@@ -151,7 +151,7 @@ class Reception:
         self.changed = threading.Condition()
         self.error: Exception | None = None
         self.internal_errors = InternalErrors()
-        self._desks: list[Desk] = []
+        self._served: list[ServedEnv] = []
         """Desks that have been active; the last one is active now."""
         self._queue: deque[tuple[str, int, str, bool]] = deque()
         """Episodes that wait for a lane: their client, its request, their name, whether they are learned from."""
@@ -166,20 +166,20 @@ class Reception:
 
     # -- for environments ----------------------------------------------------------------------------------------------
 
-    def begin(self, desk: Desk, number: int, episode: int, plan: SeedPlan) -> None:
+    def begin(self, served: ServedEnv, number: int, episode: int, plan: SeedPlan) -> None:
         """Restarts a lane, see `Copies.begin`."""
         with self.changed:
-            self._take_over(desk)
-            lane = desk.lanes.setdefault(number, DeskLane())
+            self._activate(served)
+            lane = served.lanes.setdefault(number, ServedLane())
             if lane.episode is not None:
                 self._leave(lane.episode, "the training starts again", "episodes_interrupted")
-            desk.lanes[number] = DeskLane(episode)
-            desk.ready.pop(number, None)
-            desk.plan = plan
-            self._seat()
+            served.lanes[number] = ServedLane(episode)
+            served.ready.pop(number, None)
+            served.plan = plan
+            self._start_waiting()
 
-    def arrivals(self, desk: Desk, seconds: float) -> tuple[list[Arrival], list[int]]:
-        """Waits for messages of lanes, see `Copies.arrivals`.
+    def step_messages(self, served: ServedEnv, seconds: float) -> tuple[list[StepMessage], list[int]]:
+        """Waits for messages of lanes, see `Copies.step_messages`.
 
         Returns:
             The messages; and the lanes in which an episode begins with them.
@@ -188,9 +188,9 @@ class Reception:
             EnvError: If the listener has failed.
         """
         with self.changed:
-            self._take_over(desk)
-            self._seat()
-            self.changed.wait_for(lambda: desk.ready or self.error, seconds)
+            self._activate(served)
+            self._start_waiting()
+            self.changed.wait_for(lambda: served.ready or self.error, seconds)
             if self.error is not None:
                 raise (
                     self.error
@@ -198,31 +198,31 @@ class Reception:
                     else EnvError(f"{self.name}: the listener failed: {type(self.error).__name__}: {self.error}")
                 ) from self.error
             found, began = [], []
-            desk.infos = {}
-            for number in desk.ready:
-                lane = desk.lanes[number]
-                assert lane.arrival is not None
-                found.append(lane.arrival)
+            served.infos = {}
+            for number in served.ready:
+                lane = served.lanes[number]
+                assert lane.message is not None
+                found.append(lane.message)
                 if not lane.shown:
                     began.append(number)
                 if lane.episode is not None and lane.episode.info:
-                    desk.infos[number], lane.episode.info = lane.episode.info, {}
-                lane.arrival, lane.taken, lane.shown = None, True, True
-            desk.ready = {}
+                    served.infos[number], lane.episode.info = lane.episode.info, {}
+                lane.message, lane.taken, lane.shown = None, True, True
+            served.ready = {}
             if self.listener.refused:
-                desk.counters["connections_refused"] = self.listener.refused
+                served.counters["connections_refused"] = self.listener.refused
             return found, began
 
-    def answer(self, desk: Desk, number: int, answers: Mapping[str, Answer]) -> None:
+    def answer(self, served: ServedEnv, number: int, answers: Mapping[str, Answer]) -> None:
         """Sends the actions that a lane has asked for, see `Copies.answer`."""
         with self.changed:
-            lane = desk.lanes[number]
+            lane = served.lanes[number]
             lane.taken = False
             if lane.closing:
-                desk.lanes[number] = DeskLane(lane.number + 1)
-                self._seat()
+                served.lanes[number] = ServedLane(lane.number + 1)
+                self._start_waiting()
             elif lane.episode is None:  # given up since it asked
-                self._say(desk, Arrival(number, lost=True), closing=True)
+                self._queue_message(served, StepMessage(number, lost=True), closing=True)
             else:
                 request, lane.episode.waiting = lane.episode.waiting, 0
                 said = {} if lane.episode.own else {"action": self._actions(answers)}
@@ -234,86 +234,86 @@ class Reception:
         actions = {agent: _unshared(action) for ids, row in given for agent, action in zip(ids, row, strict=True)}
         return actions if self.spaces.several else actions[self.spaces.only]
 
-    def replan(self, desk: Desk, plan: SeedPlan) -> None:
+    def replan(self, served: ServedEnv, plan: SeedPlan) -> None:
         """Sets other seeds and parameters for later episodes, see `Copies.replan`."""
         with self.changed:
-            desk.plan = plan
+            served.plan = plan
 
-    def close(self, desk: Desk) -> None:
-        """Closes a desk; its episodes are given up."""
+    def close(self, served: ServedEnv) -> None:
+        """Closes a served; its episodes are given up."""
         with self.changed:
-            if desk in self._desks:
-                self._interrupt(desk, "the training or evaluation of this episode is over")
-                self._desks.remove(desk)
-                self._seat()
+            if served in self._served:
+                self._interrupt(served, "the training or evaluation of this episode is over")
+                self._served.remove(served)
+                self._start_waiting()
 
-    # -- desks and lanes -----------------------------------------------------------------------------------------------
+    # -- environments and lanes ------------------------------------------------------------------------------------
 
-    def _take_over(self, desk: Desk) -> None:
-        """Makes a desk the active one."""
-        if self._desks and self._desks[-1] is desk:
+    def _activate(self, served: ServedEnv) -> None:
+        """Makes a served the active one."""
+        if self._served and self._served[-1] is served:
             return
-        if self._desks:
+        if self._served:
             self._interrupt(
-                self._desks[-1], ("the training plays other episodes now, for an evaluation or the next ones")
+                self._served[-1], ("the training plays other episodes now, for an evaluation or the next ones")
             )
-        if desk in self._desks:
-            self._desks.remove(desk)
-        self._desks.append(desk)
+        if served in self._served:
+            self._served.remove(served)
+        self._served.append(served)
 
-    def _interrupt(self, desk: Desk, reason: str) -> None:
-        for lane in list(desk.lanes.values()):
+    def _interrupt(self, served: ServedEnv, reason: str) -> None:
+        for lane in list(served.lanes.values()):
             if lane.episode is not None:
                 self._leave(lane.episode, reason, "episodes_interrupted")
 
-    def _say(self, desk: Desk, arrival: Arrival, closing: bool) -> None:
+    def _queue_message(self, served: ServedEnv, message: StepMessage, closing: bool) -> None:
         """Queues a message of a lane."""
-        lane = desk.lanes[arrival.lane]
-        lane.arrival, lane.closing = arrival, closing
+        lane = served.lanes[message.lane]
+        lane.message, lane.closing = message, closing
         if closing:
             lane.episode = None
-        desk.ready[arrival.lane] = None
+        served.ready[message.lane] = None
         self.changed.notify_all()
 
     def _leave(self, episode: ClientEpisode, reason: str, counter: str) -> None:
         """Gives up an episode; its client is informed if it asks."""
-        desk, lane = episode.desk, episode.desk.lanes[episode.lane]
+        served, lane = episode.served, episode.served.lanes[episode.lane]
         self._episodes.pop(episode.name, None)
-        desk.count(counter)
+        served.count(counter)
         if episode.waiting:
             self.listener.answer(episode.session, episode.waiting, {"lost": f"episode {episode.name}: {reason}"})
         lane.episode = None
         if lane.taken:
             return  # sent with its answer
         if lane.shown:
-            self._say(desk, Arrival(episode.lane, lost=True), closing=True)
+            self._queue_message(served, StepMessage(episode.lane, lost=True), closing=True)
         else:  # it was never shown
-            desk.ready.pop(episode.lane, None)
-            desk.lanes[episode.lane] = DeskLane(lane.number)
+            served.ready.pop(episode.lane, None)
+            served.lanes[episode.lane] = ServedLane(lane.number)
 
-    def _seat(self) -> None:
+    def _start_waiting(self) -> None:
         """Starts waiting episodes in free lanes."""
-        while self._queue and self._desks:
-            desk = self._desks[-1]
-            number = desk.free_lane()
-            if number is None or desk.plan is None:
+        while self._queue and self._served:
+            served = self._served[-1]
+            number = served.free_lane()
+            if number is None or served.plan is None:
                 return
             session, request, name, learned = self._queue.popleft()
-            lane = desk.lanes[number]
+            lane = served.lanes[number]
             try:
-                seed = int(desk.plan(number, lane.number))
-                drawn = dict(parameters_of(desk.plan, number, lane.number))
-                plan = {"seed": seed, "parameters": drawn, "lessons": lessons_of(desk.plan, number, lane.number)}
+                seed = int(served.plan(number, lane.number))
+                drawn = dict(parameters_of(served.plan, number, lane.number))
+                plan = {"seed": seed, "parameters": drawn, "lessons": lessons_of(served.plan, number, lane.number)}
             except Exception as error:  # a user's sampler raises
                 self.failed(error)
                 return
-            lane.episode = self._episodes[name] = ClientEpisode(name, session, desk, number, learned=learned)
+            lane.episode = self._episodes[name] = ClientEpisode(name, session, served, number, learned=learned)
             self.listener.answer(session, request, {"ok": plan})
 
     # -- for the listener ----------------------------------------------------------------------------------------------
 
     def requested(self, session: str, number: int, request: Mapping[str, Any]) -> None:
-        """Takes a request; see `Requests.requested`."""
+        """Takes a request; see `RequestHandler.requested`."""
         ops = {"get_action": self._get_action, "log_action": self._log_action, "end_episode": self._end_episode}
         op, name = request.get("op"), request.get("episode")
         if not isinstance(name, str) or not 0 < len(name) <= 200:
@@ -347,7 +347,7 @@ class Reception:
             for episode in [one for one in self._episodes.values() if one.session == session]:
                 episode.waiting = 0
                 self._leave(episode, "its client did not come back", "episodes_lost")
-            self._seat()
+            self._start_waiting()
 
     def failed(self, error: Exception) -> None:
         """Makes environments that wait for clients raise an error."""
@@ -361,9 +361,9 @@ class Reception:
         if name in self._episodes or any(name == waiting for _, _, waiting, _ in self._queue):
             raise MessageError(f"episode {name} is running; give each episode a name of its own, or none")
         self._queue.append((session, number, name, learned))
-        self._seat()
+        self._start_waiting()
         if name not in self._episodes:
-            lanes, before = self._desks[-1].num_lanes if self._desks else 0, len(self._queue) - 1
+            lanes, before = self._served[-1].num_lanes if self._served else 0, len(self._queue) - 1
             why = f"all {lanes} lanes (num_envs) are busy" if lanes else "the training has not begun"
             self.listener.notify(session, number, {"queued": f"{why}, and {before} others wait before it"})
 
@@ -403,10 +403,10 @@ class Reception:
             trees, got = _stacked([seen[agent] for agent in agents]), _taken(episode.rewards, agents)
             actions = None if own is None else np.concatenate([own[agent] for agent in agents])
             asking[behavior] = Asking(agents, trees, got, own=actions)
-        arrival = Arrival(episode.lane, asking, self._leaving(episode), unlearned=not episode.learned)
+        message = StepMessage(episode.lane, asking, self._leaving(episode), unlearned=not episode.learned)
         episode.seen |= seen
         episode.waiting, episode.own = number, own is not None
-        self._say(episode.desk, arrival, closing=False)
+        self._queue_message(episode.served, message, closing=False)
 
     def _end_episode(self, episode: ClientEpisode, number: int, request: Mapping[str, Any]) -> None:
         said, obs = request.get("truncated", False), request.get("obs")
@@ -422,14 +422,14 @@ class Reception:
         self._pay(episode, rewards, request)
         for agent, last in list(episode.seen.items()):
             self._end(episode, agent, cut, seen.get(agent, last))
-        desk, lane = episode.desk, episode.desk.lanes[episode.lane]
+        served, lane = episode.served, episode.served.lanes[episode.lane]
         self._episodes.pop(episode.name)
         if lane.shown:
-            self._say(desk, self._last(episode), closing=True)
+            self._queue_message(served, self._last(episode), closing=True)
         else:
-            desk.count("episodes_without_decisions")
-            desk.lanes[episode.lane] = DeskLane(lane.number)
-            self._seat()
+            served.count("episodes_without_decisions")
+            served.lanes[episode.lane] = ServedLane(lane.number)
+            self._start_waiting()
         self.listener.answer(episode.session, number, {"ok": {}})
 
     # -- reading requests ----------------------------------------------------------------------------------------------
@@ -523,12 +523,12 @@ class Reception:
         del episode.seen[agent]
         episode.ended[agent] = cut, last, episode.rewards.pop(agent, 0.0)
 
-    def _last(self, episode: ClientEpisode) -> Arrival:
+    def _last(self, episode: ClientEpisode) -> StepMessage:
         """Returns the last message of an episode; an unlearned episode is not counted."""
         if episode.learned:
-            return Arrival(episode.lane, {}, self._leaving(episode), over=True)
-        episode.desk.count("episodes_not_learned")
-        return Arrival(episode.lane, lost=True, unlearned=True)
+            return StepMessage(episode.lane, {}, self._leaving(episode), over=True)
+        episode.served.count("episodes_not_learned")
+        return StepMessage(episode.lane, lost=True, unlearned=True)
 
     def _leaving(self, episode: ClientEpisode) -> dict[str, Ended]:
         """Returns and removes the agents that have ended since the last message."""

@@ -1,4 +1,4 @@
-"""`write_beginning`: writes a template of an environment in C, and a test of it."""
+"""`write_template`: writes a template of an environment in C, and a test of it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_an_episode_ends_when_the_lander_falls():
 """A test of the template, as a user would write it."""
 
 
-def write_beginning(path: Path) -> tuple[Path, Path]:
+def write_template(path: Path) -> tuple[Path, Path]:
     """Writes a small environment in C and a test of it; returns both files.
 
     Args:

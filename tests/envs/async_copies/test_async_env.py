@@ -6,8 +6,8 @@ from gymnasium import spaces
 
 from rookery.core.errors import EnvError
 from rookery.core.spaces.arrays import action_spec, obs_spec
-from rookery.envs.async_copies.arrival import Arrival, Asking, CopyBehavior, Ended
-from rookery.envs.async_copies.async_env import ClockedEnv
+from rookery.envs.async_copies.async_env import AsyncCopiesEnv
+from rookery.envs.async_copies.step_message import Asking, CopyBehavior, Ended, StepMessage
 
 BOX = spaces.Box(-np.inf, np.inf, (2,), np.float32)
 OBS, ACTION = obs_spec(BOX, spaces.Discrete(3)), action_spec(spaces.Discrete(3))
@@ -41,7 +41,7 @@ class Scripted:
     def replan(self, plan):
         pass
 
-    def arrivals(self, seconds):
+    def step_messages(self, seconds):
         return self.script.popleft() if self.script else []
 
     def answer(self, lane, episode, answers):
@@ -53,7 +53,7 @@ class Scripted:
 
 def played(script, num_lanes=1, **kwargs):
     copies = Scripted(script, **kwargs)
-    env = ClockedEnv(copies, num_lanes)
+    env = AsyncCopiesEnv(copies, num_lanes)
     env.reset(lambda lane, episode: 0)
     return copies, env
 
@@ -63,7 +63,7 @@ def actions_of(env, step, value=0):
 
 
 def test_a_step_shows_only_lanes_that_have_said_something():
-    copies, env = played([[Arrival(1, {"A": asking([7], [1.0])})]], num_lanes=3)
+    copies, env = played([[StepMessage(1, {"A": asking([7], [1.0])})]], num_lanes=3)
     step = env.step([np.zeros(0, int)])
     assert step.stepped.tolist() == [False, True, False]
     assert step.rows[0].waiting.tolist() == [False, True, False]
@@ -77,8 +77,8 @@ def test_a_step_shows_only_lanes_that_have_said_something():
 def test_an_agent_that_comes_in_the_step_in_which_another_ends_takes_its_seat():
     copies, env = played(
         [
-            [Arrival(0, {"A": asking([1], [1.0])})],
-            [Arrival(0, {"A": asking([2], [5.0], [9.0])}, {"A": ended([1], [4.0], [0.5], [True])})],
+            [StepMessage(0, {"A": asking([1], [1.0])})],
+            [StepMessage(0, {"A": asking([2], [5.0], [9.0])}, {"A": ended([1], [4.0], [0.5], [True])})],
         ]
     )
     step = env.step([np.zeros(0, int)])
@@ -97,8 +97,8 @@ def test_an_agent_that_comes_in_the_step_in_which_another_ends_takes_its_seat():
 def test_more_agents_than_seats_widen_the_rows_and_keep_what_stands_there():
     copies, env = played(
         [
-            [Arrival(1, {"A": asking([1], [3.0])})],
-            [Arrival(0, {"A": asking([5, 6, 7], [1.0, 2.0, 3.0])})],
+            [StepMessage(1, {"A": asking([1], [3.0])})],
+            [StepMessage(0, {"A": asking([5, 6, 7], [1.0, 2.0, 3.0])})],
         ],
         num_lanes=2,
     )
@@ -112,8 +112,8 @@ def test_more_agents_than_seats_widen_the_rows_and_keep_what_stands_there():
 def test_actions_reach_the_agents_in_whatever_order_they_ask():
     copies, env = played(
         [
-            [Arrival(0, {"A": asking([1, 2, 3], [1.0, 2.0, 3.0])})],
-            [Arrival(0, {"A": asking([3, 1], [30.0, 10.0])})],
+            [StepMessage(0, {"A": asking([1, 2, 3], [1.0, 2.0, 3.0])})],
+            [StepMessage(0, {"A": asking([3, 1], [30.0, 10.0])})],
         ]
     )
     step = env.step([np.zeros(0, int)])
@@ -125,7 +125,7 @@ def test_actions_reach_the_agents_in_whatever_order_they_ask():
 
 
 def test_a_behaviour_that_appears_later_is_a_kind_of_its_own():
-    copies, env = played([[Arrival(0, {"A": asking([1], [1.0])})], [Arrival(0, {"B": asking([2], [2.0])})]])
+    copies, env = played([[StepMessage(0, {"A": asking([1], [1.0])})], [StepMessage(0, {"B": asking([2], [2.0])})]])
     step = env.step([np.zeros(0, int)])
     copies.behaviors["B"] = CopyBehavior(OBS, ACTION)
     step = env.step(actions_of(env, step))
@@ -135,7 +135,11 @@ def test_a_behaviour_that_appears_later_is_a_kind_of_its_own():
 
 def test_an_arrival_in_which_nobody_asks_is_answered_all_the_same():
     copies, env = played(
-        [[Arrival(0, {"A": asking([1], [1.0])})], [Arrival(0, {}, {"A": ended([1], [2.0], [1.0], [False])})], []]
+        [
+            [StepMessage(0, {"A": asking([1], [1.0])})],
+            [StepMessage(0, {}, {"A": ended([1], [2.0], [1.0], [False])})],
+            [],
+        ]
     )
     step = env.step([np.zeros(0, int)])
     step = env.step(actions_of(env, step))
@@ -146,7 +150,8 @@ def test_an_arrival_in_which_nobody_asks_is_answered_all_the_same():
 
 def test_a_lost_copy_cuts_off_its_agents_with_what_they_saw_last():
     copies, env = played(
-        [[Arrival(0, {"A": asking([1], [4.0])})], [Arrival(0, {"A": asking([1], [8.0])}, lost=True)]], num_lanes=1
+        [[StepMessage(0, {"A": asking([1], [4.0])})], [StepMessage(0, {"A": asking([1], [8.0])}, lost=True)]],
+        num_lanes=1,
     )
     step = env.step([np.zeros(0, int)])
     step = env.step(actions_of(env, step))
@@ -160,15 +165,15 @@ GROUPED = {"A": CopyBehavior(OBS, ACTION, (0, 0, 1))}
 def test_members_of_a_group_have_seats_together_and_are_told_what_it_got():
     copies, env = played(
         [
-            [Arrival(0, {"A": asking([1, 2, 3], [1.0, 2.0, 3.0], groups=["x", "x", "y"])})],
+            [StepMessage(0, {"A": asking([1, 2, 3], [1.0, 2.0, 3.0], groups=["x", "x", "y"])})],
             [
-                Arrival(
+                StepMessage(
                     0,
                     {"A": asking([2, 3], [2.0, 3.0], groups=["x", "y"], group_reward=[0.0, 0.0])},
                     {"A": ended([1], [1.0], [0.0], [False], groups=["x"])},
                 )
             ],
-            [Arrival(0, {"A": asking([2, 3], [2.0, 3.0], groups=["x", "y"], group_reward=[5.0, 1.0])})],
+            [StepMessage(0, {"A": asking([2, 3], [2.0, 3.0], groups=["x", "y"], group_reward=[5.0, 1.0])})],
         ],
         behaviors=GROUPED,
     )
@@ -183,9 +188,9 @@ def test_members_of_a_group_have_seats_together_and_are_told_what_it_got():
 def test_a_group_that_nobody_heard_of_takes_the_place_of_one_whose_members_are_gone():
     copies, env = played(
         [
-            [Arrival(0, {"A": asking([1, 2, 3], [1.0, 2.0, 3.0], groups=["x", "x", "y"])})],
+            [StepMessage(0, {"A": asking([1, 2, 3], [1.0, 2.0, 3.0], groups=["x", "x", "y"])})],
             [
-                Arrival(
+                StepMessage(
                     0,
                     {"A": asking([4, 5, 3], [2.0, 2.0, 3.0], groups=["z", "z", "y"])},
                     {"A": ended([1, 2], [1.0, 1.0], [0.0, 0.0], [False, False], groups=["x", "x"])},
@@ -202,19 +207,19 @@ def test_a_group_that_nobody_heard_of_takes_the_place_of_one_whose_members_are_g
 @pytest.mark.parametrize("what", ["obs", "reward"])
 def test_numbers_that_are_none_are_refused_with_copy_and_behaviour(what):
     seen, reward = ([np.nan], [0.0]) if what == "obs" else ([1.0], [np.inf])
-    _, env = played([[Arrival(1, {"A": asking([1], seen, reward)})]], num_lanes=2)
+    _, env = played([[StepMessage(1, {"A": asking([1], seen, reward)})]], num_lanes=2)
     with pytest.raises(EnvError, match="scripted: copy 1, episode 0, behaviour A: .*non-finite"):
         env.step([np.zeros(0, int)])
 
 
 def test_a_state_brings_back_kinds_and_seats_and_begins_anew():
-    script = [[Arrival(0, {"A": asking([1, 2], [1.0, 2.0]), "B": asking([3], [1.0])})]]
+    script = [[StepMessage(0, {"A": asking([1, 2], [1.0, 2.0]), "B": asking([3], [1.0])})]]
     both = {"A": CopyBehavior(OBS, ACTION), "B": CopyBehavior(OBS, ACTION)}
     _, env = played(script, behaviors=both)
     env.step([np.zeros(0, int), np.zeros(0, int)])
     state = env.state_dict()
-    copies = Scripted([[Arrival(0, {"A": asking([9], [7.0])})]])
-    again = ClockedEnv(copies, 1)
+    copies = Scripted([[StepMessage(0, {"A": asking([9], [7.0])})]])
+    again = AsyncCopiesEnv(copies, 1)
     step, lost = again.load_state_dict(state, lambda lane, episode: 0)
     assert [kind.agents for kind in again.kinds] == [("A#0", "A#1"), ("B#0",)]
     assert lost.all() and not again.exact and copies.begun == [(0, 1)]
@@ -225,6 +230,6 @@ def test_a_state_brings_back_kinds_and_seats_and_begins_anew():
 def test_a_state_of_other_spaces_is_refused():
     _, env = played([])
     other = obs_spec(spaces.Box(0, 1, (3,), np.float32), spaces.Discrete(3))
-    again = ClockedEnv(Scripted([], {"A": CopyBehavior(other, ACTION)}), 1)
+    again = AsyncCopiesEnv(Scripted([], {"A": CopyBehavior(other, ACTION)}), 1)
     with pytest.raises(EnvError, match="behaviour A has observations"):
         again.load_state_dict(env.state_dict(), lambda lane, episode: 0)

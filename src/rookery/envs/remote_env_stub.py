@@ -1,4 +1,4 @@
-"""`EnvElsewhere`: a stub for environments that workers step in other processes."""
+"""`RemoteEnvStub`: a stub for environments that workers step in other processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rookery.envs.base import SeedPlan, Step, VectorBase, VectorEnv
 from rookery.envs.groups import groups_of
 
 
-class EnvElsewhere(VectorBase):
+class RemoteEnvStub(VectorBase):
     """A `VectorEnv` that represents environments in worker processes; it cannot be reset or stepped.
 
     Args:

@@ -1,8 +1,8 @@
 """Variants in C of environments that Rookery or Gymnasium has in Python, with the same numbers, bit for bit.
 
 Their sources are in ``sources/``; the installation builds one library from them. If it is missing, the environments in
-Python run. A bundled batched environment names its variant in the attribute ``in_c``, a vectorized one without single
-instances in ``instead``; `IDS_IN_C` has Gymnasium's.
+Python run. A bundled batched environment names its variant in the attribute ``native_variant``, a vectorized one
+without single instances in ``native_replacement``; `IDS_IN_C` has Gymnasium's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LIBRARY = FOLDER / "sources" / "twins.so"
 BUILD = "python setup.py build_ext --inplace"
 
 
-class CTwin(CEnv):
+class CVariant(CEnv):
     """An environment in C that replaces one in Python. Attributes: see `CEnv`.
 
     Attributes:
@@ -47,7 +47,7 @@ class CTwin(CEnv):
         super().__init__(num_lanes, **settings)
 
 
-class BatchedTwin(CTwin):
+class BatchedCVariant(CVariant):
     """Variant of a bundled `BatchedEnv`: each resumes from the other's saved state."""
 
     def state_dict(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class BatchedTwin(CTwin):
         """Converts a state of the batched environment to the clock, the starts of episodes, and the fields."""
 
 
-class CartPoleInC(BatchedTwin):
+class CartPoleInC(BatchedCVariant):
     """`BatchedCartPole` in C, whose episodes may have parameters."""
 
     symbol = "cart_pole"
@@ -123,7 +123,7 @@ class StatelessCartPoleInC(CartPoleInC):
     symbol = "stateless_cart_pole"
 
 
-class GymnasiumTwin(CTwin):
+class GymnasiumCVariant(CVariant):
     """Variant of a classic Gymnasium environment without a batched one in Python; single environments draw its
     images.
     """
@@ -131,25 +131,25 @@ class GymnasiumTwin(CTwin):
     draws = False
 
 
-class MountainCarInC(GymnasiumTwin):
+class MountainCarInC(GymnasiumCVariant):
     """MountainCar-v0 in C."""
 
     symbol = "mountain_car"
 
 
-class ContinuousMountainCarInC(GymnasiumTwin):
+class ContinuousMountainCarInC(GymnasiumCVariant):
     """MountainCarContinuous-v0 in C."""
 
     symbol = "mountain_car_continuous"
 
 
-class PendulumInC(GymnasiumTwin):
+class PendulumInC(GymnasiumCVariant):
     """Pendulum-v1 in C."""
 
     symbol = "pendulum"
 
 
-class AcrobotInC(GymnasiumTwin):
+class AcrobotInC(GymnasiumCVariant):
     """Acrobot-v1 in C; the first observation uses NumPy's sines and cosines of float32, which C does not have."""
 
     symbol = "acrobot"
@@ -167,7 +167,7 @@ class AcrobotInC(GymnasiumTwin):
         obs[lanes, 0:4:2], obs[lanes, 1:4:2] = np.cos(angles), np.sin(angles)
 
 
-IDS_IN_C: dict[str, type[CTwin]] = {
+IDS_IN_C: dict[str, type[CVariant]] = {
     "Acrobot-v1": AcrobotInC,
     "MountainCar-v0": MountainCarInC,
     "MountainCarContinuous-v0": ContinuousMountainCarInC,
@@ -175,14 +175,14 @@ IDS_IN_C: dict[str, type[CTwin]] = {
 }
 """Variants of Gymnasium's ids without a batched one in Python."""
 
-REHEARSAL = 100
+COMPARED_STEPS = 100
 """Steps in which a variant is compared with Gymnasium's own environment before use: versions of Gymnasium may have
 other rules.
 """
 
 
 @cache
-def why_not_in_c() -> str:
+def native_unavailable_reason() -> str:
     """Returns the reason why variants in C are not used here, or an empty string."""
     if not LIBRARY.is_file():
         return f"the variants in C are not built; with a C compiler: {BUILD}"
@@ -200,35 +200,39 @@ def why_not_in_c() -> str:
     return ""
 
 
-def in_c(batched: Any) -> type[CTwin] | None:
+def native_variant_of(batched: Any) -> type[CVariant] | None:
     """Returns the variant in C of a bundled vector environment; None if it has none that can be used here.
 
     Args:
         batched: Its class; a subclass may have other rules, so its parent's variant is not used.
     """
-    twin: type[CTwin] | None = vars(batched).get("in_c") if inspect.isclass(batched) else None
-    return twin if twin is not None and not why_not_in_c() else None
+    variant: type[CVariant] | None = vars(batched).get("native_variant") if inspect.isclass(batched) else None
+    return variant if variant is not None and not native_unavailable_reason() else None
 
 
-def instead_in_c(found: Any) -> type[CTwin] | None:
+def prefer_native(found: Any) -> type[CVariant] | None:
     """Returns the variant in C of a vectorized environment without single instances; None if it has none."""
-    twin: type[CTwin] | None = vars(found).get("instead") if inspect.isclass(found) else None
-    return twin if twin is not None and not why_not_in_c() else None
+    variant: type[CVariant] | None = vars(found).get("native_replacement") if inspect.isclass(found) else None
+    return variant if variant is not None and not native_unavailable_reason() else None
 
 
-def twin_of_id(name: str) -> type[CTwin] | None:
+def variant_of_id(name: str) -> type[CVariant] | None:
     """Returns the variant in C of an id in `IDS_IN_C`; None if it cannot be used, or Gymnasium's rules differ."""
-    twin = IDS_IN_C.get(name)
-    return twin if twin is not None and not why_not_in_c() and plays_alike(name, twin) else None
+    variant = IDS_IN_C.get(name)
+    return (
+        variant
+        if variant is not None and not native_unavailable_reason() and matches_gymnasium(name, variant)
+        else None
+    )
 
 
 @cache
-def plays_alike(name: str, twin: type[CTwin]) -> bool:
+def matches_gymnasium(name: str, variant: type[CVariant]) -> bool:
     """Returns whether a variant shows the same as Gymnasium's environment, to the last bit."""
-    single, many, rng = gymnasium.make(name, disable_env_checker=True), twin(1), np.random.default_rng(0)
+    single, many, rng = gymnasium.make(name, disable_env_checker=True), variant(1), np.random.default_rng(0)
     (rows,) = many.reset(lambda lane, episode: 17).rows
     obs, _ = single.reset(seed=17)
-    for _ in range(REHEARSAL - 1):
+    for _ in range(COMPARED_STEPS - 1):
         if not np.array_equal(rows.obs["obs"][0], obs):
             return False
         action = many.kinds[0].action
