@@ -20,7 +20,7 @@ ROOMS = sorted(
 """Folders and files that are read."""
 
 UNFINISHED = """
-src/rookery/algorithms src/rookery/cli src/rookery/cluster src/rookery/core src/rookery/envs
+src/rookery/algorithms src/rookery/cli src/rookery/cluster src/rookery/core
  src/rookery/native src/rookery/policies
 src/rookery/replay src/rookery/rollout src/rookery/run
 src/rookery/tasks src/rookery/tensor_envs src/rookery_rllib/base
