@@ -226,19 +226,19 @@ def rllib_keys_page() -> str:
         "",
         "Generated from the code by `make docs` (`rookery_rllib/config/table.py`). What becomes of each key of a",
         "configuration of RLlib 2021: *set*, its value goes to the path as it is; *translated*, a function of it and its",
-        "neighbours gives the values of the paths; *kept*, the trainer itself goes by it; *cluster*, as *translated* or",
-        "*kept* where workers play on a cluster of Ray that the script has joined, else as *ignored*; *ignored*, it would",
-        "change nothing here, and whoever sets it is told so; *refused*, only its default can be, for the reason given.",
+        "neighbours gives the values of the paths; *used*, the trainer itself goes by it; *cluster*, as *translated* or",
+        "*used* where workers play on a cluster of Ray that the script has joined, else as *ignored*; *ignored*, it would",
+        "change nothing here, and a line says so if it is set; *refused*, only its default can be, for the reason given.",
         "`trainer.rookery.resolved.explain(PATH)` names the key that a value came from. The page about",
         "[coming from RLlib](../from-rllib.md) says how scripts run; a path is one of the [settings](settings.md).",
         "",
     ]
     for title, rows in SUBJECTS.items():
-        lines += [f"## {title}", "", "| key | of | fate | paths | meaning |", "|---|---|---|---|---|"]
+        lines += [f"## {title}", "", "| key | of | status | paths | meaning |", "|---|---|---|---|---|"]
         for row in chain.from_iterable(rows):
             of, paths = ", ".join(row.only) or "all", ", ".join(f"`{path}`" for path in row.paths)
             text = row.text[:1].upper() + row.text[1:].rstrip(".")
-            lines.append(f"| `{row.key}` | {of} | {row.fate.value} | {paths} | {text.replace('|', 'or')} |")
+            lines.append(f"| `{row.key}` | {of} | {row.status.value} | {paths} | {text.replace('|', 'or')} |")
         lines.append("")
     return "\n".join(lines)
 
@@ -302,7 +302,7 @@ def mlagents_keys_page() -> str:
         "",
         "Generated from the code by `make docs` (`rookery_mlagents/keys.py`). What becomes of each key of a configuration",
         "of ML-Agents 1.1.0: *set*, its value goes to the path as it is; *translated*, a function of it and its",
-        "neighbours gives the values of the paths; *kept*, `rookery mlagents learn` itself goes by it; *ignored*, it",
+        "neighbours gives the values of the paths; *used*, `rookery mlagents learn` itself goes by it; *ignored*, it",
         "would change nothing here, and whoever gives it is told so; *refused*, only its default can be, for the reason",
         "given. `rookery explain RUN PATH` names the line of the file that a value came from. NAME is the name of the",
         "behaviour, which is that of its policy; a path is one of the [settings](settings.md). Defaults are those of",
@@ -313,14 +313,14 @@ def mlagents_keys_page() -> str:
         lines += [f"## {title}", ""]
         if rows is PARAMETER_ROWS:
             lines += parameter_key_lines()
-        lines += ["| key | default | of | fate | paths | meaning |", "|---|---|---|---|---|---|"]
-        for (only, fate, paths, text), same in groupby(rows, lambda row: (row.only, row.fate, row.paths, row.text)):
+        lines += ["| key | default | of | status | paths | meaning |", "|---|---|---|---|---|---|"]
+        for (only, status, paths, text), same in groupby(rows, lambda row: (row.only, row.status, row.paths, row.text)):
             group, here = [row.key for row in same], ", ".join(f"`{name}`" for name in paths)
             meaning = (text[:1].upper() + text[1:].rstrip(".")).replace("|", "or")
             for number, key in enumerate(group):
                 told = [KEY_WORDS.get(key.rpartition(".")[2], "") if len(group) > 1 else "", "" if number else meaning]
                 beside = (here, ". ".join(filter(None, told))) if not number else ("as above", told[0] or "As above")
-                start = f"| `{key}` | `{default_of_key(key, only)}` | {', '.join(only) or 'all'} | {fate.value} | "
+                start = f"| `{key}` | `{default_of_key(key, only)}` | {', '.join(only) or 'all'} | {status.value} | "
                 lines.append(start + " | ".join(beside) + " |")
         lines.append("")
     lines += ["## What has no key", "", "As ML-Agents does it, whatever a preset of Rookery would say:", ""]

@@ -16,12 +16,12 @@ from rookery_mlagents import key_meanings as m
 from rookery_mlagents.key_meanings import Case, M, Meaning, P, S, Values
 
 
-class KeyFate(Enum):
+class KeyStatus(Enum):
     """What becomes of a key."""
 
     SET = "set"
     TRANSLATED = "translated"
-    KEPT = "kept"
+    USED = "used"
     IGNORED = "ignored"
     REFUSED = "refused"
 
@@ -32,7 +32,7 @@ class KeyRow:
 
     Attributes:
         key: The key with its section, from the behaviour's section on, or from the top of the file.
-        fate: What becomes of it.
+        status: What becomes of it.
         text: What it does here, or why it is ignored or refused, in a sentence.
         paths: Settings of ours that it decides; NAME stands for the behaviour.
         meaning: Of keys that are translated: what gives the values.
@@ -43,7 +43,7 @@ class KeyRow:
     """
 
     key: str
-    fate: KeyFate
+    status: KeyStatus
     text: str
     paths: tuple[str, ...] = ()
     meaning: Meaning | None = None
@@ -59,35 +59,35 @@ TRAINER_KINDS = (*ON_POLICY, *SAC)
 
 def to(key: str, path: str, text: str, only: tuple[str, ...] = ()) -> KeyRow:
     """A key whose value is that of a path."""
-    return KeyRow(key, KeyFate.SET, text, (path,), only=only)
+    return KeyRow(key, KeyStatus.SET, text, (path,), only=only)
 
 
 def by(meaning: Meaning, keys: str, paths: str, text: str, only: tuple[str, ...] = ()) -> list[KeyRow]:
     """Keys that a function translates to paths, both written with spaces between."""
-    return [KeyRow(key, KeyFate.TRANSLATED, text, tuple(paths.split()), meaning, only) for key in keys.split()]
+    return [KeyRow(key, KeyStatus.TRANSLATED, text, tuple(paths.split()), meaning, only) for key in keys.split()]
 
 
-def kept(keys: str, text: str, only: tuple[str, ...] = ()) -> list[KeyRow]:
+def used(keys: str, text: str, only: tuple[str, ...] = ()) -> list[KeyRow]:
     """Keys that the command goes by."""
-    return [KeyRow(key, KeyFate.KEPT, text, only=only) for key in keys.split()]
+    return [KeyRow(key, KeyStatus.USED, text, only=only) for key in keys.split()]
 
 
 def ignored(keys: str, text: str, only: tuple[str, ...] = (), fine: tuple[object, ...] = ()) -> list[KeyRow]:
     """Keys that would change nothing here."""
-    return [KeyRow(key, KeyFate.IGNORED, text, only=only, fine=fine) for key in keys.split()]
+    return [KeyRow(key, KeyStatus.IGNORED, text, only=only, fine=fine) for key in keys.split()]
 
 
 def of_players(keys: str, text: str) -> list[KeyRow]:
     """Keys that Unity players go by, as arguments of `rookery_mlagents/link/unity_env.py:UnityEnv`, and nobody else."""
     return [
-        KeyRow(key, KeyFate.KEPT, text, (f"env.config.{key.rpartition('.')[2]}",), of_players=True)
+        KeyRow(key, KeyStatus.USED, text, (f"env.config.{key.rpartition('.')[2]}",), of_players=True)
         for key in keys.split()
     ]
 
 
 def refused(keys: str, text: str, only: tuple[str, ...] = (), fine: tuple[object, ...] = ()) -> list[KeyRow]:
     """Keys of which only the default can be."""
-    return [KeyRow(key, KeyFate.REFUSED, text, only=only, fine=fine) for key in keys.split()]
+    return [KeyRow(key, KeyStatus.REFUSED, text, only=only, fine=fine) for key in keys.split()]
 
 
 H = "hyperparameters."
@@ -113,8 +113,8 @@ TRAINER_ROWS = [
         "Environments step while a rollout is learned from, if all behaviours say so and ppo learns them, which makes "
         "up for the older weights; else it changes nothing."),
     *by(m.kept, "keep_checkpoints", "checkpoint.keep_last", "Of several behaviours the largest number counts."),
-    *kept("checkpoint_interval even_checkpoints", f"{LEARN}: decisions of the behaviour between two checkpoints."),
-    *kept("summary_freq", f"{LEARN}: decisions between two lines, and two points in TensorBoard."),
+    *used("checkpoint_interval even_checkpoints", f"{LEARN}: decisions of the behaviour between two checkpoints."),
+    *used("summary_freq", f"{LEARN}: decisions between two lines, and two points in TensorBoard."),
     *by(m.start, "init_path", f"{P}init_from",
         "A run or checkpoint of ours whose weights the policy starts with; a file .pt of ML-Agents is a pickle, which "
         "`rookery mlagents learn --trust-pickle` reads."),
@@ -241,8 +241,8 @@ BEHAVIOR_ROWS = [
 """Keys of a behaviour's section."""
 
 ENV_ROWS = [
-    *kept("env_settings.env_path", f"{LEARN}: a Unity player, or what `rookery train` takes; none = the Unity Editor."),
-    *kept("env_settings.env_args", f"{LEARN}: arguments of a Unity player; of an environment in Python, name=value."),
+    *used("env_settings.env_path", f"{LEARN}: a Unity player, or what `rookery train` takes; none = the Unity Editor."),
+    *used("env_settings.env_args", f"{LEARN}: arguments of a Unity player; of an environment in Python, name=value."),
     *by(m.copies, "env_settings.num_envs env_settings.num_areas", "sampling.num_envs",
         "Unity players, which make their areas themselves; copies of an environment in Python, times areas."),
     *by(m.seed, "env_settings.seed", "seed", "The seed; -1 = it is drawn, and noted."),
@@ -345,8 +345,8 @@ PARAMETER_KEYS = (
 """
 
 CHECKPOINT_ROWS = [
-    *kept("checkpoint_settings.run_id checkpoint_settings.results_dir", f"{LEARN}: the run's directory."),
-    *kept("checkpoint_settings.resume checkpoint_settings.force checkpoint_settings.inference", f"{LEARN}."),
+    *used("checkpoint_settings.run_id checkpoint_settings.results_dir", f"{LEARN}: the run's directory."),
+    *used("checkpoint_settings.resume checkpoint_settings.force checkpoint_settings.inference", f"{LEARN}."),
     *by(m.initialize_from, "checkpoint_settings.initialize_from", f"{P}init_from",
         "Weights of the behaviours of the same names in another run of the folder."),
     *ignored("checkpoint_settings.load_model", "it is of old versions; today it is resume", fine=(False,)),
@@ -357,7 +357,7 @@ CHECKPOINT_ROWS = [
 OTHER_ROWS = [
     *by(m.device, "torch_settings.device", "device",
         "cpu or cuda; where nothing is said, cpu: small networks learn faster there."),
-    *kept("debug", f"{LEARN}: more is told."),
+    *used("debug", f"{LEARN}: more is told."),
 ]  # fmt: skip
 
 RUN_ROWS = [*ENV_ROWS, *ENGINE_ROWS, *PARAMETER_ROWS, *CHECKPOINT_ROWS, *OTHER_ROWS]

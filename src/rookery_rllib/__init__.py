@@ -1,7 +1,7 @@
-"""RLlib and Ray Tune as of 2021: their names in, typed configuration and ordinary Rookery objects out.
+"""RLlib and Ray Tune as of 2021: runs their scripts with typed settings and ordinary Rookery objects.
 
-``from rookery_rllib import ray, tune`` gives the modules under their old names; `install` lets a notebook import
-them as it always did. Nothing heavy is loaded before a name is used.
+``from rookery_rllib import ray, tune`` returns the modules under their old names; after `install` a notebook
+imports them directly. Heavy packages are loaded when a name is first used.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class _OldModule:
-    """An attribute that is a module of 2021, whatever is set.
+    """Descriptor that always returns a module of 2021, even after another value is set.
 
-    Rooms of this package are called `gym` and `tune` too, and the import of one sets an attribute of its parent, which
-    is not taken here: code of the package gets its rooms by ``from`` imports, which do not need the attribute.
+    The subpackages `gym` and `tune` have the same names, and importing one sets an attribute of its parent, which is
+    ignored: code of the package uses ``from`` imports, which do not need the attribute.
     """
 
     def __init__(self, path: str) -> None:
@@ -40,7 +40,7 @@ class _OldModule:
 
 
 class _Face(ModuleType):
-    """This package, with the modules of 2021 as attributes."""
+    """Class of this package, with the modules of 2021 as attributes."""
 
     gym = _OldModule("gym")
     ray = _OldModule("ray")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
-"""Of a verb whose arguments another parser reads, as RLlib's flags (``-vv``) are none that Typer could have."""
+"""Context settings of a verb whose arguments another parser reads: Typer cannot parse RLlib's flags (``-vv``)."""
 
 
 def train(context: typer.Context) -> None:
@@ -19,7 +19,7 @@ def train(context: typer.Context) -> None:
 
 
 def rollout(context: typer.Context) -> None:
-    """Let a checkpoint play episodes, with RLlib's flags of 2021.
+    """Run episodes with a checkpoint, with RLlib's flags of 2021.
 
     rookery rllib rollout .../checkpoint_000005/checkpoint-5 --run PPO --episodes 10
     """
@@ -29,7 +29,7 @@ def rollout(context: typer.Context) -> None:
 
 
 def evaluate(context: typer.Context) -> None:
-    """Let a checkpoint play episodes: rollout by its later name."""
+    """Run episodes with a checkpoint: `rollout` under its later name."""
     from rookery_rllib.script.rollouts import evaluate
 
     evaluate(context.args)

@@ -33,7 +33,7 @@ def run(
     from rookery.script.runner import without_dashes
     from rookery_rllib.script.run_script import run
 
-    Interrupt.ends_program = False  # the script may act on a second signal in a way of its own
+    Interrupt.ends_program = False  # the script may handle a second signal itself
     sys.exit(run(script, without_dashes(arguments or [])))
 
 

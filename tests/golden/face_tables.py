@@ -1,4 +1,4 @@
-"""Every key of a configuration of RLlib and of ML-Agents: its fate, and what it is translated to.
+"""Every key of a configuration of RLlib and of ML-Agents: its status, and what it is translated to.
 
 What is taken from inside the two faces for the texts is imported here and in `names_of_2021.py` alone.
 """
@@ -68,7 +68,7 @@ def key_lines(rows: Iterable[Any]) -> Iterator[str]:
         fine = f" [fine: {', '.join(map(plain, row.fine))}]" if row.fine else ""
         players = " [of players]" if getattr(row, "of_players", False) else ""
         paths = f" -> {' '.join(row.paths)}" if row.paths else ""
-        yield f"{row.key}{of}: {row.fate.value}{paths}{fine}{players}: {row.text}"
+        yield f"{row.key}{of}: {row.status.value}{paths}{fine}{players}: {row.text}"
 
 
 def plain(value: Any) -> str:
@@ -86,7 +86,7 @@ def flat(config: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]
 
 
 def rllib_keys() -> list[str]:
-    """Returns the fate of each key of RLlib, and what it is if nothing is given."""
+    """Returns the status of each key of RLlib, and what it is if nothing is given."""
     common = dict(flat(COMMON_CONFIG))
     lines = [*key_lines(RLLIB_ROWS), "", *(f"{key} = {plain(value)}" for key, value in common.items())]
     for algorithm, config in DEFAULT_CONFIGS.items():
@@ -102,7 +102,7 @@ def rllib_translations() -> list[str]:
     for algorithm in DEFAULT_CONFIGS:
         found = translated(algorithm, ASKED.get(algorithm, {}))
         lines = [f"{path} = {plain(value)}" for path, value in found.settings.items()]
-        lines += [f"{key} (kept) = {plain(value)}" for key, value in found.trainer.items()]
+        lines += [f"{key} (used) = {plain(value)}" for key, value in found.trainer.items()]
         for line in (*lines, *(f"prints {note!r}" for note in found.notes)):
             owners[line].append(algorithm)
     everyone = list(DEFAULT_CONFIGS)
@@ -110,7 +110,7 @@ def rllib_translations() -> list[str]:
 
 
 def mlagents_keys() -> list[str]:
-    """Returns the fate of each key of ML-Agents, and what has none."""
+    """Returns the status of each key of ML-Agents, and what has none."""
     return [
         *key_lines(MLAGENTS_ROWS),
         "",

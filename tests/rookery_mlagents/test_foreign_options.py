@@ -9,7 +9,7 @@ from rookery.core.settings.layers import yaml_layer
 from rookery_mlagents.files.foreign_options import check_reach, objections_in
 from rookery_mlagents.learn.learn import Request, options_of
 
-KEPT = """\
+USED = """\
 behaviors:
   Cart:
     trainer_type: ppo
@@ -94,7 +94,7 @@ def test_flags_take_the_place_of_what_others_say(kept):
 
 
 def test_honest_options_of_others_are_taken(kept):
-    assert list(objections_in(yaml_layer(kept(KEPT.format(own="null"))).values)) == []
+    assert list(objections_in(yaml_layer(kept(USED.format(own="null"))).values)) == []
     given = "env_settings: {env_path: CartPole-v1, env_args: [sutton_barto_reward=true]}\n"
     assert list(objections_in(yaml_layer(kept(given)).values)) == []
 
@@ -103,7 +103,7 @@ def test_honest_options_of_others_are_taken(kept):
     "foreign code", "The stored options of a foreign ML-Agents run start no program and read no path"
 )
 def test_a_run_goes_on_where_it_was_found_whatever_it_says_of_its_place(kept):
-    kept(KEPT.format(own="null"))
+    kept(USED.format(own="null"))
     asked = Request(None, {"resume": True, "run_id": "cart"}, "quiet", None, False, False)
     settings = options_of(asked).checkpoint_settings
     assert (settings.results_dir, settings.run_id) == ("results", "cart")

@@ -34,7 +34,7 @@ from rookery_mlagents.files.sections import (
     SelfPlayOptions,
     TorchOptions,
 )
-from rookery_mlagents.keys import BEHAVIOR_ROWS, PARAMETER_KEYS, ROWS, KeyFate
+from rookery_mlagents.keys import BEHAVIOR_ROWS, PARAMETER_KEYS, ROWS, KeyStatus
 from rookery_mlagents.learn.learn import iteration_steps
 from rookery_mlagents.learn.translate import layers_of, notes_of
 
@@ -344,11 +344,11 @@ def test_every_key_that_decides_something_is_tried_above():
         "checkpoint_settings.initialize_from",
         *(f"reward_signals.{name}.network_settings.vis_encode_type" for name in ("rnd", "curiosity", "gail")),
     }
-    decided = {row.key for row in ROWS if row.fate in (KeyFate.SET, KeyFate.TRANSLATED)}
+    decided = {row.key for row in ROWS if row.status in (KeyStatus.SET, KeyStatus.TRANSLATED)}
     assert decided <= tried
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.fate is KeyFate.IGNORED], ids=lambda row: row.key)
+@pytest.mark.parametrize("row", [row for row in ROWS if row.status is KeyStatus.IGNORED], ids=lambda row: row.key)
 def test_a_key_that_does_nothing_is_told_of_and_changes_nothing(tmp_path, monkeypatch, row):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "expert.demo").touch()

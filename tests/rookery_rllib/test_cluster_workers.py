@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rookery.core.errors import ConfigError
-from rookery_rllib.base import joined_ray, notices
-from rookery_rllib.config.rows import Fate
+from rookery_rllib.base import notices, ray_client
+from rookery_rllib.config.rows import ConfigKeyStatus
 from rookery_rllib.config.table import ROWS
 from rookery_rllib.config.translation import translated
 from rookery_rllib.examples.multi_agent_envs import MultiAgentCartPole
@@ -70,7 +70,7 @@ def test_each_key_of_workers_on_a_cluster_reaches_its_path():
 def test_each_row_about_clusters_changes_what_it_says_there_and_nothing_here():
     others = {"num_cpus_per_worker": 4, "num_gpus_per_worker": 1, "placement_strategy": "STRICT_SPREAD",
               "evaluation_parallel_to_training": True, "max_sample_requests_in_flight_per_worker": 5}  # fmt: skip
-    rows = [row for row in ROWS if row.fate is Fate.CLUSTER]
+    rows = [row for row in ROWS if row.status is ConfigKeyStatus.CLUSTER]
     assert {row.key for row in rows} == set(others)
     for row in rows:
         name = (row.only or ("PPO",))[0]
@@ -270,4 +270,4 @@ def test_a_checkpoint_of_a_cluster_is_restored_there_and_here(joined, monkeypatc
 
 
 def test_a_process_without_a_cluster_has_no_address():
-    assert joined_ray.address() == ""
+    assert ray_client.address() == ""

@@ -12,7 +12,7 @@ from rookery_rllib.config.defaults import COMMON_CONFIG, DEFAULT_CONFIGS
 from rookery_rllib.config.exploration_keys import EXPLORATION_DEFAULTS
 from rookery_rllib.config.key_names import keys_of
 from rookery_rllib.config.key_order import ORDER
-from rookery_rllib.config.rows import Fate
+from rookery_rllib.config.rows import ConfigKeyStatus
 from rookery_rllib.config.table import ROWS, rows_of
 from rookery_rllib.config.translation import Translation, translated
 
@@ -207,8 +207,8 @@ def usual(algorithm: str, said: str) -> Translation:
 CASES = [(algorithm, key, row) for algorithm in ALGORITHMS for key, rows in rows_of(algorithm).items() for row in rows]
 
 
-def cases(*fates: Fate) -> list:
-    return [(algorithm, key, row) for algorithm, key, row in CASES if row.fate in fates]
+def cases(*statuses: ConfigKeyStatus) -> list:
+    return [(algorithm, key, row) for algorithm, key, row in CASES if row.status in statuses]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -243,12 +243,12 @@ def test_what_an_algorithm_changes_is_something_else_than_before():
 
 def test_each_row_says_something():
     assert all(row.text.strip() for row in ROWS)
-    assert all(row.paths for row in ROWS if row.fate is Fate.SET)
+    assert all(row.paths for row in ROWS if row.status is ConfigKeyStatus.SET)
 
 
 def test_a_key_that_is_set_or_translated_changes_what_the_table_says():
     wrong = []
-    for algorithm, key, row in cases(Fate.SET, Fate.TRANSLATED):
+    for algorithm, key, row in cases(ConfigKeyStatus.SET, ConfigKeyStatus.TRANSLATED):
         if not row.paths or key in REFUSED_IF_SET or (algorithm, key) in SAME:
             continue
         if (
@@ -282,7 +282,7 @@ SAME = {
 
 def test_a_key_that_is_ignored_changes_nothing_and_is_told():
     wrong = []
-    for algorithm, key, _row in cases(Fate.IGNORED, Fate.CLUSTER):
+    for algorithm, key, _row in cases(ConfigKeyStatus.IGNORED, ConfigKeyStatus.CLUSTER):
         before, after, value = both(algorithm, key)
         told = [line for line in after.notes if line.startswith(f"{key} ")]
         if after.settings != before.settings or len(told) != 1:
@@ -292,7 +292,7 @@ def test_a_key_that_is_ignored_changes_nothing_and_is_told():
 
 def test_a_key_that_is_refused_is_named_with_what_to_use():
     wrong = []
-    for algorithm, key, _row in cases(Fate.REFUSED):
+    for algorithm, key, _row in cases(ConfigKeyStatus.REFUSED):
         written = f"exploration_config.{key.split('.')[2]}" if key.count(".") == 2 else key
         if (algorithm, key) == ("SAC", "clip_actions"):
             continue  # fine there, because normalize_actions is True
@@ -306,7 +306,7 @@ def test_a_key_that_is_refused_is_named_with_what_to_use():
 
 
 def test_a_key_that_is_kept_reaches_the_trainer():
-    for algorithm, key, _row in cases(Fate.KEPT):
+    for algorithm, key, _row in cases(ConfigKeyStatus.USED):
         if "." in key or key in ("callbacks", "evaluation_config", "env_config"):
             continue
         assert translated(algorithm, {**basis(algorithm, key), key: 12}).trainer[key] == 12

@@ -15,7 +15,7 @@ from torch import nn
 
 from rookery.core.errors import ConfigError
 from rookery.core.io.files import FileError
-from rookery_rllib.base import not_here, registrations
+from rookery_rllib.base import registrations, unsupported
 from rookery_rllib.batch.offline import JsonReader, JsonWriter, ShuffledInput
 from rookery_rllib.batch.sample_batch import MultiAgentBatch, SampleBatch
 from rookery_rllib.config.translation import translated
@@ -349,9 +349,9 @@ def test_recorded_batches_come_back(tmp_path: Any) -> None:
 def test_names_of_numpy_and_of_plans_as_scripts_have_them() -> None:
     numpy = finder._view("numpy")
     assert numpy.product is np.prod and numpy.float is float and numpy.ndarray is np.ndarray
-    assert not_here.LocalIterator[dict] is not_here.LocalIterator
+    assert unsupported.LocalIterator[dict] is unsupported.LocalIterator
     with pytest.raises(ConfigError, match="the loop is Rookery's"):
-        not_here.LocalIterator()
+        unsupported.LocalIterator()
 
 
 def test_the_end_of_an_episode_is_in_its_latest_rows() -> None:

@@ -30,11 +30,11 @@ def table(monkeypatch):
     gone = {**gone, "ray.rllib.agents.es": "evolution strategies; use PPO", "ray.tune.track": "use tune.report"}
     monkeypatch.setattr(imports, "known", lambda: (targets, gone))
     imports.module.cache_clear()
-    imports.tops.cache_clear()
+    imports.top_packages.cache_clear()
     yield
     monkeypatch.undo()
     imports.module.cache_clear()
-    imports.tops.cache_clear()
+    imports.top_packages.cache_clear()
 
 
 def run(source: str) -> dict:
@@ -89,7 +89,7 @@ def test_nothing_is_left_in_sys_modules_and_libraries_see_the_truth(table):
     ("line", "told"),
     [
         ("from ray.rllib.agents.ppo import PPOTrainr", "did you mean 'PPOTrainer'"),
-        ("from ray.rllib.agents import PPOTrainer", "'PPOTrainer' stands in ray.rllib.agents.ppo"),
+        ("from ray.rllib.agents import PPOTrainer", "'PPOTrainer' is in ray.rllib.agents.ppo"),
         ("import ray.rllib.agents.pppo", "ray.rllib.agents has no 'pppo' in Rookery; did you mean 'ppo'"),
         ("from ray.rllib.agents.es import ESTrainer", "ray.rllib.agents.es is not here: evolution strategies; use PPO"),
         ("from ray.rllib.utils.exploration import PerWorkerEpsilonGreedy", "use EpsilonGreedy"),

@@ -67,21 +67,21 @@ def test_old_ids_play(name):
 
 
 def test_what_old_ids_stand_for():
-    assert old_ids.todays("LunarLander-v2").id == "LunarLander-v3"
-    assert old_ids.todays("LunarLanderContinuous-v2").kwargs == {"continuous": True}
-    assert old_ids.todays("CartPole-v0").max_episode_steps == 200
-    assert old_ids.todays("HalfCheetah-v2").id == "HalfCheetah-v5"
-    assert old_ids.todays("CartPole-v1") == old_ids.Todays("CartPole-v1")
+    assert old_ids.current_id("LunarLander-v2").id == "LunarLander-v3"
+    assert old_ids.current_id("LunarLanderContinuous-v2").kwargs == {"continuous": True}
+    assert old_ids.current_id("CartPole-v0").max_episode_steps == 200
+    assert old_ids.current_id("HalfCheetah-v2").id == "HalfCheetah-v5"
+    assert old_ids.current_id("CartPole-v1") == old_ids.CurrentId("CartPole-v1")
 
 
 def test_atari_ids_keep_their_settings():
     pytest.importorskip("ale_py")
-    pong = old_ids.todays("PongNoFrameskip-v4")
+    pong = old_ids.current_id("PongNoFrameskip-v4")
     assert (pong.id, pong.kwargs["frameskip"], pong.kwargs["repeat_action_probability"]) == ("ALE/Pong-v5", 1, 0.0)
-    assert old_ids.todays("Breakout-ram-v0").kwargs == {
+    assert old_ids.current_id("Breakout-ram-v0").kwargs == {
         "frameskip": (2, 5), "repeat_action_probability": 0.25, "obs_type": "ram",
     }  # fmt: skip
-    assert old_ids.todays("SpaceInvadersDeterministic-v4").kwargs["frameskip"] == 3
+    assert old_ids.current_id("SpaceInvadersDeterministic-v4").kwargs["frameskip"] == 3
     env = gym.make("PongNoFrameskip-v4")
     assert env.reset().shape == (210, 160, 3) and len(env.step(0)) == 4
 

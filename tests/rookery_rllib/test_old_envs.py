@@ -11,9 +11,9 @@ import pytest
 from rookery import PPOConfig, Trainer
 from rookery.envs.make import make_env
 from rookery.script.importer import script_builtins
-from rookery_rllib.base import chance, notices
-from rookery_rllib.base.chance import Chance, libraries_may_draw
+from rookery_rllib.base import notices, per_env_rng
 from rookery_rllib.base.imports import module
+from rookery_rllib.base.per_env_rng import PerEnvRandomState, libraries_may_draw
 from rookery_rllib.gym.old_envs import OldEnv, OldMultiAgentEnv, adapted, is_old
 from rookery_rllib.script.finder import IMPORTER
 
@@ -131,7 +131,7 @@ def test_a_script_outside_its_environments_draws_from_the_global_generators():
     random.seed(1), np.random.seed(1)
     adapted(script["Dice"]()).reset(seed=4)
     assert script["outside"]() == expected
-    with Chance(5), Chance(6, libraries=False) as own:
+    with PerEnvRandomState(5), PerEnvRandomState(6, libraries=False) as own:
         own.seed(7)
         inner = script["outside"]()
     random.seed(7), np.random.seed(7)
@@ -160,11 +160,11 @@ def test_who_is_looked_at_for_libraries_that_draw():
 
 def test_changing_generators_is_cheap():
     env = adapted(of_a_script(DICE)["Dice"]())
-    assert env._chance.libraries is False
+    assert env._random_state.libraries is False
     state = random.getstate()
-    with env._chance:
+    with env._random_state:
         assert random.getstate() == state  # what costs 20 us a step was not touched
-        assert chance._drawing is env._chance._random
+        assert per_env_rng._current_random is env._random_state._random
 
 
 def test_truncation_is_told_by_the_info():
@@ -186,8 +186,8 @@ def test_environments_of_today_pass_as_they_are():
             return 0, 0.0, False, False, {}
 
     assert not is_old(Today()) and not is_old(object())
-    todays = gymnasium.make("CartPole-v1")
-    assert adapted(todays) is todays
+    current_id = gymnasium.make("CartPole-v1")
+    assert adapted(current_id) is current_id
     assert is_old(gym.make("CartPole-v1")) and isinstance(adapted(gym.make("CartPole-v1")), OldEnv)
 
 

@@ -216,7 +216,7 @@ def test_coroutines_run_where_a_loop_runs_already():
 def test_actors_have_names_and_end():
     made = ray.remote(num_cpus=1)(Counter).options(name="counter").remote()
     assert ray.get_actor("counter") is made
-    with pytest.raises(ValueError, match="there already"):
+    with pytest.raises(ValueError, match="exists already"):
         ray.remote(Counter).options(name="counter").remote()
     ray.get(made.leave.remote())
     with pytest.raises(exceptions.RayActorError, match="ended itself"):

@@ -21,7 +21,7 @@ MOST_FILES = 20
 LATE = {
     "torch": "heavy; results and batches of trials that do without it are read without it",
     "numpy": "heavy; the package itself is imported without it",
-    "rookery_rllib.base.chance": "likewise: it loads numpy",
+    "rookery_rllib.base.per_env_rng": "likewise: it loads numpy",
     "rookery_rllib.keras.layers": "loads Keras, which is optional (the extra keras)",
     "rookery.face": "loads TensorBoard with the name; needed by trials that write its events",
     "PIL": "needed by those who look at images",

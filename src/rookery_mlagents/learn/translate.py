@@ -22,8 +22,8 @@ from rookery_mlagents.keys import (
     ONLY_GIVEN,
     PLAYER,
     RUN_ROWS,
-    KeyFate,
     KeyRow,
+    KeyStatus,
     constants,
 )
 
@@ -166,7 +166,7 @@ def notes_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> li
                 lines.append(f"{place}: {row.key} does nothing here: {PLAYER}")
             place, value = _place(case, row.key), _value(case, row.key)
             means_something = value not in row.fine and value != _value(plain_case, row.key)
-            if row.fate is KeyFate.IGNORED and place is not None and means_something:
+            if row.status is KeyStatus.IGNORED and place is not None and means_something:
                 lines.append(f"{place}: {row.key} does nothing here: {row.text}")
     return list(dict.fromkeys(lines))
 
@@ -209,7 +209,7 @@ def _decided(case: Case) -> dict[str, tuple[object, list[str]]]:
     rows = list(_rows(case))
     groups: dict[int, list[KeyRow]] = {}
     for row in rows:
-        if row.fate is KeyFate.SET:
+        if row.status is KeyStatus.SET:
             found[row.paths[0]] = _value(case, row.key), [row.key]
         elif row.meaning is not None:
             groups.setdefault(id(row.meaning), []).append(row)
@@ -270,7 +270,7 @@ def _refusals(case: Case) -> Iterator[str]:
 
     for row in _rows(case):
         value = _value(case, row.key)
-        if row.fate is KeyFate.REFUSED and value is not None and value not in row.fine:
+        if row.status is KeyStatus.REFUSED and value is not None and value not in row.fine:
             yield line(row.key, f"{value!r} cannot be: {row.text}")
     for key, demo in demonstrations_of(own):
         problem = demonstration_problem(case.options, case.name, key, demo)

@@ -1,4 +1,4 @@
-"""Decorators that mark what a method is; only `override` checks something."""
+"""Decorators that mark methods of the API; only `override` checks something."""
 
 from __future__ import annotations
 

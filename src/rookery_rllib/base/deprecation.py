@@ -1,4 +1,4 @@
-"""Words about names that changed, and wrappers that say them."""
+"""Deprecation warnings, and wrappers that print them."""
 
 from __future__ import annotations
 

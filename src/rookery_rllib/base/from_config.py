@@ -14,7 +14,7 @@ from rookery_rllib.base import imports
 
 
 def from_config(cls: Any, config: Any = None, **kwargs: Any) -> Any:
-    """Makes an object; raises a ConfigError if a name stands for nothing."""
+    """Builds an object; raises a ConfigError for an unknown name."""
     if config is None and isinstance(cls, Mapping | str):
         cls, config = None, cls
     elif isinstance(cls, type) and isinstance(config, cls):
@@ -47,7 +47,7 @@ def from_file(cls: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def lookup_type(cls: Any, type_: Any) -> Any:
-    """Returns what ``cls.__type_registry__`` has under a name, also without its case and signs; None if nothing."""
+    """Looks a name up in ``cls.__type_registry__``, also ignoring case and punctuation; None if it is not there."""
     return _registered(cls, type_)
 
 
@@ -66,7 +66,7 @@ def _constructor(cls: Any, kind: Any) -> Any:
     if kind is None:
         default = getattr(cls, "__default_constructor__", None)
         if default is None and cls is None:
-            raise ConfigError("from_config: nothing says what to make; give a class, or a dict with 'type'")
+            raise ConfigError("from_config: the type is missing; give a class, or a dict with 'type'")
         return default or cls
     if kind is False or callable(kind):
         return kind
@@ -80,7 +80,7 @@ def _constructor(cls: Any, kind: Any) -> Any:
 
 
 def imported(module: str, name: str) -> Any:
-    """Returns what a module has under a name, of those of 2021 too; None if there is nothing."""
+    """Imports an attribute of a module, also of a module of 2021; None if it does not exist."""
     try:
         found = imports.module(module) if imports.is_known(module) else importlib.import_module(module)
         return getattr(found, name, None)

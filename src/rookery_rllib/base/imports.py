@@ -1,6 +1,6 @@
 """The modules of 2021 (`ray`, `gym`, `tensorflow`): tables of their names, and modules made of these.
 
-Objects are looked up when a name is first used, so the tables may name what stands in higher rooms.
+Objects are looked up when a name is first used, so the tables may name objects of higher layers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EVERYTHING = tables.EVERYTHING
 
 @cache
 def known() -> tuple[Mapping[str, Mapping[str, str]], Mapping[str, str]]:
-    """Returns all tables as one: targets of names by module of 2021, and what became of names that are gone."""
+    """Returns all tables as one: targets of names by module of 2021, and hints for names that no longer exist."""
     targets: dict[str, dict[str, str]] = {}
     gone: dict[str, str] = {}
     for area in pkgutil.iter_modules(tables.__path__):
@@ -42,31 +42,31 @@ def known() -> tuple[Mapping[str, Mapping[str, str]], Mapping[str, str]]:
 
 
 def is_known(path: str) -> bool:
-    """Says whether a dotted path is that of a module of 2021."""
+    """Returns whether a dotted path is a module of 2021."""
     return path in known()[0]
 
 
 def find(path: str) -> Any:
-    """Returns what stood under a dotted path of 2021: a module, or an object in one.
+    """Returns the module or object of a dotted path of 2021.
 
     Raises:
-        ImportError: If nothing of that name is here; the message says what it was, or the nearest name.
+        ImportError: If it does not exist here; the message explains what it was, or suggests the nearest name.
     """
     if is_known(path):
         return module(path)
     above, _, name = path.rpartition(".")
     if above and is_known(above):
-        return given(module(above), name)
+        return lookup(module(above), name)
     raise ModuleNotFoundError(_missing(path), name=path)
 
 
 def _missing(path: str) -> str:
-    """What is said of a module or a name that is not here."""
+    """Returns the error message for a module or a name that does not exist here."""
     targets, gone = known()
     parts = path.split(".")
     for length in range(len(parts), 0, -1):
-        if (told := gone.get(".".join(parts[:length]))) is not None:
-            return f"{'.'.join(parts[:length])} is not here: {told}"
+        if (entry := gone.get(".".join(parts[:length]))) is not None:
+            return f"{'.'.join(parts[:length])} is not here: {entry}"
     above, _, name = path.rpartition(".")
     while above and above not in targets:
         above, _, name = above.rpartition(".")
@@ -77,16 +77,16 @@ def _missing(path: str) -> str:
     homes = [home for home, entries in targets.items() if name in entries and home.partition(".")[0] == parts[0]]
     alike = {home: sum(part == asked for part, asked in zip(home.split("."), parts, strict=False)) for home in homes}
     homes.sort(key=lambda home: (-alike[home], home.count(".")))
-    hint = f"; {name!r} stands in {' and '.join(homes[:3])}" if homes else nearest(name, inside)
+    hint = f"; {name!r} is in {' and '.join(homes[:3])}" if homes else nearest(name, inside)
     return f"{above} has no {name!r} in Rookery{hint}"
 
 
-def _target(told: str) -> Any:
-    """Returns what a table's entry stands for."""
-    place, colon, attribute = told.partition(":")
+def _target(entry: str) -> Any:
+    """Returns the module or object that an entry of a table names."""
+    place, colon, attribute = entry.partition(":")
     place = place[1:] if place.startswith("=") else f"{HERE}.{place}"
-    if not colon and is_known(told.removeprefix("=")):
-        return module(told.removeprefix("="))
+    if not colon and is_known(entry.removeprefix("=")):
+        return module(entry.removeprefix("="))
     return reduce(getattr, attribute.split(".") if attribute else (), importlib.import_module(place))
 
 
@@ -94,7 +94,7 @@ def _target(told: str) -> Any:
 
 
 class NamesModule(ModuleType):
-    """A module of 2021, whose objects are looked up in the tables when they are first asked for."""
+    """A module of 2021, whose objects are looked up in the tables on first access."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, f"Names of {path} as of 2021, on Rookery.")
@@ -106,8 +106,8 @@ class NamesModule(ModuleType):
         targets = known()[0]
         if name == "__all__":
             return sorted(key for key in targets[path] if key != EVERYTHING and not key.startswith("_"))
-        if (told := targets[path].get(name)) is not None:
-            found = _target(told)
+        if (entry := targets[path].get(name)) is not None:
+            found = _target(entry)
         elif f"{path}.{name}" in targets:
             found = module(f"{path}.{name}")
         elif EVERYTHING in targets[path] and not name.startswith("__"):
@@ -135,18 +135,18 @@ class NamesModule(ModuleType):
 
 @cache
 def module(path: str) -> ModuleType:
-    """Returns the module that stood under a dotted path of 2021; raises an ImportError if there is none."""
+    """Returns the module of a dotted path of 2021; raises an ImportError if there is none."""
     if not is_known(path):
         raise ModuleNotFoundError(_missing(path), name=path)
     if above := path.rpartition(".")[0]:
         module(above)
-    if (told := known()[0][path].get("__needs__")) is not None:
-        _target(told)()  # says what is missing
+    if (entry := known()[0][path].get("__needs__")) is not None:
+        _target(entry)()  # raises with a hint
     return NamesModule(path)
 
 
-def given(found: ModuleType, name: str) -> Any:
-    """Returns what a module has under a name; raises an ImportError in the words of the tables if it has nothing."""
+def lookup(found: ModuleType, name: str) -> Any:
+    """Returns an attribute of a module; raises an ImportError with the hint of the tables if it does not exist."""
     try:
         return getattr(found, name)
     except AttributeError as error:
@@ -154,6 +154,6 @@ def given(found: ModuleType, name: str) -> Any:
 
 
 @cache
-def tops() -> frozenset[str]:
+def top_packages() -> frozenset[str]:
     """Returns the packages that the modules of 2021 are in: ``ray``, ``gym``, ``tensorflow``."""
     return frozenset(path.partition(".")[0] for path in known()[0])

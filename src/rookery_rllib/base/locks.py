@@ -1,4 +1,4 @@
-"""Methods that one thread at a time may run."""
+"""Decorator for methods that only one thread may run at a time."""
 
 from __future__ import annotations
 

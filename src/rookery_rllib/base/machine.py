@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 
 class Machine:
-    """What ``ray.init`` was given.
+    """Arguments of ``ray.init``.
 
     Attributes:
-        local_mode: Whether trials stay in this process.
-        num_cpus: Cores that trials may use together; None = all there are.
-        actors: Gives the names of actors that live in this process, which trials elsewhere could not ask.
+        local_mode: Whether trials run in this process.
+        num_cpus: Cores that trials may use together; None = all.
+        actors: Returns the names of actors in this process, which trials in other processes could not call.
     """
 
     local_mode = False
@@ -26,8 +26,8 @@ def use_machine(local_mode: bool, num_cpus: float | None, actors: Callable[[], l
 
 
 def node_ip() -> str:
-    """Returns the address of this machine in its network; the loopback address where it has no network."""
+    """Returns the address of this machine in its network; the loopback address without a network."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # of a network that does not exist: nothing is sent, only a route is looked up
+        probe.connect(("192.0.2.1", 9))  # reserved for documentation: nothing is sent, the route alone is looked up
         return str(probe.getsockname()[0])
     return "127.0.0.1"

@@ -43,6 +43,6 @@ def _rebuilt(structure: Any, leaves: Iterator[Any]) -> Any:
 
 
 def map_structure(function: Callable[..., Any], structure: Any, *others: Any) -> Any:
-    """Applies a function to the leaves of structures of one form, and builds a structure of what it gives."""
+    """Applies a function to the leaves of structures of one form, and returns the structure of the results."""
     rows = zip(*(flatten(one) for one in (structure, *others)), strict=True)
     return unflatten_as(structure, [function(*row) for row in rows])

@@ -42,7 +42,7 @@ def flatten_dict(dt: Mapping[str, Any], delimiter: str = "/", prevent_delimiter:
     flat: dict[str, Any] = {}
     for key, value in dt.items():
         if prevent_delimiter and isinstance(key, str) and delimiter in key:
-            raise ValueError(f"key {key!r} has {delimiter!r} in it, which stands between the keys of a path")
+            raise ValueError(f"key {key!r} has {delimiter!r} in it, which separates the keys of a path")
         if isinstance(value, Mapping) and value:
             inner = flatten_dict(value, delimiter, prevent_delimiter)
             flat |= {f"{key}{delimiter}{path}": one for path, one in inner.items()}

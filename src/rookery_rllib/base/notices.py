@@ -11,24 +11,24 @@ from rookery.core.packages import is_own
 _said: set[str] = set()
 
 
-class _Helper:
-    """Whether a process that helps another prints lines of its own."""
+class _Child:
+    """Whether a child process prints its lines itself."""
 
-    speaks = False
-
-
-def speak() -> None:
-    """Lets a process that helps another print its lines: whoever has started it reads them, and says each once."""
-    _Helper.speaks = True
+    prints = False
 
 
-def said() -> frozenset[str]:
-    """Returns the lines that were printed, for processes that need not say them again."""
+def print_own_lines() -> None:
+    """Makes a child process print its lines; its parent reads them and prints each once."""
+    _Child.prints = True
+
+
+def printed_lines() -> frozenset[str]:
+    """Returns the lines that were printed, so that child processes need not repeat them."""
     return frozenset(_said)
 
 
-def take_as_said(lines: Iterable[str]) -> None:
-    """Prints none of some lines from now on: another process has."""
+def mark_warned(lines: Iterable[str]) -> None:
+    """Marks lines as printed by another process, so that this one does not repeat them."""
     _said.update(lines)
 
 
@@ -38,15 +38,15 @@ def say(text: str) -> None:
 
 
 def say_once(line: str) -> None:
-    """Prints a line on standard error, unless it was printed before; processes that help another print nothing."""
-    if line in _said or (_helps() and not _Helper.speaks):
+    """Prints a line on standard error, unless it was printed before; child processes print nothing by default."""
+    if line in _said or (_is_child() and not _Child.prints):
         return
     _said.add(line)
     sys.stderr.write(f"rookery: {line}\n")
     sys.stderr.flush()
 
 
-def _helps() -> bool:
+def _is_child() -> bool:
     """Whether another process started this one: through `multiprocessing`, or as a module of Rookery's own."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     module = "" if spec is None else spec.name

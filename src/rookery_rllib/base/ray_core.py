@@ -1,9 +1,9 @@
-"""The functions of ``ray`` itself, in this process: tasks and actors are called where they stand, in their order.
+"""The functions of ``ray`` itself, in this process: tasks and actors run immediately, in the order of the calls.
 
-What is put, given to a task or actor, or returned by one is copied, as between processes of Ray; what cannot be copied
-(an environment with a window, a compiled object) is shared, which is all there is within one process. An exception is
-kept, and raised by `get`. After ``init(address=...)`` the same functions pass everything on to the Ray that is
-installed (`joined_ray`), and so they do in the workers of a cluster.
+Values that are put, passed to a task or actor, or returned by one are copied, as between processes of Ray; objects that
+cannot be copied (an environment with a window, a compiled object) are shared. An exception is stored, and raised by
+`get`. After ``init(address=...)`` the same functions forward all calls to the installed Ray
+(`ray_client`), and so they do in the workers of a cluster.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from typing import Any
 import cloudpickle
 
 from rookery.face import bind_to_process, usable_cores, visible_gpus
-from rookery_rllib.base import joined_ray
-from rookery_rllib.base.joined_ray import joined
+from rookery_rllib.base import ray_client
 from rookery_rllib.base.machine import node_ip, use_machine
 from rookery_rllib.base.notices import say
+from rookery_rllib.base.ray_client import joined
 from rookery_rllib.base.ray_exceptions import RayActorError, RayTaskError
 
 __version__ = "1.4.0+rookery"
@@ -44,19 +44,19 @@ _numbers = itertools.count(1)
 
 
 class _Ray:
-    """What was begun.
+    """State of this module.
 
     Attributes:
         initialized: Whether `init` was called.
-        told: Whether the line about this process was printed.
+        has_printed: Whether the line about this process was printed.
         named: Actors by namespace and name.
-        machine: What `init` was told of the machine.
-        namespace: Of the names of actors.
-        info: What Ray tells of a cluster that was joined.
+        machine: Resources that `init` was given.
+        namespace: Namespace of the names of actors.
+        info: Context that Ray returned for a cluster that was joined.
     """
 
     initialized = False
-    told = False
+    has_printed = False
     named: dict[tuple[str, str], ActorHandle] = {}
     machine: dict[str, Any] = {}
     namespace = ""
@@ -91,9 +91,9 @@ def init(
     namespace: str | None = None,
     **others: Any,
 ) -> ClientContext:
-    """Begins in this process, or joins the cluster that `address`, or ``RAY_ADDRESS``, names.
+    """Starts Ray in this process, or joins the cluster that `address`, or ``RAY_ADDRESS``, names.
 
-    Arguments about processes that are not begun here change nothing. Raises a RuntimeError at a second call, and a
+    Arguments about processes that do not exist here have no effect. Raises a RuntimeError at a second call, and a
     ConfigError if an address is given and Ray is not installed or no cluster is there.
     """
     if is_initialized():
@@ -105,19 +105,19 @@ def init(
     address = address or (os.environ.get("RAY_ADDRESS") if address is None else None)
     if address and address not in HERE:
         options = {"num_cpus": num_cpus, "num_gpus": num_gpus, "resources": resources, "namespace": namespace}
-        _Ray.info = joined_ray.join("ray.init", address, {**options, **others})
+        _Ray.info = ray_client.join("ray.init", address, {**options, **others})
         say(f"ray: tasks, actors and trials run on the Ray cluster at {address}")
-    elif not _Ray.told:
-        _Ray.told = True
+    elif not _Ray.has_printed:
+        _Ray.has_printed = True
         say(f"ray: tasks and actors run in this process, in their order; trials share {usable_cores()} cores")
     _Ray.initialized, _Ray.namespace = True, namespace or ""
     _Ray.machine = {"CPU": num_cpus, "GPU": num_gpus, **(resources or {})}
-    use_machine(local_mode, num_cpus, actors_here)
+    use_machine(local_mode, num_cpus, local_actor_names)
     return _context()
 
 
 def _context() -> ClientContext:
-    """The facts that Ray returned; those about processes that do not exist are None."""
+    """Returns the context that Ray would return; entries about processes that do not exist are None."""
     ip = node_ip()
     elsewhere = (
         "redis_address", "object_store_address", "raylet_socket_name", "webui_url", "session_dir",
@@ -135,8 +135,8 @@ def shutdown(_exiting_interpreter: bool = False) -> None:
         kill(actor)
     _Ray.named.clear()
     _Ray.initialized, _Ray.machine, _Ray.namespace, _Ray.info = False, {}, "", {}
-    joined_ray.leave()
-    use_machine(False, None, actors_here)
+    ray_client.leave()
+    use_machine(False, None, local_actor_names)
 
 
 def is_initialized() -> bool:
@@ -146,17 +146,17 @@ def is_initialized() -> bool:
 # --- objects ----------------------------------------------------------------------------------------------------------
 
 
-class _OrTheirs(type):
-    """Kind of classes that Ray's own objects count as objects of, too."""
+class _IncludesRayObjects(type):
+    """Metaclass that makes `isinstance` accept Ray's own objects."""
 
-    is_theirs: Callable[[Any], bool]
+    is_ray_object: Callable[[Any], bool]
 
     def __instancecheck__(cls, thing: Any) -> bool:
-        return super().__instancecheck__(thing) or cls.is_theirs(thing)
+        return super().__instancecheck__(thing) or cls.is_ray_object(thing)
 
 
-class ObjectRef(metaclass=_OrTheirs):
-    is_theirs = staticmethod(joined_ray.is_ref)
+class ObjectRef(metaclass=_IncludesRayObjects):
+    is_ray_object = staticmethod(ray_client.is_ref)
 
     def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
         self._value, self._error = value, error
@@ -197,7 +197,7 @@ def copied(value: Any) -> Any:
     """Returns a copy of a value; the value itself if it cannot be copied."""
     try:
         return copy.deepcopy(value)
-    except Exception:  # whatever an object does when it is copied: within one process it can be shared
+    except Exception:  # copying failed for any reason: within one process the object can be shared
         return value
 
 
@@ -224,11 +224,11 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
 
 
 def _values_of(refs: Sequence[ObjectRef], timeout: float | None) -> list[Any]:
-    """The values of references, of which some may be Ray's."""
+    """Returns the values of references, some of which may be Ray's."""
     away = [ref for ref in refs if type(ref) is not ObjectRef]
     if not away:
         return [_value_of(ref) for ref in refs]
-    with joined_ray.errors_of_2021():
+    with ray_client.errors_of_2021():
         found = iter(joined().get(away, timeout=timeout))
     return [_value_of(ref) if type(ref) is ObjectRef else next(found) for ref in refs]
 
@@ -236,7 +236,7 @@ def _values_of(refs: Sequence[ObjectRef], timeout: float | None) -> list[Any]:
 def wait(
     object_refs: Sequence[ObjectRef], *, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
 ) -> tuple[list[ObjectRef], list[ObjectRef]]:
-    """Returns as many references as are wanted, and the others; all of them are ready."""
+    """Returns the first `num_returns` references, and the others; all of them are ready."""
     refs = list(object_refs)
     if not all(isinstance(ref, ObjectRef) for ref in refs):
         raise TypeError("ray.wait: takes a list of what .remote() calls have returned")
@@ -255,7 +255,7 @@ def wait(
 
 
 def cancel(object_ref: ObjectRef, *, force: bool = False, recursive: bool = True) -> None:
-    """Ends a task of a cluster; in this process a task has ended before its reference is there."""
+    """Cancels a task of a cluster; in this process a task has finished before its reference exists."""
     if type(object_ref) is not ObjectRef:
         joined().cancel(object_ref, force=force, recursive=recursive)
 
@@ -264,8 +264,8 @@ def cancel(object_ref: ObjectRef, *, force: bool = False, recursive: bool = True
 
 
 def _finished(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Returns what a coroutine comes to; where an event loop runs in this thread, as in a notebook or in a coroutine of
-    another task, it runs in a loop of a thread of its own.
+    """Runs a coroutine and returns its result. If an event loop runs in this thread already, as in a notebook, it runs
+    in another thread.
     """
     try:
         asyncio.get_running_loop()
@@ -276,7 +276,7 @@ def _finished(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _called(name: str, function: Callable[..., Any], args: Any, kwargs: Any, num_returns: int | None) -> Any:
-    """Calls a function with copies; returns a reference, or as many as it has results."""
+    """Calls a function with copies of the arguments; returns a reference for each result."""
     count = 1 if num_returns is None else num_returns
     try:
         given = [_value_of(part) if isinstance(part, ObjectRef) else copied(part) for part in args]
@@ -286,7 +286,7 @@ def _called(name: str, function: Callable[..., Any], args: Any, kwargs: Any, num
             result = _finished(result)
     except (KeyboardInterrupt, SystemExit, _ActorExit):
         raise
-    except RayTaskError as error:  # of a task whose result was an argument
+    except RayTaskError as error:  # raised by a task whose result was an argument
         refs = [ObjectRef(error=error) for _ in range(count)]
     except BaseException as error:
         raised = error if isinstance(error, RayActorError) else RayTaskError(name, error).as_instanceof_cause()
@@ -303,53 +303,53 @@ def _called(name: str, function: Callable[..., Any], args: Any, kwargs: Any, num
 
 
 class RemoteFunction:
-    """A function whose ``.remote(...)`` calls it; in this process only the option ``num_returns`` changes anything."""
+    """A function whose ``.remote(...)`` calls it; in this process only the option ``num_returns`` has an effect."""
 
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
         self._function, self._options = function, dict(options)
-        self._theirs: list[Any] = []
+        self._ray_objects: list[Any] = []
         functools.update_wrapper(self, function)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_theirs": []}
+        return {**self.__dict__, "_ray_objects": []}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"{self.__name__} is a remote function: call {self.__name__}.remote(...)")  # type: ignore[attr-defined]
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
         if joined() is not None:
-            return _sent(joined_ray.optioned(_remote_of(self._theirs, self._function, self._options), self._options),
-                         args, kwargs)  # fmt: skip
+            kind = _remote_of(self._ray_objects, self._function, self._options)
+            return _sent(ray_client.with_options(kind, self._options), args, kwargs)
         name = getattr(self._function, "__name__", "function")
         return _called(name, self._function, args, kwargs, self._options.get("num_returns"))
 
     def options(self, **options: Any) -> RemoteFunction:
         made = RemoteFunction(self._function, {**self._options, **options})
-        made._theirs = self._theirs
+        made._ray_objects = self._ray_objects
         return made
 
 
 def _remote_of(kept: list[Any], thing: Any, options: Mapping[str, Any]) -> Any:
-    """Ray's own remote function or class of actors, which is made once."""
+    """Returns Ray's own remote function or actor class, which is made once."""
     if not kept:
-        kept.append(joined_ray.remote(thing, options))
+        kept.append(ray_client.remote(thing, options))
     return kept[0]
 
 
 def _sent(remote: Any, args: Any, kwargs: Any) -> Any:
-    """Calls Ray's own remote function, class or method; values that lie in this process go along."""
+    """Calls Ray's own remote function, class or method, with the values of references of this process."""
     given = [_value_of(part) if type(part) is ObjectRef else part for part in args]
     return remote.remote(*given, **{key: _value_of(part) if type(part) is ObjectRef else part
                                     for key, part in kwargs.items()})  # fmt: skip
 
 
 class ActorClass:
-    """A class whose ``.remote(...)`` makes an actor; here only the options ``name`` and ``namespace`` count."""
+    """A class whose ``.remote(...)`` makes an actor; the options ``name`` and ``namespace`` have an effect."""
 
     def __init__(self, kind: type, options: Mapping[str, Any]) -> None:
         self.__ray_actor_class__ = kind
         self._options = dict(options)
-        self._theirs: list[Any] = []
+        self._ray_objects: list[Any] = []
         self.__name__, self.__doc__, self.__module__ = kind.__name__, kind.__doc__, kind.__module__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -359,32 +359,32 @@ class ActorClass:
         raise TypeError(f"{self.__name__}: derive from the class without @ray.remote, and decorate the derived one")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_theirs": []}
+        return {**self.__dict__, "_ray_objects": []}
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
         if joined() is not None:
-            kind = _remote_of(self._theirs, self.__ray_actor_class__, self._options)
-            return _sent(joined_ray.optioned(kind, self._options), args, kwargs)
+            kind = _remote_of(self._ray_objects, self.__ray_actor_class__, self._options)
+            return _sent(ray_client.with_options(kind, self._options), args, kwargs)
         space = self._options.get("namespace") or _Ray.namespace
         name = self._options.get("name")
         if name is not None and (space, name) in _Ray.named:
-            raise ValueError(f"an actor named {name!r} is there already; ray.get_actor({name!r}) returns it")
+            raise ValueError(f"an actor named {name!r} exists already; ray.get_actor({name!r}) returns it")
         handle = ActorHandle(self.__ray_actor_class__, args, kwargs)
         if name is not None:
             _Ray.named[space, name] = handle
-            bind_to_process(why_at_home)
+            bind_to_process(why_local_envs)
         return handle
 
     def options(self, **options: Any) -> ActorClass:
         made = ActorClass(self.__ray_actor_class__, {**self._options, **options})
-        made._theirs = self._theirs
+        made._ray_objects = self._ray_objects
         return made
 
 
-class ActorHandle(metaclass=_OrTheirs):
+class ActorHandle(metaclass=_IncludesRayObjects):
     """An object whose methods are called with ``.remote(...)``; `shown` is its class where `kind` is a function."""
 
-    is_theirs = staticmethod(joined_ray.is_actor)
+    is_ray_object = staticmethod(ray_client.is_actor)
 
     def __init__(self, kind: type, args: Any, kwargs: Any, shown: type | None = None) -> None:
         self._kind = shown or kind
@@ -410,7 +410,7 @@ class ActorHandle(metaclass=_OrTheirs):
             kill(self)
             return ObjectRef(None)
         if self._gone:
-            error = RayActorError(f"{self._kind.__name__}: the actor is gone: {self._gone}")
+            error = RayActorError(f"{self._kind.__name__}: the actor has ended: {self._gone}")
             return _called(where, functools.partial(_raise, error), (), {}, num_returns)
         try:
             return _called(where, getattr(self._object, name), args, kwargs, num_returns)
@@ -423,20 +423,20 @@ class ActorHandle(metaclass=_OrTheirs):
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            f"the actor {self._kind.__name__} lives in the script's process, which other processes cannot ask"
+            f"the actor {self._kind.__name__} lives in the script's process, which other processes cannot call"
         )
 
     def __repr__(self) -> str:
         return f"Actor({self._kind.__name__}, {self._actor_id})"
 
 
-def handle_of(held: Any) -> ActorHandle:
-    """Returns an actor in this process that is an object which there is already."""
+def wrap_as_actor(held: Any) -> ActorHandle:
+    """Returns an actor in this process that wraps an existing object."""
     return ActorHandle(lambda: held, (), {}, type(held))  # type: ignore[arg-type]
 
 
 class _Holder:
-    """Makes an object that is not copied when it is returned."""
+    """Wraps an object that is not copied when it is returned."""
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
@@ -472,7 +472,7 @@ def remote(*args: Any, **options: Any) -> Any:
     if len(args) == 1 and not options and (callable(args[0]) or isinstance(args[0], type)):
         return _made_remote(args[0], {})
     if args or not options:
-        raise TypeError("ray.remote: is used as @ray.remote or @ray.remote(num_cpus=1)")
+        raise TypeError("ray.remote: use it as @ray.remote or @ray.remote(num_cpus=1)")
     return lambda thing: _made_remote(thing, options)
 
 
@@ -521,15 +521,15 @@ def get_actor(name: str, namespace: str | None = None) -> Any:
     return _Ray.named[space, name]
 
 
-def actors_here() -> list[str]:
-    """Returns the names of the actors that live in this process and can be asked for by name."""
+def local_actor_names() -> list[str]:
+    """Returns the names of the named actors in this process."""
     return [name for _, name in _Ray.named]
 
 
-def why_at_home() -> str:
-    """Returns why environments are stepped in this process: a named actor lives here, and they may ask it."""
-    names = actors_here()
-    return f"the actor {names[0]!r} lives in this process, and environments may ask it" if names else ""
+def why_local_envs() -> str:
+    """Returns the reason to step environments in this process: they may call a named actor here."""
+    names = local_actor_names()
+    return f"the actor {names[0]!r} lives in this process, and environments may call it" if names else ""
 
 
 # --- the machine ------------------------------------------------------------------------------------------------------
@@ -544,14 +544,14 @@ def cluster_resources() -> dict[str, float]:
 
 
 def available_resources() -> dict[str, float]:
-    """Returns what is free: all of it, as nothing runs beside the script."""
+    """Returns the free resources: all of them, because nothing runs beside the script."""
     if (theirs := joined()) is not None:
         return theirs.available_resources()  # type: ignore[no-any-return]
     return cluster_resources()
 
 
 def nodes() -> list[dict[str, Any]]:
-    """Returns the one machine."""
+    """Returns a list with this machine."""
     if (theirs := joined()) is not None:
         return theirs.nodes()  # type: ignore[no-any-return]
     return [
@@ -571,7 +571,7 @@ def get_resource_ids() -> dict[str, Any]:
 
 
 def timeline(filename: str | None = None) -> list[Any]:
-    """Returns no events: ``rookery timers`` says where the time of a run went."""
+    """Returns no events: ``rookery timers`` shows where the time of a run went."""
     if (theirs := joined()) is not None:
         return theirs.timeline(filename)  # type: ignore[no-any-return]
     return []
@@ -609,7 +609,7 @@ class ClientBuilder:
         return self
 
     def env(self, env: Mapping[str, Any]) -> ClientBuilder:
-        """Takes a description of workers' packages, which counts on a cluster."""
+        """Sets the packages of workers, which has an effect on a cluster only."""
         self._env = dict(env)
         return self
 
@@ -698,7 +698,7 @@ def get_node_ip_address(address: str = "") -> str:
 def inspect_serializability(base_obj: Any, name: str | None = None, **options: Any) -> tuple[bool, set[Any]]:
     try:
         cloudpickle.dumps(base_obj)
-    except Exception as error:  # whatever an object does when it is pickled
+    except Exception as error:  # pickling may raise anything
         say(f"{name or base_obj!r} cannot be sent to another process: {type(error).__name__}: {error}")
         return False, {base_obj} if getattr(type(base_obj), "__hash__", None) else set()
     return True, set()

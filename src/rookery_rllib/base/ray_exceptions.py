@@ -1,4 +1,4 @@
-"""What goes wrong with tasks and actors, under the names of ``ray.exceptions``."""
+"""Errors of tasks and actors, under the names of ``ray.exceptions``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RayTaskError(RayError):
 
 @cache
 def _both(kind: type[BaseException]) -> type[BaseException] | None:
-    """A class of errors that are of another class too; None where the two cannot be one."""
+    """Returns a class of errors that derives from both classes; None if the two cannot be combined."""
     try:
         return type(f"RayTaskError({kind.__name__})", (RayTaskError, kind), {"__str__": lambda self: self.args[0]})
     except TypeError:

@@ -1,6 +1,6 @@
-"""What scripts register by name, a table for each kind: environments, trainables, models, and parts of models.
+"""Registries of names that scripts register: environments, trainables, models, and parts of models.
 
-The tables are sent to other processes, which know the same names then. A kind needs no code of its own to be carried.
+The tables are sent to child processes, so that those know the same names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _TABLES: dict[str, dict[str, Any]] = {}
 
 
 def table(kind: str) -> dict[str, Any]:
-    """Returns the table of a kind, in which a registered object stands under its name."""
+    """Returns the registry of a kind: objects by name."""
     return _TABLES.setdefault(kind, {})
 
 
@@ -33,7 +33,7 @@ def registered_env(name: str) -> Callable[..., Any] | None:
 
 
 def registered() -> dict[str, Mapping[str, Any]]:
-    """Returns all tables by kind, to be known in other processes."""
+    """Returns all registries by kind, to be sent to other processes."""
     return {kind: dict(entries) for kind, entries in _TABLES.items()}
 
 

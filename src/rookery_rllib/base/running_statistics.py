@@ -1,4 +1,4 @@
-"""Times of blocks of code, and statistics of the last values of something."""
+"""Timers of blocks of code, and statistics over a window of values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that change with time steps: constant, linear, polynomial, exponential and piecewise."""
+"""Schedules over time steps: constant, linear, polynomial, exponential and piecewise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of batches packed without loss: an array as deflated bytes in a text."""
+"""Lossless compression of columns: an array as deflated bytes in a text."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def unpack_if_needed(data: Any) -> Any:
 
 
 def is_compressed(data: Any) -> bool:
-    """Returns whether something counts as packed: any text and any bytes do, as in 2021."""
+    """Returns whether a value is compressed: any text and any bytes are, as in 2021."""
     return isinstance(data, bytes | str)

@@ -1,4 +1,4 @@
-"""Batches and arrays in a few words."""
+"""Short summaries of batches and arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _said: set[str] = set()
 
 
 class _Words:
-    """A text that is printed without quotes."""
+    """Text that is printed without quotes."""
 
     def __init__(self, text: str) -> None:
         self.text = text

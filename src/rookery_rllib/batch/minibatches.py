@@ -1,4 +1,4 @@
-"""Minibatches of batches, and functions around learning from them."""
+"""Minibatches of batches, and functions for learning from them."""
 
 from __future__ import annotations
 

@@ -66,12 +66,12 @@ class JsonWriter(OutputWriter):
             moment = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
             self._file = self.path / f"output-{moment}_worker-{self.ioctx.worker_index}_{self._number}.json"
             self._number, self._written = self._number + 1, 0
-        line = json.dumps(self._told(sample_batch)) + "\n"
+        line = json.dumps(self._as_row(sample_batch)) + "\n"
         with self._file.open("a", encoding="utf-8") as file:
             file.write(line)
         self._written += len(line)
 
-    def _told(self, batch: Any) -> dict[str, Any]:
+    def _as_row(self, batch: Any) -> dict[str, Any]:
         if isinstance(batch, MultiAgentBatch):
             inside = {name: self._columns(part) for name, part in batch.policy_batches.items()}
             return {"type": "MultiAgentBatch", "count": batch.count, "policy_batches": inside}
@@ -86,7 +86,7 @@ class JsonWriter(OutputWriter):
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value as JSON has it; what it has no form for becomes a text."""
+    """Returns a value as JSON; objects without a JSON form become text."""
     if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist())
     if isinstance(value, Mapping):
@@ -106,7 +106,7 @@ class JsonReader(InputReader):
             self.files = [str(Path(each).expanduser().absolute()) for each in inputs]
         if not self.files:
             raise FileError(f"there are no files {inputs}: give a file, a directory, a pattern or a list of files")
-        self._rng = random.Random(0)  # so that equal runs read in equal order
+        self._rng = random.Random(0)  # so that equal runs read files in the same order
         self._lines: Iterator[Any] = iter(())
 
     def next(self) -> Any:

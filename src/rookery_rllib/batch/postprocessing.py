@@ -75,7 +75,7 @@ def compute_gae_for_sample_batch(
 
 
 def adjust_nstep(n_step: int, gamma: float, batch: SampleBatch) -> None:
-    """Replaces rewards by discounted sums of n, and what came next by what came n steps later, in place."""
+    """Replaces rewards by discounted n-step sums, and next observations by those n steps later, in place."""
     ends = np.asarray(batch[SampleBatch.DONES])
     if ends[:-1].any():
         raise ValueError("adjust_nstep: an episode ends in the middle of the batch, expected rows of one episode")

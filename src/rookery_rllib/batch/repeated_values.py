@@ -1,4 +1,4 @@
-"""Lists of different lengths as one padded tensor: what a model sees of a `Repeated` space."""
+"""Lists of different lengths as one padded tensor: the input of a model for a `Repeated` space."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RepeatedValues:
 
 
 def _place(values: Any, place: int) -> Any:
-    """What stands at one place of all lists."""
+    """Returns the elements at one index of all lists."""
     if isinstance(values, dict):
         return {key: _place(part, place) for key, part in values.items()}
     if isinstance(values, tuple | list):
@@ -41,7 +41,7 @@ def _place(values: Any, place: int) -> Any:
 
 
 def _at(values: Any, row: int, place: int) -> Any:
-    """What stands at one place of the list of one row."""
+    """Returns the element at one index of the list of one row."""
     if isinstance(values, dict):
         return {key: _at(part, row, place) for key, part in values.items()}
     if isinstance(values, tuple | list):
@@ -53,7 +53,7 @@ def _at(values: Any, row: int, place: int) -> Any:
 
 
 def _row(values: Any, row: int) -> Any:
-    """What one row of the batch has."""
+    """Returns one row of the batch as a list."""
     if isinstance(values, dict):
         return {key: _row(part, row) for key, part in values.items()}
     if isinstance(values, tuple | list):

@@ -1,7 +1,7 @@
-"""Batches of experience as RLlib has them: dicts of columns, one for a policy, and several as one.
+"""Batches of experience as RLlib has them: dicts of columns for one policy, and for several.
 
-A column is an array or tensor with a row for each decision, or a structure of such. Batches for models that remember
-have a column ``seq_lens``, the lengths of the sequences that follow each other in the rows, and ``state_in_<i>`` with
+A column is an array or tensor with a row for each decision, or a structure of such. Batches for recurrent
+models have a column ``seq_lens``, the lengths of the consecutive sequences in the rows, and ``state_in_<i>`` with
 a row for each sequence.
 """
 
@@ -35,7 +35,7 @@ def _num_rows(column: Any) -> int:
 
 
 def _rows(column: Any, rows: Any) -> Any:
-    """The rows of a column that a slice or an index names."""
+    """Returns the rows of a column at a slice or an index."""
     return nested.map_structure(lambda leaf: leaf[rows], column) if isinstance(column, dict | tuple) else column[rows]
 
 
@@ -117,7 +117,7 @@ class SampleBatch(dict[str, Any]):
         if isinstance(key, slice):
             start, stop, step = key.indices(self.count)
             if step != 1:
-                raise ValueError(f"SampleBatch: step {step}, rows are taken one after the other")
+                raise ValueError(f"SampleBatch: step {step}, slices have no step")
             return self.slice(start, max(start, stop))
         if key == "is_training":
             return self.is_training
@@ -190,7 +190,7 @@ class SampleBatch(dict[str, Any]):
     # --- new batches ---
 
     def _alike(self, columns: dict[str, Any], **changes: Any) -> SampleBatch:
-        """A batch of other columns that says the same about itself."""
+        """Returns a batch of other columns with the same flags."""
         facts = {f"_{name}": getattr(self, name) for name in _RECORDS} | changes
         return SampleBatch(columns, **facts)
 
@@ -252,7 +252,7 @@ class SampleBatch(dict[str, Any]):
     def split_by_episode(self) -> list[SampleBatch]:
         if SampleBatch.EPS_ID not in self:
             if SampleBatch.DONES in self and np.any(np.asarray(super().__getitem__("dones"))[:-1]):
-                raise ValueError("SampleBatch: there are several episodes and no column eps_id to tell them apart")
+                raise ValueError("SampleBatch: there are several episodes and no column eps_id to distinguish them")
             self[SampleBatch.EPS_ID] = np.zeros(self.count, np.int64)
             return [self]
         episode = np.asarray(super().__getitem__(SampleBatch.EPS_ID))
@@ -299,12 +299,12 @@ class SampleBatch(dict[str, Any]):
         return [self.slice(*rows, *whose) for rows, whose in zip(data, states, strict=True)]
 
     def _get_slice_indices(self, slice_size: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Where batches of so many rows begin and end, and, where there are sequences, with which of them."""
+        """Returns the first and last row of each batch of `slice_size` rows, and of its sequences if there are any."""
         if "seq_lens" not in self:
             data = [(row, min(row + slice_size, self.count)) for row in range(0, self.count, slice_size)]
             return data, []
         lengths = np.asarray(super().__getitem__("seq_lens")).astype(np.int64)
-        if self.zero_padded:  # whole sequences, as many as have so many rows that count
+        if self.zero_padded:  # whole sequences, as many as have that many valid rows
             longest, data, states, first, rows = int(self.max_seq_len or 0), [], [], 0, 0
             for place, length in enumerate(lengths.tolist(), 1):
                 rows += length
@@ -322,7 +322,7 @@ class SampleBatch(dict[str, Any]):
 
     def right_zero_pad(self, max_seq_len: int, exclude_states: bool = True) -> SampleBatch:
         if "seq_lens" not in self:
-            raise ValueError("SampleBatch: there is no column seq_lens, which says what a sequence is")
+            raise ValueError("SampleBatch: there is no column seq_lens, the lengths of sequences")
         lengths = np.asarray(super().__getitem__("seq_lens")).astype(np.int64)
         if lengths.max() > max_seq_len:
             raise ValueError(f"SampleBatch: a sequence has {lengths.max()} rows, more than max_seq_len={max_seq_len}")
@@ -363,7 +363,7 @@ class SampleBatch(dict[str, Any]):
                 self[key] = np.array([compression.unpack(str(row)) for row in column])
         return self
 
-    # --- what models are given ---
+    # --- inputs of models ---
 
     def get_single_step_input_dict(self, view_requirements: Mapping[str, Any], index: Any = "last") -> SampleBatch:
         present = self.count if index == "last" else index
@@ -388,7 +388,7 @@ class SampleBatch(dict[str, Any]):
         return SampleBatch(found, seq_lens=np.array([1], np.int32))
 
     def _at(self, column: str, row: int) -> Any:
-        """A value of the trajectory: zeros before its start, and, after its end, what followed it or the last row."""
+        """Returns a row of the trajectory: zeros before its start; after its end the next or the last row."""
         series = super().__getitem__(column)
         if row >= self.count:
             after = {SampleBatch.OBS: SampleBatch.NEXT_OBS}.get(column, column)
@@ -406,7 +406,7 @@ def _restored(columns: dict[str, Any], facts: dict[str, Any]) -> SampleBatch:
 
 
 def _window(leaf: Any, start: int, end: int) -> Any:
-    """Rows of an array; zeros for those before the first."""
+    """Returns rows of an array; zeros for those before the first."""
     if start >= 0:
         return leaf[start:end]
     if isinstance(leaf, np.ndarray):
@@ -415,7 +415,7 @@ def _window(leaf: Any, start: int, end: int) -> Any:
 
 
 def _stacked(values: list[Any]) -> Any:
-    """Values of one column as an array or tensor with a row for each."""
+    """Stacks values of one column to an array or tensor with a row for each."""
     if hasattr(values[0], "unsqueeze"):
         return concat_aligned([value.unsqueeze(0) for value in values])
     return np.array(values)
@@ -515,7 +515,7 @@ class SampleBatchBuilder:
         self.count += batch.count
 
     def build_and_reset(self) -> SampleBatch:
-        """Returns the rows as a batch with floats of 32 bits, and begins anew."""
+        """Returns the rows as a batch with float32 values, and starts a new one."""
         columns = {}
         for key, values in self.buffers.items():
             array = np.array(values)

@@ -1,6 +1,6 @@
-"""Sequences for models that remember: rows cut into pieces, padded with zeros to one length, and a time axis.
+"""Sequences for recurrent models: rows cut into pieces, padded with zeros to one length, and a time axis.
 
-Of batches with sequences the rows of one follow each other; models get them padded, ``[N * T, ...]``, and the lengths.
+In a batch the rows of a sequence are consecutive; models get them padded, ``[N * T, ...]``, and the lengths.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def sequence_lengths(episode_ids: Any, unroll_ids: Any, agent_indices: Any, max_
     """Cuts rows into sequences: where episode, fragment or agent changes, and after `max_seq_len` rows.
 
     Args:
-        episode_ids: ``[B]`` of which episode each row is.
-        unroll_ids: ``[B]`` of which fragment; None = all of one.
-        agent_indices: ``[B]`` of which agent; None = all of one.
+        episode_ids: ``[B]`` episode of each row.
+        unroll_ids: ``[B]`` fragment of each row; None = one fragment.
+        agent_indices: ``[B]`` agent of each row; None = one agent.
         max_seq_len: Largest length.
 
     Returns:
@@ -82,7 +82,7 @@ def chop_into_sequences(
 
 
 def _padded(column: Any, targets: np.ndarray, length: int) -> Any:
-    """Puts rows where they belong; zeros stand in the other places."""
+    """Writes rows to their places in a padded array of zeros."""
     array = np.asarray(column)
     if array.dtype.kind in "OUS":
         filled: list[Any] = [None] * length
@@ -102,7 +102,7 @@ def pad_batch_to_sequences_of_same_size(
     feature_keys: Iterable[str] | None = None,
     view_requirements: Any = None,
 ) -> None:
-    """Cuts a batch into sequences and pads these with zeros, in place; where its model remembers nothing, it stays."""
+    """Cuts a batch into sequences and pads them with zeros, in place; without states it stays as it is."""
     if batch.zero_padded:
         return
     remembers = "state_in_0" in batch or "state_out_0" in batch
@@ -167,7 +167,7 @@ def timeslice_along_seq_lens_with_overlap(
 
 
 def _with_overlap(batch: SampleBatch, start: int, end: int, overlap: int, zero_states: bool) -> SampleBatch:
-    """The rows from start to end, and so many before them."""
+    """Returns the rows from start to end, with an overlap before them."""
     columns = {key: np.asarray(column) for key, column in batch.items() if key != SampleBatch.SEQ_LENS}
     begin = max(start - overlap, 0)
     episodes = columns.get(SampleBatch.EPS_ID, np.zeros(end))

@@ -16,7 +16,7 @@ from rookery_rllib.batch.repeated_values import RepeatedValues
 
 FLOAT_MIN = -3.4e38
 FLOAT_MAX = 3.4e38
-"""What stands for infinite logits: infinite ones make gradients that are no numbers."""
+"""Replacement of infinite logits, whose gradients would be NaN."""
 
 
 def atanh(x: Tensor) -> Tensor:
@@ -108,7 +108,7 @@ def reduce_mean_ignore_inf(x: Tensor, axis: int | None = None) -> Tensor:
 
 
 def sequence_mask(lengths: Tensor, maxlen: int | None = None, dtype: Any = None, time_major: bool = False) -> Tensor:
-    """Returns which places of padded sequences hold something, ``[B, maxlen]``; ``[maxlen, B]`` if time comes first."""
+    """Returns the mask of valid steps of padded sequences, ``[B, maxlen]``; ``[maxlen, B]`` if time comes first."""
     longest = int(lengths.max()) if maxlen is None else int(maxlen)
     mask = torch.arange(longest, device=lengths.device, dtype=torch.int64) < lengths.unsqueeze(1)
     mask = mask.t() if time_major else mask
@@ -120,7 +120,7 @@ def softmax_cross_entropy_with_logits(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def make_tf_callable(session_or_none: Any = None, dynamic_shape: bool = False) -> Callable[[Any], Any]:
-    """Returns a decorator under which a function is given tensors and gives arrays; nothing is compiled."""
+    """Returns a decorator that passes tensors to a function and returns arrays; nothing is compiled."""
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
         def called(*args: Any, **kwargs: Any) -> Any:

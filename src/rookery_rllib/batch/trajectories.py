@@ -1,7 +1,7 @@
-"""What was played, as trajectories of 2021: a batch for each stretch of one agent's episode.
+"""Rollouts as trajectories of 2021: a batch for each piece of one agent's episode.
 
-A rollout of ours is cut where episodes end and where fragments do; each piece becomes a batch with the columns that
-policies of scripts postprocess and learn from, with what really came after its last row.
+A rollout is cut at the ends of episodes and fragments. Each piece becomes a batch with the columns that policies of
+scripts postprocess and learn from, and with the real observation after its last row.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from rookery_rllib.batch.numpy_functions import as_arrays
 from rookery_rllib.batch.sample_batch import SampleBatch
 
 Slots = dict[int, dict[str, Any]]
-"""Where each slot stands: the number of its ``episode``, the ``step`` in it, its last ``action`` and ``reward``."""
+"""State of each slot: the number of its ``episode``, the ``step`` in it, its last ``action`` and ``reward``."""
 
 
 UNCUT = 2**31
-"""Decisions after which a trajectory is cut that is cut nowhere."""
+"""Length limit of trajectories that are not cut."""
 
 
 def _as_stored(actions: np.ndarray) -> np.ndarray:
@@ -37,7 +37,7 @@ def _itself(slot: int) -> int:
 
 
 EPISODES_APART = 1_000_000
-"""More copies of an environment than there are; episodes of one copy are numbered so far apart."""
+"""Upper limit of the number of environments; episode ids of one environment differ by it."""
 
 
 def _no_states(memory: Tensor) -> list[np.ndarray]:
@@ -46,13 +46,13 @@ def _no_states(memory: Tensor) -> list[np.ndarray]:
 
 @dataclass(frozen=True)
 class Reading:
-    """How a policy of a script sees what was stored of its play.
+    """Functions that convert stored rollout data to the columns of a policy of a script.
 
     Attributes:
-        preprocess: Makes rows ``[N, ...]`` of stored observations by leaf path.
-        actions: Makes the policy's own actions of stored ones ``[N, ...]``.
-        states: Makes what its model remembered, ``[N, ...]`` in a list, of stored memory ``[N, M]``.
-        extras: Adds the columns that the policy itself computes of each row.
+        preprocess: Converts stored observations by leaf path to rows ``[N, ...]``.
+        actions: Converts stored actions ``[N, ...]`` to the policy's own.
+        states: Converts stored memory ``[N, M]`` to the model's states, a list of ``[N, ...]``.
+        extras: Adds the columns that the policy itself computes for each row.
     """
 
     preprocess: Callable[[Mapping[str, Any]], Any]
@@ -63,19 +63,19 @@ class Reading:
 
 @dataclass
 class Trajectory:
-    """Decisions that follow each other in one episode of one agent.
+    """Consecutive decisions in one episode of one agent.
 
     Attributes:
-        rows: ``[N]`` their places in the flat rollout, in the order of time.
-        slot: The slot that played them.
-        place: Which stretch of the slot's rollout they are in, and which piece of that; those of other agents of the
-            same copy with the same place are of the same time.
-        episode: Which episode of the slot they are of, from 0.
+        rows: ``[N]`` indices in the flat rollout, in the order of time.
+        slot: The slot that made them.
+        place: Index of the fragment in the slot's rollout, and of the piece in it; pieces of other agents of the same
+            environment with the same place are of the same time.
+        episode: Index of the episode of the slot, from 0.
         step: Decisions of that episode before them.
-        ended: Whether the episode is over with them.
+        ended: Whether the episode ends with them.
         before: The slot's last action and reward before them, or None if they are the first of their episode.
-        batch: The columns, as they were played.
-        own: The same, to be changed.
+        batch: The columns, as recorded.
+        own: A copy that callbacks and policies may change.
     """
 
     rows: np.ndarray
@@ -95,11 +95,11 @@ def trajectories(
     """Cuts a rollout into trajectories.
 
     Args:
-        rollout: What was played.
-        reading: How the policy sees it.
+        rollout: The rollout.
+        reading: Converts its data to the policy's columns.
         every: Decisions of a slot after which it is cut, whether its episode is over or not.
-        slots: Where each slot stood before, and after the call where it stands.
-        lane_of: Which copy of the environment a slot belongs to; ``eps_id`` is of it.
+        slots: State of each slot before the rollout; updated in place.
+        lane_of: Environment index of a slot, from which ``eps_id`` is made.
     """
     found = _cut(rollout, every, slots)
     if not found:
@@ -121,7 +121,7 @@ def pieces_of(rollout: Rollout) -> list[Trajectory]:
 
 
 def _cut(rollout: Rollout, every: int, slots: Slots) -> list[Trajectory]:
-    """The pieces without their columns, slot by slot in the order of time."""
+    """Returns the pieces without their columns, slot by slot in the order of time."""
     fragments = rollout.reward.shape[1]
     over = (rollout.terminated | rollout.truncated).cpu().numpy()
     action, reward = rollout.action.flatten(0, 1).cpu().numpy(), rollout.reward.flatten().cpu().numpy()
@@ -133,7 +133,7 @@ def _cut(rollout: Rollout, every: int, slots: Slots) -> list[Trajectory]:
         if not length:
             continue
         stands = slots.setdefault(slot, {"episode": 0, "step": 0, "action": None, "reward": 0.0})
-        if bool(rollout.first[fragment]) and stands["step"]:  # the one before was lost with its environment
+        if bool(rollout.first[fragment]) and stands["step"]:  # the previous episode was lost with its environment
             stands |= {"episode": stands["episode"] + 1, "step": 0}
         ends = (np.flatnonzero(over[:length, fragment]) + 1).tolist()
         for first, last in pairwise(sorted({0, length, *ends, *range(0, length, every)})):
@@ -155,7 +155,7 @@ def _cut(rollout: Rollout, every: int, slots: Slots) -> list[Trajectory]:
 def _columns(
     rollout: Rollout, reading: Reading, pieces: list[Trajectory], lane_of: Callable[[int], int]
 ) -> SampleBatch:
-    """The columns of all pieces, one after the other."""
+    """Returns the columns of all pieces, concatenated."""
     order = np.concatenate([piece.rows for piece in pieces])
     index = torch.from_numpy(order)
 
@@ -223,7 +223,7 @@ def columns_of(rollout: Rollout, rows: np.ndarray, policy: Any) -> SampleBatch:
 def with_rewards(rollout: Rollout, policy: Any, change: Callable[[Trajectory, SampleBatch], Any]) -> Rollout:
     """Returns a rollout with other rewards.
 
-    `change` is given each piece of an episode with its columns, which it changes, or returns others.
+    `change` is called with each piece of an episode and its columns; it changes them in place or returns others.
     """
     reward = rollout.reward.clone()
     for piece in pieces_of(rollout):
@@ -235,12 +235,12 @@ def with_rewards(rollout: Rollout, policy: Any, change: Callable[[Trajectory, Sa
 
 
 def _each(pieces: list[Trajectory], values: Any) -> np.ndarray:
-    """A number of each piece, for all its rows."""
+    """Repeats one number of each piece for all its rows."""
     return np.repeat(np.asarray(list(values), np.int64), [len(piece.rows) for piece in pieces])
 
 
 def _following(rollout: Rollout, pieces: list[Trajectory], order: np.ndarray) -> np.ndarray:
-    """Where each row finds what was seen next: among the rows, then the last and the final observations."""
+    """Returns the index of each row's next observation: among the rows, then the last and the final observations."""
     fragments = rollout.reward.shape[1]
     place = np.full(rollout.reward.numel(), -1)
     place[order] = np.arange(len(order))
@@ -250,7 +250,7 @@ def _following(rollout: Rollout, pieces: list[Trajectory], order: np.ndarray) ->
     for piece in pieces:
         at += len(piece.rows)
         t, fragment = divmod(int(piece.rows[-1]), fragments)
-        if piece.ended:  # of an end without a future nobody keeps what was seen
+        if piece.ended:  # terminal observations are not stored
             number = final.get((t, fragment))
             following[at] = at if number is None else len(order) + fragments + number
         elif t + 1 < int(rollout.length[fragment]):
@@ -261,7 +261,7 @@ def _following(rollout: Rollout, pieces: list[Trajectory], order: np.ndarray) ->
 
 
 def _previous(column: np.ndarray, pieces: list[Trajectory], before: list[Any], reading: Reading | None) -> np.ndarray:
-    """A column one row earlier; zeros where an episode begins."""
+    """Returns a column shifted by one row; zeros where an episode begins."""
     shifted = np.concatenate((np.zeros_like(column[:1]), column[:-1]))
     at = 0
     for piece, value in zip(pieces, before, strict=True):

@@ -9,7 +9,7 @@ from rookery_rllib.base.deprecation import DEPRECATED_VALUE
 from rookery_rllib.config.algorithms import DDPG_KIND, OFF_POLICY, ON_POLICY, PPO_KIND, Q_KIND, M
 from rookery_rllib.config.default_networks import FUNCTIONS
 from rookery_rllib.config.reader import Reader, Values
-from rookery_rllib.config.rows import by, ignored, kept, refused
+from rookery_rllib.config.rows import by, ignored, refused, used
 
 OURS = {"tanh": "tanh", "relu": "relu", "elu": "elu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
 """Functions after layers that settings of ours have, by the names of 2021."""
@@ -149,8 +149,8 @@ MODEL = [
             "pictures of Atari are 84 x 84, and others are not resized; wrap the environment to do so"),
     ignored({"model.grayscale": False, "model.zero_mean": True},
             "only the preprocessor that preprocessor_pref = 'rllib' chose read it"),
-    kept({"model.custom_model": None}, "A model of your own, by the name it was registered under."),
-    kept({"model.custom_model_config": {}}, "What it is told."),
-    kept({"model.custom_action_dist": None}, "A distribution of your own, by the name it was registered under."),
-    kept({"model.custom_preprocessor": None}, "A preprocessor of your own, by the name it was registered under."),
+    used({"model.custom_model": None}, "A model of your own, by the name it was registered under."),
+    used({"model.custom_model_config": {}}, "What it is told."),
+    used({"model.custom_action_dist": None}, "A distribution of your own, by the name it was registered under."),
+    used({"model.custom_preprocessor": None}, "A preprocessor of your own, by the name it was registered under."),
 ]  # fmt: skip

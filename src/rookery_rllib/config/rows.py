@@ -1,7 +1,7 @@
 """A row of the table of keys, `Row`, and what makes rows: a function for each thing that can become of a key.
 
 A key is *set* (its value goes to a path of ours), *translated* (a function of it and its neighbours gives values of
-paths), *kept* (the trainer itself goes by it), *cluster* (translated where workers play on a cluster that the script
+paths), *used* (the trainer itself goes by it), *cluster* (translated where workers play on a cluster that the script
 has joined, ignored in one process), *ignored* (nothing would change; a line says so to whoever set it), or *refused*
 (with what to use instead).
 
@@ -23,10 +23,10 @@ NO_DEFAULT = object()
 """Stands for the default in a row that leaves it to another row."""
 
 
-class Fate(Enum):
+class ConfigKeyStatus(Enum):
     SET = "set"
     TRANSLATED = "translated"
-    KEPT = "kept"
+    USED = "used"
     CLUSTER = "cluster"
     IGNORED = "ignored"
     REFUSED = "refused"
@@ -39,7 +39,7 @@ class Row:
     Attributes:
         key: The key, with the section it stands in: ``model.use_lstm``. Keys of exploration have its type in between:
             ``exploration_config.EpsilonGreedy.final_epsilon``.
-        fate: What becomes of it.
+        status: What becomes of it.
         text: What it does here, or why it is ignored or refused, in a sentence.
         paths: Settings of ours that it decides.
         function: Of keys that are translated: what gives the values; None of one that the trainer goes by on a cluster.
@@ -50,7 +50,7 @@ class Row:
     """
 
     key: str
-    fate: Fate
+    status: ConfigKeyStatus
     text: str
     paths: tuple[str, ...] = ()
     function: Function | None = None
@@ -60,19 +60,19 @@ class Row:
     methods: tuple[str, ...] = ()
 
 
-def _rows(keys: Keys, fate: Fate, text: str, rl2: str | Mapping[str, str], **parts: Any) -> list[Row]:
+def _rows(keys: Keys, status: ConfigKeyStatus, text: str, rl2: str | Mapping[str, str], **parts: Any) -> list[Row]:
     """Returns a row for each key; `rl2` has the methods of RLlib 2, of all of them or by key."""
     defaults = dict.fromkeys(keys.split(), NO_DEFAULT) if isinstance(keys, str) else keys
     methods = rl2 if isinstance(rl2, Mapping) else dict.fromkeys(defaults, rl2)
     return [
-        Row(key, fate, text, default=default, methods=tuple(methods.get(key, "").split()), **parts)
+        Row(key, status, text, default=default, methods=tuple(methods.get(key, "").split()), **parts)
         for key, default in defaults.items()
     ]
 
 
 def to(keys: Keys, path: str, text: str, only: tuple[str, ...] = (), rl2: str = "") -> list[Row]:
     """A key whose value is that of a path."""
-    return _rows(keys, Fate.SET, text, rl2, paths=(path,), only=only)
+    return _rows(keys, ConfigKeyStatus.SET, text, rl2, paths=(path,), only=only)
 
 
 def by(
@@ -84,7 +84,7 @@ def by(
     rl2: str | Mapping[str, str] = "",
 ) -> list[Row]:
     """Keys that a function translates to paths, which are written with spaces between."""
-    return _rows(keys, Fate.TRANSLATED, text, rl2, paths=tuple(paths.split()), function=function, only=only)
+    return _rows(keys, ConfigKeyStatus.TRANSLATED, text, rl2, paths=tuple(paths.split()), function=function, only=only)
 
 
 def computed(
@@ -98,19 +98,19 @@ def on_cluster(
     function: Function | None, keys: Keys, paths: str, text: str, only: tuple[str, ...] = (), rl2: str = ""
 ) -> list[Row]:
     """Keys that are translated, or gone by, where workers play on a cluster, and change nothing in one process."""
-    return _rows(keys, Fate.CLUSTER, text, rl2, paths=tuple(paths.split()), function=function, only=only)
+    return _rows(keys, ConfigKeyStatus.CLUSTER, text, rl2, paths=tuple(paths.split()), function=function, only=only)
 
 
-def kept(keys: Keys, text: str, rl2: str = "") -> list[Row]:
+def used(keys: Keys, text: str, rl2: str = "") -> list[Row]:
     """Keys that the trainer itself goes by."""
-    return _rows(keys, Fate.KEPT, text, rl2)
+    return _rows(keys, ConfigKeyStatus.USED, text, rl2)
 
 
 def ignored(keys: Keys, text: str, only: tuple[str, ...] = (), fine: tuple[Any, ...] = (), rl2: str = "") -> list[Row]:
     """Keys that would change nothing here."""
-    return _rows(keys, Fate.IGNORED, text, rl2, only=only, fine=fine)
+    return _rows(keys, ConfigKeyStatus.IGNORED, text, rl2, only=only, fine=fine)
 
 
 def refused(keys: Keys, text: str, only: tuple[str, ...] = (), fine: tuple[Any, ...] = (), rl2: str = "") -> list[Row]:
     """Keys of which only the default can be."""
-    return _rows(keys, Fate.REFUSED, text, rl2, only=only, fine=fine)
+    return _rows(keys, ConfigKeyStatus.REFUSED, text, rl2, only=only, fine=fine)

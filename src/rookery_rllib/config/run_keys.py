@@ -11,7 +11,7 @@ from rookery.face import nearest
 from rookery_rllib.base.deprecation import DEPRECATED_VALUE
 from rookery_rllib.config.algorithms import DDPG_KIND, ON_POLICY, Q_KIND, A, M
 from rookery_rllib.config.reader import Reader, Values
-from rookery_rllib.config.rows import NO_DEFAULT, by, ignored, kept, on_cluster, refused, to
+from rookery_rllib.config.rows import NO_DEFAULT, by, ignored, on_cluster, refused, to, used
 from rookery_rllib.config.sampling_keys import lanes
 from rookery_rllib.config.scheduled_values import scheduled
 from rookery_rllib.env.episode_ends import EndlessTask, Horizon
@@ -121,11 +121,11 @@ def worker_environment(reader: Reader) -> Values:
 
 
 ENVIRONMENT = [
-    kept({"env": None}, "The environment: an id, a registered name, a class.", rl2="environment"),
-    kept({"env_config": {}}, "What the environment is built with, as an EnvContext.", rl2="environment"),
+    used({"env": None}, "The environment: an id, a registered name, a class.", rl2="environment"),
+    used({"env_config": {}}, "What the environment is built with, as an EnvContext.", rl2="environment"),
     by(episode_ends, {"horizon": None, "soft_horizon": False, "no_done_at_end": False}, "env.wrappers",
        "Episodes are truncated after horizon steps; with no_done_at_end every end is a cut.", rl2="env_runners"),
-    kept({"env_task_fn": None},
+    used({"env_task_fn": None},
          "A function (result, env, env_context) after each iteration: the task the env is set to.", rl2="environment"),
     ignored({"render_env": False}, "no windows are opened; rookery record, or Trainer.record, makes a film",
             rl2="environment"),
@@ -133,15 +133,15 @@ ENVIRONMENT = [
             "films are made afterwards: rookery record, or Trainer.record", fine=(False, None, DEPRECATED_VALUE)),
     ignored({"normalize_actions": False}, "actions of bounded boxes are always learned as numbers from -1 to 1",
             rl2="environment"),
-    kept({"clip_rewards": None},
+    used({"clip_rewards": None},
          "True: what is learned from has the sign of the reward; a number: the reward cut off there.",
          rl2="environment"),
     refused({"clip_actions": True},
             "actions always stay within their box; leave it out, or set normalize_actions = True", rl2="environment"),
     refused({"preprocessor_pref": "deepmind"},
             "pictures of Atari are prepared as DeepMind did; wrap the environment for others", rl2="env_runners"),
-    kept({"callbacks": None}, "The class of the callbacks.", rl2="callbacks"),
-    kept({"explore": True},
+    used({"callbacks": None}, "The class of the callbacks.", rl2="callbacks"),
+    used({"explore": True},
          "False: actions that are asked for are the most likely ones; DQN, DDPG and TD3 then play so too.",
          rl2="env_runners"),
 ]  # fmt: skip
@@ -179,14 +179,14 @@ LEARNING = [
 ]  # fmt: skip
 
 EVALUATION = [
-    kept({"evaluation_interval": None}, "Iterations between evaluations.", rl2="evaluation"),
+    used({"evaluation_interval": None}, "Iterations between evaluations.", rl2="evaluation"),
     by(measuring, {"evaluation_num_episodes": 10, "evaluation_config.explore": NO_DEFAULT},
        "evaluation.episodes evaluation.deterministic",
        "Episodes of an evaluation, and whether their actions are drawn.",
        rl2={"evaluation_num_episodes": "evaluation"}),
-    kept({"evaluation_config": {}}, "Keys that differ while policies are evaluated, such as env_config.",
+    used({"evaluation_config": {}}, "Keys that differ while policies are evaluated, such as env_config.",
          rl2="evaluation"),
-    kept({"custom_eval_function": None}, "A function (trainer, workers) that evaluates instead.", rl2="evaluation"),
+    used({"custom_eval_function": None}, "A function (trainer, workers) that evaluates instead.", rl2="evaluation"),
     by(measuring, {"evaluation_num_workers": 0}, "evaluation.workers",
        "Workers that a custom_eval_function gets; above 0 it sets an interval of 1. Where the script has joined a "
        "cluster and has no such function, so many workers there play the episodes.", rl2="evaluation"),
@@ -197,11 +197,11 @@ EVALUATION = [
 ]  # fmt: skip
 
 REPORTING = [
-    kept({"metrics_smoothing_episodes": 100}, "Episodes that means and extremes of returns are taken over.",
+    used({"metrics_smoothing_episodes": 100}, "Episodes that means and extremes of returns are taken over.",
          rl2="reporting"),
-    kept({"log_level": "WARN"}, "Level of Python's logger ray.rllib, which scripts may use.", rl2="debugging"),
-    kept({"log_sys_usage": True}, "Whether results have the section perf.", rl2="debugging"),
-    kept({"logger_config": None}, "What loggers of Tune are told.", rl2="debugging"),
+    used({"log_level": "WARN"}, "Level of Python's logger ray.rllib, which scripts may use.", rl2="debugging"),
+    used({"log_sys_usage": True}, "Whether results have the section perf.", rl2="debugging"),
+    used({"logger_config": None}, "What loggers of Tune are told.", rl2="debugging"),
     ignored({"collect_metrics_timeout": 180}, "nothing is waited for"),
     on_cluster(worker_resources, {"num_cpus_per_worker": 1, "num_gpus_per_worker": 0},
                "cluster.worker_cpus cluster.worker_gpus", "Cores and GPUs that Ray reserves for each worker.",
@@ -217,27 +217,27 @@ REPORTING = [
     refused({"input": "sampler"},
             "experience is played here, or by clients of a PolicyServerInput, which a function gives; rookery learn "
             "RUN learns from a replay that was recorded", rl2="offline_data"),
-    kept({"output": None},
+    used({"output": None},
          "A directory, or 'logdir', that what is played is written to, in lines of JSON; or a function of an IOContext "
          "that gives an OutputWriter.", rl2="offline_data"),
-    kept({"output_compress_columns": ["obs", "new_obs"]}, "Columns that are packed there.", rl2="offline_data"),
-    kept({"output_max_file_size": 64 * 1024 * 1024}, "Bytes after which another file begins there.",
+    used({"output_compress_columns": ["obs", "new_obs"]}, "Columns that are packed there.", rl2="offline_data"),
+    used({"output_max_file_size": 64 * 1024 * 1024}, "Bytes after which another file begins there.",
          rl2="offline_data"),
     ignored({"input_evaluation": ["is", "wis"], "postprocess_inputs": False, "shuffle_buffer_size": 0},
             "it says how recorded experience is read, and nothing is read here", rl2="offline_data"),
 ]  # fmt: skip
 
 MULTIAGENT = [
-    kept({"multiagent.policies": {}}, "Policies by name: (class or None, spaces or None, own keys), or names alone.",
+    used({"multiagent.policies": {}}, "Policies by name: (class or None, spaces or None, own keys), or names alone.",
          rl2="multi_agent"),
-    kept({"multiagent.policy_mapping_fn": None},
+    used({"multiagent.policy_mapping_fn": None},
          "Agent to policy: a function of the agent, and of the episode where it takes one; None = the only policy, or "
          "policies named like agents.", rl2="multi_agent"),
-    kept({"multiagent.policies_to_train": None}, "Policies that learn; None = all. A function is asked once for each.",
+    used({"multiagent.policies_to_train": None}, "Policies that learn; None = all. A function is asked once for each.",
          rl2="multi_agent"),
     by(lanes, {"multiagent.count_steps_by": "env_steps"}, f"{A}rollout_size",
        "env_steps or agent_steps: what train_batch_size counts.", rl2="multi_agent"),
-    kept({"multiagent.observation_fn": None},
+    used({"multiagent.observation_fn": None},
          "A function (agent_obs, worker, base_env, policies, episode) that rewrites what the agents see in each step.",
          rl2="multi_agent"),
     refused({"multiagent.replay_mode": "independent"}, "each policy replays its own decisions; use 'independent'",

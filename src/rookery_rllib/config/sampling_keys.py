@@ -7,7 +7,7 @@ import math
 from rookery.face import usable_cores
 from rookery_rllib.config.algorithms import A2C_KIND, IMPALA_KIND, OFF_POLICY, PPO_KIND, A
 from rookery_rllib.config.reader import Reader, Values
-from rookery_rllib.config.rows import by, computed, ignored, kept, refused
+from rookery_rllib.config.rows import by, computed, ignored, refused, used
 from rookery_rllib.env.teams import TEAM_KIND
 
 WHOLE_EPISODES = (
@@ -145,7 +145,7 @@ SAMPLING = [
     ignored("batch_mode", "what is replayed does not depend on where playing paused", OFF_POLICY),
     by(iteration, {"timesteps_per_iteration": 0}, "sampling.iteration_steps",
        "Env steps of an iteration, at least; without it an iteration is one batch.", rl2="reporting"),
-    kept({"min_iter_time_s": 0},
+    used({"min_iter_time_s": 0},
          "Seconds an iteration goes on for at least, where it is set; the defaults of A2C, IMPALA and APPO (10), of "
          "A3C (5) and of replay (1) are not waited for, so that equal seeds give equal iterations.", rl2="reporting"),
     by(staleness, {"sample_async": False}, "sampling.staleness",

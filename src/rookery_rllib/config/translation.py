@@ -27,7 +27,7 @@ from rookery_rllib.config.exploration_keys import exploration_type
 from rookery_rllib.config.key_names import keys_of, why_unknown
 from rookery_rllib.config.reader import Function, Reader, Values
 from rookery_rllib.config.replay_keys import is_td3
-from rookery_rllib.config.rows import Fate, Row
+from rookery_rllib.config.rows import ConfigKeyStatus, Row
 from rookery_rllib.config.table import SECTIONS, rows_of
 
 PRESET = "preset rllib2021"
@@ -88,7 +88,7 @@ class Translation:
             ``custom_function``, ``workers`` on a cluster and whether they play ``beside`` training.
         notes: Lines to print once.
         model: The section ``model``, whole.
-        trainer: Keys that the trainer itself goes by, with their values (`rows.Fate.KEPT`).
+        trainer: Keys that the trainer itself goes by, with their values (`rows.ConfigKeyStatus.USED`).
         config: All keys, those that nobody set with their defaults.
         layers: The settings as layers, weakest first, with the keys as sources.
     """
@@ -265,11 +265,11 @@ def _settings(reader: Reader, discrete: bool | None) -> _Found:
     keys: dict[Function, list[str]] = {}
     for key, rows in _present(reader).items():
         for row in rows:
-            if row.fate is Fate.SET:
+            if row.status is ConfigKeyStatus.SET:
                 path = row.paths[0]
                 values[path], sources[path] = reader.get(key), key
                 given |= {path} if key in reader.given else set()
-            elif row.fate is Fate.TRANSLATED or (row.fate is Fate.CLUSTER and reader.cluster):
+            elif row.status is ConfigKeyStatus.TRANSLATED or (row.status is ConfigKeyStatus.CLUSTER and reader.cluster):
                 if row.function is not None:
                     keys.setdefault(row.function, []).append(key)
             else:
@@ -305,10 +305,10 @@ def _judge(reader: Reader, key: str, row: Row) -> None:
     value = reader.get(key)
     if key not in reader.given or value in _fine(reader, key, row):
         return
-    if row.fate in (Fate.IGNORED, Fate.CLUSTER):
-        why = row.text if row.fate is Fate.IGNORED else COPIES_HERE
+    if row.status in (ConfigKeyStatus.IGNORED, ConfigKeyStatus.CLUSTER):
+        why = row.text if row.status is ConfigKeyStatus.IGNORED else COPIES_HERE
         reader.notes.append(f"{key} = {show(value)} changes nothing here: {why}")
-    elif row.fate is Fate.REFUSED:
+    elif row.status is ConfigKeyStatus.REFUSED:
         if key == "clip_actions" and reader.get("normalize_actions"):
             return
         reader.refuse(key, row.text)
@@ -339,7 +339,7 @@ def _layers(standard: _Found, found: _Found) -> tuple[Layer, Layer]:
 
 def _kept(reader: Reader) -> Config:
     rows = rows_of(reader.algorithm)
-    names = [key for key, (first, *_) in rows.items() if first.fate is Fate.KEPT and "." not in key]
+    names = [key for key, (first, *_) in rows.items() if first.status is ConfigKeyStatus.USED and "." not in key]
     found = {key: reader.get(key) for key in names}
     if "min_iter_time_s" not in reader.given:
         found["min_iter_time_s"] = 0

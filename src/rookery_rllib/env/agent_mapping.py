@@ -34,7 +34,7 @@ class AgentIds:
         return self._ids.get(name, name)
 
 
-class NotedMapping:
+class RecordedMapping:
     """A mapping function for Rookery, whose answers are kept so that callbacks can be told.
 
     Args:
@@ -74,12 +74,12 @@ class NotedMapping:
         episodes = [known for by_index in self.latest.values() for known in by_index.values()]
         return {agent for known in episodes for agent, name in known.items() if name == policy}
 
-    def noted(self, lane: int, index: int, agent: Any) -> str | None:
+    def recorded(self, lane: int, index: int, agent: Any) -> str | None:
         """Returns which policy plays an agent in an episode of a copy; None if nobody has asked."""
         return self.latest.get(lane, {}).get(index, {}).get(str(agent))
 
     @staticmethod
-    def apart(mapping: NotedMapping | None) -> Callable[[], None]:
+    def record_separately(mapping: RecordedMapping | None) -> Callable[[], None]:
         """Notes what follows apart, for episodes beside those that go on; returns what ends that."""
         if mapping is None:
             return lambda: None

@@ -11,14 +11,14 @@ from typing import Any
 import gymnasium
 
 from rookery.face import ConfigError, LaneShare, RunConfig, why_process_bound
-from rookery_rllib.base.notices import said, say_once, take_as_said
+from rookery_rllib.base.notices import mark_warned, printed_lines, say_once
 from rookery_rllib.base.registrations import registered_env
 from rookery_rllib.env.envs import EnvContext, VectorEnv, vector_maker
 from rookery_rllib.env.external_env import ExternalEnv, as_stepped
 from rookery_rllib.env.observing import Observed, Rewrite
 from rookery_rllib.gym import registry as gym_registry
 from rookery_rllib.gym.old_envs import adapted, speaks_in_dicts
-from rookery_rllib.gym.old_ids import Todays, todays
+from rookery_rllib.gym.old_ids import CurrentId, current_id
 
 Spaces = Mapping[str, tuple[Any, Any]]
 """Observation and action space by policy, None where the environment says it."""
@@ -53,11 +53,11 @@ def _made(cls: Any, context: Any) -> Any:
     return cls(context)
 
 
-def todays_of(env: Any) -> Todays | None:
+def current_id_of(env: Any) -> CurrentId | None:
     """Returns which environment of Gymnasium an id of 2021 is, which Rookery makes itself; None of a script's own."""
     if not isinstance(env, str) or registered_env(env) is not None or env in gym_registry.registry.own:
         return None
-    found = todays(env)
+    found = current_id(env)
     if found.line:
         say_once(f"gym id {env} is {found} today: {found.line}")
     return found if found.id in gymnasium.registry else None
@@ -105,7 +105,7 @@ class EnvMaker:
         self.rewrite: Rewrite | None = None
         self.spaces: Spaces = {}
         self.mapping: Callable[[Any, Any], str] | None = None
-        self._said: frozenset[str] = frozenset()
+        self._printed: frozenset[str] = frozenset()
         self._spare: list[Any] = []
         self._number = 0  # of objects that the script has made here
         self._first: list[Any] = []  # the first of them, which says what the environment is like
@@ -115,7 +115,7 @@ class EnvMaker:
     def __getstate__(self) -> dict[str, Any]:
         """Gives what another process needs: no environment that was made here."""
         nothing: dict[str, Any] = {"_spare": [], "_number": 0, "_first": [], "_later": [], "_own": {}}
-        return {**self.__dict__, **nothing, "_said": said()}
+        return {**self.__dict__, **nothing, "_printed": printed_lines()}
 
     @property
     def made(self) -> list[Any]:
@@ -179,7 +179,7 @@ class EnvMaker:
     def make_for_share(self, share: LaneShare) -> None:
         """Makes the copies of a worker on a cluster from now on, which are told its number."""
         self.share, self.worker_index = share, share.number + 1
-        take_as_said(self._said)
+        mark_warned(self._printed)
 
     def first(self) -> Any:
         """Returns the first copy, which the next call gives away."""

@@ -211,7 +211,7 @@ class FromToday(OldForm):
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         modes = {"render.modes": ["human", *env.metadata.get("render_modes", ())]}
         self.__dict__.update(
-            todays=env,
+            current_id=env,
             action_space=env.action_space,
             observation_space=env.observation_space,
             metadata={**env.metadata, **modes},
@@ -219,10 +219,10 @@ class FromToday(OldForm):
         )
 
     def _todays(self) -> Any:
-        return self.__dict__["todays"]
+        return self.__dict__["current_id"]
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "todays" not in self.__dict__:
+        if name.startswith("__") or "current_id" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return self._todays().get_wrapper_attr(name)
 

@@ -43,9 +43,13 @@ __all__ = list(MODULES)
 def __getattr__(name: str) -> Any:
     if name not in MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    todays = getattr(import_module(f"gymnasium.envs.{MODULES[name]}"), name)
-    modes = ["human", *todays.metadata.get("render_modes", ())]
-    own = {"__doc__": todays.__doc__, "__module__": __name__, "metadata": {**todays.metadata, "render.modes": modes}}
-    made = type(name, (OldForm, todays), own)
+    now = getattr(import_module(f"gymnasium.envs.{MODULES[name]}"), name)
+    modes = ["human", *now.metadata.get("render_modes", ())]
+    own = {
+        "__doc__": now.__doc__,
+        "__module__": __name__,
+        "metadata": {**now.metadata, "render.modes": modes},
+    }
+    made = type(name, (OldForm, now), own)
     globals()[name] = made
     return made

@@ -16,8 +16,8 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.face import ALL
-from rookery_rllib.base.chance import Chance, inside, libraries_may_draw
 from rookery_rllib.base.notices import say_once
+from rookery_rllib.base.per_env_rng import PerEnvRandomState, env_and_inner, libraries_may_draw
 from rookery_rllib.gym.core import TRUNCATED, Env
 from rookery_rllib.gym.old_api import takes_seed
 from rookery_rllib.gym.rllib_spaces import holds
@@ -62,8 +62,8 @@ def is_old(env: Any) -> bool:
 
 
 def speaks_in_dicts(env: Any) -> bool:
-    """Says whether an environment of 2021 is one of several agents: it, or one inside it, is a `MultiAgentEnv`."""
-    return any(base.__name__ == "MultiAgentEnv" for inner in inside(env) for base in type(inner).__mro__)
+    """Returns whether an environment of 2021, or one that it wraps, is a `MultiAgentEnv`."""
+    return any(base.__name__ == "MultiAgentEnv" for inner in env_and_inner(env) for base in type(inner).__mro__)
 
 
 class _Adapted:
@@ -71,25 +71,25 @@ class _Adapted:
 
     def __init__(self, env: Any) -> None:
         self.env = env
-        self._chance = Chance(libraries=libraries_may_draw(env))
+        self._random_state = PerEnvRandomState(libraries=libraries_may_draw(env))
         self._spaces = _own_spaces(env)
 
     def _restarted(self, seed: int | None) -> Any:
         if seed is not None:
-            self._chance.seed(seed)
+            self._random_state.seed(seed)
             for space in self._spaces:
                 space.seed(seed)
-        with self._chance:
+        with self._random_state:
             if seed is not None and callable(getattr(self.env, "seed", None)):
                 self.env.seed(seed)
             return self.env.reset()
 
     def _stepped(self, action: Any) -> Any:
-        return self._chance.call(self.env.step, action)
+        return self._random_state.call(self.env.step, action)
 
     def render(self) -> Any:
         """Returns a picture [height, width, 3] uint8, or None if the environment draws none."""
-        with self._chance:
+        with self._random_state:
             picture = _picture(self.env.render) if callable(getattr(self.env, "render", None)) else None
         return picture if isinstance(picture, np.ndarray) else None
 
@@ -105,7 +105,7 @@ def _own_spaces(env: Any) -> list[spaces.Space[Any]]:
     """Gives an environment, and those it wraps, spaces of their own, and returns them: it may draw from them."""
     found: dict[int, spaces.Space[Any]] = {}
     memo: dict[int, Any] = {}
-    for inner in inside(env):
+    for inner in env_and_inner(env):
         for name in ("action_space", "observation_space"):
             space = getattr(inner, name, None)
             if not isinstance(space, spaces.Space):

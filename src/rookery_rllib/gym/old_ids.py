@@ -1,4 +1,4 @@
-"""Names of environments in `gym` of 2021, and what stands for them today: `todays`."""
+"""Names of environments in `gym` of 2021, and what stands for them today: `current_id`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import gymnasium
 
 
 @dataclass(frozen=True)
-class Todays:
+class CurrentId:
     """What stands for an environment's name of 2021 today.
 
     Attributes:
@@ -34,18 +34,20 @@ class Todays:
 
 _SAME_TASK = "the same task"
 OLD_IDS = {
-    "CartPole-v0": Todays("CartPole-v1", {}, 200, "the same task, with the 200 steps an episode of v0"),
-    "Pendulum-v0": Todays("Pendulum-v1", {}, None, _SAME_TASK),
-    "LunarLander-v2": Todays("LunarLander-v3", {}, None, "wind and a few constants were repaired"),
-    "LunarLanderContinuous-v2": Todays("LunarLander-v3", {"continuous": True}, None, "a few constants were repaired"),
-    "BipedalWalker-v2": Todays("BipedalWalker-v3", {}, None, "the reward was repaired"),
-    "BipedalWalkerHardcore-v2": Todays("BipedalWalkerHardcore-v3", {}, None, "the reward was repaired"),
-    "CarRacing-v0": Todays("CarRacing-v3", {}, None, "physics and track were repaired"),
-    "FrozenLake-v0": Todays("FrozenLake-v1", {}, None, _SAME_TASK),
-    "FrozenLake8x8-v0": Todays("FrozenLake8x8-v1", {}, None, _SAME_TASK),
-    "Taxi-v2": Todays("Taxi-v3", {}, None, _SAME_TASK),
-    "CliffWalking-v0": Todays("CliffWalking-v1", {}, None, _SAME_TASK),
-    "Blackjack-v0": Todays("Blackjack-v1", {}, None, _SAME_TASK),
+    "CartPole-v0": CurrentId("CartPole-v1", {}, 200, "the same task, with the 200 steps an episode of v0"),
+    "Pendulum-v0": CurrentId("Pendulum-v1", {}, None, _SAME_TASK),
+    "LunarLander-v2": CurrentId("LunarLander-v3", {}, None, "wind and a few constants were repaired"),
+    "LunarLanderContinuous-v2": CurrentId(
+        "LunarLander-v3", {"continuous": True}, None, "a few constants were repaired"
+    ),
+    "BipedalWalker-v2": CurrentId("BipedalWalker-v3", {}, None, "the reward was repaired"),
+    "BipedalWalkerHardcore-v2": CurrentId("BipedalWalkerHardcore-v3", {}, None, "the reward was repaired"),
+    "CarRacing-v0": CurrentId("CarRacing-v3", {}, None, "physics and track were repaired"),
+    "FrozenLake-v0": CurrentId("FrozenLake-v1", {}, None, _SAME_TASK),
+    "FrozenLake8x8-v0": CurrentId("FrozenLake8x8-v1", {}, None, _SAME_TASK),
+    "Taxi-v2": CurrentId("Taxi-v3", {}, None, _SAME_TASK),
+    "CliffWalking-v0": CurrentId("CliffWalking-v1", {}, None, _SAME_TASK),
+    "Blackjack-v0": CurrentId("Blackjack-v1", {}, None, _SAME_TASK),
 }
 """Names of 2021 whose environments have another name today."""
 
@@ -67,17 +69,17 @@ MUJOCO = re.compile(
 ATARI = re.compile(r"([A-Z]\w*?)(-ram)?(NoFrameskip|Deterministic)?-v([04])")
 
 
-def todays(name: str) -> Todays:
+def current_id(name: str) -> CurrentId:
     """Returns what stands for an environment's name of 2021; the name itself if it is still in use."""
     if (found := OLD_IDS.get(name)) is not None:
         return replace(found, id=_registered(found.id))
     if MUJOCO.fullmatch(name) is not None:
         line = "MuJoCo's new bindings; observations and rewards of some tasks differ a little"
-        return Todays(_registered(name.rpartition("-v")[0] + "-v5"), line=line)
+        return CurrentId(_registered(name.rpartition("-v")[0] + "-v5"), line=line)
     if (match := ATARI.fullmatch(name)) is not None and (atari := _atari(name, match)) is not None:
         return atari
     newest = _registered(name)
-    return Todays(newest, line="" if newest == name else "a later version of the task")
+    return CurrentId(newest, line="" if newest == name else "a later version of the task")
 
 
 def _registered(name: str) -> str:
@@ -93,7 +95,7 @@ def _is_version(known: str, base: str) -> bool:
     return known.rpartition("-v")[0] == base and known.rpartition("-v")[2].isdigit()
 
 
-def _atari(name: str, match: re.Match[str]) -> Todays | None:
+def _atari(name: str, match: re.Match[str]) -> CurrentId | None:
     """A game of ALE with the settings of its id of 2021, None if ALE has no such game."""
     game, ram, kind, version = match.groups()
     if importlib.util.find_spec("ale_py") is None:
@@ -112,4 +114,4 @@ def _atari(name: str, match: re.Match[str]) -> Todays | None:
         "obs_type": "ram" if ram else "rgb",
     }
     limit = 400_000 if kind == "NoFrameskip" else 10_000 if (kind, version) == (None, "0") else 100_000
-    return Todays(f"ALE/{game}-v5", kwargs, limit, "the same game, by ALE")
+    return CurrentId(f"ALE/{game}-v5", kwargs, limit, "the same game, by ALE")

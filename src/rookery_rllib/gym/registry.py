@@ -14,7 +14,7 @@ from rookery.face import nearest
 from rookery_rllib.base import imports
 from rookery_rllib.base.notices import say_once
 from rookery_rllib.gym.core import Env, FromToday, TimeLimit
-from rookery_rllib.gym.old_ids import GONE_IDS, OLD_IDS, todays
+from rookery_rllib.gym.old_ids import GONE_IDS, OLD_IDS, current_id
 
 
 class EnvSpec:
@@ -106,7 +106,7 @@ class EnvRegistry:
             return self.spec(name)
         if path in GONE_IDS:
             raise error.UnregisteredEnv(f"{path} is not here: {GONE_IDS[path]}")
-        found = todays(path)
+        found = current_id(path)
         registered = gymnasium.registry.get(found.id)
         if registered is None:
             hint = nearest(path, [*self.own, *OLD_IDS, *gymnasium.registry])
@@ -127,7 +127,7 @@ class EnvRegistry:
         return {spec.id: spec for spec in self.all()}
 
     def __contains__(self, name: str) -> bool:
-        return name in self.own or todays(name).id in gymnasium.registry
+        return name in self.own or current_id(name).id in gymnasium.registry
 
 
 def _make_todays(name: str, **kwargs: Any) -> FromToday:

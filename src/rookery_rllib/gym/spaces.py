@@ -15,12 +15,12 @@ class _Todays(type):
     """Metaclass of classes that stand for one of Gymnasium's in `isinstance` and `issubclass`."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        todays = vars(cls).get("todays")
-        return isinstance(instance, todays) if todays else super().__instancecheck__(instance)
+        current_id = vars(cls).get("current_id")
+        return isinstance(instance, current_id) if current_id else super().__instancecheck__(instance)
 
     def __subclasscheck__(cls, subclass: type) -> bool:
-        todays = vars(cls).get("todays")
-        return issubclass(subclass, todays) if todays else super().__subclasscheck__(subclass)
+        current_id = vars(cls).get("current_id")
+        return issubclass(subclass, current_id) if current_id else super().__subclasscheck__(subclass)
 
 
 class Box(spaces.Box, metaclass=_Todays):
@@ -29,7 +29,7 @@ class Box(spaces.Box, metaclass=_Todays):
     Lists are taken as bounds. `contains` asks about shape and bounds, not about the element type.
     """
 
-    todays = spaces.Box
+    current_id = spaces.Box
 
     def __init__(self, low: Any, high: Any, shape: Any = None, dtype: Any = np.float32, seed: Any = None) -> None:
         low = np.asarray(low) if isinstance(low, list | tuple) else low
@@ -62,7 +62,7 @@ def _full(bound: Any, shape: Any, dtype: Any) -> Any:
 class Discrete(spaces.Discrete, metaclass=_Todays):
     """The numbers from 0 to n-1; samples are Python ints."""
 
-    todays = spaces.Discrete
+    current_id = spaces.Discrete
 
     def __init__(self, n: Any, seed: Any = None, start: int = 0) -> None:
         super().__init__(int(n), seed, int(start))

@@ -125,7 +125,7 @@ class LearnHook(BatchHook):
         self._rollout = rollout
         with_targets = hasattr(learner, "look_at") or (hasattr(learner, "targets") and learner.replay is None)
         if self._wanted["on_postprocess_trajectory"] and not with_targets:
-            rollout = with_rewards(rollout, self._policy, self._tell_of)  # it goes into replay
+            rollout = with_rewards(rollout, self._policy, self._notify_piece)  # it goes into replay
         if self._wanted["on_sample_end"]:
             samples = columns_of(rollout, _every_row(rollout), self._policy)
             self.trainer.callbacks.on_sample_end(worker=self.trainer.workers.local_worker(), samples=samples)
@@ -164,7 +164,7 @@ class LearnHook(BatchHook):
             at = torch.from_numpy(place[piece.rows])
             for column, name in CHANGEABLE.items():
                 batch[column] = fields[name][at].cpu().numpy().reshape(len(piece.rows), -1)[:, 0]
-            self._tell_of(piece, batch)
+            self._notify_piece(piece, batch)
             for column, name in CHANGEABLE.items():
                 given = torch.as_tensor(np.asarray(batch[column]), dtype=fields[name].dtype, device="cpu")
                 fields[name][at] = given.reshape(fields[name][at].shape)
@@ -176,14 +176,14 @@ class LearnHook(BatchHook):
                 fields["obs"] = obs
         return replace(data, **fields)
 
-    def _tell_of(self, piece: Trajectory, batch: SampleBatch) -> None:
+    def _notify_piece(self, piece: Trajectory, batch: SampleBatch) -> None:
         """Calls `on_postprocess_trajectory` for a piece, whose columns callbacks may change."""
         agent, episode = self.who(piece.slot, piece.ended)
         played = self._beginning.get(int(piece.rows[0]))
         others = {} if played is None else self.beside(played)
-        self.tell(agent, episode, batch, {agent: (self._policy, batch.copy()), **others})
+        self.notify(agent, episode, batch, {agent: (self._policy, batch.copy()), **others})
 
-    def tell(self, agent: Any, episode: Any, batch: SampleBatch, originals: Mapping[Any, Any]) -> None:
+    def notify(self, agent: Any, episode: Any, batch: SampleBatch, originals: Mapping[Any, Any]) -> None:
         """Calls `on_postprocess_trajectory`, if anybody listens."""
         if not self._wanted["on_postprocess_trajectory"]:
             return

@@ -18,10 +18,10 @@ from rookery_rllib.policy.explorations import Exploration
 HOOKS = ("on_episode_start", "on_episode_step", "on_episode_end", "on_postprocess_trajectory", "on_sample_end",
          "on_learn_on_batch", "on_train_result")  # fmt: skip
 
-NOTED = ("user_data", "custom_metrics", "hist_data", "media", "length", "episode_id")
+SAVED_FIELDS = ("user_data", "custom_metrics", "hist_data", "media", "length", "episode_id")
 """What is kept of a running episode in checkpoints."""
 
-MOST_UNTOLD = 1000
+MAX_PENDING = 1000
 """Episodes that are kept for an agent of whose pieces nobody is told, because its policy does not learn."""
 
 
@@ -116,14 +116,14 @@ class MultiCallbacks(DefaultCallbacks):
         for name in HOOKS:
             listening = [getattr(each, name) for each in self._inner if overrides(each, name)]
             if listening:
-                setattr(self, name, functools.partial(_tell_all, listening))
+                setattr(self, name, functools.partial(_call_all, listening))
 
     def __call__(self) -> MultiCallbacks:
         """Returns itself, so that it can stand where a class is wanted."""
         return self
 
 
-def _tell_all(listening: Sequence[Any], **about: Any) -> None:
+def _call_all(listening: Sequence[Any], **about: Any) -> None:
     for hook in listening:
         hook(**about)
 
@@ -147,7 +147,7 @@ class EpisodeBook:
         """Whether somebody asks for the episodes of pieces."""
         self.explores = any(map(own_exploration, trainer.policy_configs.values()))
         """Whether explorations of the script are told of episodes."""
-        self._untold: dict[tuple[int, Any], deque[MultiAgentEpisode]] = {}
+        self._pending: dict[tuple[int, Any], deque[MultiAgentEpisode]] = {}
         """By copy and agent, episodes that have ended and whose last piece nobody was told of yet."""
         self._told: dict[int, set[Any]] = {}
         """By copy, the agents whose last piece of the running episode was told of."""
@@ -175,7 +175,7 @@ class EpisodeBook:
             known = self._begun(episode.lane, episode.index)
         known.follow(episode)
         if new and episode.length and overrides(self.callbacks, "on_episode_start"):  # it began before a restore
-            self.tell("on_episode_start", known, policies=self.trainer.policy_facades)
+            self.notify("on_episode_start", known, policies=self.trainer.policy_facades)
         return known
 
     def _begun(self, lane: int, index: int) -> MultiAgentEpisode:
@@ -187,7 +187,7 @@ class EpisodeBook:
         )
         return made
 
-    def tell(self, moment: str, episode: MultiAgentEpisode, **about: Any) -> None:
+    def notify(self, moment: str, episode: MultiAgentEpisode, **about: Any) -> None:
         worker = self.trainer.workers.local_worker()
         getattr(self.callbacks, moment)(
             worker=worker, base_env=worker.base_env, episode=episode, env_index=episode.env_id, **about
@@ -206,11 +206,11 @@ class EpisodeBook:
         if self.waits:
             for agent, _ in episode.agent_rewards:
                 if agent not in told:
-                    self._untold.setdefault((lane, agent), deque(maxlen=MOST_UNTOLD)).append(episode)
+                    self._pending.setdefault((lane, agent), deque(maxlen=MAX_PENDING)).append(episode)
 
     def of_piece(self, lane: int, agent: Any, ended: bool) -> MultiAgentEpisode:
         """Returns the episode of the next piece of an agent's trajectory, which are told of in the order of time."""
-        untold = self._untold.get((lane, agent))
+        untold = self._pending.get((lane, agent))
         if untold:
             return untold.popleft() if ended else untold[0]
         if ended:  # before the episode of the others is
@@ -219,7 +219,7 @@ class EpisodeBook:
 
     def forget(self) -> None:
         """Forgets all episodes: what is played from now on are others."""
-        self.running, self.ended, self._untold, self._told = {}, [], {}, {}
+        self.running, self.ended, self._pending, self._told = {}, [], {}, {}
 
     def nameless(self, lane: int) -> MultiAgentEpisode:
         """Returns an episode of a copy of which nothing was followed."""
@@ -232,7 +232,7 @@ class EpisodeBook:
         """
         running = {}
         for lane, episode in self.running.items():
-            noted = {name: getattr(episode, name) for name in NOTED}
+            noted = {name: getattr(episode, name) for name in SAVED_FIELDS}
             with suppress(EncodingError):
                 encode(noted)
                 running[lane] = copy.deepcopy(noted)
@@ -264,12 +264,12 @@ class _StartListener(_Listener):
     def on_episode_start(self, episode: Episode) -> None:
         if not self.book.explores:  # else it has begun already
             self.book.running.pop(episode.lane, None)
-        self.book.tell("on_episode_start", self.book.of(episode), policies=self.book.trainer.policy_facades)
+        self.book.notify("on_episode_start", self.book.of(episode), policies=self.book.trainer.policy_facades)
 
 
 class _StepListener(_Listener):
     def on_episode_step(self, episode: Episode) -> None:
-        self.book.tell("on_episode_step", self.book.of(episode))
+        self.book.notify("on_episode_step", self.book.of(episode))
 
 
 class _Follower(_Listener):
@@ -289,7 +289,7 @@ class _EndListener(_Listener):
         known = book.of(episode)
         known.is_over = True
         if self.tells:
-            book.tell("on_episode_end", known, policies=book.trainer.policy_facades)
+            book.notify("on_episode_end", known, policies=book.trainer.policy_facades)
         book.end(known)
 
 

@@ -48,7 +48,7 @@ def with_custom_loss(loss: Loss, network: ScriptNetwork) -> Loss:
 
     def changed(outputs: Any, batch: Any, cfg: Any) -> tuple[Tensor, Any]:
         value, metrics = loss(outputs, batch, cfg)
-        given: Any = model.custom_loss([value], told_of(batch, network.latest_rows))
+        given: Any = model.custom_loss([value], loss_batch(batch, network.latest_rows))
         losses = list(given) if isinstance(given, list | tuple) else [given]
         if len(losses) != 1 or not isinstance(losses[0], Tensor):
             raise ConfigError(f"{name} gave {given!r}: must give one loss, in a list: there is one optimizer")
@@ -59,7 +59,7 @@ def with_custom_loss(loss: Loss, network: ScriptNetwork) -> Loss:
     return changed
 
 
-def told_of(batch: Any, rows: Tensor | None) -> SampleBatch:
+def loss_batch(batch: Any, rows: Tensor | None) -> SampleBatch:
     """Returns a batch as a model's loss sees it: tensors ``[N, ...]`` by their names of 2021."""
     columns: dict[str, Any] = {} if rows is None else {"obs": rows}
     return SampleBatch(columns | tensors_of(batch, COLUMNS))

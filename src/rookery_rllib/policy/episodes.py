@@ -77,7 +77,7 @@ class MultiAgentEpisode:
             self._actions_before, self._actions = self._actions, dict(episode.action)
         self.length = episode.length
         self.agent_rewards = {
-            (self._told(agent), self.policy_for(agent)): value for agent, value in episode.returns.items()
+            (self._own_id(agent), self.policy_for(agent)): value for agent, value in episode.returns.items()
         }
         self.total_reward = sum(episode.returns.values())
 
@@ -85,13 +85,13 @@ class MultiAgentEpisode:
         return self._policy_of(agent_id)
 
     def get_agents(self) -> list[Any]:
-        return [self._told(agent) for agent in {**self.played.obs, **self.played.returns}]
+        return [self._own_id(agent) for agent in {**self.played.obs, **self.played.returns}]
 
     def _key(self, agent_id: Any) -> Any:
         """An agent as Rookery calls it, of which it goes by other names here where it is the only one."""
         return AGENT if agent_id == SINGLE and self._is_single else str(agent_id)
 
-    def _told(self, agent: Any) -> Any:
+    def _own_id(self, agent: Any) -> Any:
         return SINGLE if agent == AGENT and self._is_single else self.worker.agent_ids(agent)
 
     @property

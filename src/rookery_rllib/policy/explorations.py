@@ -47,8 +47,8 @@ from rookery.face import (
     nearest,
 )
 from rookery.face import Policy as Actor
-from rookery_rllib.base.chance import Chance
 from rookery_rllib.base.from_config import from_config
+from rookery_rllib.base.per_env_rng import PerEnvRandomState
 from rookery_rllib.base.schedules import PiecewiseSchedule, Schedule
 from rookery_rllib.batch.numpy_functions import as_arrays
 from rookery_rllib.batch.trajectories import with_rewards
@@ -358,7 +358,7 @@ class Explorer:
     def __init__(self, exploration: Any, explores: bool) -> None:
         self.exploration, self.explores = exploration, explores
         self.timestep = 0
-        self._chance = Chance(0)
+        self._random_state = PerEnvRandomState(0)
         self._told = inspect.signature(exploration.get_exploration_action).parameters
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Explorer:
@@ -377,8 +377,8 @@ class Explorer:
             explore: Whether anything is to be tried out.
             seed: Where all global generators begin, and that of the action space.
         """
-        self._chance.seed(seed)
-        with self._chance, torch.random.fork_rng(devices=[]):
+        self._random_state.seed(seed)
+        with self._random_state, torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             self.exploration.action_space.seed(seed)
             given = self.exploration.get_exploration_action(
@@ -591,7 +591,7 @@ class ExplorationHook(BatchHook):
 
 
 @contextmanager
-def apart(policies: Mapping[str, Any]) -> Iterator[None]:
+def copied_explorations(policies: Mapping[str, Any]) -> Iterator[None]:
     """Lets explorations try actions out in an evaluation by copies, of which nothing is left afterwards."""
     explorers = [found for policy in policies.values() if (found := explorer_of(policy)) is not None]
     kept = [(explorer.exploration, explorer.timestep) for explorer in explorers]

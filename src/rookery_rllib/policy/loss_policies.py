@@ -56,12 +56,12 @@ class ScriptLossConfig(ScriptPolicyConfig):
                 "(build_trainer without a base does), or write a rookery.extend.Algorithm with replay "
                 "(docs/how-to/own-algorithm.md)"
             )
-        policy, chance = made_policy(self, obs, action, generator)
+        policy, random_state = made_policy(self, obs, action, generator)
         assert isinstance(policy, TorchPolicy)
         drawn = draws(policy)
         if drawn and acts_by_its_model(policy):
             return LossActor(obs, action, self, name, generator, policy)
-        return TorchActor(obs, action, self, name, generator, policy, chance, as_drawn=drawn)
+        return TorchActor(obs, action, self, name, generator, policy, random_state, as_drawn=drawn)
 
 
 def draws(policy: TorchPolicy) -> bool:
@@ -108,7 +108,7 @@ class TorchActor(ScriptActor):
     ) -> tuple[Tensor, Tensor]:
         with torch.random.fork_rng(devices=[]):
             if self._draws is None:
-                with self.chance:
+                with self.random_state:
                     torch.default_generator.manual_seed(int(np.random.randint(2**31)))
             else:
                 torch.set_rng_state(self._draws)

@@ -32,7 +32,7 @@ from rookery.face import (
 )
 from rookery.face import LearnerRow as Row
 from rookery.face import Policy as Actor
-from rookery_rllib.base.chance import Chance
+from rookery_rllib.base.per_env_rng import PerEnvRandomState
 from rookery_rllib.batch.numpy_functions import as_arrays
 from rookery_rllib.batch.sample_batch import SampleBatch
 from rookery_rllib.batch.trajectories import Reading, Slots, Trajectory, trajectories
@@ -80,24 +80,26 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def made_policy(
     cfg: ScriptPolicyConfig, obs: ObsSpec, action: ActionSpec, generator: torch.Generator
-) -> tuple[Policy, Chance]:
+) -> tuple[Policy, PerEnvRandomState]:
     """Makes the script's object, and the state of the global generators that it draws from."""
-    chance = Chance(int(torch.randint(2**31, (), generator=generator, dtype=torch.int64, device="cpu")))
+    random_state = PerEnvRandomState(
+        int(torch.randint(2**31, (), generator=generator, dtype=torch.int64, device="cpu"))
+    )
     rows = RowPreprocessor(obs.space, cfg.config.get("model"))
-    with chance, torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(int(np.random.randint(2**31)))  # of the chance
+    with random_state, torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(int(np.random.randint(2**31)))  # drawn by `random_state`
         made: Policy = cfg.policy_class(rows.observation_space, action.space, dict(cfg.config))
     made.raw_observation_space = obs.space  # type: ignore[attr-defined]
     made.preprocess = rows.rows  # type: ignore[attr-defined]
-    return made, chance
+    return made, random_state
 
 
 class ScriptActor(Actor):
-    """Acts by a policy of a script, which is also told of its last action and reward.
+    """Actor that calls a policy of the script, with its last action and reward.
 
-    Copies share the `script_policy`; `chance` is what it draws from global generators, and `generator` draws weights
-    that are not used. `as_drawn` says whether its actions are numbers of a distribution, which Rookery scales to the
-    bounds of a box; else they are what the environment takes.
+    Copies share the `script_policy`. `random_state` holds the global generators that the policy draws from; `generator`
+    draws weights that are not used. If `as_drawn`, its actions are samples of a distribution, which Rookery scales to
+    the bounds of a box; else they go to the environment as they are.
     """
 
     def __init__(
@@ -108,11 +110,11 @@ class ScriptActor(Actor):
         name: str,
         generator: torch.Generator,
         script_policy: Policy,
-        chance: Chance,
+        random_state: PerEnvRandomState,
         as_drawn: bool = False,
     ) -> None:
         super().__init__(obs, action, cfg.model, name, generator=generator)
-        self.chance, self._as_drawn = chance, as_drawn
+        self.random_state, self._as_drawn = random_state, as_drawn
         self.rows = RowPreprocessor(obs.space, cfg.config.get("model"))
         self.script_policy = script_policy
         self._states = States(script_policy.get_initial_state())
@@ -150,13 +152,13 @@ class ScriptActor(Actor):
         rows = as_arrays(self.rows.rows(obs))
         states, actions, rewards = [], None, None
         if memory is not None:
-            with self.chance:
+            with self.random_state:
                 states = self._states.unpacked(memory, self.script_policy.get_initial_state)
             kept = memory[:, self._states.size : self.reward_column].numpy()
             shaped = kept.reshape(len(kept), *self.action_spec.shape).astype(self.action_spec.dtype)
             actions, rewards = self._own(shaped), memory[:, self.reward_column].numpy().copy()
             actions = np.where((memory[:, 0] > 0).numpy().reshape(-1, *[1] * (actions.ndim - 1)), actions, 0 * actions)
-        with self.chance:
+        with self.random_state:
             given = self.script_policy.compute_actions(
                 rows, states, prev_action_batch=actions, prev_reward_batch=rewards, info_batch=None, episodes=None,
                 explore=not deterministic, timestep=None,
@@ -348,7 +350,7 @@ class ScriptLearning(Algorithm[ScriptPolicyConfig]):
                 others = hook.beside(piece)
             batch = self.script_policy.postprocess_trajectory(batch, others, episode)
             if hook is not None:
-                hook.tell(agent, episode, batch, {agent: (self.script_policy, piece.batch), **others})
+                hook.notify(agent, episode, batch, {agent: (self.script_policy, piece.batch), **others})
             batches.append(batch)
         joined: SampleBatch = SampleBatch.concat_samples(batches)
         return joined

@@ -17,7 +17,7 @@ from typing import Any
 from rookery.script import importer
 from rookery.script.importer import Importer
 from rookery_rllib.base import imports
-from rookery_rllib.base.imports import given, module, tops
+from rookery_rllib.base.imports import lookup, module, top_packages
 
 
 class _View(ModuleType):
@@ -42,9 +42,9 @@ class _View(ModuleType):
 def _view(name: str) -> ModuleType:
     """Returns a module of the standard library as a script sees it."""
     if name == "random":
-        from rookery_rllib.base import chance
+        from rookery_rllib.base import per_env_rng
 
-        return _View(importlib.import_module("random"), chance.drawn_by_whose_turn_it_is())
+        return _View(importlib.import_module("random"), per_env_rng.patched_random_functions())
     if name == "numpy":
         numpy = importlib.import_module("numpy")
         old = {gone: getattr(numpy, today) for gone, today in NUMPY.items() if hasattr(numpy, today)}
@@ -81,12 +81,12 @@ def find_for_script(name: str, wanted: Sequence[str] = ()) -> ModuleType | None:
     """
     if name in VIEWS:
         return _view(name)
-    if name.partition(".")[0] not in tops():
+    if name.partition(".")[0] not in top_packages():
         return None
     found = module(name)
     for each in wanted:
         if each != "*":
-            given(found, each)
+            lookup(found, each)
     return found
 
 

@@ -23,17 +23,17 @@ from rookery.face import (
     IterationResult,
     RemoteEnvStub,
 )
-from rookery_rllib.base.joined_ray import address
 from rookery_rllib.base.notices import say_once
+from rookery_rllib.base.ray_client import address
 from rookery_rllib.batch.numpy_functions import as_arrays
 from rookery_rllib.config.algorithms import ON_POLICY
 from rookery_rllib.config.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
 from rookery_rllib.config.on_policy_keys import VALUE_CLIP_IGNORED
 from rookery_rllib.config.sampling_keys import WHOLE_EPISODES
 from rookery_rllib.config.translation import Translation, translated
-from rookery_rllib.env.agent_mapping import AgentIds, NotedMapping
+from rookery_rllib.env.agent_mapping import AgentIds, RecordedMapping
 from rookery_rllib.env.envs import EnvContext, same_task
-from rookery_rllib.env.making import EnvMaker, creator_of, env_name, todays_of
+from rookery_rllib.env.making import EnvMaker, creator_of, current_id_of, env_name
 from rookery_rllib.env.teams import TEAM_KIND, action_spaces_of, as_members, teams_of
 from rookery_rllib.model.model_v2 import ModelV2
 from rookery_rllib.model.shared_weights import Shared, put_together, remember
@@ -48,10 +48,10 @@ from rookery_rllib.policy.policies import Policy
 from rookery_rllib.policy.script_policies import ScriptLearning, settings_of
 from rookery_rllib.policy.torch_policy import TorchPolicy
 from rookery_rllib.trainer.cluster_workers import (
-    EpisodesThere,
-    TrainerThere,
-    hears_of_episodes,
-    why_here,
+    RemoteEpisodes,
+    RemoteTrainerView,
+    has_episode_hooks,
+    why_local,
 )
 from rookery_rllib.trainer.evaluating import TrainerEvaluation
 from rookery_rllib.trainer.evaluation_workers import EvaluationWorkers
@@ -149,7 +149,7 @@ class BaseTrainer(Trainable):
             env = PolicyServerInput
         if env is None:
             raise ConfigError(f"{self}: env is missing: PPOTrainer(config={{'env': MyEnv}}), or env=...")
-        self._known = clients or todays_of(env)
+        self._known = clients or current_id_of(env)
         observe = (given.get("multiagent") or {}).get("observation_fn")
         self.env_maker = EnvMaker(env, env_config, int(given.get("num_workers") or 0), observe is not None)
         if self.algorithm in TEAM_KIND:
@@ -209,7 +209,7 @@ class BaseTrainer(Trainable):
         self.translation = translated(self.algorithm, given, agents=agents, cluster=cluster if asks else "")
         self.callbacks = self._make_callbacks(self.translation.callbacks)
         self._take_over_translation(env)
-        why = why_here(self) if asks else ""
+        why = why_local(self) if asks else ""
         if asks and not why and self.translation.settings["device"] != "cpu" and not self.config["num_gpus_per_worker"]:
             why = "policies act where they learn, on a GPU, and workers have none; set num_gpus_per_worker"
         if why:
@@ -224,9 +224,9 @@ class BaseTrainer(Trainable):
         self.env_maker.spaces, self.env_maker.mapping = spaces_by_policy(told), told.policy_mapping
         self.config = told.config
         self.config["env"] = env
-        self.noted_mapping: NotedMapping | None = None
+        self.recorded_mapping: RecordedMapping | None = None
         if told.policy_mapping is not None:
-            self.noted_mapping = NotedMapping(told.policy_mapping, self.agent_ids, spaces_by_policy(told))
+            self.recorded_mapping = RecordedMapping(told.policy_mapping, self.agent_ids, spaces_by_policy(told))
 
     def _listen(self) -> None:
         """Hooks callbacks of 2021, and what models and policies of scripts add, into the learning of new policies."""
@@ -290,7 +290,7 @@ class BaseTrainer(Trainable):
             self.env_maker.for_rookery() if self._known is None else self._known.id,
             config=trainer_layers(self),
             policies={name: {} if entry.trained else {"frozen": True} for name, entry in entries},
-            policy_mapping=self.noted_mapping,
+            policy_mapping=self.recorded_mapping,
             callbacks=self._listeners(),
         )
 
@@ -298,9 +298,9 @@ class BaseTrainer(Trainable):
         """Returns who hears of the episodes that are learned from, where they are played."""
         if not self.translation.settings.get("sampling.workers"):
             return list(self.book.listeners())
-        if not hears_of_episodes(self.callbacks):
+        if not has_episode_hooks(self.callbacks):
             return []
-        return list(EpisodesThere(TrainerThere(self)).listeners())
+        return list(RemoteEpisodes(RemoteTrainerView(self)).listeners())
 
     @property
     def makes_environments(self) -> bool:
@@ -340,15 +340,15 @@ class BaseTrainer(Trainable):
     @property
     def assigned(self) -> dict[int, dict[int, dict[str, str]]]:
         """Which policies play the agents of the latest episodes, by copy and number of the episode."""
-        return {} if self.noted_mapping is None else self.noted_mapping.latest
+        return {} if self.recorded_mapping is None else self.recorded_mapping.latest
 
     @assigned.setter
     def assigned(self, known: dict[int, dict[int, dict[str, str]]]) -> None:
-        if self.noted_mapping is not None:
-            self.noted_mapping.latest = known
+        if self.recorded_mapping is not None:
+            self.recorded_mapping.latest = known
 
     def policy_of(self, lane: int, index: int, agent: Any) -> str:
-        known = None if self.noted_mapping is None else self.noted_mapping.noted(lane, index, agent)
+        known = None if self.recorded_mapping is None else self.recorded_mapping.recorded(lane, index, agent)
         if known is not None:
             return known
         names = list(self.translation.policies)
@@ -375,7 +375,7 @@ class BaseTrainer(Trainable):
 
     def step(self) -> dict[str, Any]:
         shared = self._shared_weights()
-        due = self._evaluation.is_due(self.iteration + 1)
+        due = self._evaluation.runs_after(self.iteration + 1)
         if due:
             self._evaluation.begin()
         ends = time.monotonic() + self.translation.trainer["min_iter_time_s"]

@@ -1,5 +1,5 @@
-"""Workers of a trainer of 2021 on the cluster that its script has joined: whether they can be there (`why_here`),
-what callbacks get of the trainer where they are (`TrainerThere`), and those that evaluate (`MeasuringThere`).
+"""Workers of a trainer of 2021 on the cluster that its script has joined: whether they can be there (`why_local`),
+what callbacks get of the trainer where they are (`RemoteTrainerView`), and those that evaluate (`RemoteEvaluation`).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ REACHING = {"workers", "foreach_worker", "foreach_worker_with_index", "foreach_e
 """Names by which a function gets at the environments of a trainer."""
 
 
-def hears_of_episodes(callbacks: DefaultCallbacks) -> bool:
+def has_episode_hooks(callbacks: DefaultCallbacks) -> bool:
     """Says whether callbacks do anything at a moment of an episode."""
     return any(overrides(callbacks, moment) for moment in EPISODE_MOMENTS)
 
 
-def why_here(trainer: Any) -> str:
+def why_local(trainer: Any) -> str:
     """Returns why the workers of a trainer have to be in its process; empty if they can be on a cluster."""
     config, maker, callbacks = trainer.config, trainer.env_maker, trainer.callbacks
     if trainer.has_clients or any(isinstance(env, ExternalEnv) for env in maker.made):
@@ -52,7 +52,7 @@ def why_here(trainer: Any) -> str:
         return f"policy {trainer.scripted_policies[0]!r} is the script's own, and acts in the trainer's process"
     if any(map(own_exploration, trainer.policy_configs.values())):
         return "an exploration of the script's own acts in the trainer's process"
-    there = TrainerThere(trainer)
+    there = RemoteTrainerView(trainer)
     parts = {
         "env": maker.creator,
         "env_config": maker.config,
@@ -81,16 +81,16 @@ def names_in(callbacks: DefaultCallbacks) -> set[str]:
     return found
 
 
-class PoliciesThere(Mapping[str, Any]):
+class RemotePolicies(Mapping[str, Any]):
     """The policies as callbacks see them in a worker on a cluster: their spaces, and nothing that acts or learns."""
 
-    def __init__(self, trainer: TrainerThere) -> None:
+    def __init__(self, trainer: RemoteTrainerView) -> None:
         self._trainer = trainer
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._trainer.names:
             raise KeyError(name)
-        return PolicyThere(name, self._trainer.space_of(name))
+        return RemotePolicy(name, self._trainer.space_of(name))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._trainer.names)
@@ -99,7 +99,7 @@ class PoliciesThere(Mapping[str, Any]):
         return len(self._trainer.names)
 
 
-class PolicyThere:
+class RemotePolicy:
     """A policy as callbacks see it in a worker on a cluster."""
 
     def __init__(self, name: str, space: Space[Any]) -> None:
@@ -112,7 +112,7 @@ class PolicyThere:
         )
 
 
-class WorkerThere(workers.RolloutWorker):
+class RemoteWorkerView(workers.RolloutWorker):
     @property
     def worker_index(self) -> int:  # type: ignore[override]
         return int(self._trainer.env_maker.worker_index or 0)
@@ -126,7 +126,7 @@ class WorkerThere(workers.RolloutWorker):
         return [func(env, self._trainer.env_maker.context(place)) for place, env in enumerate(self._envs)]
 
 
-class TrainerThere:
+class RemoteTrainerView:
     """Stands for a trainer in the processes of its workers on a cluster; it can be sent.
 
     Args:
@@ -144,10 +144,10 @@ class TrainerThere:
     def __init__(self, trainer: Any) -> None:
         self.env_maker, self.callbacks, self.agent_ids = trainer.env_maker, trainer.callbacks, trainer.agent_ids
         self.is_multi_agent, self.names = trainer.is_multi_agent, list(trainer.translation.policies)
-        self.mapping = trainer.noted_mapping
+        self.mapping = trainer.recorded_mapping
         self.config = {key: value for key, value in trainer.config.items() if key not in ("callbacks", "logger_config")}
-        self.policy_facades = PoliciesThere(self)
-        self.workers = SimpleNamespace(local_worker=functools.partial(WorkerThere, self))
+        self.policy_facades = RemotePolicies(self)
+        self.workers = SimpleNamespace(local_worker=functools.partial(RemoteWorkerView, self))
         self._kinds: list[tuple[tuple[str, ...], Space[Any]]] = []
 
     @property
@@ -161,7 +161,7 @@ class TrainerThere:
     def policy_of(self, lane: int, index: int, agent: Any) -> str:
         share = self.env_maker.share
         at = (lane, index) if share is None else share.place(lane, index)
-        known = None if self.mapping is None else self.mapping.noted(*at, agent)
+        known = None if self.mapping is None else self.mapping.recorded(*at, agent)
         return known or (str(agent) if str(agent) in self.names else self.names[0])
 
     def space_of(self, policy: str) -> Space[Any]:
@@ -169,10 +169,10 @@ class TrainerThere:
         return next((space for agents, space in self._kinds if played & set(agents)), self._kinds[0][1])
 
 
-class EpisodesThere(EpisodeBook):
+class RemoteEpisodes(EpisodeBook):
     """Keeps the episodes of a worker on a cluster; what callbacks have measured goes to the trainer with each."""
 
-    def __init__(self, trainer: TrainerThere) -> None:
+    def __init__(self, trainer: RemoteTrainerView) -> None:
         super().__init__(trainer.callbacks, trainer)
 
     def hear_of_share(self, share: LaneShare, env: VectorEnv) -> None:
@@ -190,7 +190,7 @@ class EpisodesThere(EpisodeBook):
             played.histograms[name] = [float(value) for value in values]
 
 
-class MeasuringThere:
+class RemoteEvaluation:
     """The workers on a cluster that evaluate a trainer's policies, each in a share of the copies."""
 
     def __init__(self, trainer: Any) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 from rookery.face import BoundedEpisodes, bounded, is_only_one, make_copies
 from rookery_rllib.base.notices import say_once
-from rookery_rllib.env.agent_mapping import NotedMapping
+from rookery_rllib.env.agent_mapping import RecordedMapping
 from rookery_rllib.env.making import with_settings
 from rookery_rllib.policy.callbacks import EpisodeBook
-from rookery_rllib.policy.explorations import apart
-from rookery_rllib.trainer.cluster_workers import MeasuringThere, hears_of_episodes
+from rookery_rllib.policy.explorations import copied_explorations
+from rookery_rllib.trainer.cluster_workers import RemoteEvaluation, has_episode_hooks
 from rookery_rllib.trainer.results import EndedEpisode, as_measured, performance, summarized
 
 
@@ -27,10 +27,10 @@ class TrainerEvaluation:
         self._trainer = trainer
 
     @functools.cached_property
-    def _is_there(self) -> bool:
+    def _is_remote(self) -> bool:
         """Whether workers on a cluster play."""
         told = self._trainer.translation.evaluation
-        if told["workers"] and hears_of_episodes(self._trainer.callbacks):
+        if told["workers"] and has_episode_hooks(self._trainer.callbacks):
             say_once(
                 f"{self._trainer}: evaluation_num_workers: evaluated in this process, where callbacks hear of the "
                 "episodes"
@@ -39,19 +39,19 @@ class TrainerEvaluation:
         return bool(told["workers"])
 
     @functools.cached_property
-    def _there(self) -> MeasuringThere:
+    def _remote(self) -> RemoteEvaluation:
         """The workers on a cluster; they begin when they are first asked for."""
-        return MeasuringThere(self._trainer)
+        return RemoteEvaluation(self._trainer)
 
-    def is_due(self, iteration: int) -> bool:
+    def runs_after(self, iteration: int) -> bool:
         """Returns whether the configuration asks for an evaluation after an iteration."""
         every = self._trainer.translation.evaluation["interval"]
         return bool(every) and iteration % every == 0
 
     def begin(self) -> None:
         """Lets workers on a cluster play while the trainer learns, where the configuration says so."""
-        if self._trainer.translation.evaluation["beside"] and self._is_there:
-            self._there.ask()
+        if self._trainer.translation.evaluation["beside"] and self._is_remote:
+            self._remote.ask()
 
     def result(self) -> dict[str, Any]:
         """Returns what an evaluation comes to; actions explore unless ``evaluation_config`` says otherwise."""
@@ -59,8 +59,8 @@ class TrainerEvaluation:
         if told["custom_function"] is not None:
             found: dict[str, Any] = told["custom_function"](trainer, trainer.evaluation_workers)
             return found
-        if self._is_there:
-            episodes = [trainer._episode_of(each) for each in self._there.answer()]
+        if self._is_remote:
+            episodes = [trainer._episode_of(each) for each in self._remote.answer()]
         else:
             book = EpisodeBook(trainer.callbacks, trainer)
             episodes = self.episodes(self._played(book, int(told["episodes"]), not told["explore"]), book)
@@ -84,21 +84,21 @@ class TrainerEvaluation:
         env_config = trainer.translation.evaluation["config"].get("env_config")
         maker = trainer.env_maker.another(env_config) if trainer.makes_environments else None
         config = with_settings(run.config, maker, env_config)
-        noted = NotedMapping.apart(trainer.noted_mapping)
+        restore = RecordedMapping.record_separately(trainer.recorded_mapping)
         lanes = min(count, config.evaluation.num_envs)
         try:
             with (
-                apart(run.policies),
+                copied_explorations(run.policies),
                 run.copies(lanes) if is_only_one(run.env) else closing(make_copies(config, lanes)) as env,
                 trainer._played_in(maker or trainer.env_maker, env),
             ):
                 played = bounded(run, env, count, deterministic, listeners=book.listeners())
                 played.play()
         finally:
-            noted()
+            restore()
         return played
 
     def close(self) -> None:
         """Ends the workers on a cluster, if they have begun."""
-        if "_there" in self.__dict__:
-            self._there.close()
+        if "_remote" in self.__dict__:
+            self._remote.close()

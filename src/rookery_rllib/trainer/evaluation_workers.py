@@ -152,7 +152,7 @@ class EvaluationWorkers(workers.WorkerSet):
         self._trainer, self._count = trainer, count
         self._made: EvaluationWorker | None = None
         self._others = [EvaluationWorker(trainer, number, count) for number in range(1, count + 1)]
-        self._remote = [ray_core.handle_of(worker) for worker in self._others]
+        self._remote = [ray_core.wrap_as_actor(worker) for worker in self._others]
 
     def local_worker(self) -> EvaluationWorker:
         """Returns the worker that is not called with ``.remote``; its environments are made now."""

@@ -19,7 +19,7 @@ from rookery_rllib.batch.offline import IOContext
 from rookery_rllib.config.translation import policies_of
 from rookery_rllib.env.making import creator_of
 from rookery_rllib.gym.old_envs import adapted, speaks_in_dicts
-from rookery_rllib.gym.old_ids import Todays
+from rookery_rllib.gym.old_ids import CurrentId
 
 EPISODES_AT_ONCE = 16
 """Episodes that clients of a trainer may play at a time; those that begin beyond that wait."""
@@ -40,7 +40,7 @@ class PolicyServerInput:
         self.address, self.port = address, int(port)
 
 
-def served(given: dict[str, Any]) -> Todays | None:
+def served(given: dict[str, Any]) -> CurrentId | None:
     """Takes out of a configuration that clients play, and returns the environment that they make; None if none play.
 
     Raises a ConfigError if `input` is something else, or nothing says the spaces.
@@ -71,10 +71,10 @@ def served(given: dict[str, Any]) -> Todays | None:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         settings["token_file"] = str(file)
         say_once(f"PolicyServerInput: clients need a token, which is in {file} (or set {TOKEN} on both sides)")
-    return Todays(f"{SCHEME}{server.port}", settings)
+    return CurrentId(f"{SCHEME}{server.port}", settings)
 
 
-def agents_of(clients: Todays | None) -> list[str] | None:
+def agents_of(clients: CurrentId | None) -> list[str] | None:
     """Returns the agents that clients play, one of each group; None if it is one, or nobody."""
     agents = None if clients is None else clients.kwargs["spaces"].get("agents")
     return None if agents is None else [f"{agent}0" if agent.endswith("#") else agent for agent in agents]

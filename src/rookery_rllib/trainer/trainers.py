@@ -50,7 +50,7 @@ ApexTrainer, ApexDDPGTrainer = TRAINERS["APEX"], TRAINERS["APEX_DDPG"]
 GenericOffPolicyTrainer = DQNTrainer
 """What off-policy trainers were made of by ``with_updates``."""
 
-NOT_HERE = {
+UNSUPPORTED = {
     "ES": "evolution strategies", "ARS": "augmented random search", "DREAMER": "Dreamer", "MAML": "MAML",
     "MBMPO": "MBMPO", "SlateQ": "SlateQ", "contrib/AlphaZero": "AlphaZero", "contrib/LinTS": "linear bandits",
     "contrib/LinUCB": "linear bandits",
@@ -67,8 +67,8 @@ def get_trainer_class(alg: str) -> type[Trainer]:
     if alg.removeprefix("contrib/") in TRAINERS:
         return TRAINERS[alg.removeprefix("contrib/")]
     known = list(TRAINERS)
-    if alg in NOT_HERE:
-        raise ConfigError(f"{alg}: {NOT_HERE[alg]} is not here; there are {', '.join(known)}")
+    if alg in UNSUPPORTED:
+        raise ConfigError(f"{alg}: {UNSUPPORTED[alg]} is not here; there are {', '.join(known)}")
     raise ConfigError(f"{alg}: there is no such trainer{nearest(alg, known)}; there are {', '.join(known)}")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rookery.face import ConfigError, Rollout
-from rookery_rllib.base.ray_core import handle_of
+from rookery_rllib.base.ray_core import wrap_as_actor
 from rookery_rllib.batch.minibatches import do_minibatch_sgd
 from rookery_rllib.batch.sample_batch import MultiAgentBatch, SampleBatch
 from rookery_rllib.batch.trajectories import Reading, trajectories
@@ -281,7 +281,7 @@ class WorkerSet:
     def remote_workers(self) -> list[Any]:
         """Returns as many workers as ``num_workers`` says, which are called with ``.remote``, in this process."""
         for number in range(len(self._remote), self._local.num_workers):
-            self._remote.append(handle_of(RemoteWorker(self._local._trainer, number + 1)))
+            self._remote.append(wrap_as_actor(RemoteWorker(self._local._trainer, number + 1)))
         return list(self._remote)
 
     def _here(self) -> list[Any]:

@@ -48,7 +48,7 @@ class CallbackList:
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self._callbacks = list(callbacks)
 
-    def tell(self, event: str, **info: Any) -> None:
+    def notify(self, event: str, **info: Any) -> None:
         """Calls a method of each."""
         for callback in self._callbacks:
             getattr(callback, event)(**info)

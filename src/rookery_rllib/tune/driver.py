@@ -49,8 +49,8 @@ from rookery_rllib.tune.analysis import read_results
 from rookery_rllib.tune.callback import Callback, CallbackList
 from rookery_rllib.tune.job import ABOUT, RESULT, RETURNED, TrainableOf2021
 from rookery_rllib.tune.reporters import ProgressReporter, Verbosity, has_verbosity
-from rookery_rllib.tune.schedulers import Overheard
-from rookery_rllib.tune.search import WHOLE, SearcherAsAsked
+from rookery_rllib.tune.schedulers import RecordingScheduler
+from rookery_rllib.tune.search import WHOLE, SearcherAdapter
 from rookery_rllib.tune.stopper import Stopper, value_at
 from rookery_rllib.tune.trial import Trial, experiment_tag
 
@@ -113,7 +113,7 @@ class Driver:
     """
 
     def __init__(
-        self, orders: Orders, scheduler: Overheard, prefix: str, moment: str, searcher: SearcherAsAsked | None
+        self, orders: Orders, scheduler: RecordingScheduler, prefix: str, moment: str, searcher: SearcherAdapter | None
     ) -> None:
         self.orders, self.scheduler = orders, scheduler
         self.prefix, self.moment, self.searcher = prefix, moment, searcher
@@ -215,9 +215,9 @@ class Driver:
         }  # fmt: skip
         (start.folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
 
-    def tell(self, event: str, trial: Trial, **info: Any) -> None:
+    def notify(self, event: str, trial: Trial, **info: Any) -> None:
         """Tells the callbacks of something that happened to a trial."""
-        self.callbacks.tell(event, iteration=self.iteration, trials=self.everyone, trial=trial, **info)
+        self.callbacks.notify(event, iteration=self.iteration, trials=self.everyone, trial=trial, **info)
 
     # --- results ------------------------------------------------------------------------------------------------------
 
@@ -240,7 +240,7 @@ class Driver:
         result = {**row[RESULT], "config": trial.config}
         if self.scheduler.said.get(name) is Action.STOP:
             result[DONE] = True
-        self.tell("on_trial_result", trial, result=dict(result))
+        self.notify("on_trial_result", trial, result=dict(result))
         trial.update_last_result(result)
         trial.results_at[int(result.get(TRAINING_ITERATION, 0))] = result
         if self.searcher is not None:
@@ -255,8 +255,8 @@ class Driver:
         for checkpoint in found:
             if checkpoint.value not in seen:
                 seen.add(str(checkpoint.value))
-                self.tell("on_trial_save", trial)
-                self.tell("on_checkpoint", trial, checkpoint=checkpoint)
+                self.notify("on_trial_save", trial)
+                self.notify("on_checkpoint", trial, checkpoint=checkpoint)
         there = {Path(checkpoint_directory(str(checkpoint.value))).name for checkpoint in found}
         for number in [each for each in trial.results_at if f"checkpoint_{each:06d}" not in there]:
             if number != trial.last_result.get(TRAINING_ITERATION):  # whose checkpoint may still come
@@ -302,7 +302,7 @@ class Driver:
         assert self.runner is not None
         self.iteration += 1
         everyone = self.everyone
-        self.callbacks.tell("on_step_begin", iteration=self.iteration, trials=everyone)
+        self.callbacks.notify("on_step_begin", iteration=self.iteration, trials=everyone)
         for theirs in list(self.runner.state.trials.values()):
             trial = self.trials.get(theirs.name)
             if trial is None or theirs.name in self._ended:
@@ -312,7 +312,7 @@ class Driver:
             if theirs.status.is_over:
                 self._ended.add(theirs.name)
                 self._end(theirs.folder, trial, theirs.status is Status.ERROR)
-        self.callbacks.tell("on_step_end", iteration=self.iteration, trials=everyone)
+        self.callbacks.notify("on_step_end", iteration=self.iteration, trials=everyone)
         shows = everyone and has_verbosity(Verbosity.V1_EXPERIMENT)
         if shows and self.orders.reporter.should_report(everyone):
             self.orders.reporter.report(everyone, False)
@@ -326,7 +326,7 @@ class Driver:
             events.unlink()
         if failed and self.orders.fail_fast and not self.stopping:
             self.stopping = f"{trial} has failed, and fail_fast is set"
-        self.tell("on_trial_error" if failed else "on_trial_complete", trial)
+        self.notify("on_trial_error" if failed else "on_trial_complete", trial)
 
     def _keep_last(self, folder: Path, trial: Trial) -> None:
         """Puts the runner's last checkpoint of a trial into the trial's directory."""
@@ -388,7 +388,7 @@ def named_by(creator: Callable[[Trial], str], trial: Trial, which: str) -> str:
     return name
 
 
-class HereExecutor(InProcessExecutor):
+class LocalExecutor(InProcessExecutor):
     """Runs one trial at a time in this process; what it prints is seen."""
 
     def __init__(self, job: Job) -> None:
@@ -414,7 +414,7 @@ class WatchedExecutor(Executor):
         """Begins a trial, and says so."""
         trial = self.driver.made(start)
         trial.set_status(Trial.RUNNING)
-        self.driver.tell("on_trial_start", trial)
+        self.driver.notify("on_trial_start", trial)
         self.inner.begin(start)
 
     def order(self, trial: str, order: Order) -> None:

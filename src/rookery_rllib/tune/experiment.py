@@ -43,9 +43,9 @@ from rookery.face import (
 )
 from rookery.face import JOURNAL_FILE as FILE
 from rookery.face import Experiment as OurExperiment
-from rookery_rllib.base.joined_ray import joined
 from rookery_rllib.base.machine import Machine
 from rookery_rllib.base.notices import say
+from rookery_rllib.base.ray_client import joined
 from rookery_rllib.base.registrations import registered
 from rookery_rllib.trainer.trial.resources import SyncConfig, cpus_and_gpus
 from rookery_rllib.trainer.trial.result_keys import TRAINING_ITERATION, results_directory
@@ -54,7 +54,7 @@ from rookery_rllib.trainer.trial.tune_errors import TuneError
 from rookery_rllib.tune import trainables as registry
 from rookery_rllib.tune.analysis import ExperimentAnalysis
 from rookery_rllib.tune.callback import Callback, LegacyLoggerCallback, default_loggers
-from rookery_rllib.tune.driver import Driver, HereExecutor, Orders, Progress, WatchedExecutor, moment
+from rookery_rllib.tune.driver import Driver, LocalExecutor, Orders, Progress, WatchedExecutor, moment
 from rookery_rllib.tune.job import TrainableOf2021
 from rookery_rllib.tune.reporters import (
     ProgressReporter,
@@ -64,8 +64,8 @@ from rookery_rllib.tune.reporters import (
     has_verbosity,
     set_verbosity,
 )
-from rookery_rllib.tune.schedulers import Overheard, PopulationBasedTraining, TrialScheduler, scheduler_of
-from rookery_rllib.tune.search import Plan, Searcher, SearcherAsAsked, plan_of
+from rookery_rllib.tune.schedulers import PopulationBasedTraining, RecordingScheduler, TrialScheduler, scheduler_of
+from rookery_rllib.tune.search import Plan, Searcher, SearcherAdapter, plan_of
 from rookery_rllib.tune.space import filled, seed_of_numpy, space_of
 from rookery_rllib.tune.stopper import CombinedStopper, TimeoutStopper, stopper_of
 from rookery_rllib.tune.trial import Trial
@@ -305,8 +305,8 @@ def execute(setup: Setup) -> ExperimentAnalysis:
     job, search = setup.job, make_search(setup, streams, cfg, started["prefix"])
     if isinstance(setup.scheduler, PopulationBasedTraining):
         setup.scheduler.fill = job.configured
-    scheduler = Overheard(setup.scheduler.make(setup.space, streams))
-    searcher = search if isinstance(search, SearcherAsAsked) else None
+    scheduler = RecordingScheduler(setup.scheduler.make(setup.space, streams))
+    searcher = search if isinstance(search, SearcherAdapter) else None
     driver = Driver(setup, scheduler, started["prefix"], started["moment"], searcher)
     record = {
         "kind": "experiment", "version": VERSION, "time": began, "title": job.name, "seed": seed, "trial_seed": None,
@@ -352,7 +352,7 @@ def make_search(setup: Setup, streams: Streams, cfg: TuneConfig, prefix: str) ->
     search, space = setup.plan.search, dict(setup.space)
     if isinstance(search, Searcher):
         search.set_search_properties(setup.metric, setup.mode, setup.job.config)
-        return SearcherAsAsked(search, setup.num_samples, prefix)
+        return SearcherAdapter(search, setup.num_samples, prefix)
     return Suggestions(search, space, (setup.mode or "max",), cfg.num_samples, setup.plan.points, streams, space)
 
 
@@ -366,7 +366,7 @@ def make_executor(setup: Setup, cfg: TuneConfig) -> Executor:
             executor: Executor = import_object(EXECUTORS["ray"])(job, cpus, setup.gpus, cfg.max_concurrent)
             return executor
         if cfg.max_concurrent == 1 or usable_cores() < 2 * cpus:
-            return HereExecutor(job)
+            return LocalExecutor(job)
         actors = Machine.actors()
         if not actors:
             return ProcessExecutor(job, cpus, setup.gpus, cfg.max_concurrent)
@@ -374,14 +374,14 @@ def make_executor(setup: Setup, cfg: TuneConfig) -> Executor:
     except ConfigError as error:
         reason = str(error)
     say(f"trials run one after the other in this process: {reason}")
-    return HereExecutor(job)
+    return LocalExecutor(job)
 
 
 def loop(
     setup: Setup,
     experiment: OurExperiment,
     search: AskTell,
-    scheduler: Overheard,
+    scheduler: RecordingScheduler,
     journal: Journal,
     driver: Driver,
 ) -> None:
@@ -390,7 +390,7 @@ def loop(
     survive_lost_output(setup.folder / LOG)
     if isinstance(search, Suggestions):
         setup.reporter.set_total_samples(setup.total)
-    driver.callbacks.tell("setup")
+    driver.callbacks.notify("setup")
     with closing(make_executor(setup, cfg)) as executor:
         watched = WatchedExecutor(executor, driver)
         driver.runner = Runner(experiment, Gate(search, driver), scheduler, watched, journal, Progress(driver))

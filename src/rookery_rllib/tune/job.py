@@ -117,7 +117,7 @@ class TrainableOf2021(Job):
 
     def start(self, start: Start) -> Work:
         register_all(self.known or registered())
-        notices.speak()
+        notices.print_own_lines()
         return TrialOf2021(self, start)
 
 

@@ -578,7 +578,7 @@ def scheduler_of(given: Any) -> TrialScheduler:
     raise ConfigError(f"scheduler = {show(given)}: must be one of ray.tune.schedulers, such as ASHAScheduler()")
 
 
-class Overheard(Scheduler[Any]):
+class RecordingScheduler(Scheduler[Any]):
     """Passes everything on to another scheduler, and remembers what it said last about the trial that reported.
 
     As in Tune, where comparisons with not-a-number are false, ASHA and median stopping leave a trial alone that has had

@@ -19,7 +19,7 @@ SAMPLERS = {"TPESampler": "tpe", "GPSampler": "gp", "CmaEsSampler": "cmaes", "QM
             "NSGAIISampler": "nsga2", "RandomSampler": "random"}  # fmt: skip
 """Optuna's samplers that Rookery's search can make itself."""
 
-NOT_HERE = {
+UNSUPPORTED = {
     "ax": "AxSearch", "bayesopt": "BayesOptSearch", "bohb": "TuneBOHB", "dragonfly": "DragonflySearch",
     "hebo": "HEBOSearch", "hyperopt": "HyperOptSearch", "nevergrad": "NevergradSearch", "sigopt": "SigOptSearch",
     "skopt": "SkOptSearch", "zoopt": "ZOOptSearch", "cfo": "CFO", "blendsearch": "BlendSearch",
@@ -236,8 +236,8 @@ def create_searcher(search_alg: str, **kwargs: Any) -> SearchAlgorithm:
     name = search_alg.lower()
     known: dict[str, Any] = {"variant_generator": BasicVariantGenerator, "random": BasicVariantGenerator,
                              "optuna": OptunaSearch}  # fmt: skip
-    if name in NOT_HERE:
-        raise ConfigError(f"{NOT_HERE[name]}: is not here; OptunaSearch suggests by what it has seen, too")
+    if name in UNSUPPORTED:
+        raise ConfigError(f"{UNSUPPORTED[name]}: is not here; OptunaSearch suggests by what it has seen, too")
     if name not in known:
         raise ConfigError(f"create_searcher({search_alg!r}): there is none of this name{nearest(name, list(known))}")
     made = known[name]
@@ -245,7 +245,7 @@ def create_searcher(search_alg: str, **kwargs: Any) -> SearchAlgorithm:
     return made(**{key: value for key, value in kwargs.items() if key in parameters})  # type: ignore[no-any-return]
 
 
-class SearcherAsAsked:
+class SearcherAdapter:
     """Asks a script's own searcher as Rookery's runner asks."""
 
     def __init__(self, searcher: Searcher, total: int, prefix: str) -> None:

@@ -3,7 +3,7 @@
 from rookery_rllib.base.names import gone_in, names_in
 
 NAMES = names_in("""
-ray.rllib  policy.policies: Policy  policy.torch_policy: TorchPolicy  base.not_here: TFPolicy
+ray.rllib  policy.policies: Policy  policy.torch_policy: TorchPolicy  base.unsupported: TFPolicy
     trainer.script_workers: RolloutWorker
 
 ray.rllib.agents.callbacks  policy.callbacks: DefaultCallbacks MemoryTrackingCallbacks MultiCallbacks
@@ -32,8 +32,8 @@ ray.rllib.agents.dqn.dqn  trainer.trainers: DQNTrainer GenericOffPolicyTrainer
 ray.rllib.agents.dqn.simple_q  trainer.trainers: SimpleQTrainer  config.defaults: DEFAULT_CONFIG=SIMPLEQ_DEFAULT_CONFIG
 ray.rllib.agents.dqn.r2d2  trainer.trainers: R2D2Trainer  config.defaults: DEFAULT_CONFIG=R2D2_DEFAULT_CONFIG
 ray.rllib.agents.dqn.apex  trainer.trainers: ApexTrainer  config.defaults: APEX_DEFAULT_CONFIG
-ray.rllib.agents.dqn.dqn_torch_policy ray.rllib.agents.dqn.dqn_tf_policy  base.not_here: build_q_losses
-ray.rllib.agents.dqn.simple_q_torch_policy ray.rllib.agents.dqn.simple_q_tf_policy  base.not_here: build_q_losses
+ray.rllib.agents.dqn.dqn_torch_policy ray.rllib.agents.dqn.dqn_tf_policy  base.unsupported: build_q_losses
+ray.rllib.agents.dqn.simple_q_torch_policy ray.rllib.agents.dqn.simple_q_tf_policy  base.unsupported: build_q_losses
     policy.mixins: TargetNetworkMixin
 ray.rllib.agents.dqn  .dqn: DQNTrainer DEFAULT_CONFIG  .simple_q: SimpleQTrainer  .r2d2: R2D2Trainer  .apex: *
     config.defaults: SIMPLE_Q_DEFAULT_CONFIG=SIMPLEQ_DEFAULT_CONFIG R2D2_DEFAULT_CONFIG
@@ -81,23 +81,23 @@ ray.rllib.evaluation.metrics  trainer.results: collect_metrics collect_episodes 
 ray.rllib.policy.policy  policy.policies: Policy LEARNER_STATS_KEY
 ray.rllib.policy.torch_policy ray.rllib.policy.tf_policy  policy.mixins: LearningRateSchedule EntropyCoeffSchedule
 ray.rllib.policy  policy.policies: Policy  policy.torch_policy: TorchPolicy torch_policy.TorchPolicy
-    base.not_here: TFPolicy tf_policy.TFPolicy
+    base.unsupported: TFPolicy tf_policy.TFPolicy
     policy.templates: policy_template.build_policy_class torch_policy_template.build_torch_policy
         tf_policy_template.build_tf_policy
     .policy_template: *  .torch_policy_template: *  .tf_policy_template: *
 
-ray.rllib.execution  base.not_here:
+ray.rllib.execution  base.unsupported:
     common._get_shared_metrics common._get_global_vars learner_thread.LearnerThread
     concurrency_ops.Concurrently concurrency_ops.Enqueue concurrency_ops.Dequeue
     metric_ops.StandardMetricsReporting metric_ops.CollectMetrics
     replay_buffer.LocalReplayBuffer replay_buffer.ReplayBuffer replay_buffer.PrioritizedReplayBuffer
-ray.rllib.execution.replay_ops  base.not_here:
+ray.rllib.execution.replay_ops  base.unsupported:
     StoreToReplayBuffer Replay MixInReplay SimpleReplayBuffer WaitUntilTimestepsElapsed
-ray.rllib.execution.rollout_ops  base.not_here:
+ray.rllib.execution.rollout_ops  base.unsupported:
     ParallelRollouts SelectExperiences ConcatBatches StandardizeFields AsyncGradients
-ray.rllib.execution.train_ops  base.not_here:
+ray.rllib.execution.train_ops  base.unsupported:
     TrainOneStep TrainTFMultiGPU UpdateTargetNetwork ComputeGradients ApplyGradients AverageGradients
-ray.util.iter  base.not_here: LocalIterator ParallelIterator
+ray.util.iter  base.unsupported: LocalIterator ParallelIterator
 """)
 
 _REPLAY = "a part of policies that learn from replay, whose losses are Rookery's own (docs/algorithms/dqn.md)"

@@ -92,14 +92,14 @@ GONE = gone_in(f"""
 ray
     serve: served models over HTTP; export_policy_model writes a policy that any server can load
     data: distributed tables; load data with numpy or pandas
-    workflow: durable tasks; a Trainable with checkpoints goes on after a kill
+    workflow: durable tasks; a Trainable with checkpoints resumes after a kill
     autoscaler: {_CLUSTER}
     cluster_utils: several nodes on one machine, for tests; {_CLUSTER}
-    internal: Ray's own objects; nothing of them exists here
-    state: Ray's own tables; ray.nodes() and ray.cluster_resources() say what there is
+    internal: Ray's own objects; they do not exist here
+    state: Ray's own tables; ray.nodes() and ray.cluster_resources() list the nodes and resources
     java_function java_actor_class: calls into Java; there is none
     cross_language: calls into other languages; there are none
-    experimental: parts of Ray that were tried out; nothing of them exists here
+    experimental: experimental parts of Ray; they do not exist here
 ray.util
     queue: a queue between processes; tasks run in this process: use queue.Queue
     multiprocessing: a pool on a cluster; use multiprocessing.Pool
@@ -114,8 +114,8 @@ ray.tune
         local_dir
     durable: kept checkpoints in cloud storage; leave it out, and copy local_dir
     track: reported before 2020; use tune.report
-    trial_runner: the loop of Tune; rookery/tune/runner.py:Runner is the one that runs, and a tune.Callback hears of
-        its steps
+    trial_runner: the loop of Tune; rookery/tune/runner.py:Runner runs here, and a tune.Callback is called at its
+        steps
     trial_executor ray_trial_executor: ran trials; Rookery's executors do
     web_server: a server of the experiment; result.json and experiment_state-....json say the same
     automl: searched over networks; use a search space in config['model']

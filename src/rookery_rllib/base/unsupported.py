@@ -1,4 +1,4 @@
-"""Names that a script may import, and that do nothing but say what they were when they are used.
+"""Names that a script may import but not use; a use raises an error that explains what to use instead.
 
 Scripts of 2021 import the names for both frameworks at their top, and use one of them: such an import must not fail.
 """
@@ -36,14 +36,14 @@ HINTS: dict[str, str] = {
     "ParallelIterator": PLAN,
     "PrioritizedReplayBuffer": "replay memories are Rookery's: algorithm.replay.kind=prioritized",
 }  # fmt: skip
-"""What each was, and what to use."""
+"""Hints by name: the purpose in 2021, and the replacement."""
 
 
 def __getattr__(name: str) -> Any:
-    """Returns a class of that name, whose use is refused."""
+    """Returns a class of that name, which raises an error when it is used."""
     if name.startswith("__"):
         raise AttributeError(name)
-    hint = HINTS.get(name, "it is not here")
+    hint = HINTS.get(name, "it does not exist here")
 
     def refuse(cls: type, *args: Any, **kwargs: Any) -> Any:
         raise ConfigError(f"{name}: {hint}")
@@ -52,7 +52,7 @@ def __getattr__(name: str) -> Any:
         "__new__": refuse,
         "__class_getitem__": classmethod(lambda cls, parameters: cls),  # annotations with parameters may be written
         "__module__": __name__,
-        "__doc__": f"Is not here: {hint}.",
+        "__doc__": f"Does not exist here: {hint}.",
     }
     made = type(name, (), members)
     globals()[name] = made

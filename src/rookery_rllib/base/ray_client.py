@@ -1,8 +1,8 @@
-"""The Ray that is installed, where a script has joined a cluster with ``ray.init(address=...)``.
+"""Client of the installed Ray, for scripts that join a cluster with ``ray.init(address=...)``.
 
 `ray_core` passes the script's calls on to it. Functions and classes of the script travel by value and see the names of
 2021 where they arrive (`carry_names_along`); nodes need this library, Ray and Python in the same versions.
-Nothing here loads Ray before a script asks for a cluster.
+Ray is not imported before a script asks for a cluster.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rookery_rllib.base.ray_exceptions import RayError, RayTaskError
 BEGIN = "pip install 'rookery[ray]'"
 
 ONCE = ("concurrency_groups", "max_calls")
-"""Options that Ray takes where something is made remote, and not in ``options``."""
+"""Options that Ray accepts in ``ray.remote`` only, not in ``options``."""
 
 
 class _Joined:
@@ -38,9 +38,7 @@ class _Joined:
 
 
 def joined() -> Any:
-    """Returns the installed module ``ray`` if this process belongs to a cluster: it has joined one, or a worker of one
-    it is; else None.
-    """
+    """Returns the installed module ``ray`` if this process has joined a cluster or is a worker of one, else None."""
     if _Joined.ray is None:
         theirs = sys.modules.get("ray")
         if not isinstance(theirs, ModuleType) or not getattr(theirs, "is_initialized", bool)():
@@ -63,15 +61,15 @@ def join(what: str, address: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Joins a cluster.
 
     Args:
-        what: The script's call, for messages.
+        what: The script's call, for error messages.
         address: ``auto``, ``HOST:PORT`` or ``ray://HOST:PORT``.
-        options: Arguments of ``ray.init``; those that today's does not have are left out.
+        options: Arguments of ``ray.init``; those that the installed version does not have are left out.
 
     Returns:
-        What Ray tells of the cluster.
+        The context that Ray returned.
 
     Raises:
-        ConfigError: If Ray is not installed, or no cluster is there.
+        ConfigError: If Ray is not installed, or no cluster answers.
     """
     try:
         theirs: Any = import_module("ray")
@@ -87,7 +85,7 @@ def join(what: str, address: str, options: Mapping[str, Any]) -> dict[str, Any]:
     given = {name: value for name, value in options.items() if name in known and value is not None}
     try:
         if not answers(host):
-            raise ConnectionError(f"nobody answers at {host}")
+            raise ConnectionError(f"no cluster answers at {host}")
         context = theirs.init(address, **{"logging_level": logging.ERROR, **given})
     except (theirs.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
         raise ConfigError(
@@ -109,15 +107,15 @@ def leave() -> None:
 
 @contextmanager
 def errors_of_2021() -> Iterator[None]:
-    """Raises what Ray raises inside as the errors of `ray_exceptions`, so that a script catches them by its names."""
+    """Converts Ray's errors inside the block to those of `ray_exceptions`, which scripts of 2021 catch."""
     theirs = _Joined.ray
     try:
         yield
     except theirs.exceptions.RayError as error:
-        raise told(error) from error
+        raise as_2021_error(error) from error
 
 
-def told(error: BaseException) -> BaseException:
+def as_2021_error(error: BaseException) -> BaseException:
     cause = getattr(error, "cause", None)
     if isinstance(cause, BaseException):
         named = re.search(r"ray::([\w.]+)", str(error))
@@ -135,7 +133,7 @@ def remote(thing: Any, options: Mapping[str, Any]) -> Any:
     return theirs.remote(**once)(thing) if once else theirs.remote(thing)
 
 
-def optioned(thing: Any, options: Mapping[str, Any]) -> Any:
+def with_options(thing: Any, options: Mapping[str, Any]) -> Any:
     others = {name: value for name, value in options.items() if name not in ONCE}
     return thing.options(**others) if others else thing
 

@@ -1,7 +1,7 @@
-"""The global random generators, one state for each copy of an environment: `Chance`.
+"""State of the global random generators for each environment: `PerEnvRandomState`.
 
 Environments of 2021 drew from `random` and `numpy.random` and took no seed. While one of their methods runs, the
-generators stand where that copy left them; copies, and whoever else draws, do not disturb each other.
+generators have the state in which that environment left them, so environments and other code do not affect each other.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from rookery.core.packages import OWN, is_own
 from rookery.script.importer import importer_of
 
 _turn = threading.RLock()
-"""The generators are those of the process: copies that are stepped in threads take turns."""
+"""Lock of the process's generators: environments that are stepped in threads take turns."""
 
 _numpy: Any = np.random
 _bits, _set_bits = _numpy.get_bit_generator, _numpy.set_bit_generator
-_everybody: Any = random.random.__self__  # type: ignore[attr-defined]
-_drawing: random.Random = _everybody
+_global_random: Any = random.random.__self__  # type: ignore[attr-defined]
+_current_random: random.Random = _global_random
 
 
-class Chance:
-    """The state of the global generators for one copy: ``with chance: env.step(action)``.
+class PerEnvRandomState:
+    """State of the global generators for one environment: ``with random_state: env.step(action)``.
 
-    Numpy's generator is exchanged; so is that of `random` as scripts see it. What libraries draw from `random` itself
-    costs a copy of its state on the way in and out.
+    NumPy's generator is exchanged, and so is `random` as scripts see it. Libraries that draw from `random` itself
+    cost a copy of its state at both ends of the block.
 
     Args:
-        seed: Where the generators begin; None: somewhere.
-        libraries: Whether code that is not of scripts may draw from `random`.
+        seed: Seed of the generators; None = drawn from the system.
+        libraries: Whether code of libraries may draw from `random` itself.
     """
 
     def __init__(self, seed: int | None = None, libraries: bool = True) -> None:
@@ -45,45 +45,45 @@ class Chance:
         self._outside: list[tuple[Any, ...]] = []
 
     def seed(self, seed: int) -> None:
-        """Begins anew, as ``random.seed(seed)`` and ``numpy.random.seed(seed)`` do (seed taken modulo 2**32)."""
+        """Seeds both generators, as ``random.seed(seed)`` and ``numpy.random.seed(seed % 2**32)`` do."""
         self._random.seed(seed)
         with self:
             np.random.seed(seed % 2**32)
 
     def call(self, function: Callable[[Any], Any], argument: Any) -> Any:
-        """Returns what a function gives that draws by this chance; as a ``with`` statement does, in less time."""
-        global _drawing
+        """Calls a function with this random state and returns its result; faster than a ``with`` statement."""
+        global _current_random
         if self.libraries:
             with self:
                 return function(argument)
         with _turn:
-            drawing, bits = _drawing, _bits()
-            _drawing = self._random
+            drawing, bits = _current_random, _bits()
+            _current_random = self._random
             _set_bits(self._numpy)
             try:
                 return function(argument)
             finally:
-                _drawing = drawing
+                _current_random = drawing
                 self._numpy = _bits()
                 _set_bits(bits)
 
-    def __enter__(self) -> Chance:
-        global _drawing
+    def __enter__(self) -> PerEnvRandomState:
+        global _current_random
         _turn.acquire()
         outside = None
         if self.libraries:
             outside = random.getstate()
             random.setstate(self._random.getstate())
-        self._outside.append((_drawing, _bits(), outside))
-        _drawing = _everybody if self.libraries else self._random
+        self._outside.append((_current_random, _bits(), outside))
+        _current_random = _global_random if self.libraries else self._random
         _set_bits(self._numpy)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        global _drawing
-        _drawing, bits, outside = self._outside.pop()
+        global _current_random
+        _current_random, bits, outside = self._outside.pop()
         self._numpy = _bits()
         _set_bits(bits)
         if outside is not None:
@@ -92,12 +92,12 @@ class Chance:
         _turn.release()
 
 
-def drawn_by_whose_turn_it_is() -> dict[str, Callable[..., Any]]:
-    """Returns the functions of `random` as scripts see them: those of the generator of the copy whose turn it is."""
+def patched_random_functions() -> dict[str, Callable[..., Any]]:
+    """Returns the functions of `random` as scripts see them: they draw from the environment that holds the lock."""
 
     def drawn(name: str) -> Callable[..., Any]:
         def draw(*arguments: Any, **named: Any) -> Any:
-            return getattr(_drawing, name)(*arguments, **named)
+            return getattr(_current_random, name)(*arguments, **named)
 
         draw.__name__ = draw.__qualname__ = name
         draw.__module__ = "random"
@@ -109,7 +109,7 @@ def drawn_by_whose_turn_it_is() -> dict[str, Callable[..., Any]]:
     return {name: drawn(name) for name in names}
 
 
-# -- who draws from `random` itself ------------------------------------------------------------------------------------
+# -- code that draws from `random` itself ------------------------------------------------------------------------------
 
 CLEAN = {
     *sys.stdlib_module_names, "numpy", "gymnasium", *OWN, "torch", "PIL", "pettingzoo", "scipy", "pandas",
@@ -119,12 +119,12 @@ CLEAN = {
 
 
 def libraries_may_draw(env: Any) -> bool:
-    """Says whether code that an environment may call, other than a script's own, may draw from `random`.
+    """Returns whether library code that an environment may call may draw from `random`.
 
-    What the methods of its class refer to is looked at, those of environments it wraps likewise, and so on through the
-    modules that those refer to; a module draws if it knows `random` or anything of it.
+    Searches the modules that the methods of its class, and of environments it wraps, refer to, directly or through
+    other modules. A module may draw if it refers to `random` or to a function of it.
     """
-    waiting = [method.__globals__ for inner in inside(env) for method in _methods(type(inner))]
+    waiting = [method.__globals__ for inner in env_and_inner(env) for method in _methods(type(inner))]
     seen: set[int] = set()
     while waiting:
         namespace = waiting.pop()
@@ -133,12 +133,12 @@ def libraries_may_draw(env: Any) -> bool:
         seen.add(id(namespace))
         if not _sees_names(namespace) and _knows_random(namespace):
             return True
-        waiting += _referred(namespace)
+        waiting += _referenced_globals(namespace)
     return False
 
 
-def inside(env: Any) -> Iterator[Any]:
-    """Goes through an environment and those it wraps, from the outside in."""
+def env_and_inner(env: Any) -> Iterator[Any]:
+    """Yields an environment and those it wraps, outermost first."""
     seen: set[int] = set()
     while env is not None and id(env) not in seen:
         seen.add(id(env))
@@ -156,15 +156,15 @@ def _sees_names(namespace: dict[str, Any]) -> bool:
 
 
 def _is_drawn(value: Any) -> bool:
-    return value is random or getattr(value, "__self__", None) is _everybody
+    return value is random or getattr(value, "__self__", None) is _global_random
 
 
 def _knows_random(namespace: dict[str, Any]) -> bool:
-    return any(_is_drawn(value) or "random" in _words(value) for value in list(namespace.values()))
+    return any(_is_drawn(value) or "random" in _code_names(value) for value in list(namespace.values()))
 
 
-def _words(value: Any) -> set[str]:
-    """The names in the code of a function, or of the methods of a class."""
+def _code_names(value: Any) -> set[str]:
+    """Returns the names in the code of a function, or of the methods of a class."""
     codes = [value.__code__] if isinstance(value, FunctionType) else []
     codes += [method.__code__ for method in _methods(value)] if isinstance(value, type) else []
     words: set[str] = set()
@@ -175,16 +175,16 @@ def _words(value: Any) -> set[str]:
     return words
 
 
-def _referred(namespace: dict[str, Any]) -> list[dict[str, Any]]:
-    """Globals of the modules that a module refers to, in its own globals or in imports inside its functions."""
+def _referenced_globals(namespace: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the globals of modules that a module refers to, in its globals or in imports inside its functions."""
     found = []
     for value in list(namespace.values()):
         if isinstance(value, ModuleType):
-            if not is_own(type(value).__module__):  # of those, who draws is known
+            if not is_own(type(value).__module__):  # our own modules are known not to draw
                 found.append(vars(value))
             continue
         functions = [value] if isinstance(value, FunctionType) else []
         functions += list(_methods(value if isinstance(value, type) else type(value)))
         found += [function.__globals__ for function in functions]
-        found += [vars(sys.modules[word]) for word in _words(value) if word in sys.modules]
+        found += [vars(sys.modules[word]) for word in _code_names(value) if word in sys.modules]
     return found
