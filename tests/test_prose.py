@@ -20,7 +20,7 @@ ROOMS = sorted(
 """Folders and files that are read."""
 
 UNFINISHED = """
-src/rookery/algorithms src/rookery/cli src/rookery/cluster src/rookery/core src/rookery/native src/rookery/policies
+src/rookery/algorithms src/rookery/cli src/rookery/cluster src/rookery/core
 src/rookery/replay src/rookery/rollout src/rookery/run src/rookery/tasks src/rookery/tensor_envs
 src/rookery_rllib/config src/rookery_rllib/env src/rookery_rllib/examples src/rookery_rllib/gym
 src/rookery_rllib/keras src/rookery_rllib/model src/rookery_rllib/policy src/rookery_rllib/script

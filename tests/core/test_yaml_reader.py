@@ -66,7 +66,7 @@ def test_of_many_unknown_keys_the_first_are_named_and_the_rest_counted():
     with pytest.raises(ConfigError) as refused:
         resolve(RunConfig, [Layer("run.yaml", values)], ALGORITHMS)
     assert len(refused.value.problems) == 51
-    assert "key_50: from here on 49,950 more keys are no settings either" in refused.value.problems[-1]
+    assert "key_50: from here on 49,950 more keys are not settings either" in refused.value.problems[-1]
     assert time.process_time() - began < 5
 
 

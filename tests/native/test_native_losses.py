@@ -99,7 +99,7 @@ def test_a_closed_form_of_other_shapes_is_refused():
     def loss(outputs, batch, cfg):
         return ppo_loss(outputs, batch, cfg)
 
-    with pytest.raises(ConfigError, match=r"closed form of loss gives gradients .*; needed are torch.float32"):
+    with pytest.raises(ConfigError, match=r"closed form of loss returns gradients .*; needed are torch.float32"):
         gradient(mine, loss, data, ClosedForm(loss, narrow))
 
 

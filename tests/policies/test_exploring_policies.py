@@ -101,7 +101,7 @@ def test_exploration_makes_a_policy_no_bit_more_forgetful_or_remembering():
         assert policy(head, action).memory_size == 0
     assert policy(Squashed(noise="ou"), ASYMMETRIC).exploration_size == 3
     assert policy(Squashed(noise="gsde"), ASYMMETRIC, hidden=(8,)).exploration_size == 1 + 3 * 8
-    with pytest.raises(RookeryError, match="remembers nothing"):
+    with pytest.raises(RookeryError, match="has no memory"):
         policy(Squashed(noise="ou"), ASYMMETRIC).predict(np.zeros(4, np.float32), memory=torch.zeros(1, 3))
 
 

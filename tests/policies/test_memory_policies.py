@@ -316,13 +316,13 @@ def test_a_memory_may_come_in_any_layout_and_precision(native):
 @pytest.mark.parametrize(
     ("memory", "arguments", "message"),
     [
-        ({}, {"memory": torch.zeros(2, 3)}, "policy 'main' remembers nothing: predict takes memory=None, not Tensor"),
-        ({}, {"first": [True, False]}, "remembers nothing: predict takes first=None, not list"),
-        ({}, {"reward": 1.0}, "remembers nothing: predict takes reward=None, not float"),
+        ({}, {"memory": torch.zeros(2, 3)}, "policy 'main' has no memory: predict takes memory=None, not Tensor"),
+        ({}, {"first": [True, False]}, "has no memory: predict takes first=None, not list"),
+        ({}, {"reward": 1.0}, "has no memory: predict takes reward=None, not float"),
         (MEMORIES["lstm"], {"memory": torch.zeros(3, 24)}, r"\(2, 24\) numbers for 2 rows, not \(3, 24\)"),
         (MEMORIES["lstm"], {"memory": torch.zeros(2, 12)}, r"\(2, 24\) numbers for 2 rows, not \(2, 12\)"),
-        (MEMORIES["lstm"], {"memory": (1, 2)}, "must be what the last call of predict gave, .* not tuple"),
-        (MEMORIES["lstm"], {"reward": 1.0}, "does not see rewards .memory.previous_reward.: leave reward out"),
+        (MEMORIES["lstm"], {"memory": (1, 2)}, "memory must be the memory that the last .* not tuple"),
+        (MEMORIES["lstm"], {"reward": 1.0}, "observes no rewards .memory.previous_reward.: leave reward out"),
         (RECALL, {"memory": torch.zeros(2, 11)}, r"predict\(obs, memory, reward=...\)"),
         (RECALL, {"memory": torch.zeros(2, 11), "reward": [1, 2, 3]}, r"reward .* for each of 2 rows, not .* \(3,\)"),
         (MEMORIES["lstm"], {"memory": torch.zeros(2, 24), "first": [True] * 3}, r"first must .* 2 rows, not .* \(3,\)"),

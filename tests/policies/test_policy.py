@@ -207,7 +207,7 @@ def test_predict_obeys_masks_of_the_observation_and_of_info():
     assert subject.predict(obs["obs"], action_mask=np.array([1, 1, 0])) == 1
     masks = np.array([[1, 1, 0], [1, 0, 1]])
     assert subject.predict(np.zeros((2, 4), np.float32), action_mask=masks).tolist() == [1, 2]
-    with pytest.raises(SpaceError, match="gives action masks in info; pass action_mask="):
+    with pytest.raises(SpaceError, match="has action masks in info; pass action_mask="):
         subject.predict(obs["obs"])
 
 

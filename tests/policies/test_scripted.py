@@ -111,9 +111,9 @@ def raising(obs, rng):
     [
         (lambda obs, rng: np.array([4]), r"player 'mine', row 0.*4 is not allowed: the mask allows 1, 3 of 9"),
         (lambda obs, rng: 1, r"shape is \(\) where one row of Discrete\(9\) has \(1,\)"),
-        (lambda obs, rng: np.array([9]), r"gave array\(\[9\]\), which is no action of Discrete\(9\)"),
-        (lambda obs, rng: np.array(["x"]), "which is no action of"),
-        (lambda obs, rng: None, "gave None, which is no action of"),
+        (lambda obs, rng: np.array([9]), r"returned array\(\[9\]\), which is not an action of Discrete\(9\)"),
+        (lambda obs, rng: np.array(["x"]), "which is not an action of"),
+        (lambda obs, rng: None, "returned None, which is not an action of"),
         (raising, "it raised KeyError: 'board'"),
     ],
 )

@@ -76,7 +76,7 @@ def test_a_build_that_is_asked_for_runs(monkeypatch):
 @pytest.mark.parametrize("value", ["true", "avx2", "X86-64"])
 def test_a_switch_that_says_nothing_known_is_refused(value, monkeypatch):
     switched(monkeypatch, value)
-    with pytest.raises(ConfigError, match=f"{SWITCH} = '{value}': must be 0, 1 or a build that is here"):
+    with pytest.raises(ConfigError, match=f"{SWITCH} = '{value}': must be 0, 1 or an existing build"):
         best_build()
 
 

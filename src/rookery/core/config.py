@@ -1,7 +1,7 @@
-"""Which value of a setting wins, and who set it: `resolve`, the only merge, and Resolved, which explains the outcome.
+"""Merging of settings: `resolve` merges all layers, and `Resolved` has the result and the source of each value.
 
-Layers come lowest first: presets, a file, the command line or code, a trial. `resolve` checks all of them at once, and
-keeps for each path the list of (source, value), of which the last wins.
+Layers are ordered lowest first: presets, a file, the command line or code, a trial. `resolve` checks all of them at
+once, and keeps the list of (source, value) of each path; the last one wins.
 """
 
 from __future__ import annotations
@@ -46,26 +46,26 @@ from rookery.core.settings.secrets import hidden
 C = TypeVar("C")
 
 DEFAULT = "default"
-"""The source of a value that nobody set."""
+"""Source of a value that no layer sets."""
 
 MAX_UNKNOWN = 50
-"""Most unknown keys that are named in errors, each with the nearest known setting."""
+"""Maximum number of unknown keys named in errors, each with the nearest known setting."""
 
 MAX_KNOWN = 10_000
-"""Most paths of settings that are searched for the nearest: those of many policies are alike."""
+"""Maximum number of paths searched for the nearest setting: those of many policies are alike."""
 
 
 @dataclass(frozen=True)
 class Polymorphic:
-    """Marks a field whose settings class is chosen by their key ``name``: ``Annotated[Any, Polymorphic("ppo")]``.
+    """Marks a field whose key ``name`` chooses its settings class: ``Annotated[Any, Polymorphic("ppo")]``.
 
     On a ``dict`` field it holds for each entry.
 
     Attributes:
-        default: The name where none is given.
+        default: The name if none is given.
         inherits: Path of the section whose class and values an entry starts from, unless it names another class.
-        entry: Config class of what stands around the settings of an entry: its field named like `inherits` takes the
-            settings, its other fields are keys beside the settings' own.
+        entry: Config class of an entry: its field named like `inherits` has the settings, its other fields are keys at
+            the same level as the settings' keys.
     """
 
     default: str = ""
@@ -76,16 +76,16 @@ class Polymorphic:
 
 @dataclass(frozen=True)
 class Resolved(Generic[C]):
-    """The outcome of `resolve`.
+    """Result of `resolve`.
 
     Attributes:
-        config: The root settings, of the class that was given as the schema.
+        config: The root settings, an instance of the schema.
         history: For each path, every (source, value), lowest first; the last one won.
-        notes: Lines a user should read once: overrides without effect.
-        fixed: The settings and sections that are marked as keeping their value, by path, with the reason.
-        inherited: The settings of policies that come from the section all policies start from.
-        folders: By path of a setting that may hold relative paths, the folder where these begin. The history has them
-            as they were typed, `config` as absolute paths where their type says that they are paths.
+        notes: Notes for the user, such as overrides without effect.
+        fixed: Settings and sections marked as fixed, by path, with the reason.
+        inherited: Settings of policies that come from the common section of all policies.
+        folders: Base folder of relative paths, by path of the setting. The history has the values as typed, `config`
+            has absolute paths for settings with a path type.
     """
 
     config: C
@@ -96,23 +96,23 @@ class Resolved(Generic[C]):
     folders: Mapping[str, str] = field(default_factory=dict)
 
     def why_fixed(self, path: str) -> Fixed | None:
-        """Gives the mark of a setting, or of the section it stands in; None if it may change."""
+        """Returns the mark of a setting, or of its section; None if it may change."""
         way = accumulate(path.split("."), "{}.{}".format)
         return next((self.fixed[known] for known in way if known in self.fixed), None)
 
     def explain(self, path: str) -> str:
-        """Says who set `path`, as `explain_history` does."""
+        """Returns the sources of `path`, as text of `explain_history`."""
         return explain_history(self.history, path, flow)
 
     def given(self, path: str) -> bool:
-        """Says whether anything but a default set `path`, or anything in the section `path`."""
+        """Returns whether a layer sets `path`, or anything in the section `path`."""
         inside = (values for known, values in self.history.items() if known == path or known.startswith(f"{path}."))
         return any(source != DEFAULT for values in inside for source, _ in values)
 
     def to_yaml(self) -> str:
-        """Gives the config as YAML that `yaml_layer` reads back, with the source of each value beside it.
+        """Returns the config as YAML that `yaml_layer` can read, with the source of each value in a comment.
 
-        Classes and functions are written as ``module:Name``; other objects only as what they print.
+        Classes and functions are written as ``module:Name``; other objects as their printed form.
         """
         rows: list[tuple[str, str]] = []
 
@@ -132,12 +132,13 @@ class Resolved(Generic[C]):
 
 
 def explain_history(history: Mapping[str, Sequence[tuple[str, C]]], path: str, write: Callable[[C], str]) -> str:
-    """Says who set `path`: the value that won, then those it beat. For a section, of each setting in it.
+    """Returns the sources of `path`: the value that won, then the overridden ones. For a section, those of each
+    setting.
 
     Args:
         history: For each path, every (source, value), lowest first; the last one won.
         path: Path of a setting or section.
-        write: Gives a value as text.
+        write: Converts a value to text.
 
     Raises:
         ConfigError: If there is no such path.
@@ -154,13 +155,13 @@ def explain_history(history: Mapping[str, Sequence[tuple[str, C]]], path: str, w
 
 
 def current_path(config: Settings, path: str) -> str:
-    """Returns the path of today for a path that a stored run of these settings has (see `FormerName`)."""
+    """Returns the present path of a setting for a path of a stored run (see `FormerName`)."""
     node: Any = config
     names = []
     for name in path.split("."):
         if isinstance(node, Settings) and name not in {*fields_of(type(node)), *former_names(type(node))}:
             inside = [part for part in vars(node).values() if isinstance(part, Settings)]
-            node = inside[0] if len(inside) == 1 else None  # the keys of an entry stand beside those of its settings
+            node = inside[0] if len(inside) == 1 else None  # the keys of an entry are at the level of its settings
         if isinstance(node, Settings):
             name = former_names(type(node)).get(name, (name,))[0] if name not in fields_of(type(node)) else name
             node = getattr(node, name, None)
@@ -175,9 +176,9 @@ def resolve(schema: type[C], layers: Sequence[Layer], names: Mapping[str, str] |
 
     Args:
         schema: The root config class.
-        layers: Lowest first: presets, file, command line or code, trial. Defaults lie below all of them.
+        layers: Lowest first: presets, file, command line or code, trial. Defaults are below all of them.
         names: Import paths of config classes by short name such as ``ppo``, for `Polymorphic` fields; ``module:Name``
-            stands for itself.
+            is always accepted.
 
     Raises:
         ConfigError: With one line for each problem of any layer: ``source: path = value: what is allowed; a hint``.
@@ -193,15 +194,15 @@ def resolve(schema: type[C], layers: Sequence[Layer], names: Mapping[str, str] |
 
 @dataclass(frozen=True)
 class _Said:
-    """What one layer says at one path.
+    """Value of one layer at one path.
 
     Attributes:
         layer: The layer.
-        rank: The place of the layer among all; the highest wins.
+        rank: Index of the layer; the highest wins.
         path: The path in the layer.
         value: The value there.
-        inherited: Whether it was said of the section that a policy starts from, where its mistakes are named.
-        former: The former name under which the layer has a key of the mapping here, by the name of today.
+        inherited: Whether it belongs to the common section of policies, whose errors are reported there.
+        former: Former names of keys that the layer uses in this mapping, by present name.
     """
 
     layer: Layer
@@ -212,40 +213,40 @@ class _Said:
     former: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, key: Any, value: Any) -> _Said:
-        """Gives what the layer says at a key of the mapping here."""
+        """Returns the layer's value at a key of this mapping."""
         key = self.former.get(key, key)
         path = f"{self.path}.{key}" if self.path else str(key)
         return _Said(self.layer, self.rank, path, hidden(key, value), self.inherited)
 
     def without(self, *keys: str) -> _Said:
-        """Gives the mapping here without some keys."""
+        """Returns this mapping without some keys."""
         return replace(self, value={key: value for key, value in self.value.items() if key not in keys})
 
     @property
     def source(self) -> str:
-        """The most exact source known, for the history."""
+        """The most precise source known, for the history."""
         return f"{self.layer.where(self.path)} as {self.path}" if self.inherited else self.layer.where(self.path)
 
 
 def _inside(parts: list[_Said], key: Any) -> list[_Said]:
-    """Gives what layers say at a key, of those that have it."""
+    """Returns the layers' values at a key, of those that have it."""
     return [said.at(key, said.value[key]) for said in parts if key in said.value]
 
 
 class _Chosen(NamedTuple):
-    """A section whose class was chosen by name, as a policy that names no other class starts from it."""
+    """A section whose class was chosen by name, from which policies without another class start."""
 
     cls: type[Settings]
     said: list[_Said]
     start: Any
-    name: Any  # of the class that is chosen where nobody names one
+    name: Any  # of the default class
 
 
 class _Merge:
-    """One call of `resolve`: walks the schema once, with all layers side by side.
+    """One call of `resolve`: walks the schema once, with all layers in parallel.
 
-    Methods take the path they stand at, what layers say there (lowest first), and the default to `start` from. They
-    return MISSING where a problem left no value.
+    Methods take the present path, the layers' values there (lowest first), and the default `start`. They return MISSING
+    if a problem left no value.
     """
 
     def __init__(self, names: Mapping[str, str]) -> None:
@@ -256,13 +257,13 @@ class _Merge:
         self.history: dict[str, list[tuple[str, Any]]] = {}
         self.fixed: dict[str, Fixed] = {}
         self.inherited: set[str] = set()
-        self.apart: set[str] = set()  # paths in sections of another class than in the one that a policy starts from
+        self.apart: set[str] = set()  # paths in sections of another class than the common section
         self.folders: dict[str, str] = {}
-        self.rank: dict[str, int] = {}  # of the layer that set a path itself, where one did
+        self.rank: dict[str, int] = {}  # of the layer that set a path itself, if any
         self.chosen: dict[str, _Chosen] = {}
 
     def section(self, cls: type, path: str, parts: list[_Said], start: Settings | None) -> Any:
-        """Gives the settings of a known class; `start` is an instance to change, or None for a new one."""
+        """Returns the settings of a known class; `start` is an instance to change, or None for a new one."""
         fields = fields_of(cls)
         parts = [self.renamed(cls, said) for said in parts] if former_names(cls) else parts
         own = [said for said in parts if not said.inherited]
@@ -287,7 +288,7 @@ class _Merge:
             return MISSING
 
     def renamed(self, cls: type, said: _Said) -> _Said:
-        """Returns what a layer says under the names of today, with a note for each former name."""
+        """Returns a layer's values under present names, with a note for each former name."""
         values, former, wrong = with_current_names(cls, said.value, said.layer.stored)
         said = replace(said, value=values, former=former)
         if not said.inherited:
@@ -297,13 +298,13 @@ class _Merge:
         return said
 
     def field(self, cls: type, name: str, path: str, parts: list[_Said], start: Any) -> Any:
-        """Gives the value of a field of a class."""
+        """Returns the value of a field of a class."""
         if mark := fixed_of(cls, name):
             self.fixed[path] = mark
         return self.value(hints_of(cls)[name], path, parts, start)
 
     def value(self, hint: Any, path: str, parts: list[_Said], start: Any) -> Any:
-        """Gives a value of a type, whatever its kind."""
+        """Returns a value of a type of any kind."""
         if mapping_hint(hint) is not None:
             return self.mapping(hint, path, parts, start)
         if polymorphic(hint) or settings_class(hint):
@@ -314,7 +315,7 @@ class _Merge:
         return self.leaf(hint, path, parts, start)
 
     def leaf(self, hint: Any, path: str, parts: list[_Said], start: Any) -> Any:
-        """Gives a value that is taken whole."""
+        """Returns a value that is not merged."""
         self.begin(path, start)
         for said in parts:
             read, wrong = _read(hint, said.value)
@@ -328,7 +329,7 @@ class _Merge:
         return start
 
     def mapping(self, hint: Any, path: str, parts: list[_Said], start: Any) -> Any:
-        """Gives a dict, merged by key; a dict whose keys are not plain names is taken whole."""
+        """Returns a dict, merged by key; a dict whose keys are not plain names is not merged."""
         key_hint, inner = mapping_hint(hint) or (str, Any)
         kept, start = self.switched(hint, path, parts, start if isinstance(start, Mapping | None) else {})
         if start is None and not kept:
@@ -358,7 +359,7 @@ class _Merge:
         return values
 
     def subsection(self, hint: Any, path: str, parts: list[_Said], start: Any) -> Any:
-        """Gives a section of settings, whose class may depend on what it says."""
+        """Returns a section of settings, whose class may depend on its values."""
         kept, start = self.switched(hint, path, parts, start)
         if start is None and not kept and optional(hint):
             self.begin(path, None)
@@ -376,7 +377,7 @@ class _Merge:
         return self.section(cls, path, [said.without(CLASS) for said in kept], start if type(start) is cls else None)
 
     def choose(self, marker: Polymorphic, declared: type[Settings], path: str, parts: list[_Said], start: Any) -> Any:
-        """Gives the settings of a section whose key ``name`` chooses the class; notes what was said for another."""
+        """Returns the settings of a section whose key ``name`` chooses the class; notes values for another class."""
         here, common, before = f"{path}.name", self.chosen.get(marker.inherits), len(self.history)
         cls: type[Settings] | None = None
         name: Any = MISSING
@@ -390,7 +391,7 @@ class _Merge:
         self.begin(here, name)
         self.fixed[here] = Fixed.STRUCTURAL
         named: list[type[Settings] | None] = []
-        last, failed, above = None, False, cls  # above: the class in the section that a policy starts from
+        last, failed, above = None, False, cls  # above: the class of the common section
         for said in parts:
             called, found, wrong = self.names.spelled(said.value.get("name")), said.value.get(CLASS), ""
             if found is None and called is not None:
@@ -429,13 +430,13 @@ class _Merge:
         return value
 
     def entry(self, marker: Polymorphic, path: str, parts: list[_Said]) -> Any:
-        """Gives settings that start from another section, with the keys of `Polymorphic.entry` beside them."""
+        """Returns settings that start from another section, with the keys of `Polymorphic.entry` at their level."""
         cls, inside = marker.entry, marker.inherits.rpartition(".")[2]
         assert cls is not None
         own = [name for name in fields_of(cls) if name != inside]
         kept = []
         for said in parts:
-            if said.value.get(CLASS) is cls:  # an object of the entry's class: its settings move up, beside its fields
+            if said.value.get(CLASS) is cls:  # of the entry's class: its settings move up a level
                 held = said.value.get(inside) or {}
                 if not isinstance(held, Mapping | Settings):
                     self.refuse(replace(said, value=held), "must be a section of settings")
@@ -454,9 +455,8 @@ class _Merge:
         return MISSING if any(value is MISSING for value in values.values()) else build(cls, values, frozenset(given))
 
     def switched(self, hint: Any, path: str, parts: list[_Said], start: Any) -> tuple[list[_Said], Any]:
-        """Gives the mappings among `parts`: null switches an optional section off, and is an empty one elsewhere.
-
-        Where the class of a section is chosen by name, a text or a class alone chooses it.
+        """Returns the mappings among `parts`: null switches an optional section off, and is empty otherwise. If a name
+        chooses the class of a section, a text or a class alone chooses it.
         """
         kept: list[_Said] = []
         for said in parts:
@@ -476,7 +476,7 @@ class _Merge:
         return kept, start
 
     def located(self, hint: Any, said: _Said, path: str, value: Any) -> Any:
-        """Gives a value with absolute paths where its type says that these are paths."""
+        """Returns a value with absolute paths, if its type has paths."""
         if may_hold_paths(hint, value):
             value, self.folders[path], notes = locate(hint, value, said.layer.folders(said.path))
             self.notes += [f"{path} = {note}" for note in notes if not said.inherited]
@@ -493,13 +493,13 @@ class _Merge:
             self.rank[path] = said.rank
 
     def refuse(self, said: _Said, why: str) -> None:
-        """Notes a problem; one of an inherited value was noted where it was said."""
+        """Adds a problem; one of an inherited value was added for the common section."""
         if not said.inherited:
             self.problems.append(f"{said.source}: {said.path} = {show(said.value)}: {why}")
 
 
 def _compare(merge: _Merge, inside: list[str], path: str, inherits: str) -> None:
-    """Finds the values of an entry that are those of the common section; notes each that beats one of a higher layer
+    """Finds the values of an entry that come from the common section; notes each value that overrides a higher layer
     there.
 
     Args:
@@ -528,12 +528,12 @@ def _refuse_unknown(merge: _Merge) -> None:
         merge.refuse(said, unknown(suggestion(said.path, known), near))
     for said in merge.unknown[MAX_UNKNOWN : MAX_UNKNOWN + 1]:
         more = len(merge.unknown) - MAX_UNKNOWN
-        merge.problems.append(f"{said.source}: {said.path}: from here on {more:,} more keys are no settings either")
+        merge.problems.append(f"{said.source}: {said.path}: from here on {more:,} more keys are not settings either")
 
 
 def _taken_back(cls: type, parts: list[_Said], start: Settings | None) -> tuple[list[_Said], list[str]]:
-    """Gives what layers say of a class with alternatives, of which the stronger takes back what a weaker said in other
-    words (see `one_of_each`), and a line for each mistake.
+    """Returns the layers' values for a class with alternative settings, where a higher layer withdraws a lower one's
+    alternative (see `one_of_each`), and a line for each mistake.
     """
     now = {name: default_of(field) for name, field in fields_of(cls).items()} if start is None else vars(start)
     kept: list[_Said] = []
@@ -547,19 +547,19 @@ def _taken_back(cls: type, parts: list[_Said], start: Settings | None) -> tuple[
 
 
 def _long_form(hint: Any, value: Any) -> Any:
-    """Gives a section as a mapping where a text or a class stands for it, which chooses its class."""
+    """Returns a section as a mapping if it is a text or a class, which chooses its class."""
     chosen = isinstance(value, str | type) and mapping_hint(hint) is None and polymorphic(hint) is not None
     return {"name": value} if chosen else value
 
 
 def _remedy(hint: Any, value: Any) -> str:
-    """Gives the way out, where something else than a section stands in its place."""
+    """Returns a remedy for a value in place of a section."""
     marker = polymorphic(hint) if isinstance(value, list | tuple) and mapping_hint(hint) is None else None
     return f"; {marker.advice}" if marker and marker.advice else advice(hint, value)
 
 
 def _read(hint: Any, raw: Any) -> tuple[Any, str]:
-    """Gives a value as the field keeps it, and what is wrong with it; ``module:Name`` is imported for an object."""
+    """Returns a value as stored in the field, and its problem; ``module:Name`` is imported for an object."""
     if is_undecided(raw):
         return None, "only tune.run (rookery tune) tries values; a single training needs one of them"
     if isinstance(raw, str) and _is_named(hint):
@@ -572,28 +572,28 @@ def _read(hint: Any, raw: Any) -> tuple[Any, str]:
 
 @cache
 def _is_named(hint: Any) -> bool:
-    """Says whether a field takes a class or function and no text, so that a text is the name of one."""
+    """Returns whether a field takes a class or function but no text, so that a text is a name."""
     kinds = {get_origin(bare(part)) or bare(part) for part in alternatives(hint)}
     return bool(kinds & {type, Callable}) and not kinds & {str, Any, Literal}
 
 
 @cache
 def _in_order(cls: type) -> list[str]:
-    """Gives the fields of a config class, last those that start from another section."""
+    """Returns the fields of a config class; those that start from another section come last."""
     markers = {name: polymorphic(hint) for name, hint in hints_of(cls).items()}
     return sorted(fields_of(cls), key=lambda name: bool((marker := markers[name]) and marker.inherits))
 
 
 @cache
 def polymorphic(hint: Any) -> Polymorphic | None:
-    """Gives the marker of a field whose class is chosen by name; None for other fields."""
+    """Returns the marker of a field whose class is chosen by name; None for other fields."""
     parts = [part for part in (hint, *alternatives(hint)) if get_origin(part) is Annotated]
     return next((item for part in parts for item in get_args(part)[1:] if isinstance(item, Polymorphic)), None)
 
 
 @cache
 def mapping_hint(hint: Any) -> tuple[Any, Any] | None:
-    """Gives the key and value types of a dict field, or of a dict or None; None for other fields."""
+    """Returns the key and value types of a dict field, or of a dict or None; None for other fields."""
     kinds = [bare(part) for part in alternatives(hint) if part is not types.NoneType]
     if len(kinds) != 1 or (get_origin(kinds[0]) or kinds[0]) not in (dict, Mapping):
         return None

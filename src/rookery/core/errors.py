@@ -1,6 +1,5 @@
-"""The errors a user can cause.
-
-Each message names the thing, its value, where it came from, what is allowed and the way out.
+"""Errors that a user can cause. Each message names the setting or object, its value, its source, the allowed values and
+a remedy.
 """
 
 from collections.abc import Iterable
@@ -8,11 +7,11 @@ from difflib import get_close_matches
 
 
 class RookeryError(Exception):
-    """Any error Rookery raises on purpose; the command line prints it without a traceback.
+    """Base of all errors that Rookery raises on purpose; the command line prints them without a traceback.
 
     Attributes:
-        exit_code: With what the command line ends: 2 where what was asked or given is refused (an option, a setting, a
-            file, data, spaces), 1 where something has failed on the way.
+        exit_code: Exit code of the command line: 2 if the input is refused (an option, a setting, a file, data,
+            spaces), 1 if something fails later.
     """
 
     exit_code = 1
@@ -29,39 +28,39 @@ class ConfigError(RookeryError):
 
 
 class EnvError(RookeryError):
-    """An environment broke its contract, or raised; says where: lane, seed, episode, step, agent, action."""
+    """An environment broke its contract or raised; the message names lane, seed, episode, step, agent and action."""
 
 
 class UnknownEnvError(EnvError):
-    """An environment was named that there is not."""
+    """The named environment does not exist."""
 
     exit_code = 2
 
 
 class RemoteError(Exception):
-    """What another process raised: the text is its traceback. It stands as the cause of an error raised here."""
+    """An exception of another process: the text is its traceback. Serves as the cause of an error raised here."""
 
 
 class WorkerLostError(RookeryError):
-    """The process or machine of a worker is gone, with all that it had not handed over."""
+    """The process or machine of a worker is lost, with all data that it had not sent."""
 
 
 class HeadLostError(WorkerLostError):
-    """The head of a cluster does not answer, without which nothing can be begun there."""
+    """The head of a cluster does not answer, so nothing can start there."""
 
 
 class SpaceError(RookeryError):
-    """A space, or a value of it, that Rookery cannot use."""
+    """Rookery does not support a space, or a value is not in its space."""
 
     exit_code = 2
 
 
 class TrainingError(RookeryError):
-    """Training cannot go on: for example, ten non-finite gradient steps in a row."""
+    """Training cannot continue: for example, after ten non-finite gradient steps in a row."""
 
 
 class LearnerLostError(TrainingError):
-    """The process or machine of another learner is gone, or is frozen."""
+    """The process or machine of another learner is lost or frozen."""
 
 
 def refuse(problems: Iterable[str]) -> None:
@@ -71,6 +70,6 @@ def refuse(problems: Iterable[str]) -> None:
 
 
 def nearest(word: str, known: "list[str] | tuple[str, ...]") -> str:
-    """A hint such as ``; did you mean 'gamma'?``, or an empty string when nothing known is close to `word`."""
+    """Returns a hint such as ``; did you mean 'gamma'?``, or an empty string if no known word is close to `word`."""
     match = get_close_matches(word, known, n=1, cutoff=0.6)
     return f"; did you mean {match[0]!r}?" if match else ""

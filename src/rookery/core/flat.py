@@ -1,6 +1,6 @@
 """Flat memory: the parameters of a learner as views of one vector, and their gradients as views of another.
 
-A norm, a clip and an optimizer's step are then few operations, however many layers there are.
+A norm, a clip and an optimizer's step are then few operations for any number of layers.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from torch import Tensor, nn
 from rookery.core.errors import RookeryError
 
 _LIVE: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
-"""Vectors that somebody still uses, by the address of their storage; parameters alone do not keep a vector here."""
+"""Vectors in use, by the address of their storage; parameters alone do not keep a vector here."""
 
 
 @dataclass(frozen=True)
 class Flat:
-    """Parameters and gradients of a learner, one vector each.
+    """Vectors of the parameters and gradients of a learner.
 
     Attributes:
         data: ``[W]`` the parameters.
         grad: ``[W]`` their gradients.
-        whole: The vectors that these are a part of; None if they are no part of others.
+        whole: The vectors that these are a part of, or None.
     """
 
     data: Tensor
@@ -33,39 +33,39 @@ class Flat:
     whole: Flat | None = None
 
     def read_gradient(self) -> Tensor:
-        """Gives a copy ``[W]`` of the gradient."""
+        """Returns a copy ``[W]`` of the gradient."""
         return self.grad.clone()
 
     def write_gradient(self, gradient: Tensor) -> None:
-        """Puts a vector ``[W]`` in the place of the gradient."""
+        """Replaces the gradient by a vector ``[W]``."""
         self.grad.copy_(gradient)
 
     def part(self, modules: Iterable[nn.Module]) -> Flat:
-        """Gives the stretch of both vectors in which the parameters of some modules lie, for an optimizer of its own.
+        """Returns the part of both vectors with the parameters of some modules, for a separate optimizer.
 
         Args:
-            modules: Modules whose trainable parameters fill a stretch of the vector without a gap.
+            modules: Modules whose trainable parameters fill a contiguous part of the vector.
 
         Raises:
-            RookeryError: If a parameter lies elsewhere, or there is a gap between them.
+            RookeryError: If a parameter is not in the vector, or there is a gap between them.
         """
         start, size, end, count = self.data.data_ptr(), self.data.element_size(), 0, 0
         first = len(self.data)
         for name, parameter in _trainable(modules):
             offset = (parameter.data_ptr() - start) // size
             if not (_storage(parameter) == _storage(self.data) and 0 <= offset < len(self.data)):
-                raise RookeryError(f"Flat.part: {name} does not lie in this vector: flatten made it of other modules")
+                raise RookeryError(f"Flat.part: {name} is not in this vector: flatten made it of other modules")
             first, end, count = min(first, offset), max(end, offset + parameter.numel()), count + parameter.numel()
         if count == 0 or end - first != count:
             raise RookeryError(
                 f"Flat.part: {count:,} parameters of these modules are spread over {max(end - first, 0):,} places of "
-                "the vector; take modules that were given to flatten one after the other"
+                "the vector; take modules that were passed to flatten one after the other"
             )
         return Flat(self.data[first:end], self.grad[first:end], self)
 
 
 def flatten(modules: Iterable[nn.Module]) -> Flat:
-    """Moves the trainable parameters of modules, in their order, into one vector, and their gradients into another.
+    """Moves the trainable parameters of modules, in order, into one vector, and their gradients into another.
 
     The modules work as before, on views. Call it again after a copy or a move to another device, which break the views.
     Gradients are zeroed in place, never None. Parameters without `requires_grad` stay outside.
@@ -74,14 +74,14 @@ def flatten(modules: Iterable[nn.Module]) -> Flat:
         modules: Modules whose parameters learn together.
 
     Raises:
-        RookeryError: If parameters lie in a vector that another optimizer still moves, which this would cut off.
+        RookeryError: If parameters are in a vector that another optimizer still updates.
     """
     named = _trainable(modules)
     taken = [name for name, parameter in named if _storage(parameter) in _LIVE]
     if taken:
         shown = ", ".join(taken[:3]) + " and others" * (len(taken) > 3)
         raise RookeryError(
-            f"flatten: {shown} lie in a flat vector that is in use, and its optimizer would no longer move them; a "
+            f"flatten: {shown} are in a flat vector in use, and its optimizer would no longer update them; a "
             "second optimizer takes a part of that vector: Adam(optimizer.flat.part([module]), ...)"
         )
     parameters = [parameter for _, parameter in named]
@@ -99,7 +99,7 @@ def flatten(modules: Iterable[nn.Module]) -> Flat:
 
 
 def _trainable(modules: Iterable[nn.Module]) -> list[tuple[str, nn.Parameter]]:
-    """Parameters that learn, each once, with a name for messages."""
+    """Returns the trainable parameters, each once, with a name for messages."""
     found: dict[int, tuple[str, nn.Parameter]] = {}
     for module in modules:
         for name, parameter in module.named_parameters():

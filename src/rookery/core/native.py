@@ -1,8 +1,8 @@
-"""Kernels for small networks on the processor: which build runs, and how Python calls it.
+"""Kernels for small networks on the CPU: choice of the build, and its Python interface.
 
-The C++ stands in `core/kernels/`, one source compiled once for each instruction set. It knows layers, heads and flat
-vectors, and nothing of algorithms; the torch modules stay the definition of what is computed, and what runs where there
-is no kernel. `native/qualify.py` says which networks qualify; `core/native_memory.py` has what remembers.
+The C++ source in `core/kernels/` is compiled once for each instruction set. It has layers, heads and flat vectors, but
+no algorithms; the torch modules remain the reference, and run if there is no kernel. `native/qualify.py` decides which
+networks qualify; `core/native_memory.py` has recurrent cells.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from rookery.core.errors import ConfigError
 
 FOLDER = Path(__file__).parent / "kernels"
 SWITCH = "ROOKERY_NATIVE"
-"""Environment variable: 0 hides all builds, the name of one takes it instead of the best."""
+"""Environment variable: 0 disables all builds, the name of a build selects it instead of the best."""
 
 BY_CAPABILITY = {"AVX512": ("x86-64-v4", "x86-64-v3", "x86-64"), "AVX2": ("x86-64-v3", "x86-64")}
-"""Builds that a processor can run, best first, by what torch calls its instruction set."""
+"""Builds that a CPU can run, best first, by torch's name of its instruction set."""
 
 ACTIVATIONS = ("none", "tanh", "relu", "elu", "silu", "gelu")
-"""In the order of `enum Activation`."""
+"""Activations in the order of `enum Activation`."""
 
 HEADS = ("distribution", "squashed", "deterministic", "values", "softmax")
-"""What actions are drawn from, in the order of `enum HeadKind`."""
+"""Kinds of heads in the order of `enum HeadKind`."""
 
 INTERFACE_VERSION = 19
-"""Of `kernels.cpp`; a build of another one was made from other sources and is passed over."""
+"""Version of `kernels.cpp`; builds of other versions are ignored."""
 
 FLOATS, BYTES, CATEGORIES = range(3)
 MAX_LEAVES, MAX_LAYERS, MAX_PARTS = 64, 16, 4
@@ -62,9 +62,7 @@ class Counters(ctypes.Structure):
 
 
 class AdamStep(ctypes.Structure):
-    """What `adam_flat` reads: settings, then addresses of what it moves, its gradient and moments, and how many numbers
-    each has.
-    """
+    """Arguments of `adam_flat`: settings, then addresses of weights, gradient and moments, and their length."""
 
     _fields_ = [
         *((name, ctypes.c_double) for name in ("lr", "beta1", "beta2", "eps", "max_norm")),
@@ -74,13 +72,13 @@ class AdamStep(ctypes.Structure):
 
 
 class RMSpropSettings(ctypes.Structure):
-    """What `rmsprop_flat` reads."""
+    """Settings of `rmsprop_flat`."""
 
     _fields_ = [(name, ctypes.c_double) for name in ("lr", "alpha", "eps", "max_norm")]
 
 
 class HeadSettings(ctypes.Structure):
-    """What `head_new` reads."""
+    """Settings of `head_new`."""
 
     _fields_ = [
         *((name, ctypes.c_int32) for name in ("kind", "choices", "flags", "numbers", "integers", "dueling", "smooth")),
@@ -90,7 +88,7 @@ class HeadSettings(ctypes.Structure):
 
 
 class PPOBatch(ctypes.Structure):
-    """Addresses of what `ppo_gradients` reads, and of the numbers of its rows there; None where there are none."""
+    """Addresses of the inputs of `ppo_gradients`, and of the indices of its rows; None for missing ones."""
 
     _fields_ = [
         *((name, ADDRESS) for name in ("action", "mask", "logp", "advantage", "value_target", "value", "importance")),
@@ -99,7 +97,7 @@ class PPOBatch(ctypes.Structure):
 
 
 class PPOSettings(ctypes.Structure):
-    """What `ppo_gradients` reads."""
+    """Settings of `ppo_gradients`."""
 
     _fields_ = [
         *((name, FLOAT) for name in ("clip", "value_clip", "value_coef", "entropy_coef")),
@@ -108,7 +106,7 @@ class PPOSettings(ctypes.Structure):
 
 
 class TDBatch(ctypes.Structure):
-    """Addresses of what `td_gradients` reads, and of where it writes the rows' errors; None where there are none."""
+    """Addresses of the inputs of `td_gradients`, and of its output, the rows' errors; None for missing ones."""
 
     _fields_ = [
         (name, ADDRESS)
@@ -117,14 +115,14 @@ class TDBatch(ctypes.Structure):
 
 
 class TDSettings(ctypes.Structure):
-    """What `td_gradients` reads."""
+    """Settings of `td_gradients`."""
 
     _fields_ = [("is_double", ctypes.c_int32), ("delta", FLOAT)]
 
 
 class CellKind(ctypes.Structure):
-    """First fields of a row of `core/kernels/cells.h`: name, numbers of gates and states of a unit, and whether a cell
-    has a weight for its own last output.
+    """First fields of a row of `core/kernels/cells.h`: name, numbers of gates and states per unit, and whether a cell
+    has a recurrent weight.
     """
 
     _fields_ = [("name", ctypes.c_char_p), *((name, ctypes.c_int) for name in ("gates", "states", "looks_back"))]
@@ -168,11 +166,11 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "adam_flat": (FLOAT, (ADDRESS, Counters)),
     "rmsprop_flat": (FLOAT, (ADDRESS, ADDRESS, ADDRESS, LONG, ADDRESS, Counters)),
 }
-"""Result and arguments of each function of `kernels.cpp`."""
+"""Result and argument types of each function of `kernels.cpp`."""
 
 
 class Build:
-    """Loads a compiled set of kernels.
+    """A loaded build of the kernels.
 
     Args:
         name: Instruction set of the build, such as ``x86-64-v4``.
@@ -190,24 +188,24 @@ class Build:
         if not hasattr(library, "interface_version") or library.interface_version() != INTERFACE_VERSION:
             raise OSError(f"{path.name} is not of this version of Rookery")
         self.call: dict[str, Callable[..., Any]] = {}
-        """Its functions by name; each lets other threads run meanwhile."""
+        """Its functions by name; they release Python's lock."""
         for function, (result, arguments) in SIGNATURES.items():
             found = getattr(library, function)
             found.restype, found.argtypes = result, arguments
             self.call[function] = found
         self.has_matrix_unit: bool = bool(self.call["has_matrix_unit"]())
-        """Whether the processor's matrix unit multiplies what is large; last bits are then others."""
+        """Whether the CPU's matrix unit computes large products; last bits then differ."""
 
 
 def candidates() -> tuple[str, ...]:
-    """Names of the builds that this processor can run, best first, whether they are there or not."""
+    """Returns the names of the builds that this CPU can run, best first, existing or not."""
     if platform.machine().lower() in ("x86_64", "amd64"):
         return BY_CAPABILITY.get(torch.backends.cpu.get_cpu_capability(), ("x86-64",))
     return (platform.machine(),)
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether a library has all its bytes, so far as its header tells (of Linux); half of one would end the process."""
+    """Whether a library is complete, according to its ELF header; a truncated one would crash the process."""
     with path.open("rb") as file:
         header = file.read(64)
     if len(header) < 64 or header[:5] != b"\x7fELF\x02":
@@ -218,15 +216,15 @@ def _is_whole(path: Path) -> bool:
 
 @cache
 def best_build() -> Build | None:
-    """The best build that is there and that this processor can run; None if there is none, or `SWITCH` hides it.
+    """Returns the best existing build that this CPU can run; None if there is none, or `SWITCH` disables it.
 
     Raises:
-        ConfigError: If `SWITCH` says what cannot be.
+        ConfigError: If the value of `SWITCH` is invalid.
     """
     wanted, here = os.environ.get(SWITCH, ""), [name for name in candidates() if (FOLDER / f"{name}.so").exists()]
     if wanted not in ("", "0", "1", *here):
         raise ConfigError(
-            f"{SWITCH} = {wanted!r}: must be 0, 1 or a build that is here ({', '.join(here) or 'none is'})"
+            f"{SWITCH} = {wanted!r}: must be 0, 1 or an existing build ({', '.join(here) or 'there is none'})"
         )
     for name in here if wanted != "0" else ():
         if wanted in ("", "1", name):
@@ -239,7 +237,7 @@ def best_build() -> Build | None:
 
 
 def why_none() -> str:
-    """Why there are no kernels."""
+    """Returns the reason why there are no kernels."""
     return f"{SWITCH}=0" if os.environ.get(SWITCH) == "0" else "no kernels are built, see docs/how-to/install.md"
 
 
@@ -248,7 +246,7 @@ _threads = ContextVar("threads of kernels", default=1)
 
 @contextmanager
 def kernel_threads(number: int) -> Iterator[None]:
-    """Lets kernels use at most `number` threads inside, which share networks or rows. It changes no bit."""
+    """Limits kernels to `number` threads inside, which share networks or rows. Results do not depend on it."""
     before = _threads.set(number)
     try:
         yield
@@ -257,26 +255,26 @@ def kernel_threads(number: int) -> Iterator[None]:
 
 
 def num_threads() -> int:
-    """Threads that kernels may use now."""
+    """Returns the present limit of threads of kernels."""
     return _threads.get()
 
 
 def path_name(on_kernels: bool) -> str:
-    """What computes, in a word or two: ``kernels x86-64-v4``, with ``+amx`` for the matrix unit, or ``torch``."""
+    """Returns the implementation's name: ``kernels x86-64-v4``, with ``+amx`` for the matrix unit, or ``torch``."""
     build = best_build() if on_kernels else None
     return "torch" if build is None else f"kernels {build.name}{'+amx' * build.has_matrix_unit}"
 
 
 class InputLeaf(NamedTuple):
-    """One array of what a network reads, ``[N, width]``.
+    """One input array of a network, ``[N, width]``.
 
     Attributes:
         kind: `FLOATS`, `BYTES` or `CATEGORIES` (int64).
-        width: Numbers or categories of a row.
-        scale: Bytes without a mean are divided by it.
-        mean: ``[width]``; floats and bytes become ``(x - mean) * inverse_std``. None = they do not.
+        width: Numbers or categories per row.
+        scale: Divisor of bytes without a mean.
+        mean: ``[width]``; floats and bytes become ``(x - mean) * inverse_std``. None = no normalization.
         inverse_std: ``[width]``.
-        clip: Largest size of a number after that.
+        clip: Limit of the size of normalized numbers.
     """
 
     kind: int
@@ -288,14 +286,14 @@ class InputLeaf(NamedTuple):
 
 
 class LinearLayer(NamedTuple):
-    """Weights of a linear layer, ``[outputs, inputs]`` and ``[outputs]``; gradients are written where they have any."""
+    """Weight ``[outputs, inputs]`` and bias ``[outputs]`` of a linear layer; gradients are written if they have any."""
 
     weight: Tensor
     bias: Tensor
 
 
 class Norm(NamedTuple):
-    """Weights of a layer normalization, ``[outputs]`` both, and what is added to the variance."""
+    """Weight and bias of a layer normalization, ``[outputs]`` both, and its epsilon."""
 
     weight: Tensor
     bias: Tensor
@@ -304,7 +302,7 @@ class Norm(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """What categories look up, in the place of products with one-hots.
+    """Table of rows that categories look up, in place of products with one-hots.
 
     Attributes:
         rows: ``[sum of sizes, outputs of the first layer]``.
@@ -316,22 +314,21 @@ class Table:
 
 
 class Network:
-    """Runs layers on weights that lie in tensors, which must stay where they are.
+    """Network of linear layers on kernels, on weights in tensors at fixed addresses.
 
     Args:
         build: The compiled kernels.
-        leaves: What it reads; numbers in this order are the inputs of the first layer.
-        layers: From the first to the last, each of one or more linear layers side by side; all but the last are
-            followed by the activation.
+        leaves: Its input arrays; their numbers in this order are the inputs of the first layer.
+        layers: From the first to the last, each of one or more parallel linear layers; the activation follows all but
+            the last.
         activation: One of `ACTIVATIONS`.
-        table: What categories look up, added to the first layer's outputs.
-        norms: Of each layer but the last, in order, what normalizes its outputs before the activation; empty = nothing.
-        parts: Numbers may become sums of so many bfloat16 numbers before they are multiplied, which is done where the
-            processor is faster at that: 1 rounds them, 3 are as precise as float32; 0 = they stay what they are. Sums
-            and weights are float32.
+        table: Rows that categories look up, added to the first layer's outputs.
+        norms: Layer normalization before the activation, for each layer but the last, in order; empty = none.
+        parts: Number of bfloat16 numbers whose sum may represent a factor of a product, if the CPU is faster that way:
+            1 rounds factors, 3 are as precise as float32; 0 = float32 factors. Sums and weights are float32.
 
     Raises:
-        MemoryError: If there is not enough.
+        MemoryError: If there is not enough memory.
     """
 
     def __init__(
@@ -376,8 +373,8 @@ class Network:
         """Computes the outputs ``[N, outputs]`` of each part of the last layer.
 
         Args:
-            leaves: ``[N, ...]`` contiguous, of the types and widths that were told.
-            keep: Hold what `write_gradients` needs.
+            leaves: ``[N, ...]`` contiguous, of the declared types and widths.
+            keep: Whether to keep the data that `write_gradients` needs.
         """
         rows = leaves[0].shape[0]
         for number, leaf in enumerate(leaves):
@@ -393,19 +390,19 @@ class Network:
     def write_gradients(
         self, gradients: Sequence[Tensor], inputs: bool = False, *, weights: bool = True
     ) -> Tensor | None:
-        """Writes the gradients of all weights, over what they were.
+        """Writes the gradients of all weights, replacing their values.
 
         Args:
-            gradients: ``[N, outputs]`` contiguous, of each part's outputs of the first N rows of the last forward pass
-                that kept; the other rows have none.
-            inputs: Give the gradient of the numbers that were read, too.
-            weights: Write those of the weights; without, they stay as they are.
+            gradients: ``[N, outputs]`` contiguous, of each part's outputs for the first N rows of the last kept forward
+                pass; the other rows have none.
+            inputs: Whether to return the gradient of the inputs too.
+            weights: Whether to write the gradients of the weights; otherwise they stay unchanged.
 
         Returns:
-            ``[N, numbers]``, if asked for; with respect to numbers as the first layer gets them.
+            ``[N, numbers]`` with `inputs`, with respect to the inputs of the first layer.
 
         Raises:
-            RuntimeError: If not so many rows were kept.
+            RuntimeError: If fewer rows were kept.
         """
         for number, gradient in enumerate(gradients):
             self._part_addresses[number] = gradient.data_ptr()
@@ -413,19 +410,19 @@ class Network:
         wanted = torch.empty(rows, self.numbers, dtype=torch.float32, device="cpu") if inputs else None
         given = self._part_addresses, rows, weights, address(wanted)
         if not self._call["network_backward"](self.handle, *given, _threads.get()):
-            raise RuntimeError(f"a backward pass of {rows:,} rows without a forward pass that kept what it needs")
+            raise RuntimeError(f"a backward pass of {rows:,} rows without a kept forward pass")
         return wanted
 
     def pack(self) -> None:
-        """Takes over changed weights for `policy_step`; a forward pass does so by itself."""
+        """Updates changed weights for `policy_step`; forward passes do it themselves."""
         self._call["network_pack"](self.handle)
 
 
 class Networks:
-    """Runs networks of one shape that read the same rows, each with one part: several critics.
+    """Networks of one shape on the same rows, each with one part, such as several critics.
 
     Args:
-        build: What runs them.
+        build: The compiled kernels.
         networks: The networks, of one shape.
     """
 
@@ -435,9 +432,9 @@ class Networks:
         self._outputs, self._inputs = (ADDRESS * len(networks))(), (ADDRESS * len(networks))()
         self._leaves = (ADDRESS * MAX_LEAVES)()
         self.numbers = networks[0].numbers
-        """Inputs of each one's first layer."""
+        """Inputs of each network's first layer."""
         self.width = networks[0].widths[0]
-        """Outputs of each."""
+        """Outputs of each network."""
 
     def forward(self, leaves: Sequence[Tensor], keep: bool) -> Tensor:
         """Computes the outputs ``[K, N, width]`` of K networks, ``[K, N]`` of width 1; arguments as of
@@ -456,8 +453,8 @@ class Networks:
         return outputs
 
     def write_gradients(self, gradients: Tensor, inputs: bool = False, *, weights: bool = True) -> Tensor | None:
-        """Writes the gradients of all weights, given those of the outputs, as `forward` gives them; other arguments and
-        errors as of `Network.write_gradients`, which gives ``[K, N, numbers]`` here.
+        """Writes the gradients of all weights, given those of the outputs of `forward`; other arguments and errors as
+        of `Network.write_gradients`. Returns ``[K, N, numbers]``.
         """
         count, rows = len(self._networks), gradients.shape[1]
         gradients = gradients.contiguous()
@@ -469,7 +466,7 @@ class Networks:
             self._handles, count, self._outputs, rows, weights, None if wanted is None else self._inputs, _threads.get()
         )
         if not made:
-            raise RuntimeError(f"a backward pass of {rows:,} rows without a forward pass that kept what it needs")
+            raise RuntimeError(f"a backward pass of {rows:,} rows without a kept forward pass")
         return wanted
 
     def _place(self, addresses: Any, parts: Tensor) -> None:
@@ -479,21 +476,21 @@ class Networks:
 
 
 class HeadLayout(NamedTuple):
-    """What a network's last layer means: the layout of actions, and what they are drawn from.
+    """Meaning of a network's last layer: the layout of actions, and their distribution.
 
     Attributes:
-        sizes: Options of each choice.
-        flags: How many flags.
-        numbers: How many numbers.
-        integers: Actions are int64; else float32.
+        sizes: Options of each discrete action.
+        flags: Number of flags.
+        numbers: Number of continuous elements.
+        integers: Whether actions are int64; otherwise float32.
         kind: One of `HEADS`.
-        log_std: Of ``squashed``: bounds of the log standard deviations that the network puts out behind the means of
-            numbers, of which the tanh is taken (Haarnoja et al. 2018, appendix C).
-        smooth: Tanh brings them into these bounds; else they are cut off there.
-        dueling: Of ``values`` and ``softmax``: the network puts out the value of a state, then its advantages.
-        rate: A tensor of one number, which is read whenever actions are drawn: of ``values``, the probability of any
-            option; of ``softmax``, what values are divided by; of others, not 0 if numbers are to be even in [-1, 1].
-        spread: Likewise: of ``deterministic``, the standard deviation of the noise.
+        log_std: For ``squashed``: bounds of the log standard deviations, which follow the means in the output; actions
+            are tanh of the normal numbers (Haarnoja et al. 2018, appendix C).
+        smooth: Whether tanh maps them to these bounds; otherwise they are clipped.
+        dueling: For ``values`` and ``softmax``: the network outputs the value of a state, then its advantages.
+        rate: A tensor of one number, which is read whenever actions are drawn: for ``values``, epsilon; for
+            ``softmax``, the temperature; for others, not 0 if actions are uniform in [-1, 1].
+        spread: Likewise: for ``deterministic``, the standard deviation of the noise.
     """
 
     sizes: Sequence[int]
@@ -509,14 +506,14 @@ class HeadLayout(NamedTuple):
 
 
 class DrawingHead:
-    """Describes to kernels how actions are drawn from what a network puts out.
+    """Describes to kernels how to draw actions from a network's outputs.
 
     Args:
         build: The compiled kernels.
-        layout: What the network's outputs mean.
+        layout: Meaning of the network's outputs.
 
     Raises:
-        MemoryError: If there is not enough.
+        MemoryError: If there is not enough memory.
     """
 
     def __init__(self, build: Build, layout: HeadLayout) -> None:
@@ -532,36 +529,36 @@ class DrawingHead:
 
 
 def address(tensor: Tensor | None) -> int | None:
-    """Gives the address of a tensor's numbers; None of no tensor."""
+    """Returns the address of a tensor's data; None for None."""
     return None if tensor is None else tensor.data_ptr()
 
 
 def array_address(array: Any) -> int:
-    """Where an array's numbers lie, by the fastest way that NumPy allows.
+    """Returns the address of an array's data, by the fastest way of NumPy.
 
     Raises:
-        TypeError: If they do not lie in a row, or may not be written on; an array of none raises a ValueError.
+        TypeError: If the array is not contiguous or not writable; an empty array raises ValueError.
     """
     return ctypes.addressof(ctypes.c_char.from_buffer(array))
 
 
 def readable(array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """The array, or a copy of one that has no `array_address` or is of another type."""
+    """Returns the array, or a copy if it has another type or no `array_address`."""
     return array if array.flags.carray and array.dtype == dtype else array.astype(dtype, order="C")
 
 
 def is_plain(tensor: Tensor | None, dtype: torch.dtype = torch.float32) -> bool:
-    """Whether a tensor lies in memory as kernels read it: on the processor, of this type, number after number."""
+    """Whether a tensor has the memory layout of kernels: on the CPU, of this type, contiguous."""
     return tensor is None or (tensor.dtype == dtype and tensor.is_contiguous() and tensor.is_cpu)
 
 
 def places(weight: Tensor) -> tuple[int, int | None]:
-    """Gives the addresses of a weight and its gradient; no gradient for a weight that does not learn."""
+    """Returns the addresses of a weight and its gradient, None for a weight that does not learn."""
     gradient = weight.grad if weight.requires_grad else None
     return weight.data_ptr(), None if gradient is None else gradient.data_ptr()
 
 
 def write_gradient(weight: Tensor, gradient: Tensor) -> None:
-    """Gives a weight that no network holds its gradient."""
+    """Sets the gradient of a weight outside of networks."""
     assert weight.grad is not None
     weight.grad.copy_(gradient)

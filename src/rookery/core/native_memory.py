@@ -1,7 +1,7 @@
-"""Recurrent cells on kernels, for playing one decision at a time and for learning through time.
+"""Recurrent cells on kernels, for acting one decision at a time and for learning through time.
 
-A cell gets what a linear layer puts out for its gates, the last layer of a `Network`, and what it puts out itself is
-the only leaf of the next. `models/cells/` says in torch what is computed.
+A cell reads the output of a `Network`, whose last layer computes its gates; the cell's output is the only leaf of the
+next network. `models/cells/` has the torch reference.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ def cell_kind(build: Build, name: str) -> CellKind:
 
 
 class NativeCell:
-    """Runs a recurrent cell on its weight, which must stay where it is.
+    """Recurrent cell on kernels, on its weight at a fixed address.
 
-    Like a `Network`, it takes one call at a time; cells of their own may run in different threads.
+    Like a `Network`, it takes one call at a time; different cells may run in different threads.
 
     Args:
         build: The compiled kernels.
-        kind: What it computes: a name in `core/kernels/cells.h`.
+        kind: Its name in `core/kernels/cells.h`.
         size: H, its units.
-        recurrent: ``[gates * H, H]``; None for a kind that has no weight of its own (scan).
+        recurrent: ``[gates * H, H]``; None for a kind without a recurrent weight (scan).
 
     Attributes:
         size: H.
-        gates: G, numbers that each unit gets from the layer before.
-        state: Numbers that are remembered: hidden state and cell state ``[h | c]`` of an LSTM, else ``[h]``.
+        gates: G, inputs of each unit from the previous layer.
+        state: Size of the state: hidden state and cell state ``[h | c]`` of an LSTM, else ``[h]``.
 
     Raises:
         ValueError: If there is no such kind.
-        MemoryError: If there is not enough.
+        MemoryError: If there is not enough memory.
     """
 
     def __init__(self, build: Build, kind: str, size: int, recurrent: Tensor | None) -> None:
@@ -67,18 +67,18 @@ class NativeCell:
         self._kept = 0, 0
 
     def pack(self) -> None:
-        """Takes over a changed weight for steps; a pass over sequences does so by itself."""
+        """Updates a changed weight for steps; a pass over sequences does it itself."""
         self._call["cell_pack"](self.handle)
 
     def advance(self, pre: Tensor, memory: Tensor) -> Tensor:
-        """Computes one decision of N slots, on the weight as `pack` last found it.
+        """Computes one decision of N slots, with the weight of the last `pack`.
 
         Args:
-            pre: ``[N, G * H]`` contiguous, of the layer before.
-            memory: ``[N, state]``, changed in place; its rows may be parts of longer ones.
+            pre: ``[N, G * H]`` contiguous, output of the previous layer.
+            memory: ``[N, state]``, changed in place; its rows may be parts of longer rows.
 
         Returns:
-            What the cell gives, ``[N, H]``: h, of a scan tanh(h).
+            The cell's output, ``[N, H]``: h, for a scan tanh(h).
         """
         rows = len(pre)
         assert pre.shape == (rows, self.gates * self.size)
@@ -88,22 +88,22 @@ class NativeCell:
         return output
 
     def forward(self, pre: Tensor, first: Tensor, length: Tensor, memory: Tensor, after: Tensor, keep: bool) -> Tensor:
-        """Computes all decisions of B sequences of at most S, side by side; see `core/batch.py:Sequences`.
+        """Computes all decisions of B sequences of at most S decisions; see `core/batch.py:Sequences`.
 
         Args:
-            pre: ``[S, B, G * H]`` contiguous, of the layer before; nothing is read where no decision is.
-            first: ``[S, B]`` bool contiguous, where an episode starts: the state before it is zero.
+            pre: ``[S, B, G * H]`` contiguous, output of the previous layer; empty cells are not read.
+            first: ``[S, B]`` bool contiguous, where an episode starts with a zero state.
             length: ``[B]`` int64 contiguous, decisions of each sequence, from 1 to S.
-            memory: ``[B, state]`` before each sequence; not read where an episode starts there. Its rows, and those
-                of `after`, may be parts of longer ones.
-            after: ``[B, state]``, is written: the state after the last decision of each sequence. May be `memory`.
-            keep: Hold what `write_gradients` needs.
+            memory: ``[B, state]`` before each sequence; not read where an episode starts there. Its rows, and those of
+                `after`, may be parts of longer rows.
+            after: ``[B, state]``, receives the state after the last decision of each sequence. May be `memory`.
+            keep: Whether to keep the data that `write_gradients` needs.
 
         Returns:
-            What the cell gives, ``[S, B, H]``: h, of a scan tanh(h); zeros where no decision is.
+            The cell's output, ``[S, B, H]``: h, for a scan tanh(h); zeros in empty cells.
 
         Raises:
-            MemoryError: If there is not enough.
+            MemoryError: If there is not enough memory.
         """
         steps, rows = first.shape
         assert pre.shape == (steps, rows, self.gates * self.size)
@@ -121,21 +121,19 @@ class NativeCell:
         return output
 
     def write_gradients(self, gradient: Tensor) -> Tensor:
-        """Writes the gradient of the weight, over what it was, through time within each episode of a sequence.
+        """Writes the gradient of the weight, through time within each episode of a sequence.
 
         Args:
-            gradient: ``[S, B, H]`` contiguous, of what the last forward pass that kept gave; not read where no
-                decision is.
+            gradient: ``[S, B, H]`` contiguous, of the output of the last kept forward pass; empty cells are not read.
 
         Returns:
-            The gradient of `pre`, ``[S, B, G * H]``, zeros where no decision is. The memory before the sequences gets
-            none.
+            The gradient of `pre`, ``[S, B, G * H]``, zeros in empty cells. The memory before the sequences gets none.
 
         Raises:
-            RuntimeError: If nothing was kept.
+            RuntimeError: If no forward pass was kept.
         """
         if self._kept == (0, 0):
-            raise RuntimeError("a backward pass without a forward pass that kept what it needs")
+            raise RuntimeError("a backward pass without a kept forward pass")
         assert gradient.shape == (*self._kept, self.size)
         assert gradient.is_contiguous()
         pre_gradient = torch.empty(*self._kept, self.gates * self.size, dtype=torch.float32, device="cpu")
@@ -143,7 +141,7 @@ class NativeCell:
         return pre_gradient
 
     def _states(self, memory: Tensor, rows: int) -> tuple[int, int]:
-        """Where states lie, and how far apart."""
+        """Returns the address of states, and their stride."""
         assert memory.shape == (rows, self.state)
         assert memory.dtype == torch.float32
         assert memory.stride(1) == 1 or self.state == 1
@@ -151,13 +149,13 @@ class NativeCell:
 
 
 class Recurrence:
-    """Plays a policy that remembers: networks with cells between them.
+    """Acting network of a policy with memory: networks with cells between them.
 
     Args:
         build: The compiled kernels.
-        networks: One more than there are cells. All but the first read nothing but what the cell before them gives.
-        cells: From the first to the last; each gets what the network before it puts out.
-        offsets: The first column of each cell's state in the vector that is remembered of a slot.
+        networks: One more than cells. All but the first read only the previous cell's output.
+        cells: From the first to the last; each reads the previous network's output.
+        offsets: First column of each cell's state in a slot's memory.
     """
 
     def __init__(
@@ -175,7 +173,7 @@ class Recurrence:
         self._offsets = (ctypes.c_int32 * len(cells))(*offsets)
 
     def pack(self) -> None:
-        """Takes over changed weights for `policy_step`."""
+        """Updates changed weights for `policy_step`."""
         for part in self._parts:
             part.pack()
 
@@ -192,22 +190,22 @@ class Recurrence:
         actions: int,
         logp: int,
     ) -> None:
-        """Computes networks, drawing and log-probability of N rows in one call, on weights as `pack` last found them.
+        """Computes networks, actions and log-probabilities of N rows in one call, with the weights of the last `pack`.
 
-        All arrays are addresses, so that a call which is made for every step of an environment need not look again
-        where they lie; they are contiguous, float32 unless it says otherwise.
+        All arrays are addresses, so that a call for every environment step need not look them up; they are contiguous,
+        float32 unless noted.
 
         Args:
-            head: What is drawn, from the first outputs of the last network.
-            leaves: An array of addresses, of what the first network reads.
+            head: Draws actions from the first outputs of the last network.
+            leaves: An array of addresses of the first network's inputs.
             rows: N, at least one.
             memory: ``[N, memory_width]``, changed in place; zeros where an episode starts.
-            memory_width: Numbers that are remembered of a slot.
-            log_std: ``[numbers]``; None if there are none.
-            mask: ``[N, choices]`` bytes; None = every choice is allowed.
+            memory_width: Numbers in the memory of a slot.
+            log_std: ``[numbers]`` or None.
+            mask: ``[N, choices]`` bytes; None = all allowed.
             noise: ``[N, noise]``; None = the most probable actions.
-            actions: ``[N, elements]`` of the head's type, is written.
-            logp: ``[N]``, is written.
+            actions: ``[N, elements]`` of the head's type, written here.
+            logp: ``[N]``, written here.
         """
         parts = self._networks, self._cells, self._offsets, len(self._cells)
         self._step(*parts, head.handle, leaves, rows, memory, memory_width, log_std, mask, noise, actions, logp)

@@ -1,7 +1,7 @@
-"""The one place where weights change: `gradient_step`, on the flat memory of `core/flat.py`.
+"""Gradient steps: `gradient_step` is the one place where weights change, on the flat memory of `core/flat.py`.
 
-A step goes one of two ways to the same numbers: through torch and its autograd, or, for small networks on the
-processor, through compiled kernels (docs/kernels.md), where `forward` has them.
+A step has two implementations with equal results: torch and its autograd, or, for small networks on the CPU, compiled
+kernels (docs/kernels.md), if `forward` has them.
 """
 
 from __future__ import annotations
@@ -26,91 +26,93 @@ BatchT = TypeVar("BatchT")
 OutputsT = TypeVar("OutputsT")
 ConfigT = TypeVar("ConfigT", bound="StepConfig")
 KernelStep = tuple[Any, Counters]
-"""The address of an `AdamStep`, and where skipped steps are counted."""
+"""Address of an `AdamStep`, and the counters of skipped steps."""
 Loss = Callable[[OutputsT, BatchT, ConfigT], tuple[Tensor, Metrics]]
 OutputGradients = tuple[list[Tensor], Metrics]
-"""Gradients with respect to what the networks put out, and a loss's metrics."""
+"""Gradients with respect to the networks' outputs, and a loss's metrics."""
 
 
 class StepConfig(Protocol):
-    """Names what a gradient step reads from an algorithm's settings, schedules resolved."""
+    """Settings of an algorithm that a gradient step reads, schedules resolved."""
 
     @property
     def lr(self) -> Any:
-        """Learning rate now."""
+        """Present learning rate."""
         ...
 
     @property
     def max_grad_norm(self) -> float | None:
-        """Longest allowed gradient (2-norm over all parameters); None = any."""
+        """Maximum gradient norm (2-norm over all parameters); None = no clipping."""
         ...
 
     @property
     def model(self) -> Any:
-        """Settings of the networks, of which `compile` is read."""
+        """Settings of the networks; `compile` is read."""
         ...
 
 
 class Kernels(Protocol):
-    """Runs networks on kernels: they put out tensors without a graph, and go backward from the gradients of these."""
+    """Networks on kernels: outputs without a graph, and a backward pass from the gradients of the outputs."""
 
     @property
     def num_weights(self) -> int:
-        """How many numbers `write_gradients` writes."""
+        """Number of weights whose gradients `write_gradients` writes."""
         ...
 
     def forward(self, batch: Any) -> list[Tensor]:
-        """Computes what the networks put out for a batch, one tensor after the other."""
+        """Computes the networks' outputs for a batch, one tensor after the other."""
         ...
 
     def outputs(self, parts: list[Tensor], batch: Any) -> Any:
-        """Gives the same tensors in the form that a loss takes."""
+        """Converts the outputs to the inputs of a loss."""
         ...
 
     def write_gradients(self, gradients: Sequence[Tensor]) -> None:
-        """Writes the gradients of all weights, given those of what the last `forward` put out."""
+        """Writes the gradients of all weights, given those of the last outputs of `forward`."""
         ...
 
 
 class Optimizer(ABC):
-    """Moves a flat vector along its gradient; steps with non-finite gradients are skipped.
+    """Base of optimizers: updates a flat vector by its gradient; steps with non-finite gradients are skipped.
 
-    The count of skipped steps stays a tensor until `read_skipped`, so that no step waits for it.
+    The count of skipped steps stays a tensor until `read_skipped`, so that steps need no synchronization.
     """
 
     state: ClassVar[tuple[str, ...]] = ("skipped", "skipped_in_a_row")
-    """Names of the tensors that change while learning."""
+    """Names of the tensors that change during learning."""
 
     def __init__(self, flat: Flat) -> None:
         self.flat = flat
         self.on_kernels = False
-        """Whether kernels have computed the gradient that is there."""
+        """Whether kernels have computed the present gradient."""
         self.agree: Callable[[Tensor, Any, Metrics], Metrics] | None = None
-        """Makes gradient and metrics of a batch those of all ranks; None = there is one."""
+        """Averages gradient and metrics of a batch over all ranks; None = there is only one."""
         self.skipped = torch.zeros((), device=flat.data.device, dtype=torch.float32)
         self.skipped_in_a_row = torch.zeros((), device=flat.data.device, dtype=torch.float32)
 
     @abstractmethod
     def move(self, lr: float, bad: Tensor, scale: Tensor | None) -> None:
-        """Makes one step; none at all, not even of the moments, if the gradient is bad.
+        """Makes one step; if the gradient is bad, changes nothing, not even the moments.
 
         Args:
             lr: Learning rate.
             bad: 1 if the gradient is not finite, else 0.
-            scale: What the gradient is divided by before it is used; None = 1.
+            scale: Divisor of the gradient before it is used; None = 1.
         """
 
     @abstractmethod
     def move_on(self, build: Build, lr: float, max_grad_norm: float) -> float:
-        """Makes one step on kernels, clipping and counting included; returns the gradient's norm before clipping."""
+        """Makes one step on kernels, including clipping and counting; returns the gradient's norm before clipping."""
 
     def kernel_step(self, lr: float, max_grad_norm: float | None) -> KernelStep | None:
-        """Zeroes the gradient, and gives what kernels need that make several steps in one call; None where none can."""
+        """Zeroes the gradient, and returns the arguments of kernels that make several steps in one call; None if none
+        can.
+        """
         return None
 
     @property
     def counters(self) -> Counters:
-        """Where kernels count the steps that they skip."""
+        """Returns the counters of steps that kernels skip."""
         return Counters(self.skipped.data_ptr(), self.skipped_in_a_row.data_ptr())
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -118,25 +120,25 @@ class Optimizer(ABC):
         return {name: getattr(self, name).clone() for name in self.state}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Continues from `state`; raises a KeyError or AttributeError if another kind of optimizer wrote it."""
+        """Restores `state`; raises KeyError or AttributeError if another kind of optimizer wrote it."""
         for name in {*self.state, *state}:
             getattr(self, name).copy_(state[name])
 
     def read_skipped(self) -> tuple[int, int]:
         """Reads the steps skipped so far, and how many of them are the latest in a row.
 
-        Waits for the device: call it once an update.
+        Synchronizes with the device: call it once per update.
         """
         both = torch.stack((self.skipped, self.skipped_in_a_row)).tolist()
         return int(both[0]), int(both[1])
 
 
 PLAIN_ADAM: dict[str, Any] = {"amsgrad": False, "weight_decay": 0.0, "maximize": False}
-"""What torch's fused Adam can do besides, left out."""
+"""Options of torch's fused Adam that are switched off."""
 
 
 class Adam(Optimizer):
-    """Adam (Kingma & Ba 2015), one fused operation a step."""
+    """Adam (Kingma & Ba 2015), with one fused operation per step."""
 
     state = ("mean", "square", "steps", "skipped", "skipped_in_a_row")
 
@@ -163,7 +165,7 @@ class Adam(Optimizer):
         return norm
 
     def kernel_step(self, lr: float, max_grad_norm: float | None) -> KernelStep | None:
-        """Prepares steps in one call, unless the weights are elsewhere or several ranks have to agree on each step."""
+        """Prepares steps in one call, unless the weights are on another device or ranks average each step."""
         if self.agree is not None or not is_plain(self.flat.data):
             return None
         self.flat.grad.zero_()
@@ -176,9 +178,9 @@ class Adam(Optimizer):
 
 
 class RMSprop(Optimizer):
-    """RMSprop (Tieleman & Hinton 2012) as TensorFlow has it: eps is added to the mean square, which starts at 1.
+    """RMSprop (Tieleman & Hinton 2012) as in TensorFlow: eps is added to the mean square, which starts at 1.
 
-    Both keep the first steps short. Added to the root instead, and started at 0, the same eps lets A2C jump off.
+    Both keep the first steps small. With eps added to the root and a start at 0, A2C diverges with the same eps.
     """
 
     state = ("square", "skipped", "skipped_in_a_row")
@@ -212,18 +214,18 @@ class RMSprop(Optimizer):
 
 @dataclass(frozen=True)
 class ClosedForm:
-    """The gradient of one loss, worked out by hand, which saves the graph that autograd makes, where kernels run.
+    """Closed-form gradient of one loss, which avoids autograd's graph for networks on kernels.
 
-    It counts for this loss alone: a gradient step on another function, such as that of a subclass, ignores it.
+    It applies to this loss only: a gradient step on another function, such as that of a subclass, ignores it.
 
     Attributes:
         loss: The function whose gradient it is.
-        gradient: Takes what the loss takes; returns the gradients with respect to the tensors that the networks put
-            out, and the loss's metrics; None where it does not know them. It is called with autograd switched off.
-        kernel: All of it in one call: takes the networks' `Kernels`, batch and settings, and writes the gradients of
-            the weights; returns the metrics, or None where it does not know how.
-        steps: Several gradient steps in one call: takes the networks' `Kernels`, batches, what the optimizer's
-            `kernel_step` gives, and settings; returns the metrics of each step, or None where it has done nothing.
+        gradient: Takes the arguments of the loss; returns the gradients with respect to the networks' output tensors,
+            and the loss's metrics; None for unsupported arguments. It is called without autograd.
+        kernel: Forward, loss and backward in one call: takes the networks' `Kernels`, batch and settings, and writes
+            the gradients of the weights; returns the metrics, or None if it is not supported.
+        steps: Several gradient steps in one call: takes the networks' `Kernels`, batches, the result of the optimizer's
+            `kernel_step`, and settings; returns the metrics of each step, or None if nothing was done.
     """
 
     loss: Callable[..., tuple[Tensor, Metrics]]
@@ -236,15 +238,15 @@ def gradient_step(
     forward: Callable[[BatchT], OutputsT], loss: Loss[OutputsT, BatchT, ConfigT], batch: BatchT,
     optimizer: Optimizer, cfg: ConfigT, closed_form: ClosedForm | None = None,
 ) -> Metrics:  # fmt: skip
-    """Changes the weights once: forward, loss, backward, clip, step. The only place in the library that learns.
+    """Updates the weights once: forward, loss, backward, clip, step. All learning in the library calls it.
 
     Args:
         forward: Network(s): batch to outputs.
         loss: ``(outputs, batch, cfg)`` to a scalar and metrics.
         batch: The rows.
-        optimizer: Holds the flat vector that changes.
-        cfg: Settings, with `lr` and `max_grad_norm`; goes to the loss.
-        closed_form: The loss's gradient, if it is known; None, or one of another loss: autograd.
+        optimizer: Holds the flat vector of weights.
+        cfg: Settings with `lr` and `max_grad_norm`; passed to the loss.
+        closed_form: The loss's closed-form gradient; with None, or that of another loss, autograd runs.
 
     Returns:
         The loss's metrics and ``grad_norm`` (before clipping).
@@ -258,7 +260,7 @@ def gradient_steps(
     forward: Callable[[BatchT], OutputsT], loss: Loss[OutputsT, BatchT, ConfigT], batches: Iterable[BatchT],
     optimizer: Optimizer, cfg: ConfigT, closed_form: ClosedForm | None = None,
 ) -> Iterable[Metrics]:  # fmt: skip
-    """Makes a `gradient_step` for each batch in turn, all in one call where kernels know how; gives their metrics."""
+    """Makes a `gradient_step` for each batch in turn, in one call if kernels support it; yields their metrics."""
     kernels, known = getattr(forward, "kernels", None), closed_form
     if kernels is not None and known is not None and known.loss is loss and known.steps is not None:
         step = optimizer.kernel_step(cfg.lr, cfg.max_grad_norm)
@@ -274,7 +276,7 @@ def compute_gradients(
     forward: Callable[[BatchT], OutputsT], loss: Loss[OutputsT, BatchT, ConfigT], batch: BatchT,
     optimizer: Optimizer, cfg: ConfigT, closed_form: ClosedForm | None = None,
 ) -> Metrics:  # fmt: skip
-    """Fills the optimizer's gradient vector with the gradient of the loss; the weights stay."""
+    """Fills the optimizer's gradient vector with the gradient of the loss, without changing weights."""
     kernels: Kernels | None = getattr(forward, "kernels", None)
     optimizer.on_kernels = kernels is not None
     if kernels is not None:
@@ -293,8 +295,8 @@ def _through_kernels(
     kernels: Kernels, loss: Loss[Any, BatchT, ConfigT], batch: BatchT,
     optimizer: Optimizer, cfg: ConfigT, known: ClosedForm | None,
 ) -> Metrics:  # fmt: skip
-    """Networks on kernels, the loss between them: by its closed form, else by autograd through the loss alone."""
-    if known is not None and kernels.num_weights != optimizer.flat.grad.numel():  # else all of it is written over
+    """Runs networks on kernels, and the loss's closed form, or autograd through the loss only."""
+    if known is not None and kernels.num_weights != optimizer.flat.grad.numel():  # otherwise all of it is overwritten
         optimizer.flat.grad.zero_()
     if known is not None and known.kernel is not None:
         written = known.kernel(kernels, batch, cfg)
@@ -309,10 +311,10 @@ def _through_kernels(
         kernels.write_gradients(gradients)
         return metrics
     parts, grad = [part.requires_grad_() for part in parts], optimizer.flat.grad.zero_()
-    outputs, before = kernels.outputs([part.clone() for part in parts], batch), grad._version  # clones may be changed
+    outputs, before = kernels.outputs([part.clone() for part in parts], batch), grad._version  # may be changed
     value, metrics = loss(outputs, batch, cfg)
     value.backward()
-    beside = None if grad._version == before else grad.clone()  # gradients that reached weights by other ways
+    beside = None if grad._version == before else grad.clone()  # gradients of weights from other paths
     kernels.write_gradients([torch.zeros_like(part) if part.grad is None else part.grad for part in parts])
     if beside is not None:
         grad.add_(beside)
@@ -320,24 +322,23 @@ def _through_kernels(
 
 
 def _check_gradients(gradients: Sequence[Tensor], parts: Sequence[Tensor], loss: Callable[..., Any]) -> None:
-    """A kernel would read past the end of what is too small."""
+    """Raises ConfigError for gradients of wrong shapes, because kernels would read past their end."""
     if [(g.shape, g.dtype) for g in gradients] == [(p.shape, torch.float32) for p in parts]:
         return
     found, wanted = ([f"{t.dtype} {tuple(t.shape)}" for t in tensors] for tensors in (gradients, parts))
     name = getattr(loss, "__name__", repr(loss))
-    raise ConfigError(f"the closed form of {name} gives gradients {', '.join(found)}; needed are {', '.join(wanted)}")
+    raise ConfigError(f"the closed form of {name} returns gradients {', '.join(found)}; needed are {', '.join(wanted)}")
 
 
 @cache
 def _compiled() -> Callable[..., tuple[Tensor, Metrics]]:
-    # together, because it is their small operations that a compiler can merge
+    # together, because the compiler can merge their small operations
     return torch.compile(lambda forward, loss, batch, cfg: loss(forward(batch), batch, cfg))
 
 
 def apply_gradients(optimizer: Optimizer, *, lr: float, max_grad_norm: float | None) -> Tensor | float:
-    """Steps along the optimizer's gradient vector, if its 2-norm is finite; returns the norm before clipping.
-
-    Where kernels have computed the gradient they make the step, too, so that a network is on one path or the other.
+    """Makes a step with the optimizer's gradient vector, if its 2-norm is finite; returns the norm before clipping. If
+    kernels have computed the gradient, they also make the step, so that a network uses one implementation.
     """
     build = best_build() if optimizer.on_kernels and is_plain(optimizer.flat.data) else None
     if build is not None:
@@ -352,14 +353,14 @@ def apply_gradients(optimizer: Optimizer, *, lr: float, max_grad_norm: float | N
 
 
 def track(target: Tensor, source: Tensor, tau: float) -> None:
-    """Moves a target network towards the one that learns: ``target += tau * (source - target)``; 1 = a copy.
+    """Moves a target network towards the learning network: ``target += tau * (source - target)``; 1 = a copy.
 
-    Beside `gradient_step` weights change here, and with the unit and the mean of values (`signals/value_scale.py`).
+    Besides `gradient_step`, weights change only here and when values are rescaled (`signals/value_scale.py`).
 
     Args:
         target: The flat vector of the target network (see `flatten`).
-        source: The flat vector of the network that learns, in the same order.
-        tau: Share of the way.
+        source: The flat vector of the learning network, in the same order.
+        tau: Step size, from 0 to 1.
     """
     if tau == 1.0:
         target.copy_(source)

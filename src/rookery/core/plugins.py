@@ -1,9 +1,9 @@
-"""Tables of parts by name, to which installed packages may add: `PluginTable`, and the tables of this kind.
+"""Plug-in tables: parts by name, extensible by installed packages (`PluginTable`).
 
-A row is a name and an import path, ``module:Name``. The rows that come with Rookery stand here, those of the packages
-`rookery_rllib` and `rookery_mlagents` among them, so that they work from a source tree that nothing has installed. Any
-other package adds rows by entry points in the group of a table (docs/how-to/plug-in.md). A part is imported when it is
-asked for by its name; entry points are read when a name is unknown, or when all names are listed.
+A row is a name and an import path, ``module:Name``. Rookery's own rows are here, including those of the packages
+`rookery_rllib` and `rookery_mlagents`, so that they work from a source tree without installation. Any other package
+adds rows by entry points in the group of a table (docs/how-to/plug-in.md). A part is imported when its name is looked
+up; entry points are read for an unknown name, or when all names are listed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.settings.layers import import_object
 
 METADATA = (".dist-info", ".egg-info")
-"""Ends of the names of folders with the metadata of an installed package."""
+"""Suffixes of metadata folders of installed packages."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class PluginTable(Mapping[str, str]):
 
     def __iter__(self) -> Iterator[str]:
         yield from self.own
-        yield from self.added  # whoever finds a built-in name first reads no entry points
+        yield from self.added  # iteration that stops at a built-in name reads no entry points
 
     def __len__(self) -> int:
         return len(self.own) + len(self.added)

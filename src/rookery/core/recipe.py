@@ -1,7 +1,7 @@
-"""An actor on kernels as a recipe: the calls that make it, for a process that knows kernels and no torch.
+"""Actor on kernels as a program: the calls that make it, for a process with kernels but without torch.
 
-`native/recipe.py` writes one down; `rollout/loops/helper_side.py` follows it where lanes are stepped. Numbers of the
-policy lie in memory that both processes map, so new weights are a copy there and `Decider.refresh`.
+`native/recipe.py` records one; `rollout/loops/helper_side.py` runs it in the process that steps the lanes. The policy's
+data is in memory that both processes map, so new weights take a copy there and `Decider.refresh`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import numpy as np
 from rookery.core.spaces.arrays import MASK, Tree
 
 ALIGNMENT = 64
-"""Arrays of numbers begin at multiples of a cache line."""
+"""Alignment of arrays in bytes: a cache line."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """What an earlier call of the recipe gave.
+    """Stands for the result of an earlier call of the program.
 
     Attributes:
-        call: Which one, from 0.
+        call: Index of the call, from 0.
     """
 
     call: int
@@ -33,10 +33,10 @@ class Made:
 
 @dataclass(frozen=True)
 class NumbersAt:
-    """Where numbers of the policy lie.
+    """Location of an array in the policy's data.
 
     Attributes:
-        offset: Bytes from the beginning of all of them.
+        offset: Bytes from the start of the data.
     """
 
     offset: int
@@ -44,18 +44,18 @@ class NumbersAt:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to make what acts for a policy that remembers nothing.
+    """Calls that make the actor of a policy without memory.
 
     Attributes:
         library: Path of the compiled kernels.
-        signatures: Result and arguments of the functions that are called, by name, in types of ctypes.
-        calls: Functions by name with what they are given, where a `Made` stands for what a call before gave, a
-            `NumbersAt` for an address, bytes for a structure and a list for an array of int32.
-        network: What the call that made the network gave; `head` that of the head.
-        log_std: Where its standard deviations lie; None if it has none of its own.
-        paths: Leaves of an observation, in the order in which kernels read them.
-        masked: Whether the policy is given masks.
-        size: Bytes of its numbers.
+        signatures: Result and argument types of the called functions, by name, in types of ctypes.
+        calls: Names and arguments of the functions: a `Made` stands for the result of an earlier call, a `NumbersAt`
+            for an address, bytes for a structure and a list for an array of int32.
+        network: Result of the call that made the network; `head` that of the head.
+        log_std: Location of its standard deviations; None without them.
+        paths: Paths of observation leaves in the order in which kernels read them.
+        masked: Whether the policy receives masks.
+        size: Size of the data in bytes.
     """
 
     library: str
@@ -70,11 +70,11 @@ class Recipe:
 
 
 class Decider:
-    """Acts for a policy by its recipe.
+    """Acts for a policy by its program.
 
     Args:
-        recipe: How it is made.
-        numbers: ``[recipe.size]`` uint8, what the policy's numbers are; they stay where they lie.
+        recipe: The program.
+        numbers: ``[recipe.size]`` uint8, the policy's data, at a fixed address.
     """
 
     def __init__(self, recipe: Recipe, numbers: np.ndarray) -> None:
@@ -93,7 +93,7 @@ class Decider:
         weakref.finalize(self, self._functions["head_free"], self._head)
 
     def _value(self, given: Any) -> Any:
-        """What a call is given in this process."""
+        """Returns an argument of a call in this process."""
         if isinstance(given, Made):
             return self._made[given.call]
         if isinstance(given, NumbersAt):
@@ -103,16 +103,16 @@ class Decider:
         return (ctypes.c_int32 * len(given))(*given) if isinstance(given, list) else given
 
     def refresh(self) -> None:
-        """Takes over the weights as they are now."""
+        """Updates the weights from the data."""
         self._functions["network_pack"](self._network)
 
     def prepare(self, obs: Tree, noise: np.ndarray, action: np.ndarray, logp: np.ndarray) -> Callable[[], None]:
-        """Prepares a decision on arrays that stay where they are, as `NativeActor.prepare` does.
+        """Prepares a decision on arrays at fixed addresses, as `NativeActor.prepare` does.
 
         Args:
             obs: Raw observations ``[N, ...]`` by leaf path, types as stored; all arrays are contiguous.
             noise: ``[N, width]`` float32.
-            action: ``[N, ...]`` written by the call; so is `logp`.
+            action: ``[N, ...]``, written by the call, as is `logp`.
             logp: ``[N]``.
         """
         recipe, step, network, head = self._recipe, self._functions["policy_step"], self._network, self._head
@@ -121,7 +121,7 @@ class Decider:
         given = log_std, mask, noise.ctypes.data, action.ctypes.data, logp.ctypes.data
         num_rows = len(logp)
 
-        def call(alive: Decider = self) -> None:  # `alive`: as long as a call is, so are its handles
+        def call(alive: Decider = self) -> None:  # `alive` keeps the handles as long as the call
             step(network, head, leaves, num_rows, *given)
 
         return call

@@ -1,7 +1,7 @@
-"""Random streams, derived and never shared: every draw comes from a stream named by the run's seed, a role and a key.
+"""Random streams: every draw comes from a stream derived from the run's seed, a role and a key.
 
-Two streams with different names are independent (NumPy's `SeedSequence`), so nothing that draws more or less often,
-such as evaluation, changes what another part draws.
+Different streams are independent (NumPy's `SeedSequence`), so draws of one part, such as evaluation, never change those
+of another.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WORD = 2**32 - 1
 
 
 class Role(IntEnum):
-    """What a stream is for. The numbers are part of what makes runs repeat: never reuse one."""
+    """Purpose of a stream. Runs are reproducible by these numbers: never reuse one."""
 
     INIT = 0
     ENV = 1
@@ -45,25 +45,25 @@ class Streams:
     seed: int
 
     def sequence(self, role: Role, *key: int | str) -> np.random.SeedSequence:
-        """The seed sequence of a role and a key; words in the key count by their CRC-32."""
+        """Returns the seed sequence of a role and a key; strings in the key count by their CRC-32."""
         words = [zlib.crc32(part.encode()) if isinstance(part, str) else int(part) for part in key]
         return np.random.SeedSequence(self.seed, spawn_key=(int(role), *words))
 
     def generator(self, role: Role, *key: int | str) -> np.random.Generator:
-        """A NumPy generator at the start of the stream."""
+        """Returns a NumPy generator at the start of the stream."""
         return np.random.Generator(np.random.PCG64(self.sequence(role, *key)))
 
     def integer(self, role: Role, *key: int | str) -> int:
-        """A seed in [0, 2**31) for code that takes an integer, such as an environment's `reset`."""
+        """Returns a seed in [0, 2**31) for code that takes an integer, such as an environment's `reset`."""
         return int(self.sequence(role, *key).generate_state(1)[0] >> 1)
 
     def episodes(self, role: Role, stride: int = 0) -> Callable[[int, int], int]:
-        """The seed plan of environments: a seed for each (lane, episode in that lane).
+        """Returns the seed plan of environments: a seed for each (lane, episode in that lane).
 
         Args:
             role: `Role.ENV` for training.
-            stride: If given, the seed depends only on ``episode * stride + lane``: episodes dealt to `stride` lanes in
-                turn.
+            stride: If given, the seed depends only on ``episode * stride + lane``: for episodes assigned to `stride`
+                lanes in turn.
         """
         if stride:
             dealt = LastWord(self, role)
@@ -79,15 +79,15 @@ class Streams:
 
 
 class LastWord:
-    """`Streams.integer` for keys that differ in their last word only, many times as fast: every episode needs a seed.
+    """Fast `Streams.integer` for keys that differ only in their last word: every episode needs a seed.
 
-    `SeedSequence` mixes the words of a key one after the other into a pool of four, so what the pool holds before the
-    last word is the same for all. What remains is that word's turn for the first of the four, of which a seed is made.
+    `SeedSequence` mixes the words of a key one after the other into a pool of four, so the pool before the last word is
+    the same for all keys. Only the mixing of that word into the first of the four, which determines the seed, remains.
     The constants are NumPy's, whose streams never change.
 
     Args:
         streams: The run's streams.
-        role: What the seeds are for.
+        role: Purpose of the seeds.
         key: The words of the key before the last one, each below 2**32.
     """
 
@@ -99,7 +99,7 @@ class LastWord:
         self._after = self._before * 0x931E8875 & WORD
 
     def integer(self, word: int) -> int:
-        """The seed in [0, 2**31) of the key that ends with `word`."""
+        """Returns the seed in [0, 2**31) of the key that ends with `word`."""
         if word > WORD:
             return self._slowly(word)
         mixed = (word ^ self._before) * self._after & WORD
@@ -109,17 +109,17 @@ class LastWord:
         return (mixed ^ mixed >> 16) >> 1
 
 
-# --- many seeds at once: the generators of `np.random.default_rng`, for less where seeds are known ahead --------------
+# --- many seeds at once: the generators of `np.random.default_rng`, faster if seeds are known ahead -------------------
 
 
 def generator_of(words: np.ndarray) -> np.random.Generator:
-    """The generator whose seed has these words, a row of `seed_words`."""
-    source: Any = _Words(words)  # NumPy takes any `ISeedSequence`, its stubs know only one
+    """Returns the generator of a seed with these words, a row of `seed_words`."""
+    source: Any = _Words(words)  # NumPy takes any `ISeedSequence`, its stubs only one
     return np.random.Generator(np.random.PCG64(source))
 
 
 def seed_words(seeds: Sequence[int]) -> np.ndarray:
-    """What `SeedSequence` makes of each seed for a PCG64, ``[seeds, 4]`` uint64.
+    """Returns the state that `SeedSequence` generates for a PCG64 from each seed, ``[seeds, 4]`` uint64.
 
     Its steps are those of `SeedSequence`, for all seeds at once: each fills a pool of four words, these are hashed and
     mixed with each other, and hashes of them are the result. The constants are NumPy's, whose streams never change.
@@ -145,13 +145,13 @@ def seed_words(seeds: Sequence[int]) -> np.ndarray:
 
 
 class _Words(ISeedSequence):
-    """A `SeedSequence` whose result is known."""
+    """`SeedSequence` with a precomputed result."""
 
     def __init__(self, words: np.ndarray) -> None:
         self._words = words
 
     def generate_state(self, n_words: int, dtype: Any = np.uint32) -> np.ndarray:
-        """The words; a PCG64 asks for just these."""
+        """Returns the words; a PCG64 takes exactly these."""
         return self._words
 
 

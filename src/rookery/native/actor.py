@@ -1,7 +1,6 @@
-"""Acting on kernels: normalizer, trunk, memory, head, drawing and log-probability of a policy in one call.
+"""Acting on kernels: one call computes normalizer, trunk, memory, head, actions and log-probabilities of a policy.
 
-The torch modules remain what a policy is; a test holds this against them, and a policy that does not qualify acts by
-them.
+The torch modules remain the reference, which tests compare with; a policy that kernels do not support acts by them.
 """
 
 from __future__ import annotations
@@ -36,43 +35,43 @@ from rookery.policies.normalize import RunningMeanStd
 from rookery.policies.policy import Policy
 
 Call = Callable[[Tensor | None, np.ndarray | None], None]
-"""Decides, given noise and, of policies that remember, what is remembered."""
+"""Computes actions, given noise and, for policies with memory, the memory."""
 
 
 def native_actor(policy: Policy) -> NativeActor | None:
-    """Makes what acts for a policy on kernels, or None where there are none for it and its modules must act."""
+    """Makes a policy's actor on kernels, or returns None if kernels do not support the policy."""
     why = overridden(policy) or obstacle_to_drawing(policy.head)
     build = None if why or obstacle(policy.model, [policy.trunk], [policy.head], policy.memory) else best_build()
     return None if build is None else NativeActor(policy, build)
 
 
 def attach_actor(policy: Policy) -> Policy:
-    """Lets `predict` of a policy act on kernels where they can; returns the policy."""
+    """Makes `predict` of a policy act on kernels if they support it; returns the policy."""
     policy.make_actor = native_actor
     return policy
 
 
 def load_policy(path: str | Path, name: str | None = None, trust_code: TrustCode = False) -> Policy:
-    """Loads a trained policy, to act with: ``load_policy("runs/x").predict(obs)``.
+    """Loads a trained policy for acting: ``load_policy("runs/x").predict(obs)``.
 
     Args:
-        path: A run (its last checkpoint) or a checkpoint; ``runs/x:pol1`` names the policy too.
-        name: Which policy; not needed where there is one.
-        trust_code: Whether code of any package may be run where a policy of somebody else names it, as a model of its
-            own; or the names that may be, ``["my.module:MyModel"]`` (docs/trust.md).
+        path: A run (its last checkpoint) or a checkpoint; ``runs/x:pol1`` also names the policy.
+        name: Name of the policy; not needed if there is only one.
+        trust_code: Whether code of any package that an untrusted policy names, such as a custom model, may run; or the
+            names that may, ``["my.module:MyModel"]`` (docs/trust.md).
 
     Raises:
         FileError: If there is no checkpoint, or it is broken; names the last good one.
-        ConfigError: If there is no policy of that name, or it is made of code that is not trusted.
+        ConfigError: If there is no policy of that name, or its code is not trusted.
     """
     return attach_actor(read_policy(path, name, trust_code))
 
 
 class NativeActor:
-    """Acts for a policy that qualifies, on the weights of that policy.
+    """Actor on kernels, on the weights of its policy.
 
     Args:
-        policy: The policy, whose weights are used as they are at each `act`.
+        policy: The policy; each `act` uses its present weights.
         build: The compiled kernels.
     """
 
@@ -107,49 +106,48 @@ class NativeActor:
         self._step = build.call["policy_step"]
         self._parts = trunk, policy.memory, head, policy.normalizer
         self._addresses = [weight.data_ptr() for weight in self._weights]
-        self._alone = threading.Lock()  # rows of one call at a time pass through the network's memory
+        self._alone = threading.Lock()  # the network's working memory serves one call at a time
 
     @property
     def remembers(self) -> bool:
-        """Whether its policy carries anything from one decision to the next."""
+        """Whether its policy carries memory from one decision to the next."""
         return self._recurrence is not None or self._recall is not None
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Leaves of an observation, in the order in which kernels read them."""
+        """Paths of observation leaves in the order in which kernels read them."""
         return self._trunk.paths
 
     @property
     def masked(self) -> bool:
-        """Whether its policy is given masks."""
+        """Whether its policy receives masks."""
         return self._masked
 
     def handles(self) -> tuple[int, int, int]:
-        """Gives the addresses of its network, its head and its standard deviations; 0 where there are none of these."""
+        """Returns the addresses of its network, its head and its standard deviations; 0 for missing ones."""
         return self._trunk.network.handle, self._head.handle, address(self._log_std) or 0
 
     def is_current(self, policy: Policy) -> bool:
-        """Tells whether the policy's weights and statistics are those it was made with, and lie where they lay."""
+        """Returns whether the policy still has the weights and statistics of its creation, at the same addresses."""
         parts = policy.trunk, policy.memory, policy.head, policy.normalizer
         return self._parts == parts and self._addresses == [weight.data_ptr() for weight in self._weights]
 
     def pack(self) -> None:
-        """Takes over the weights as they are now, for the calls that `prepare` has made."""
+        """Updates the weights that calls made by `prepare` use."""
         if self._recurrence is None:
             self._trunk.network.pack()
         else:
             self._recurrence.pack()
 
     def act(self, obs: Tree, noise: Tensor | None, memory: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Gives actions ``[N, ...]`` as they are stored, and their log-probabilities ``[N]``.
+        """Returns actions ``[N, ...]`` in stored form, and their log-probabilities ``[N]``.
 
-        Threads may call it at the same time.
+        Thread-safe.
 
         Args:
             obs: Raw observations ``[N, ...]`` by leaf path, types as stored.
             noise: ``[N, noise.width]`` float32; None = the most probable actions.
-            memory: ``[N, memory_size]`` float32 what is remembered, changed in place; None for a policy that remembers
-                nothing.
+            memory: ``[N, memory_size]`` float32, changed in place; None for a policy without memory.
         """
         num_rows = len(next(iter(obs.values())))
         action, logp = np.empty((num_rows, *self._shape), self._dtype), np.empty(num_rows, np.float32)
@@ -162,9 +160,9 @@ class NativeActor:
         return action, logp
 
     def prepare(self, obs: Tree, action: np.ndarray, logp: np.ndarray) -> Call:
-        """Prepares what `act` does for arrays that stay where they are: a call that costs little more than the kernel.
+        """Prepares `act` for arrays at fixed addresses: returns a call that costs little more than the kernel.
 
-        The call uses the weights as `pack` last found them, and takes noise and memory that are contiguous.
+        The call uses the weights of the last `pack`, and takes contiguous noise and memory.
 
         Args:
             obs: As `act` takes them, at least one row, contiguous and writable; they must live as long as the call.
@@ -196,7 +194,7 @@ class NativeActor:
             assert memory is not None
             through_memory(leaves, noise, memory)
 
-        # `alive`: as long as a call is, so are its handles
+        # `alive` keeps the handles as long as the call
         def call(noise: Tensor | None, memory: np.ndarray | None, alive: NativeActor = self) -> None:
             numbers = None if noise is None else noise.data_ptr()
             step(network, head.handle, leaves, num_rows, log_std, mask, numbers, actions, logps)
@@ -211,7 +209,7 @@ class NativeActor:
         noise: Tensor | None,
         memory: np.ndarray,
     ) -> None:
-        """A decision whose observations are widened by the past first."""
+        """Computes a decision whose observations include recalled inputs."""
         assert self._recall is not None
         remembered = torch.from_numpy(memory)
         raw = {leaf.path: torch.from_numpy(obs[leaf.path]) for leaf in self._leaves}

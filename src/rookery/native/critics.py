@@ -1,8 +1,8 @@
-"""The way back through critics on kernels to the actions that they value (docs/kernels.md).
+"""Gradients of actions through critics on kernels (docs/kernels.md).
 
-Losses stay what they are, functions in torch of what networks put out. Where a loss of an actor goes on through critics
-to the values of its actions, `ActionValues` brings the gradient back to the actions; no weight's gradient is computed
-on that way, and nothing at all for critics whose value of a row did not count.
+Losses remain torch functions of network outputs. Where an actor's loss depends on critics' values of its actions,
+`ActionValues` computes the gradient of the actions; it computes no gradients of weights, and skips critics whose value
+of a row does not count.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from rookery.native.networks import layout_of
 
 
 def action_values(critics: Forward[Any], pair: Any) -> Tensor:
-    """Computes critics' values of actions, ``[K, N]`` or ``[K, N, ...]``; where the actions have a graph, the gradient
-    flows back to them. On kernels it flows nowhere else.
+    """Computes critics' values of actions, ``[K, N]`` or ``[K, N, ...]``; if the actions have a graph, gradients flow
+    to them. On kernels they flow only to the actions.
 
     Args:
         critics: The critics.
-        pair: Observations and actions, as the critics' own modules take them.
+        pair: Observations and actions, in the form of the critics' own modules.
     """
     kernels = critics.kernels
     if kernels is None:
@@ -40,8 +40,8 @@ def action_values(critics: Forward[Any], pair: Any) -> Tensor:
 
 
 def values_to_go_back_from(critics: Forward[Any], pair: Any) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Computes the same without a graph, by critics that run on kernels; and gives what takes the gradient with respect
-    to the values to that with respect to the numbers that the critics read (`NetworkKernels.input_gradient`).
+    """Computes the same without a graph, by critics that run on kernels; also returns the function from the gradient of
+    the values to the gradient of the critics' inputs (`NetworkKernels.input_gradient`).
     """
     kernels = critics.kernels
     assert kernels is not None
@@ -49,7 +49,7 @@ def values_to_go_back_from(critics: Forward[Any], pair: Any) -> tuple[Tensor, Ca
 
 
 class ActionValues(torch.autograd.Function):
-    """Critics' values of actions, as a node of a graph."""
+    """Critics' values of actions, as an autograd function."""
 
     @staticmethod
     def forward(ctx: Any, action: Tensor, pair: Any, kernels: NetworkKernels) -> Tensor:
@@ -62,13 +62,13 @@ class ActionValues(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         """Computes the gradient of the actions."""
-        assert ctx.passes == ctx.kernels.passes, "critics have valued something else meanwhile"
-        read = ctx.kernels.input_gradient(gradient)  # of all numbers read, those of the action come last
+        assert ctx.passes == ctx.kernels.passes, "the critics have computed another pass meanwhile"
+        read = ctx.kernels.input_gradient(gradient)  # the action is the last part of the input
         return read.sum(0)[:, -ctx.width :], None, None
 
 
 def squashed_drawing(head: nn.Module) -> SquashedDrawing | None:
-    """Gives what draws squashed numbers on kernels and goes back through it; None where there are none for the head."""
+    """Returns sampling and gradient of a squashed Gaussian on kernels; None if they do not support the head."""
     build = best_build()
     if build is None or not isinstance(head, SquashedHead) or head.log_spread is not None:
         return None
@@ -76,11 +76,11 @@ def squashed_drawing(head: nn.Module) -> SquashedDrawing | None:
 
 
 class SquashedDrawing:
-    """Squashed numbers on kernels: as `SquashedGaussian.sample_logp`, without a graph, and the way back by hand.
+    """`SquashedGaussian.sample_logp` on kernels, without a graph, and its gradient in closed form.
 
     Args:
         build: The compiled kernels.
-        head: Of which the layer's outputs are; whether it is `random` does not matter here.
+        head: Head of the outputs; its `random` has no effect here.
     """
 
     def __init__(self, build: Build, head: SquashedHead) -> None:
@@ -88,10 +88,10 @@ class SquashedDrawing:
         self._head = DrawingHead(build, layout_of(head)._replace(rate=None))
 
     def sample_logp(self, output: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Draws actions ``[N, k]``, and gives their log-probabilities ``[N]``.
+        """Draws actions ``[N, k]``; returns them and their log-probabilities ``[N]``.
 
         Args:
-            output: ``[N, 2 * k]`` float32 on the processor, contiguous, what the head's layer puts out.
+            output: ``[N, 2 * k]`` float32 on the CPU, contiguous, the output of the head's layer.
             noise: ``[N, k]`` likewise, standard normal numbers.
         """
         rows = output.shape[0]
@@ -104,15 +104,15 @@ class SquashedDrawing:
         return action, logp
 
     def gradient(self, output: Tensor, noise: Tensor, action: Tensor, by_logp: Tensor, by_read: Tensor) -> Tensor:
-        """Computes the gradient with respect to `output`, ``[N, 2 * k]``; noise stays where it is.
+        """Computes the gradient with respect to `output`, ``[N, 2 * k]``.
 
         Args:
-            output: As `sample_logp` took it.
-            noise: Likewise.
-            action: ``[N, k]`` what it gave.
+            output: The argument of `sample_logp`.
+            noise: The argument of `sample_logp`.
+            action: ``[N, k]``, the actions that it returned.
             by_logp: The gradient with respect to the log-probability of each action; one number, without dimensions.
-            by_read: ``[K, N, n]`` float32, contiguous, the gradients with respect to what each of K critics read, of
-                which the action comes last, as `NetworkKernels.input_gradient` gives them.
+            by_read: ``[K, N, n]`` float32, contiguous, the gradients with respect to the inputs of K critics, the
+                action last, as `NetworkKernels.input_gradient` returns them.
         """
         gradient, (readers, rows, read) = torch.empty_like(output), by_read.shape
         given = [tensor.data_ptr() for tensor in (noise, action, by_logp, by_read)]
@@ -123,14 +123,14 @@ class SquashedDrawing:
     def draw_ahead(
         self, actor: Forward[Any], obs: TensorTree, next_obs: TensorTree, noise: Tensor
     ) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Draws actions in what came next, ``[N, k]``, with their log-probabilities ``[N]``; and gives what the actor
-        puts out for the decisions themselves, ``[N, 2 * k]``, from the same pass, which keeps what a gradient step
-        needs. None where the actor does not run on kernels.
+        """Draws actions for the next observations, ``[N, k]``, with their log-probabilities ``[N]``; the same pass also
+        returns the actor's outputs for the decisions themselves, ``[N, 2 * k]``, and keeps them for a gradient step.
+        Returns None if the actor does not run on kernels.
 
         Args:
-            actor: What the head is of.
+            actor: The network of the head.
             obs: Observations of the decisions, ``[N, ...]`` by leaf path.
-            next_obs: Of what came next.
+            next_obs: Next observations.
             noise: ``[N, k]`` standard normal numbers.
         """
         if (kernels := actor.kernels) is None:
@@ -141,10 +141,10 @@ class SquashedDrawing:
 
 
 class WithoutGraph:
-    """Runs a few numbers that learn as kernels run networks, so that their gradient step needs no graph either.
+    """Learned numbers with the interface of networks on kernels, so that their gradient step needs no graph.
 
     Args:
-        numbers: What learns.
+        numbers: The learned numbers.
     """
 
     def __init__(self, numbers: nn.Parameter) -> None:
@@ -152,24 +152,24 @@ class WithoutGraph:
 
     @property
     def num_weights(self) -> int:
-        """How many there are."""
+        """Number of learned numbers."""
         return self.numbers.numel()
 
     @property
     def kernels(self) -> WithoutGraph:
-        """What `gradient_step` asks for."""
+        """The object itself, for `gradient_step`."""
         return self
 
     def __call__(self, batch: object) -> Tensor:
-        """Gives the numbers, with a graph."""
+        """Returns the numbers, with a graph."""
         return self.numbers
 
     def forward(self, batch: object) -> list[Tensor]:
-        """Gives the numbers."""
+        """Returns the numbers."""
         return [self.numbers.detach()]
 
     def outputs(self, parts: list[Tensor], batch: object) -> Tensor:
-        """Gives the same."""
+        """Returns the numbers of `parts`."""
         return parts[0]
 
     def write_gradients(self, gradients: Sequence[Tensor]) -> None:

@@ -1,8 +1,8 @@
-"""The way forward through a network: by kernels where they know its declared structure, else by its own modules.
+"""Forward passes of networks: by kernels if they support the declared structure, else by the network's modules.
 
-`attach` gives an algorithm what it passes to `gradient_step` in the place of the network. The torch modules remain what
-a network is; kernels read and write the same weights. Outside of a gradient step an algorithm asks a `Forward` for
-`outputs`, `values` and `log_probs`, and need not know which of both computes them.
+`attach` returns the `Forward` that an algorithm passes to `gradient_step` in place of the network. The torch modules
+remain the reference; kernels read and write the same weights. Outside of a gradient step an algorithm calls `outputs`,
+`values` and `log_probs` of a `Forward`, regardless of which one computes them.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from rookery.native.qualify import is_hooked, obstacle, overridden
 NetT = TypeVar("NetT", bound=Declared)
 
 THIRDS = 3
-"""Numbers in bfloat16 whose sum is one in float32, exactly."""
+"""Number of bfloat16 numbers whose sum equals a float32 number exactly."""
 
 
 class Forward(Generic[NetT]):
-    """Computes what a network puts out, on kernels where it can.
+    """Computes a network's outputs, on kernels if they support it.
 
     Args:
         net: A network that declares its structure.
-        learns: Whether its weights learn: kernels then run it only if all of them have a place for a gradient.
-        sharing: Another way through a network of the same structure on the same weights, whose kernels run this one too
-            where it has any; a pass that one of both keeps is then gone with the next that the other keeps.
+        learns: Whether its weights learn: kernels then run it only if all of them have memory for a gradient.
+        sharing: A `Forward` of a network with equal structure and the same weights, whose kernels this one uses too; a
+            pass kept by one of them is lost with the next pass that the other keeps.
 
     Attributes:
         net: As given.
-        obstacle: Why it runs in torch, in a few words; nothing if it runs on kernels.
+        obstacle: Reason why it runs in torch, in a few words; empty if it runs on kernels.
     """
 
     def __init__(self, net: NetT, learns: bool, sharing: Forward[NetT] | None) -> None:
@@ -52,15 +52,15 @@ class Forward(Generic[NetT]):
         self._weights = [] if structure is None else structure.weights
         self._modules = [] if structure is None else [module for part in structure.parts for module in part.modules()]
         self._kernels: NetworkKernels | None = None
-        self._where: list[Any] = []  # weights lie, and what else may change
+        self._where: list[Any] = []  # addresses of weights, and other conditions
         self._last_place: object = None
 
     def __call__(self, batch: Any) -> Any:
-        """Computes what a loss takes, by the network's modules."""
+        """Computes the inputs of a loss, by the network's modules."""
         return self.net(batch)
 
     def outputs(self, batch: Any) -> Any:
-        """Computes what a loss takes. Call this and the next three under ``torch.no_grad()``."""
+        """Computes the inputs of a loss. Call this and the next three under ``torch.no_grad()``."""
         if (kernels := self.kernels) is None:
             return self.net(batch)
         structure = kernels.structure if self._sharing is None else self.net.structure()
@@ -70,13 +70,13 @@ class Forward(Generic[NetT]):
         return structure.outputs(parts, batch)
 
     def values(self, inputs: Inputs, noise: Tensor | None = None, keep: bool = False) -> Tensor:
-        """Computes the values of observations ``[N, S]``, or those of all actions ``[N, A]`` or ``[N, A, M]``, of a
-        network with a method `value`.
+        """Computes state values ``[N, S]``, or Q-values ``[N, A]`` or ``[N, A, M]``, of a network with a method
+        `value`.
 
         Args:
-            inputs: Observations, and what is remembered before them.
+            inputs: Observations, and the memory before them.
             noise: ``[1, W]`` numbers for noisy layers; None = their means.
-            keep: A gradient step on what is computed here follows (`Inputs.known`); for kernels alone.
+            keep: Whether a gradient step on these outputs follows (`Inputs.known`); for kernels only.
         """
         if (kernels := self.kernels) is not None:
             return kernels.last(inputs.obs) if inputs.sequences is None else kernels.run(inputs, keep)[-1]
@@ -86,7 +86,7 @@ class Forward(Generic[NetT]):
         return values
 
     def remembered(self, inputs: Inputs) -> Tensor:
-        """Computes what is remembered after each sequence, ``[B, M]``."""
+        """Computes the memory after each sequence, ``[B, M]``."""
         if (kernels := self.kernels) is None:
             net: Any = self.net
             remembered: Tensor = net.remembered(*inputs[:3])
@@ -97,8 +97,8 @@ class Forward(Generic[NetT]):
         return after
 
     def log_probs(self, inputs: Inputs, action: Tensor) -> Tensor:
-        """Computes the log-probabilities of actions ``[N, ...]`` under the network's policy, ``[N]``; rows that stand
-        for themselves always go through the modules.
+        """Computes the log-probabilities of actions ``[N, ...]`` under the network's policy, ``[N]``; independent rows
+        always use the modules.
         """
         net: Any = self.net
         kernels = None if inputs.sequences is None else self.kernels
@@ -110,16 +110,16 @@ class Forward(Generic[NetT]):
         return log_probs
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy takes over: not the kernels, whose weights are these."""
+        """Returns the state of a copy: without the kernels, which are bound to these weights."""
         return {**self.__dict__, "_kernels": None, "_where": [], "_last_place": None}
 
     @property
     def kernels(self) -> NetworkKernels | None:
-        """What runs the network in the place of torch; None if it does not qualify, or does not learn yet."""
+        """The network's kernels; None if they do not support it, or it does not learn yet."""
         shared = None if self._sharing is None else self._sharing.kernels
         if shared is not None or not self._weights:
             return shared
-        weight = self._weights[-1]  # all of them move together
+        weight = self._weights[-1]  # all weights move together
         if (places(weight) if self._learns else weight.data_ptr()) != self._last_place:
             self.refresh()
         return self._kernels
@@ -130,7 +130,7 @@ class Forward(Generic[NetT]):
         return self.kernels is not None
 
     def refresh(self) -> None:
-        """Finds kernels anew if weights have moved, or what learns or listens has changed; call it once an update."""
+        """Selects kernels again if weights have moved, or gradients or hooks have changed; call it once per update."""
         if not self._weights:
             return
         weights = self._weights
@@ -158,11 +158,11 @@ class Forward(Generic[NetT]):
 
 
 class TorchForward(Forward[NetT]):
-    """Computes what a network puts out by its modules alone, where settings keep it from kernels.
+    """Computes a network's outputs only by its modules, if settings exclude kernels.
 
     Args:
         net: The network.
-        obstacle: Why it runs in torch, in a few words.
+        obstacle: Reason why it runs in torch, in a few words.
     """
 
     kernels = None
@@ -176,46 +176,46 @@ class TorchForward(Forward[NetT]):
 
 
 def attach(net: NetT, *, learns: bool = True, sharing: Forward[NetT] | None = None) -> Forward[NetT]:
-    """Attaches kernels to a network, which then runs on them where they know its structure.
+    """Attaches kernels to a network, which then runs on them if they support its structure.
 
     Args:
         net: A network that declares its structure, such as `ActorCritic` or a subclass.
-        learns: Whether its weights learn, which then must lie in flat memory; targets do not.
-        sharing: What runs the same weights already; see `Forward`.
+        learns: Whether its weights learn, which then must be in flat memory; target networks do not learn.
+        sharing: A `Forward` on the same weights; see there.
 
     Returns:
-        What `gradient_step` takes as `forward`.
+        The argument `forward` of `gradient_step`.
     """
     unwanted = "" if sharing is not None or _undeclared(net) else _unwanted(net.structure())
     return TorchForward(net, unwanted) if unwanted else Forward(net, learns, sharing)
 
 
 def _undeclared(net: object) -> str:
-    """Why kernels cannot go by what a network declares; nothing if they can."""
+    """Returns the reason why kernels cannot use a network's declaration, or an empty string."""
     return overridden(net) if hasattr(net, "structure") else f"{type(net).__name__} declares no structure"
 
 
 def _unwanted(structure: Structure) -> str:
-    """Returns what settings say against kernels, or an empty string."""
+    """Returns the setting that excludes kernels, or an empty string."""
     return "" if structure.obstacle or structure.model.native else "model.native=false"
 
 
 class NetworkKernels:
-    """A network on kernels, whatever it consists of: it puts out what its heads' layers do, without a graph.
+    """A network on kernels: computes the outputs of its heads' layers, without a graph.
 
     Args:
-        structure: What the network computes; its weights lie where they will stay.
+        structure: Declaration of the network; its weights are at their final addresses.
         build: The compiled kernels.
 
     Attributes:
         structure: As given.
         build: As given.
-        towers: Each tower's description.
-        head: How actions lie in what the first head puts out; None of a head that no action is drawn from.
-        options: ``[choices]`` of actions that are drawn from the first head's output.
-        num_weights: How many numbers `write_gradients` writes.
-        call: What a loss's own kernel keeps from one minibatch to the next.
-        passes: How many passes were kept so far.
+        towers: Description of each tower.
+        head: Layout of actions in the first head's output; None for a head that draws no actions.
+        options: ``[choices]``, number of options of each discrete action of the first head.
+        num_weights: Number of weights whose gradients `write_gradients` writes.
+        call: Data that a loss's own kernel keeps from one minibatch to the next.
+        passes: Number of passes kept so far.
     """
 
     def __init__(self, structure: Structure, build: Build) -> None:
@@ -236,29 +236,29 @@ class NetworkKernels:
         self.call: object = None
         self.passes = 0
         self._rows: Tensor | None = None
-        """Which rows of the last pass that kept a loss looks at."""
+        """Rows of the last kept pass that a loss uses."""
         self._place: Tensor | None = None
-        """Where its rows lie in time, if they were laid out."""
+        """Positions of its rows in time, if they were arranged in time."""
         self._count = 0
 
     def forward(self, batch: Any) -> list[Tensor]:
-        """Computes what the heads put out for a batch, one tensor after the other."""
+        """Computes the heads' outputs for a batch, one tensor after the other."""
         inputs = self.structure.inputs(batch)
         parts = self.run(inputs, keep=True) if inputs.known is None else [inputs.known]
         self._rows = inputs.rows
         return parts if inputs.rows is None else [part.index_select(0, inputs.rows) for part in parts]
 
     def outputs(self, parts: list[Tensor], batch: Any) -> Any:
-        """Gives the same in the form that a loss takes."""
+        """Converts the heads' outputs to the inputs of a loss."""
         return self.structure.outputs(parts, batch)
 
     def run(self, inputs: Inputs, keep: bool = False, after: Tensor | None = None) -> list[Tensor]:
-        """Computes what the heads put out, one tensor after the other; all rows, whichever a loss looks at.
+        """Computes the heads' outputs, one tensor after the other, for all rows.
 
         Args:
-            inputs: What is read.
-            keep: A backward pass will follow.
-            after: ``[B, M]``, is written if given: what is remembered after each sequence.
+            inputs: Inputs of the network.
+            keep: Whether a backward pass follows.
+            after: ``[B, M]``, if given, receives the memory after each sequence.
         """
         self.passes += keep
         if self._stack is not None:
@@ -287,13 +287,13 @@ class NetworkKernels:
         return parts if place is None else [part.index_select(0, place) for part in parts]
 
     def last(self, obs: TensorTree) -> Tensor:
-        """Computes what the last head alone puts out, of rows that stand for themselves: values ``[N, ...]``."""
+        """Computes only the last head's output, for independent rows: values ``[N, ...]``."""
         assert self._last_trunk is not None
         raw, head = self._last_trunk.forward(obs), self._heads[-1][-1]
         return raw[-1] if head.is_plain else head.parts(raw, len(raw) - head.count)[0]
 
     def write_gradients(self, gradients: Sequence[Tensor]) -> None:
-        """Writes the gradients of all weights, given those of what `forward` put out last."""
+        """Writes the gradients of all weights, given those of the last outputs of `forward`."""
         if self._stack is not None:
             self._stack.write_gradients(gradients[0])
             return
@@ -311,11 +311,11 @@ class NetworkKernels:
             tower.write_gradients(raw)
 
     def input_gradient(self, gradient: Tensor) -> Tensor:
-        """Gives the gradient of the numbers that stacked towers read, ``[K, N, numbers]``, and leaves those of the
-        weights as they are.
+        """Returns the gradient of the inputs of stacked towers, ``[K, N, numbers]``, and leaves those of the weights
+        unchanged.
 
         Args:
-            gradient: ``[K, N]`` or ``[K, N, ...]`` that of what the last pass which kept put out.
+            gradient: ``[K, N]`` or ``[K, N, ...]``, the gradient of the outputs of the last kept pass.
         """
         assert self._stack is not None
         inputs = self._stack.write_gradients(gradient, inputs=True, weights=False)
@@ -324,18 +324,18 @@ class NetworkKernels:
 
 
 class _LastLayers:
-    """From what the linear layers of a head put out to its parts, and back from the parts' gradients.
+    """Converts the outputs of a head's linear layers to its parts, and the parts' gradients back.
 
-    A head's part is what its layer puts out, and after it the `log_std` of numbers that have one; values of actions are
-    one part, ``[N, A]`` or ``[N, A, M]``, with dueling streams or without.
+    A head's parts are its layer's output, followed by the `log_std` of continuous actions with one; Q-values are one
+    part, ``[N, A]`` or ``[N, A, M]``, with or without dueling streams.
 
     Args:
-        head: A head that qualifies.
+        head: A supported head.
     """
 
     def __init__(self, head: nn.Module) -> None:
         self.count = len(last_layers(head))
-        """Layers."""
+        """Number of layers."""
         self._log_std = head.log_std if isinstance(head, ActionHead) else None
         self.num_parts = 1 if self._log_std is None else 2
         self._dueling = isinstance(head, QHead) and head.spec.dueling
@@ -343,10 +343,10 @@ class _LastLayers:
         if isinstance(head, QHead):
             self._shape = (head.num_actions,) if head.spec.values == "mean" else (head.num_actions, head.atoms)
         self.is_plain = self._shape is None and self._log_std is None
-        """Whether its only part is what its layer puts out."""
+        """Whether its only part is its layer's output."""
 
     def parts(self, raw: Sequence[Tensor], at: int) -> list[Tensor]:
-        """Makes parts of what the layers put out, ``[N, ...]`` each, from number `at` of a tower's outputs on."""
+        """Converts the layers' outputs, ``[N, ...]`` each, to parts, from index `at` of a tower's outputs on."""
         if self._shape is None:
             return [raw[at]] if self._log_std is None else [raw[at], self._log_std.detach()]
         if not self._dueling:
@@ -355,7 +355,7 @@ class _LastLayers:
         return [(value + advantage - advantage.mean(1, keepdim=True)).view(-1, *self._shape)]
 
     def gradients(self, given: Sequence[Tensor], at: int) -> list[Tensor]:
-        """Makes gradients of what the layers put out from those of all parts, of which the head's begin at `at`."""
+        """Converts the gradients of all parts, the head's from index `at` on, to gradients of the layers' outputs."""
         gradient = given[at]
         if self._log_std is not None:
             write_gradient(self._log_std, given[at + 1])
@@ -368,7 +368,7 @@ class _LastLayers:
 
 
 def _described(build: Build, tower: Tower, parts: int) -> NativeTrunk | NativeMemory:
-    """Describes a tower that qualifies to kernels."""
+    """Describes a supported tower to kernels."""
     assert isinstance(tower.trunk, Encoder)
     layers = [layer for head in tower.heads for layer in last_layers(head)]
     if tower.memory is None:

@@ -1,4 +1,4 @@
-"""How networks that qualify are described to kernels: trunks with heads on them, with or without recurrent cells."""
+"""Descriptions of supported networks for kernels: trunks with heads, with or without recurrent cells."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from rookery.models.squashed import CLAMPED, SCALED, DeterministicHead, Squashed
 DTYPES = {FLOATS: torch.float32, BYTES: torch.uint8, CATEGORIES: torch.int64}
 
 Normalized = Mapping[str, InputLeaf]
-"""How kernels read the leaves that they normalize, by path."""
+"""Inputs that kernels normalize, by leaf path."""
 
 
 def last_layers(head: nn.Module) -> list[nn.Linear]:
-    """Returns the linear layers of a head that qualifies, side by side on the features."""
+    """Returns the linear layers of a supported head, all of them on the features."""
     if isinstance(head, nn.Linear):
         return [head]
     layers = [*head.value, *head.advantage] if isinstance(head, QHead) and head.spec.dueling else [head.linear]
@@ -50,7 +50,7 @@ def last_layers(head: nn.Module) -> list[nn.Linear]:
 
 
 def layout_of(head: Head) -> HeadLayout:
-    """Describes what the outputs of `last_layers` mean, side by side."""
+    """Describes the concatenated outputs of `last_layers`."""
     spec = head.action_spec
     layout = HeadLayout(spec.sizes, spec.num_flags, spec.num_numbers, spec.dtype == np.int64)
     if isinstance(head, QHead):
@@ -67,14 +67,14 @@ def layout_of(head: Head) -> HeadLayout:
 
 
 class NativeTrunk:
-    """Runs a trunk with linear layers on top of it.
+    """A trunk with linear layers on top, on kernels.
 
     Args:
         build: The compiled kernels.
-        trunk: An encoder that qualifies.
+        trunk: A supported encoder.
         heads: Linear layers, each on the trunk's features.
-        normalized: What is shifted and scaled before the trunk; empty if observations come as the trunk takes them.
-        parts: Numbers may become sums of so many bfloat16 numbers; see `Network`.
+        normalized: Inputs that are normalized before the trunk; empty for observations in the trunk's form.
+        parts: Number of bfloat16 numbers that may represent a number as their sum; see `Network`.
     """
 
     def __init__(
@@ -103,21 +103,21 @@ class NativeTrunk:
         norms = [Norm(norm.weight, norm.bias, norm.eps) for norm in trunk.norms if isinstance(norm, nn.LayerNorm)]
         self.network = Network(build, leaves, layers, trunk.activation, table, norms, parts)
         self.paths = tuple(leaf.path for leaf in (*trunk.vectors, *trunk.categories))
-        """Leaves of an observation, in the order in which the network reads them."""
+        """Paths of observation leaves in the order in which the network reads them."""
         self._types = tuple(DTYPES[leaf.kind] for leaf in leaves)
         self._widths = tuple(leaf.width for leaf in leaves)
 
     def forward(self, obs: TensorTree, keep: bool = False) -> list[Tensor]:
-        """Computes what each head puts out, ``[N, outputs]``, for observations ``[N, ...]`` by leaf path.
+        """Computes each head's output, ``[N, outputs]``, for observations ``[N, ...]`` by leaf path.
 
         Args:
-            obs: Types as stored, normalized unless this trunk does that.
-            keep: A backward pass will follow.
+            obs: Types as stored, normalized unless this trunk normalizes.
+            keep: Whether a backward pass follows.
         """
         return self.network.forward(self.read(obs), keep)
 
     def read(self, obs: TensorTree) -> list[Tensor]:
-        """Gives observations as the network reads them, leaf by leaf: as they are, or a copy."""
+        """Returns the leaves of observations in the memory layout of the network, copied if needed."""
         leaves = zip(map(obs.__getitem__, self.paths), self._types, strict=True)
         return [
             leaf if leaf.dtype == dtype and leaf.is_contiguous() else leaf.to(dtype).contiguous()
@@ -125,29 +125,29 @@ class NativeTrunk:
         ]
 
     def can_read(self, obs: TensorTree) -> bool:
-        """Tells whether observations lie in memory as the network reads them."""
+        """Returns whether observations have the memory layout of the network."""
         leaves = [obs[path] for path in self.paths]
         wide = all(leaf.numel() == len(leaf) * width for leaf, width in zip(leaves, self._widths, strict=True))
         return wide and all(is_plain(leaf, dtype) for leaf, dtype in zip(leaves, self._types, strict=True))
 
     def addresses(self, obs: TensorTree) -> Array[c_void_p]:
-        """Gives the addresses of observations that the network can read, valid as long as these are kept."""
+        """Returns the addresses of observations in the network's layout, valid as long as the tensors exist."""
         return (ADDRESS * len(self.paths))(*[obs[path].data_ptr() for path in self.paths])
 
     def write_gradients(self, gradients: Sequence[Tensor]) -> None:
-        """Writes the gradients of all weights, given those of what the heads put out in the last pass that kept."""
+        """Writes the gradients of all weights, given those of the heads' outputs of the last kept pass."""
         self.network.write_gradients([gradient.contiguous() for gradient in gradients])
 
 
 class NativeMemory:
-    """Runs a trunk, the cells of a memory, and linear layers on top of them.
+    """A trunk, the cells of a memory, and linear layers on top, on kernels.
 
     Args:
         build: The compiled kernels.
-        trunk: An encoder that qualifies.
-        memory: One whose cells are on kernels.
-        heads: Linear layers, each on what the memory gives.
-        normalized: What is shifted and scaled before the trunk; empty if observations come as the trunk takes them.
+        trunk: A supported encoder.
+        memory: A memory whose cells are on kernels.
+        heads: Linear layers, each on the memory's output.
+        normalized: Inputs that are normalized before the trunk; empty for observations in the trunk's form.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class NativeMemory:
         self._sequences: Sequences | None = None
 
     def playing(self, offset: int) -> Recurrence:
-        """Gives all of it for single decisions, where a slot's memory has the cells' states from column `offset` on."""
+        """Returns the network for single decisions; a slot's memory has the cells' states from column `offset` on."""
         return Recurrence(self._build, self._networks, self._cells, [offset + part.start for part in self._columns])
 
     def forward(
@@ -183,14 +183,14 @@ class NativeMemory:
         keep: bool = False,
         after: Tensor | None = None,
     ) -> list[Tensor]:
-        """Computes what each layer on top puts out, ``[N, outputs]``.
+        """Computes the output of each layer on top, ``[N, outputs]``.
 
         Args:
-            obs: ``[N, ...]`` by leaf path, normalized unless the trunk does that.
-            memory: ``[B, memory.size]`` before each sequence.
-            sequences: How the rows lie in time.
-            keep: A backward pass will follow.
-            after: ``[B, memory.size]``, is written if given: what is remembered after each sequence.
+            obs: ``[N, ...]`` by leaf path, normalized unless the trunk normalizes.
+            memory: ``[B, memory.size]`` memory before each sequence.
+            sequences: Order of the rows in time.
+            keep: Whether a backward pass follows.
+            after: ``[B, memory.size]``, if given, receives the memory after each sequence.
         """
         outputs = self.trunk.forward(obs, keep)
         after = torch.empty_like(memory) if after is None else after
@@ -204,7 +204,7 @@ class NativeMemory:
         return outputs
 
     def write_gradients(self, gradients: Sequence[Tensor]) -> None:
-        """Writes the gradients of all weights, given those of what the last pass that kept put out."""
+        """Writes the gradients of all weights, given those of the outputs of the last kept pass."""
         sequences = self._sequences
         assert sequences is not None
         for cell, network in zip(reversed(self._cells), reversed(self._networks[1:]), strict=True):

@@ -1,7 +1,7 @@
 """PPO's gradient in one call: networks forward, `ppo_loss` in closed form, networks backward, on kernels.
 
-It pays because the minibatches of PPO are small: on 256 rows of a small network the closed form in torch, and the calls
-in between, take about as long as the arithmetic.
+It is faster because the minibatches of PPO are small: on 256 rows of a small network the closed form in torch, and the
+calls in between, take about as long as the arithmetic.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STATISTICS = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "fu
 
 
 class PPOCall:
-    """A call of the kernel, which differs from one minibatch of an update to the next in the numbers of its rows alone.
+    """Prepared call of the kernel; the minibatches of an update differ only in the indices of their rows.
 
     Args:
         kernels: The networks.
@@ -57,17 +57,17 @@ class PPOCall:
         self._call = kernels.build.call
 
     def is_for(self, whole: Minibatch, cfg: Any) -> bool:
-        """Tells whether it was made for this update."""
+        """Returns whether it was made for this update."""
         return self._for[0]() is whole and self._for[1] is cfg
 
     def __call__(self, order: Tensor | None, count: int) -> Metrics:
-        """Writes the gradients of all weights for the rows of these numbers; the metrics are means over them."""
+        """Writes the gradients of all weights for the rows with these indices; returns metrics, means over the rows."""
         self._rows.order = address(order)
         self._call["ppo_gradients"](*self._before, count, *self._log_std, self._statistics, self._threads)
         return dict(zip(STATISTICS, self._statistics, strict=False))
 
     def steps(self, orders: Sequence[Tensor], step: KernelStep) -> list[Metrics]:
-        """Makes a step for the rows of each of these orders; the metrics are means over them, and ``grad_norm``."""
+        """Makes a gradient step for the rows of each order; returns metrics, means over the rows, and ``grad_norm``."""
         count, width = len(orders), len(self._statistics)
         places, sizes = (ADDRESS * count)(*map(address, orders)), (INT * count)(*map(len, orders))
         statistics, norms = (FLOAT * (count * width))(), (FLOAT * count)()
@@ -89,9 +89,8 @@ def ppo_kernel(kernels: NetworkKernels, batch: Minibatch, cfg: Any) -> Metrics |
         cfg: Settings of PPO.
 
     Returns:
-        The metrics of the loss, means over the rows; None for batches that carry more than a `PenaltyMinibatch` does,
-        or lie in memory otherwise than a kernel can read them, and for networks that remember or have other heads than
-        a policy's and values.
+        The metrics of the loss, means over the rows; None for batches with more than a `PenaltyMinibatch` has or with
+        an unsupported memory layout, and for networks with memory or with heads other than a policy's and values.
     """
     whole, order = batch.source or (batch, None)
     call = _call_for(kernels, whole, cfg)
@@ -103,17 +102,17 @@ def ppo_kernel(kernels: NetworkKernels, batch: Minibatch, cfg: Any) -> Metrics |
 def ppo_steps(
     kernels: NetworkKernels, batches: Sequence[Minibatch], step: KernelStep, cfg: Any
 ) -> list[Metrics] | None:
-    """Makes a gradient step of `ppo_loss` for each of some minibatches, in one call.
+    """Makes a gradient step of `ppo_loss` for each minibatch, in one call.
 
     Args:
         kernels: The networks.
         batches: The rows of each step.
-        step: What moves the weights.
+        step: Updates the weights.
         cfg: Settings of PPO.
 
     Returns:
-        The metrics of each step, as `gradient_step` gives them; None where nothing was done, because kernels cannot
-        read the rows (see `ppo_kernel`), or these are not all of one batch.
+        The metrics of each step, as `gradient_step` returns them; None if nothing was done, because kernels cannot read
+        the rows (see `ppo_kernel`), or the rows belong to several batches.
     """
     sources = [source for batch in batches if (source := batch.source) is not None]
     if not sources or len(sources) < len(batches) or any(whole is not sources[0][0] for whole, _ in sources):
@@ -126,7 +125,7 @@ def ppo_steps(
 
 
 def _call_for(kernels: NetworkKernels, whole: Minibatch, cfg: Any) -> PPOCall | None:
-    """Finds what calls the kernel for minibatches of a batch; None if it cannot read them."""
+    """Returns the prepared call for minibatches of a batch; None if the kernel cannot read them."""
     call = kernels.call
     if isinstance(call, PPOCall) and call.is_for(whole, cfg):
         return call
@@ -137,7 +136,7 @@ def _call_for(kernels: NetworkKernels, whole: Minibatch, cfg: Any) -> PPOCall | 
 
 
 def _is_known(kernels: NetworkKernels) -> bool:
-    """Whether networks are a policy without memory and values, on one trunk or two."""
+    """Whether networks are a memoryless policy and values, on one trunk or two."""
     towers = kernels.structure.towers
     heads = [head for tower in towers for head in tower.heads]
     plain = all(tower.memory is None for tower in towers)
@@ -145,7 +144,7 @@ def _is_known(kernels: NetworkKernels) -> bool:
 
 
 def _trunks(kernels: NetworkKernels) -> tuple[NativeTrunk, NativeTrunk]:
-    """The trunks of policy and values, which may be one."""
+    """Returns the trunks of policy and values, which may be the same."""
     actor, critic = kernels.towers[0], kernels.towers[-1]
     assert isinstance(actor, NativeTrunk)
     assert isinstance(critic, NativeTrunk)
@@ -153,7 +152,7 @@ def _trunks(kernels: NetworkKernels) -> tuple[NativeTrunk, NativeTrunk]:
 
 
 def _can_read(kernels: NetworkKernels, whole: Minibatch) -> bool:
-    """Whether rows lie in memory as kernels read them."""
+    """Whether rows have the memory layout of kernels."""
     rows, obs, action = len(whole.action), whole.obs, whole.action
     head, values = kernels.structure.towers[0].heads[0], kernels.structure.towers[-1].heads[-1]
     assert isinstance(head, ActionHead)
@@ -176,7 +175,7 @@ def _can_read(kernels: NetworkKernels, whole: Minibatch) -> bool:
 
 
 def _can_read_penalty(whole: PenaltyMinibatch, spec: ActionSpec) -> bool:
-    """Whether the distributions before the update lie in memory as kernels read them."""
+    """Whether the distributions before the update have the memory layout of kernels."""
     width = len(spec.sizes) * max(spec.sizes, default=0) + spec.num_flags + 2 * spec.num_numbers
     shapes = whole.old.shape == (len(whole.action), width) and whole.kl_coef.shape == (len(whole.action),)
     return shapes and is_plain(whole.old) and is_plain(whole.kl_coef)

@@ -1,8 +1,8 @@
-"""Which networks run on kernels, and why others do not.
+"""Decides which networks run on kernels, and names the reason for others.
 
 A network qualifies by its declared structure: our own encoder on vectors and categories, or a subclass that overrides
-nothing, with linear heads, in float32 on the processor. Pictures, sets of entities, goal conditioning, custom models,
-and what is compiled by `torch.compile` run in torch, as everything does where there is no build (`core/native.py`).
+nothing, with linear heads, in float32 on the CPU. Images, sets of entities, goal conditioning, custom models, and
+networks compiled by `torch.compile` run in torch, as everything does without a build (`core/native.py`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from rookery.models.q_head import QHead
 from rookery.models.squashed import DeterministicHead, SquashedHead
 
 MOST_WEIGHTS, MOST_WEIGHTS_IN_TILES = 2**18, 2**20
-"""Of a layer, without and with a matrix unit: wider ones are left to torch, whose products of large matrices are faster
-(`python benchmarks/studies/wide_layers.py`)."""
+"""Weights per layer, without and with a matrix unit: torch runs wider layers, because its products of large matrices
+are faster (`python benchmarks/studies/wide_layers.py`).
+"""
 
 HEADS = (nn.Linear, ActionHead, ValueHead, QHead, SquashedHead, DeterministicHead)
 
@@ -31,13 +32,13 @@ HEADS = (nn.Linear, ActionHead, ValueHead, QHead, SquashedHead, DeterministicHea
 def obstacle(
     model: ModelConfig, trunks: Sequence[nn.Module], heads: Sequence[nn.Module], memory: Memory | None = None
 ) -> str:
-    """Says why networks cannot run on kernels, in a few words; nothing if they can.
+    """Returns the reason why networks cannot run on kernels, in a few words, or an empty string.
 
     Args:
         model: Settings of the networks.
         trunks: Modules from observations to features.
-        heads: Modules on top of these.
-        memory: What stands between; None if nothing does.
+        heads: Modules on the features.
+        memory: Memory between trunk and heads, or None.
     """
     if not model.native:
         return "model.native=false"
@@ -48,7 +49,7 @@ def obstacle(
             return why
     parts = (*trunks, *heads, *(() if memory is None else (memory,)))
     if memory is not None and not isinstance(memory, ON_KERNELS):
-        return next((name for name, cell in CELLS.items() if isinstance(memory, cell)), "a memory of your own")
+        return next((name for name, cell in CELLS.items() if isinstance(memory, cell)), "a custom memory")
     modules = [module for part in parts for module in part.modules()]
     if is_hooked(modules):
         return "forward hooks"
@@ -59,10 +60,10 @@ def obstacle(
         return why
     weights = [weight for part in parts for weight in part.parameters()]
     if not all(map(is_plain, weights)):
-        return "not float32 on the processor"
+        return "not float32 on the CPU"
     build = best_build()
     for part in parts:
-        tiles = build is not None and build.has_matrix_unit and part is not memory  # cells of a memory multiply floats
+        tiles = build is not None and build.has_matrix_unit and part is not memory  # cells use float32
         most = MOST_WEIGHTS_IN_TILES if tiles else MOST_WEIGHTS
         if max((weight.numel() for weight in part.parameters()), default=0) > most:
             return f"a layer of more than {most:,} weights"
@@ -70,8 +71,9 @@ def obstacle(
 
 
 def overridden(network: object) -> str:
-    """Names a method that kernels would pass over: one of a class that kernels know, or that declares a structure,
-    which the network's own class or the object overrides without declaring anew; nothing if there is none.
+    """Returns the name of a method that kernels would ignore: a method of a supported class, or of a class with a
+    declared structure, that the network's class or object overrides without declaring a new structure. Returns an empty
+    string if there is none.
 
     Args:
         network: A module, or another object with a method `structure`.
@@ -95,7 +97,7 @@ def overridden(network: object) -> str:
 
 
 def is_hooked(modules: Sequence[nn.Module]) -> bool:
-    """Whether a module tells somebody of its forward passes."""
+    """Whether a module has forward hooks."""
     return any(module._forward_hooks or module._forward_pre_hooks for module in modules)
 
 
@@ -121,20 +123,20 @@ def _obstacle_in(trunk: nn.Module) -> str:
 
 def _obstacle_in_head(head: nn.Module) -> str:
     if not isinstance(head, HEADS):
-        return "a head of your own"
+        return "a custom head"
     if isinstance(head, QHead) and head.spec.noisy:
         return "noisy layers"
     if isinstance(head, QHead) and head.spec.dueling and head.spec.dueling_hidden:
-        return "dueling streams with layers of their own"
+        return "dueling streams with hidden layers"
     if isinstance(head, SquashedHead) and head.log_spread is not None:
         return "state-dependent noise"
     return ""
 
 
 def obstacle_to_drawing(head: Head) -> str:
-    """Says why kernels cannot draw actions from what a network with this head puts out; nothing if they can."""
+    """Returns the reason why kernels cannot draw actions from this head's outputs, or an empty string."""
     if head.exploration_size:
-        return "noise that goes on from decision to decision"
+        return "noise that is correlated over time"
     if isinstance(head, QHead) and head.spec.values != "mean":
         return "distributions over returns"
     return ""

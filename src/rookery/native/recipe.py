@@ -1,4 +1,4 @@
-"""Writing down how a policy's actor is made, for processes without torch; they follow it by `core/recipe.py`."""
+"""Records how a policy's actor is made, for processes without torch, which run it by `core/actor_program.py`."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from rookery.native.actor import NativeActor
 from rookery.policies.policy import Policy
 
 OF_THE_RECIPE = ("policy_step", "network_pack", "network_free", "head_free")
-"""Functions that are called beside those that make the actor."""
+"""Functions that are called besides those that make the actor."""
 
 
 def recipe_of(policy: Policy, actor: NativeActor) -> tuple[Recipe, list[tuple[int, Tensor]]] | None:
-    """Writes down how the actor of a policy is made.
+    """Records how the actor of a policy is made.
 
     Args:
         policy: The policy.
-        actor: What acts for it, which remembers nothing.
+        actor: Its actor, which has no memory.
 
     Returns:
-        The recipe, and the tensors whose numbers it needs, each with the bytes that it begins at; None if kernels read
-        anything else than these, as the rates of exploration of some heads.
+        The program, and the tensors whose data it needs, each with its byte offset; None if kernels read other data,
+        such as the exploration rates of some heads.
     """
     offsets: dict[int, int] = {}
     numbers, size = [], 0
@@ -38,7 +38,7 @@ def recipe_of(policy: Policy, actor: NativeActor) -> tuple[Recipe, list[tuple[in
             size += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
     noting = _Noting(actor.build.name, offsets)
     try:
-        noted = NativeActor(policy, noting)  # lives until the calls are read: its end would be among them
+        noted = NativeActor(policy, noting)  # kept until the calls are read: its deletion would be recorded too
         network, head, log_std = noted.handles()
         place = noting.place(log_std) if log_std else None
     except _Elsewhere:
@@ -53,15 +53,15 @@ def recipe_of(policy: Policy, actor: NativeActor) -> tuple[Recipe, list[tuple[in
 
 
 class _Elsewhere(Exception):
-    """An address is none of the policy's numbers."""
+    """Signals an address outside the policy's data."""
 
 
 class _Noting(Build):
-    """Stands in for a build: notes the calls that it is given, and makes none.
+    """Build that records calls without making them.
 
     Args:
         name: Name of the build.
-        offsets: By address of the policy's numbers, the bytes that they begin at in the recipe.
+        offsets: Byte offset in the program's data, by address of the policy's tensors.
     """
 
     def __init__(self, name: str, offsets: Mapping[int, int]) -> None:
@@ -75,21 +75,21 @@ class _Noting(Build):
         return Made(len(self.calls) - 1)
 
     def _plain(self, given: Any, kind: Any) -> Any:
-        """What stands in the recipe for an argument."""
+        """Returns the program's representation of an argument."""
         if kind is INTS:
             return list(given)
         if kind is not ADDRESS or isinstance(given, Made) or not given:
             return given
         if isinstance(given, int):
             return self.place(given)
-        settings = given._obj  # what `byref` refers to
+        settings = given._obj  # the object of `byref`
         assert isinstance(settings, HeadSettings)
         if settings.rate or settings.spread:
             raise _Elsewhere
         return bytes(ctypes.string_at(ctypes.addressof(settings), ctypes.sizeof(settings)))
 
     def place(self, address: int) -> NumbersAt:
-        """Where the numbers at an address lie in the recipe; raises an `_Elsewhere` if they are not the policy's."""
+        """Returns the location of an address in the program's data; raises `_Elsewhere` if it is not the policy's."""
         if address not in self._offsets:
             raise _Elsewhere
         return NumbersAt(self._offsets[address])

@@ -1,4 +1,4 @@
-"""Many policies of one shape acting on kernels in one call, each for its own rows."""
+"""Kernels for many policies of one shape: one call in which each policy acts for its own rows."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from rookery.native.actor import NativeActor
 
 
 class StackedActors:
-    """Acts for policies that differ in nothing but weights and statistics, which must stay as they are.
+    """Actor of several policies that differ only in weights and statistics, which must not change.
 
-    A row's action is what its policy alone would have done, bit for bit.
+    Actions are bit-identical to those of the single policies.
     """
 
     def __init__(self) -> None:
         self._actors: dict[int, NativeActor] = {}
-        self._handles = np.zeros((3, 0), dtype=np.uint64)  # by number: network, head, standard deviations
+        self._handles = np.zeros((3, 0), dtype=np.uint64)  # by index: network, head, standard deviations
 
     def add(self, number: int, actor: NativeActor) -> None:
         """Adds a policy.
 
         Args:
-            number: What it is called here, from 0.
-            actor: Acts for the policy alone; `stackable` says whether it can be one of several.
+            number: Its index here, from 0.
+            actor: Actor of the policy alone, for which `stackable` is true.
         """
         actor.pack()
         if number >= self._handles.shape[1]:
@@ -36,7 +36,7 @@ class StackedActors:
         self._actors[number] = actor
 
     def remove(self, number: int) -> None:
-        """Removes a policy; there need be none of that number."""
+        """Removes a policy, if there is one of that index."""
         self._actors.pop(number, None)
 
     def __contains__(self, number: int) -> bool:
@@ -55,13 +55,12 @@ class StackedActors:
         """Writes actions and their log-probabilities.
 
         Args:
-            numbers: ``[P]`` the policies that act.
-            starts: ``[P + 1]`` int32; the rows of policy p are those that `order` names from ``starts[p]`` to
-                ``starts[p + 1]``.
-            order: ``[N]`` int64 every row once.
+            numbers: ``[P]`` indices of the acting policies.
+            starts: ``[P + 1]`` int32; the rows of policy p are ``order[starts[p]:starts[p + 1]]``.
+            order: ``[N]`` int64, every row once.
             obs: Raw observations ``[N, ...]`` by leaf path, types as stored, contiguous.
             noise: ``[N, noise.width]`` float32, contiguous; None = the most probable actions.
-            action: ``[N, ...]`` contiguous, written here; so is `logp`.
+            action: ``[N, ...]`` contiguous, written here, as is `logp`.
             logp: ``[N]``.
         """
         first = self._actors[int(numbers[0])]
@@ -83,5 +82,5 @@ class StackedActors:
 
 
 def stackable(actor: NativeActor | None) -> bool:
-    """Whether an actor can be one of `StackedActors`: its policy remembers nothing."""
+    """Whether an actor can be part of `StackedActors`: its policy has no memory."""
     return actor is not None and not actor.remembers

@@ -1,7 +1,7 @@
 """The gradient of DQN's loss in one call: target network, targets, the loss in closed form, backward, on kernels.
 
-It pays for the same reason as that of PPO: sixty-four rows of a small network take less time than what torch is asked
-to do with them.
+It is faster for the same reason as that of PPO: the arithmetic on 64 rows of a small network takes less time than
+torch's calls.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ STATISTICS = ("loss", "q_mean", "td_error")
 
 @dataclass(frozen=True)
 class TDRows:
-    """Holds rows of `mean_loss` whose targets the kernel makes itself.
+    """Rows of `mean_loss` whose targets the kernel computes itself.
 
     Attributes:
-        drawn: The decisions, with observations as the trunk takes them.
-        target: The network that values what comes next.
-        delta: Errors up to this count by their square.
+        drawn: The decisions, with observations in the trunk's form.
+        target: The target network.
+        delta: Errors up to this size count squared (Huber loss).
     """
 
     drawn: Transitions
@@ -41,18 +41,18 @@ class TDRows:
 
     @property
     def places(self) -> Places | None:
-        """Where they lie in a memory; None if they were copied out of it."""
+        """Their location in a replay buffer; None if they were copied out of it."""
         return self.drawn.places if isinstance(self.drawn, TransitionsInPlace) else None
 
 
 def td_rows(drawn: Transitions, forward: Forward[Any], target: Forward[Any], delta: float) -> TDRows | None:
-    """Gives rows for the kernel; None where the networks do not run on kernels, or these cannot read the rows.
+    """Returns rows for the kernel; None if the networks do not run on kernels, or kernels cannot read the rows.
 
     Args:
         drawn: The decisions.
-        forward: The network that learns.
-        target: The network that values what comes next.
-        delta: Errors up to this count by their square.
+        forward: The learning network.
+        target: The target network.
+        delta: Errors up to this size count squared (Huber loss).
     """
     kernels, after = forward.kernels, target.kernels
     if kernels is None or after is None:
@@ -76,11 +76,11 @@ def td_rows(drawn: Transitions, forward: Forward[Any], target: Forward[Any], del
 
 
 class TDCall:
-    """A call of the kernel, which differs from one batch out of a memory to the next in the numbers of its rows, and in
-    what was earned there.
+    """Prepared call of the kernel; batches from a replay buffer differ in the indices of their rows, and in their
+    rewards.
 
     Args:
-        kernels: The network that learns.
+        kernels: The learning network.
         rows: The first batch.
     """
 
@@ -98,7 +98,7 @@ class TDCall:
             and is_plain(action, torch.int64)
             and is_plain(mask, torch.bool)
         )
-        """Whether the kernel can read these rows; nothing else is of meaning if not."""
+        """Whether the kernel can read these rows; if not, all else is undefined."""
         self._error = torch.empty(len(rows.drawn), dtype=torch.float32, device="cpu")
         self._rows = TDBatch(address(action), next_mask=address(mask), error=address(self._error))
         self._settings, self._statistics = TDSettings(False, rows.delta), (c_float * len(STATISTICS))()
@@ -108,22 +108,22 @@ class TDCall:
         self._call = kernels.build.call
 
     def is_for(self, rows: TDRows, places: Places) -> bool:
-        """Tells whether it was made for this memory, target network and loss."""
+        """Returns whether it was made for this replay buffer, target network and loss."""
         stored, target, delta = self._for
         return places.stored is stored and rows.target is target and rows.delta == delta
 
     def gradients(self, rows: TDRows, double: bool) -> Metrics:
-        """Writes the gradients of all weights; the metrics are means over the rows."""
+        """Writes the gradients of all weights; returns metrics, means over the rows."""
         self._call["td_gradients"](*self._before, self._take(rows, double), self._statistics)
         return self._metrics()
 
     def make_step(self, rows: TDRows, double: bool, step: KernelStep) -> Metrics:
-        """Makes a gradient step; the metrics are means over the rows, and ``grad_norm``."""
+        """Makes a gradient step; returns metrics, means over the rows, and ``grad_norm``."""
         norm = self._call["td_step"](*self._before, self._take(rows, double), self._statistics, *step)
         return {**self._metrics(), "grad_norm": norm}
 
     def _take(self, rows: TDRows, double: bool) -> int:
-        """Says where the rows are, and how many."""
+        """Sets the rows of the call, and returns their number."""
         drawn, batch, places = rows.drawn, self._rows, rows.places
         assert places is not None
         batch.order, batch.next_order = array_address(places.row), array_address(places.after)
@@ -140,7 +140,7 @@ class TDCall:
 
 
 def _call_for(kernels: NetworkKernels, rows: TDRows) -> TDCall | None:
-    """Finds what calls the kernel for rows that lie in a memory; None if it cannot read them."""
+    """Returns the prepared call for rows in a replay buffer; None if the kernel cannot read them."""
     places, call = rows.places, kernels.call
     if places is None:
         return None
@@ -150,16 +150,16 @@ def _call_for(kernels: NetworkKernels, rows: TDRows) -> TDCall | None:
 
 
 def td_steps(kernels: NetworkKernels, batches: Sequence[Any], step: KernelStep, cfg: Any) -> list[Metrics] | None:
-    """Makes a gradient step of `mean_loss` for each of some batches that lie in a memory, each in one call.
+    """Makes a gradient step of `mean_loss` for each batch in a replay buffer, each in one call.
 
     Args:
-        kernels: The network that learns.
+        kernels: The learning network.
         batches: The rows of each step.
-        step: What moves the weights.
+        step: Updates the weights.
         cfg: Settings of DQN.
 
     Returns:
-        The metrics of each step, as `gradient_step` gives them; None where nothing was done.
+        The metrics of each step, as `gradient_step` returns them; None if nothing was done.
     """
     calls = [_call_for(kernels, batch) if isinstance(batch, TDRows) else None for batch in batches]
     if None in calls:
@@ -173,12 +173,12 @@ def td_kernel(kernels: NetworkKernels, batch: Any, cfg: Any) -> Metrics | None:
     """Writes the gradients of `mean_loss` with respect to all weights.
 
     Args:
-        kernels: The network that learns.
+        kernels: The learning network.
         batch: The rows.
         cfg: Settings of DQN.
 
     Returns:
-        The metrics of the loss; None for a batch that comes with its targets.
+        The metrics of the loss; None for a batch with precomputed targets.
     """
     if not isinstance(batch, TDRows):
         return None
@@ -205,7 +205,7 @@ def td_kernel(kernels: NetworkKernels, batch: Any, cfg: Any) -> Metrics | None:
 
 
 def _trunk(kernels: NetworkKernels) -> NativeTrunk:
-    """The only tower of a network of values of actions, which remembers nothing."""
+    """Returns the only tower of a memoryless Q-network."""
     (tower,) = kernels.towers
     assert isinstance(tower, NativeTrunk)
     return tower

@@ -1,4 +1,4 @@
-"""A policy as files, and back: what serves it on a machine that has neither its environment nor its trainer."""
+"""Writes policies to files and reads them, without their environment or trainer."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from rookery.models.heads import HEAD, head_from_json, head_to_json
 from rookery.policies.policy import Policy
 
 MEMORY_SETTINGS = ("kind", "layers", "context", "heads", "previous_action", "previous_reward", "frame_stack")
-"""What decides how a memory works, as its size and weights do."""
+"""Settings that determine how a memory computes, besides its size and weights."""
 
 FILE = "policies.json"
 ARRAYS = "policies.safetensors"
 
 DAMAGE = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, AssertionError, RuntimeError,
           RecursionError)  # fmt: skip
-"""Errors that are raised where a description of a policy is damaged."""
+"""Errors that a damaged description of a policy can raise."""
 
 LARGEST_OF_HEAD = 100_000
-"""The largest number in the description of a foreign policy's head."""
+"""Largest number allowed in the description of an untrusted policy's head."""
 
 
 def policy_files(policies: Mapping[str, Policy], models: Mapping[str, ModelConfig]) -> dict[str, bytes]:
-    """Files that `read_policy` reads: spaces, network settings, weights and normalizer of each policy."""
+    """Returns the files that `read_policy` reads: spaces, network settings, weights and normalizer of each policy."""
     described = {}
     for name, policy in policies.items():
         described[name] = {**_description(policy, models[name]), "state": dict(policy.state_dict())}
@@ -53,7 +53,7 @@ def policy_files(policies: Mapping[str, Policy], models: Mapping[str, ModelConfi
 
 
 def _description(policy: Policy, model: ModelConfig) -> dict[str, Any]:
-    """What a policy is, but for its weights."""
+    """Describes a policy without its weights."""
     return {
         "obs_space": space_to_json(policy.obs_spec.space),
         "action_space": space_to_json(policy.action_spec.space),
@@ -67,18 +67,17 @@ def _description(policy: Policy, model: ModelConfig) -> dict[str, Any]:
 def read_policy(
     path: str | Path, name: str | None = None, trust_code: TrustCode = False, way_out: str = WAY_OUT
 ) -> Policy:
-    """Reads a policy from a checkpoint; acting on kernels is attached to it elsewhere (`native/actor.py:load_policy`).
+    """Reads a policy from a checkpoint; `native/actor.py:load_policy` also attaches kernels.
 
     Args:
-        path: A run (its last checkpoint) or a checkpoint; ``runs/x:pol1`` names the policy too.
-        name: Which policy; not needed where there is one.
-        trust_code: Whether code of any package may be run where a policy of somebody else names it; or the names that
-            may be.
-        way_out: How other code can be run all the same, for the message.
+        path: A run (its last checkpoint) or a checkpoint; ``runs/x:pol1`` also names the policy.
+        name: Name of the policy; not needed if there is only one.
+        trust_code: Whether code of any package that an untrusted policy names may run; or the names that may.
+        way_out: For the message: how to allow other code.
 
     Raises:
         FileError: If there is no checkpoint, or it is broken; names the last good one.
-        ConfigError: If there is no policy of that name, or it is made of code that is not trusted.
+        ConfigError: If there is no policy of that name, or its code is not trusted.
     """
     place, given = split_name(path)
     name = name or given
@@ -96,15 +95,15 @@ def read_policies(
     way_out: str = WAY_OUT,
     like: Mapping[str, Policy] | None = None,
 ) -> tuple[dict[str, Policy], dict[str, Any]]:
-    """Reads policies of one checkpoint at once; arguments and errors as of `read_policy`.
+    """Reads several policies of one checkpoint; arguments and errors as of `read_policy`.
 
     Args:
         path: A run (its last checkpoint) or a checkpoint.
-        names: Which policies; none = all.
+        names: Names of the policies; none = all.
         trust_code: As of `read_policy`.
         way_out: As of `read_policy`.
-        like: Policies of the same names, of which copies are made where only weights differ: that takes a fraction of
-            the time, because no first weights are drawn.
+        like: Policies of the same names, which are copied where only weights differ: this is much faster, because no
+            initial weights are drawn.
 
     Returns:
         The policies by name, in the order of `names`, and the manifest of the checkpoint.
@@ -115,10 +114,10 @@ def read_policies(
 
 
 def _described(place: Path) -> tuple[Path, dict[str, Any], dict[str, Any]]:
-    """A checkpoint, what it says of each policy, and its manifest."""
+    """Returns a checkpoint, its description of each policy, and its manifest."""
     checkpoint, files, manifest = read_checkpoint_files(place)
     if FILE not in files or ARRAYS not in files:
-        raise FileError(f"{checkpoint}: holds no policies: it is not a checkpoint of Rookery")
+        raise FileError(f"{checkpoint}: has no policies: it is not a checkpoint of Rookery")
     with _readable(checkpoint):
         described = decode(parse_json(files[FILE]), files[ARRAYS])
         if not described:
@@ -128,7 +127,7 @@ def _described(place: Path) -> tuple[Path, dict[str, Any], dict[str, Any]]:
 
 @contextmanager
 def _readable(checkpoint: Path) -> Iterator[None]:
-    """Turns errors of a description of policies that cannot be used into errors that name the checkpoint."""
+    """Turns errors of damaged descriptions of policies into errors that name the checkpoint."""
     try:
         yield
     except RookeryError as error:
@@ -151,7 +150,7 @@ def _chosen(
     way_out: str,
     like: Mapping[str, Policy],
 ) -> dict[str, Policy]:
-    """Builds policies, if there are such and their code is trusted."""
+    """Builds the named policies, if they exist and their code is trusted."""
     chosen: dict[str, Policy] = {}
     for name in names:
         if name is None or name not in described:
@@ -161,7 +160,7 @@ def _chosen(
             code = list(_named_code(name, described[name]))
         trust = Trust.of(is_own(manifest), trust_code)
         trust.check(checkpoint / FILE, code, way_out)
-        # an error of a network of one's own keeps its traceback
+        # an error of a custom network keeps its traceback
         with nullcontext() if described[name]["model"].get("module") else _readable(checkpoint):
             if not trust.everything:
                 refuse_reach(checkpoint / FILE, _reached(name, described[name]), way_out)
@@ -171,20 +170,20 @@ def _chosen(
 
 
 def policy_names(path: str | Path) -> list[str]:
-    """Gives the names of the policies in a run's last checkpoint, or in a checkpoint.
+    """Returns the names of the policies in a run's last checkpoint, or in a checkpoint.
 
     Raises:
         FileError: If there is no checkpoint, or it is broken; names the last good one.
     """
     checkpoint, files, _ = read_checkpoint_files(Path(path))
     if FILE not in files:
-        raise FileError(f"{checkpoint}: holds no policies: it is not a checkpoint of Rookery")
+        raise FileError(f"{checkpoint}: has no policies: it is not a checkpoint of Rookery")
     with _readable(checkpoint):
         return list(parse_json(files[FILE]))
 
 
 def _named_code(name: str, described: dict[str, Any]) -> Iterator[Named]:
-    """The code that a policy is made of."""
+    """Yields the code that a policy consists of."""
     places = {"model.module": (described["model"].get("module"), NETWORK)}
     if "head" in described:
         places["head.kind"] = described["head"]["kind"], HEAD
@@ -194,7 +193,7 @@ def _named_code(name: str, described: dict[str, Any]) -> Iterator[Named]:
 
 
 def _reached(name: str, described: dict[str, Any]) -> Iterator[Objection]:
-    """Yields the objections to a foreign policy."""
+    """Yields the objections to an untrusted policy."""
     model = described["model"]
     yield from of_settings(ModelConfig, model, f"{name}.model")
     module = model.get("module")
@@ -211,7 +210,7 @@ def _reached(name: str, described: dict[str, Any]) -> Iterator[Objection]:
 
 
 def start_from(policy: Policy, other: Policy, source: str) -> None:
-    """Gives a policy the weights and the normalizer of another.
+    """Copies weights and normalizer of another policy into a policy.
 
     Raises:
         ConfigError: If their spaces or networks differ.
@@ -225,7 +224,7 @@ def start_from(policy: Policy, other: Policy, source: str) -> None:
     if policy.head_spec.greedy != other.head_spec.greedy:
         raise ConfigError(
             f"init_from = {source!r}: that policy ends in {other.head_spec}, {policy.name!r} in {policy.head_spec}; "
-            f"let {policy.name!r} learn by the same algorithm, with the same settings of its values or spread"
+            f"use the same algorithm for {policy.name!r}, with the same settings of its values or standard deviation"
         )
     mine, theirs = policy.state_dict(), other.state_dict()
     if {name: value.shape for name, value in mine.items()} != {name: value.shape for name, value in theirs.items()}:
@@ -243,7 +242,7 @@ def start_from(policy: Policy, other: Policy, source: str) -> None:
 
 
 def _computed(model: ModelConfig) -> dict[str, Any]:
-    """Settings of a network that decide what the same weights compute."""
+    """Returns the settings of a network that determine what given weights compute."""
     names = ("activation", "layer_norm", "obs_clip", "cnn", "entities", "entities_as", "entity_heads", "goals",
              "goal_conditioning")  # fmt: skip
     memory = {f"memory.{name}": getattr(model.memory, name) for name in MEMORY_SETTINGS}
@@ -258,7 +257,7 @@ def _build(name: str, described: dict[str, Any]) -> Policy:
     action_space = space_from_json(described["action_space"])
     obs = obs_spec(space_from_json(described["obs_space"]), action_space, info_mask=described["info_mask"])
     model = from_stored(ModelConfig, described["model"])
-    head = head_from_json(described["head"]) if "head" in described else None  # older files have one kind only
+    head = head_from_json(described["head"]) if "head" in described else None  # older files have only one kind
     generator = torch.Generator().manual_seed(0)
     policy = Policy(obs, action_spec(action_space), model, name, generator=generator, head=head)
     policy.load_state_dict(described["state"])
@@ -267,7 +266,7 @@ def _build(name: str, described: dict[str, Any]) -> Policy:
 
 
 def _build_like(other: Policy, name: str, described: dict[str, Any]) -> Policy:
-    """Builds a policy as a copy of one that differs in its weights alone; anew if more differs."""
+    """Copies a policy that differs only in its weights; builds a new one if more differs."""
     own, _ = encode(_description(other, other.model))
     wanted, _ = encode({key: value for key, value in described.items() if key != "state"})
     if own != wanted or other.model.module is not None:
@@ -287,7 +286,7 @@ def _model_to_json(model: ModelConfig) -> dict[str, Any]:
     values["memory"] = {field.name: getattr(model.memory, field.name) for field in fields(model.memory)}
     if values["module"] is not None and not isinstance(values["module"], str):
         values["module"] = object_name(values["module"])
-    told = getattr(model.module, "saved_config", None)  # of a network whose settings hold code
-    if told is not None:
-        values["module_config"] = told(model.module_config)
+    saved_config = getattr(model.module, "saved_config", None)  # of a network whose settings contain code
+    if saved_config is not None:
+        values["module_config"] = saved_config(model.module_config)
     return values

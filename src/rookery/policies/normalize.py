@@ -1,7 +1,7 @@
-"""Running observation statistics, and the normalizer that lives inside a policy.
+"""Running observation statistics, and the observation normalizer of a policy.
 
-Statistics are kept in float64 (a float32 count stops growing at 16.8 million) and change only in `update`; playing and
-learning read float32 copies of them.
+Statistics are kept in float64 (a float32 count stops growing at 16.8 million) and change only in `update`; acting and
+learning read float32 copies.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from rookery.core.batch import TensorTree
 from rookery.core.spaces.arrays import CENTRAL_ACTED, ObsSpec
 
-VARIANCE_FLOOR = 1e-8  # added to the variance, so that a number that never changed is not divided by zero
+VARIANCE_FLOOR = 1e-8  # added to the variance, against division by zero for constant elements
 
 
 class RunningMeanStd(nn.Module):
-    """Mean and variance, element by element, of all rows seen; before any row, mean 0 and variance 1.
+    """Running mean and variance of each element over all rows; initially mean 0 and variance 1.
 
     Args:
         shape: Shape of one row.
@@ -40,13 +40,13 @@ class RunningMeanStd(nn.Module):
         self.register_buffer("mean32", torch.zeros(shape, dtype=torch.float32, device="cpu"))
         self.register_buffer("inverse_std32", torch.ones(shape, dtype=torch.float32, device="cpu"))
         self.merge: Callable[[int, Tensor, Tensor], tuple[int, Tensor, Tensor]] | None = None
-        """Merges count, mean and variance of rows with those of other ranks; None = there is one."""
+        """Merges count, mean and variance of rows with those of other ranks; None = there is only one."""
 
     @torch.no_grad()
     def update(self, rows: Tensor) -> None:
-        """Takes in `rows`, ``[N, *shape]``, exactly as if all rows so far had been seen at once (Chan et al. 1979).
+        """Adds `rows`, ``[N, *shape]``, with the exact result of computing all rows at once (Chan et al. 1979).
 
-        The variance is that of the rows themselves (divided by the count, not by one less).
+        The variance is divided by the count, not by the count minus one.
         """
         if len(rows) == 0 and self.merge is None:
             return
@@ -69,21 +69,21 @@ class RunningMeanStd(nn.Module):
         self.inverse_std32.copy_((self.var + VARIANCE_FLOOR).rsqrt())
 
     def forward(self, value: Tensor) -> Tensor:
-        """`value` ``[N, *shape]``, shifted by the mean, in standard deviations."""
+        """Returns `value` ``[N, *shape]`` minus the mean, in standard deviations."""
         return (value - self.mean32) * self.inverse_std32
 
 
 class ObsNormalizer(nn.Module):
-    """Normalizes the boxes of an observation tree, of floats and of bytes; all other leaves pass through.
+    """Normalizes float and uint8 boxes of an observation tree; all other leaves are unchanged.
 
     Args:
         obs: Layout of the observations.
-        clip: Largest size of a normalized number, in standard deviations.
-        raw: Paths of leaves that pass through too: pictures of bytes.
+        clip: Normalized values are clipped to this many standard deviations.
+        raw: Paths of further leaves that stay unchanged: uint8 images.
 
     Attributes:
-        paths: Paths of the leaves that are normalized.
-        spec: Layout of the observations after that: what is normalized is float32.
+        paths: Paths of the normalized leaves.
+        spec: Layout of the normalized observations: normalized leaves are float32.
     """
 
     def __init__(self, obs: ObsSpec, clip: float, raw: Collection[str] = ()) -> None:
@@ -96,11 +96,11 @@ class ObsNormalizer(nn.Module):
             for leaf in obs.leaves
         ]
         self.spec = replace(obs, leaves=tuple(after))
-        # A list, because paths are the user's words, and a module cannot be called "keys" or hold a dot.
+        # A list: users choose the paths, and the name of a module cannot be "keys" or contain a dot.
         self.statistics = nn.ModuleList(RunningMeanStd(leaf.shape) for leaf in leaves)
 
     def forward(self, obs: TensorTree) -> TensorTree:
-        """The tree with normalized boxes; the given tree stays as it is, and may lack some of them."""
+        """Returns a tree with normalized boxes; `obs` is unchanged, and may lack some leaves."""
         tree = dict(obs)
         for path, statistics in zip(self.paths, self.statistics, strict=True):
             if path in obs:
@@ -109,14 +109,14 @@ class ObsNormalizer(nn.Module):
 
     @property
     def count(self) -> float:
-        """Rows taken in so far."""
+        """Number of rows so far."""
         first = self.statistics[0]
         assert isinstance(first, RunningMeanStd)
         return float(first.count)
 
     def update(self, obs: TensorTree) -> None:
-        """Takes in valid rows ``[N, ...]`` of raw observations, by leaf path, but none of agents that have gone from
-        their group and see nothing.
+        """Adds valid rows ``[N, ...]`` of raw observations, by leaf path, except those of agents that have left their
+        group and observe nothing.
         """
         acted = obs.get(CENTRAL_ACTED)
         if acted is not None and not bool(acted.all()):

@@ -1,4 +1,4 @@
-"""The policy, which acts: normalizer, trunk and action head in one module that knows no loss and no environment."""
+"""Policy module: normalizer, trunk and action head, independent of losses and environments."""
 
 from __future__ import annotations
 
@@ -24,56 +24,57 @@ from rookery.policies.normalize import ObsNormalizer
 
 
 class Actor(Protocol):
-    """What acts for a policy in the place of its modules, on the same weights."""
+    """Computes a policy's actions in place of its modules, on the same weights."""
 
     def is_current(self, policy: Policy) -> bool:
-        """Tells whether the policy's weights and statistics still are those that it acts by."""
+        """Returns whether the policy's weights and statistics are still those that it uses."""
         ...
 
     def act(self, obs: Tree, noise: Tensor | None, memory: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Gives actions ``[N, ...]`` as they are stored, and their log-probabilities ``[N]``."""
+        """Returns actions ``[N, ...]`` in stored form, and their log-probabilities ``[N]``."""
         ...
 
 
 class Policy(nn.Module):
-    """A distribution over actions for every observation.
+    """Maps observations to distributions over actions.
 
     Args:
         obs: Layout of the observations.
         action: Layout of the actions.
-        model: What network to build.
-        name: The policy's id, for messages.
-        generator: All first weights come from it; equal states give equal weights.
-        head: What it ends in, which its algorithm decides; None = a distribution for any action space.
+        model: Settings of the network.
+        name: Name of the policy, for messages.
+        generator: Draws all initial weights; equal states make equal weights.
+        head: Spec of its head, chosen by the algorithm; None = a distribution for any action space.
 
     Raises:
-        SpaceError: If such a head cannot put out such actions.
+        SpaceError: If the head does not support the action space.
 
     Attributes:
         obs_spec: Layout of the observations.
         action_spec: Layout of the actions.
         model: Settings of its network.
-        normalizer: Normalizes boxes that are no pictures of bytes, or None. Its statistics are part of `state_dict`.
-        recall: Widens what the trunk sees by earlier observations, the last action and reward; None if it need not.
-        input_spec: Layout of what the trunk sees.
-        own_spec: Layout of the observations without what is for critics alone: what it acts on.
-        has_central: Whether observations have such parts.
-        critic_spec: Layout of what a critic may see: the same as the trunk, and what is for critics alone.
-        trunk: From that to features.
-        memory: Makes features depend on what came before; None if they do not.
-        num_features: Features that heads stand on.
-        head_spec: Which head it has.
-        head: From features ``[N, num_features]`` to what actions are drawn from.
-        memory_size: Numbers remembered of one slot, those of recall first; 0 = each decision stands for itself.
-        reward_column: Which of them whoever plays adds rewards to, if the policy sees what its last action earned.
-        exploration_size: Numbers that exploration carries from one decision of a slot to the next. They lie behind
-            what is remembered, and are no part of it: learners never see them.
-        noise: Random numbers an action takes.
-        make_actor: Makes what `predict` acts by in the place of the modules, or None; set by who attaches kernels.
+        normalizer: Normalizes boxes other than uint8 images, or None. Its statistics are part of `state_dict`.
+        recall: Adds earlier observations, the last action and reward to the trunk's input; None without them.
+        input_spec: Layout of the trunk's input.
+        own_spec: Layout of the observations without the critics' part: the input for acting.
+        has_central: Whether observations have parts for critics only.
+        critic_spec: Layout of a critic's input: the trunk's input and the critics' part.
+        trunk: Maps its input to features.
+        memory: Makes features depend on earlier decisions; None without a memory.
+        num_features: Width of the heads' input.
+        head_spec: Spec of its head.
+        head: Maps features ``[N, num_features]`` to action distributions.
+        memory_size: Numbers of memory per slot, those of recall first; 0 = decisions are independent.
+        reward_column: Column of the memory to which the acting side adds rewards, if the policy observes its last
+            reward.
+        exploration_size: Numbers that exploration carries from one decision of a slot to the next. They follow the
+            memory and are not part of it: learners never receive them.
+        noise: Random numbers per action.
+        make_actor: Makes the actor that `predict` uses in place of the modules, or None; set when kernels are attached.
     """
 
     head: Any
-    """What it is depends on `head_spec`; every one is a `Head`."""
+    """A `Head`; its class depends on `head_spec`."""
 
     def __init__(
         self,
@@ -126,12 +127,12 @@ class Policy(nn.Module):
         self.make_actor: Callable[[Policy], Actor | None] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy takes over: not the actor, whose weights are these."""
+        """Returns the state of a copy: without the actor, which is bound to these weights."""
         return {**self.__dict__, "_actor": None}
 
     def structure(self) -> Structure:
-        """Declares what the policy computes, from observations as the trunk takes them to what actions are drawn from;
-        a subclass that overrides `act` or `forward` and declares nothing acts by its modules.
+        """Declares the policy's computation, from the trunk's input to action distributions. A subclass that overrides
+        `act` or `forward` without its own declaration acts by its modules.
         """
         tower = Tower(self.trunk, (self.head,), self.memory)
         return Structure(
@@ -142,11 +143,11 @@ class Policy(nn.Module):
         )
 
     def behavior(self, parts: list[Tensor], mask: Tensor | None) -> Behavior:
-        """Gives what actions are drawn from.
+        """Returns the action distribution.
 
         Args:
-            parts: What the head's last layer puts out, ``[N, W]``, and the `log_std` of heads that have one.
-            mask: ``[N, choices]`` bool, what is allowed; None = everything.
+            parts: Output of the head's last layer, ``[N, W]``, and the `log_std` of heads with one.
+            mask: ``[N, choices]`` bool, allowed actions; None = all.
         """
         head = self.head
         if isinstance(head, ActionHead):
@@ -155,19 +156,19 @@ class Policy(nn.Module):
         return behavior
 
     def normalize(self, obs: TensorTree) -> TensorTree:
-        """Raw observations ``[N, ...]`` as the trunk takes them; the same ones if nothing is normalized."""
+        """Converts raw observations ``[N, ...]`` to the trunk's form; the same tree if nothing is normalized."""
         if self.normalizer is None:
             return obs
         normalized: TensorTree = self.normalizer(obs)
         return normalized
 
     def sights(self, rollout: Rollout, normalize: Normalize | None = None) -> tuple[TensorTree, TensorTree, TensorTree]:
-        """What the trunk sees in all decisions ``[T * F, ...]`` of a rollout, in its last observations ``[F, ...]``,
-        and in its final ones ``[K, ...]``; stacked pictures are `Stacked` leaves.
+        """Returns the trunk's input for all decisions ``[T * F, ...]`` of a rollout, its last observations ``[F,
+        ...]``, and its final ones ``[K, ...]``; stacked images are `Stacked` leaves.
 
         Args:
             rollout: The experience.
-            normalize: Takes the place of `normalize` of the policy; None = that.
+            normalize: Replaces `normalize` of the policy; None = that of the policy.
         """
         if self.recall is not None:
             return self.recall.unroll(rollout, normalize or self.normalize)
@@ -178,19 +179,19 @@ class Policy(nn.Module):
         return normalize(obs), normalize(rollout.last_obs), normalize(rollout.final_obs)
 
     def initial_memory(self, num_rows: int) -> Tensor:
-        """What is remembered before the first decision of an episode: zeros ``[N, memory_size]``."""
+        """Returns the memory before the first decision of an episode: zeros ``[N, memory_size]``."""
         return torch.zeros(num_rows, self.memory_size, device=device_of(self), dtype=torch.float32)
 
     def memory_every(self, fragment_length: int) -> int:
-        """Decisions from one place of a fragment where learning starts from what was remembered to the next."""
+        """Returns the number of decisions between two stored memories of a fragment, from which learning starts."""
         return fragment_length if self.memory is None else min(self.model.memory.sequence_length, fragment_length)
 
     def learned(self, memory: Tensor) -> Tensor:
-        """The part ``[..., memory.size]`` that `memory` keeps of what is remembered, ``[..., memory_size]``."""
+        """Returns the part of the memory ``[..., memory_size]`` that belongs to the cell, ``[..., memory.size]``."""
         return memory[..., self._recalled :]
 
     def forward(self, obs: TensorTree, memory: Tensor | None = None) -> Behavior:
-        """What each row's action is drawn from, given raw observations ``[N, ...]``; a mask among them is applied.
+        """Returns the distribution of each row's action for raw observations ``[N, ...]``; applies their mask.
 
         Args:
             obs: By leaf path.
@@ -200,13 +201,13 @@ class Policy(nn.Module):
         return behavior
 
     def features(self, obs: TensorTree, memory: Tensor | None = None) -> Tensor:
-        """What the head stands on, ``[N, num_features]``; arguments as of `forward`."""
+        """Returns the head's input, ``[N, num_features]``; arguments as of `forward`."""
         if memory is None and self.memory_size:
             memory = self.initial_memory(len(next(iter(obs.values()))))
         return self._advance(obs, memory)[0]
 
     def _advance(self, obs: TensorTree, memory: Tensor | None) -> tuple[Tensor, TensorTree, Tensor | None]:
-        """Features, and of what is to be remembered: stacked observations, and what `memory` keeps."""
+        """Returns features, stacked observations for recall, and the cell's new memory."""
         stacks: TensorTree = {}
         if self.recall is None or memory is None:
             seen = obs if self.normalizer is None else self.normalize(obs)
@@ -220,18 +221,17 @@ class Policy(nn.Module):
     def act(
         self, obs: TensorTree, noise: Tensor | None = None, deterministic: bool = False, memory: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Actions ``[N, ...]`` as they are stored, and their log-probabilities ``[N]``.
+        """Returns actions ``[N, ...]`` in stored form, and their log-probabilities ``[N]``.
 
-        A worker's copy requires no gradients, so nothing is recorded for a backward pass; elsewhere say
-        ``with torch.no_grad()``, which is not said here because it costs 3 us a call.
+        A worker's copy requires no gradients, so nothing is recorded for a backward pass; elsewhere use ``with
+        torch.no_grad()``, which is not used here because it costs 3 us a call.
 
         Args:
             obs: Raw observations ``[N, ...]`` by leaf path, types as stored.
             noise: ``[N, noise.width]`` float32; may be None if `deterministic`.
             deterministic: Take the most probable action.
-            memory: ``[N, memory_size + exploration_size]`` what is remembered, and behind it what exploration carries
-                (not needed if `deterministic`); zeros where an episode starts; changes in place. None for a policy that
-                has neither.
+            memory: ``[N, memory_size + exploration_size]`` the memory, then the state of exploration (not needed if
+                `deterministic`); zeros where an episode starts; changes in place. None for a policy without both.
         """
         carried = None
         if memory is not None and self.exploration_size:
@@ -244,7 +244,7 @@ class Policy(nn.Module):
             logp = behavior.log_prob(action)
         else:
             if noise is None:
-                raise ConfigError("act samples with noise=...; policy.predict(obs) takes what an environment returns")
+                raise ConfigError("act samples with noise=...; policy.predict(obs) takes raw observations")
             action, logp = self.head.draw(features, mask, noise, carried)
         if memory is not None:
             if self.recall is not None:
@@ -265,27 +265,27 @@ class Policy(nn.Module):
         reward: Any = None,
         first: Any = None,
     ) -> Any:
-        """Actions that the environment takes, for observations as the environment gives them.
+        """Returns actions in the environment's form, for observations in the environment's form.
 
-        A policy that remembers gives a pair: what it did, and what it remembers, which the next call must be given::
+        A policy with memory returns a pair of actions and memory, which must be passed to the next call::
 
             action, memory = policy.predict(obs)  # at the start of an episode
             action, memory = policy.predict(obs, memory)
 
         Args:
             obs: One observation or a batch of N: arrays in the structure of the space; of a PettingZoo agent the whole
-                dict, with ``observation`` and ``action_mask``. What is for critics alone may be missing.
-            memory: What the last call remembered, ``[N, memory_size]``; None at the start of an episode, and for
-                policies that remember nothing.
-            deterministic: Take the most probable action instead of drawing one. What is drawn is as if each call began
-                an episode, where exploration carries something from one decision to the next.
-            action_mask: Allowed actions, if the environment gives them in `info` and not in the observation.
-            rng: Where randomness comes from if not `deterministic`; None for fresh randomness.
-            reward: What the last action earned, or ``[N]``; only for policies that see it (memory.previous_reward).
-            first: ``[N]`` bool, rows of a batch that start an episode, whose memory is forgotten.
+                dict, with ``observation`` and ``action_mask``. The critics' part may be missing.
+            memory: Memory returned by the last call, ``[N, memory_size]``; None at the start of an episode, and for
+                policies without memory.
+            deterministic: Take the most probable action instead of drawing one. For exploration with state, each call
+                draws as at the start of an episode.
+            action_mask: Allowed actions, if the environment has them in `info` and not in the observation.
+            rng: Random generator if not `deterministic`; None for a fresh one.
+            reward: Reward of the last action, or ``[N]``; only for policies that observe it (memory.previous_reward).
+            first: ``[N]`` bool, rows of a batch that start an episode and reset their memory.
 
         Returns:
-            One action, or a batch ``[N, ...]`` of them if `obs` is a batch; and the memory, if there is any.
+            One action, or a batch ``[N, ...]`` if `obs` is a batch; and the memory, if the policy has one.
 
         Raises:
             SpaceError: If `obs` does not fit the policy's observation space.
@@ -294,7 +294,7 @@ class Policy(nn.Module):
         space = self.own_spec.space
         in_info = self.own_spec.has_mask and not (isinstance(space, spaces.Dict) and MASK in space.spaces)
         if in_info and action_mask is None:
-            raise SpaceError(f"policy {self.name!r}: its environment gives action masks in info; pass action_mask=...")
+            raise SpaceError(f"policy {self.name!r}: its environment has action masks in info; pass action_mask=...")
         try:
             tree, is_batch = self.own_spec.read(obs, action_mask)
         except SpaceError as error:
@@ -319,13 +319,13 @@ class Policy(nn.Module):
     def env_actions(
         self, obs: Tree, memory: Tensor | None, deterministic: bool, rng: np.random.Generator | None = None
     ) -> np.ndarray:
-        """Actions ``[N, ...]`` that the environment takes, for observations as they are stored.
+        """Returns actions ``[N, ...]`` in the environment's form, for stored observations.
 
         Args:
             obs: Raw observations ``[N, ...]`` by leaf path, types as stored, checked by the caller.
             memory: As of `act`; changes in place.
             deterministic: Take the most probable action instead of drawing one.
-            rng: Where randomness comes from if not `deterministic`; None for fresh randomness.
+            rng: Random generator if not `deterministic`; None for a fresh one.
         """
         return self._decided(obs, memory, deterministic, rng)
 
@@ -337,16 +337,16 @@ class Policy(nn.Module):
         return self.action_spec.to_env(self._answer(obs, noise, memory))
 
     def _remembered(self, num_rows: int, memory: Any, reward: Any, first: Any) -> Tensor | None:
-        """What is remembered before a call of `predict`, as a tensor of its own."""
+        """Returns the memory before a call of `predict`, as a new tensor."""
         column = self.reward_column
         if not self.memory_size:
             for name, value in (("memory", memory), ("first", first), ("reward", reward)):
                 if value is not None:
-                    told = f"policy {self.name!r} remembers nothing: predict takes {name}=None"
-                    raise RookeryError(f"{told}, not {type(value).__name__}")
+                    message = f"policy {self.name!r} has no memory: predict takes {name}=None"
+                    raise RookeryError(f"{message}, not {type(value).__name__}")
             return None
         if reward is not None and column is None:
-            raise RookeryError(f"policy {self.name!r} does not see rewards (memory.previous_reward): leave reward out")
+            raise RookeryError(f"policy {self.name!r} observes no rewards (memory.previous_reward): leave reward out")
         rewards = self._for_rows("reward", reward, num_rows)
         starts = self._for_rows("first", first, num_rows)
         if memory is None:
@@ -354,12 +354,12 @@ class Policy(nn.Module):
         if not isinstance(memory, Tensor) or memory.shape != (num_rows, self.memory_size):
             found = tuple(memory.shape) if isinstance(memory, Tensor) else type(memory).__name__
             raise RookeryError(
-                f"policy {self.name!r}: memory must be what the last call of predict gave, "
+                f"policy {self.name!r}: memory must be the memory that the last call of predict returned, "
                 f"{(num_rows, self.memory_size)} numbers for {num_rows} rows, not {found}"
             )
         if column is not None and reward is None:
             raise RookeryError(
-                f"policy {self.name!r} sees what its last action earned (memory.previous_reward): "
+                f"policy {self.name!r} observes the reward of its last action (memory.previous_reward): "
                 "predict(obs, memory, reward=...)"
             )
         remembered = self.initial_memory(num_rows).copy_(memory)
@@ -370,7 +370,7 @@ class Policy(nn.Module):
         return remembered
 
     def _for_rows(self, name: str, value: Any, num_rows: int) -> Tensor | None:
-        """What `predict` was given under a name, ``[N]`` float32; None if nothing was."""
+        """Returns a named argument of `predict` as ``[N]`` float32; None if it is None."""
         if value is None:
             return None
         given = torch.as_tensor(value, dtype=torch.float32, device=device_of(self))
@@ -382,7 +382,7 @@ class Policy(nn.Module):
         return given.expand(num_rows)
 
     def _answer(self, obs: Tree, noise: Tensor | None, memory: Tensor | None) -> np.ndarray:
-        """Actions ``[N, ...]`` as they are stored, for raw observations in this process; `memory` changes in place."""
+        """Returns actions ``[N, ...]`` in stored form for raw observations; `memory` changes in place."""
         actor = self._actor
         if self.make_actor is not None and (actor is None or not actor.is_current(self)):
             actor = self._actor = self.make_actor(self)
@@ -396,7 +396,7 @@ class Policy(nn.Module):
 
 
 def with_central(seen: ObsSpec, whole: ObsSpec) -> ObsSpec:
-    """Gives what a trunk sees, with what `whole` has for critics alone beside it; the same if it has nothing."""
+    """Returns the layout of a trunk's input with the critics' part of `whole`; the same layout if there is none."""
     central = tuple(leaf for leaf in whole.leaves if leaf.is_central)
     if not central:
         return seen
@@ -405,7 +405,7 @@ def with_central(seen: ObsSpec, whole: ObsSpec) -> ObsSpec:
 
 
 def _draw(noise: NoiseSpec, num_rows: int, rng: np.random.Generator | None) -> np.ndarray:
-    """Random numbers ``[num_rows, noise.width]``, float32."""
+    """Draws random numbers ``[num_rows, noise.width]``, float32."""
     rng = rng or np.random.default_rng()
     uniform = rng.random((num_rows, noise.uniform), dtype=np.float32)
     normal = rng.standard_normal((num_rows, noise.normal), dtype=np.float32)

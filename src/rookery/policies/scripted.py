@@ -1,4 +1,4 @@
-"""Policies that follow a script: a function that plays, or chance alone."""
+"""Scripted policies: a Python function, or uniformly random actions."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from rookery.models.distributions import NoiseSpec
 from rookery.policies.policy import Policy
 
 Player = Callable[[Tree, np.random.Generator], Any]
-"""Plays: ``player(obs, rng) -> actions``. `obs` has an array ``[N, ...]`` for each leaf path (``"obs"`` where the space
-has no parts, the mask under ``"action_mask"``), actions are ``[N, ...]`` as the environment takes them.
+"""Scripted player ``player(obs, rng) -> actions``. `obs` has an array ``[N, ...]`` for each leaf path (``"obs"`` for a
+space without parts, the mask under ``"action_mask"``); actions are ``[N, ...]`` in the environment's form.
 """
 
 RANDOM = "random"
-"""Name of the player that draws uniformly from what is allowed."""
+"""Name of the player that draws uniformly from the allowed actions."""
 
 UNIFORMS = 2
-"""Random numbers of a decision, from which the generator that a player is given is made."""
+"""Random numbers per decision, which seed the generator that a player receives."""
 
 
 def find_player(name: str) -> Player | None:
-    """Gives the player of a name: ``my.module:function``, or None for ``random``.
+    """Returns the player of a name ``my.module:function``, or None for ``random``.
 
     Raises:
         ConfigError: If there is no such function.
@@ -52,22 +52,22 @@ def find_player(name: str) -> Player | None:
 
 
 class ScriptedPolicy(Policy):
-    """Acts by a function, or draws uniformly from what is allowed; it has no weights, and is never learned.
+    """Policy that calls a function, or draws uniformly from the allowed actions; it has no weights and never learns.
 
-    A function is asked for one row after the other, with a generator made of the row's own random numbers: so what it
-    does depends neither on which rows are asked for together nor on the number of helpers. Where no random numbers
-    come, because the most probable actions are to be played, it draws its own from `seed` and a count of its decisions.
+    The function is called once per row, with a generator made of the row's own random numbers: so its actions depend
+    neither on the batch nor on the number of environment processes. Without random numbers (deterministic actions), the
+    policy draws its own from `seed` and the number of its decisions.
 
     Args:
         obs: Layout of the observations.
         action: Layout of the actions.
-        player: The function; None draws uniformly from what is allowed.
-        name: The policy's id, for messages.
-        seed: Where its own random numbers come from.
+        player: The function; None draws uniformly from the allowed actions.
+        name: Name of the policy, for messages.
+        seed: Seed of its own random numbers.
     """
 
     decided: Tensor
-    """How many decisions it has made with random numbers of its own."""
+    """Number of decisions with its own random numbers."""
 
     def __init__(
         self, obs: ObsSpec, action: ActionSpec, player: Player | None = None, name: str = RANDOM, seed: int = 0
@@ -87,7 +87,7 @@ class ScriptedPolicy(Policy):
         self.register_buffer("decided", torch.zeros((), dtype=torch.int64, device="cpu"))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ScriptedPolicy:
-        """Returns another with the same function, which has made no decisions."""
+        """Returns a policy with the same function and no decisions yet."""
         copy = ScriptedPolicy(self.obs_spec, self.action_spec, self.player, self.name)
         copy._seed = self._seed
         return copy
@@ -95,10 +95,10 @@ class ScriptedPolicy(Policy):
     def act(
         self, obs: TensorTree, noise: Tensor | None = None, deterministic: bool = False, memory: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Actions ``[N, ...]`` as they are stored; log-probabilities are not known, and 0.
+        """Returns actions ``[N, ...]`` in stored form; log-probabilities are unknown, and 0.
 
         Raises:
-            SpaceError: If the function gives what is no action, or one that is not allowed; names it and the row.
+            SpaceError: If the function returns an invalid or masked action; the message names function and row.
         """
         tree = {path: tensor.cpu().numpy() for path, tensor in obs.items()}
         num = len(next(iter(tree.values())))
@@ -107,17 +107,15 @@ class ScriptedPolicy(Policy):
         return torch.from_numpy(action), torch.zeros(num, dtype=torch.float32, device="cpu")
 
     def _own(self, num: int) -> np.ndarray:
-        """Random numbers ``[N, noise.width]`` of its own."""
+        """Draws its own random numbers ``[N, noise.width]``."""
         first = int(self.decided)
         self.decided += num
         rows = [np.random.default_rng((self._seed, first + row)).random(self.noise.uniform) for row in range(num)]
         return np.array(rows, dtype=np.float32).reshape(num, self.noise.uniform)
 
     def _uniform(self, tree: Tree, numbers: np.ndarray) -> np.ndarray:
-        """Actions ``[N, ...]`` as stored, uniform over what is allowed.
-
-        A number without bounds is drawn from the standard normal distribution, one with one bound is exponentially far
-        from it.
+        """Returns stored actions ``[N, ...]``, uniform over the allowed ones. Unbounded elements have a standard normal
+        distribution, elements with one bound an exponential distance from it.
         """
         spec = self.action_spec
         parts, start = [], 0
@@ -136,7 +134,7 @@ class ScriptedPolicy(Policy):
         return np.stack(parts, axis=1).reshape(len(numbers), *spec.shape).astype(spec.dtype)
 
     def _numbers(self, uniform: np.ndarray) -> np.ndarray:
-        """Numbers ``[N, num_numbers]`` of an action as stored, from uniform ones."""
+        """Returns continuous elements ``[N, num_numbers]`` of stored actions, from uniform numbers."""
         parts = [part for part, _ in self.action_spec.parts] or [self.action_spec]
         boxes = [part.space for part in parts if isinstance(part.space, spaces.Box)]
         low = np.concatenate([box.low.ravel() for box in boxes])
@@ -149,7 +147,7 @@ class ScriptedPolicy(Policy):
         return np.where(below & above, 2.0 * uniform - 1.0, one_end)
 
     def _asked(self, tree: Tree, numbers: np.ndarray) -> np.ndarray:
-        """Actions ``[N, ...]`` as stored, which the function is asked for row by row."""
+        """Returns stored actions ``[N, ...]``, calling the function row by row."""
         num = len(numbers)
         action = np.empty((num, *self.action_spec.shape), self.action_spec.dtype)
         if not num:
@@ -162,10 +160,10 @@ class ScriptedPolicy(Policy):
         return action
 
     def _answer_for(self, row: int, seen: Tree, rng: np.random.Generator) -> np.ndarray:
-        """The stored action of one row.
+        """Returns the stored action of one row.
 
         Raises:
-            SpaceError: If what the function gives is none, or is not allowed.
+            SpaceError: If the function returns an invalid or masked action.
         """
         assert self.player is not None
         space, where = self.action_spec.space, f"player {self.name!r}, row {row}"
@@ -183,19 +181,19 @@ class ScriptedPolicy(Policy):
                 raise SpaceError(f"it has {len(answer)} actions for one row")
             stored: np.ndarray = self.action_spec.from_env(answer)[0]
         except (SpaceError, TypeError, ValueError, KeyError) as error:
-            raise SpaceError(f"{where}: it gave {answer!r}, which is no action of {space}: {error}") from None
+            raise SpaceError(f"{where}: it returned {answer!r}, which is not an action of {space}: {error}") from None
         if mask is not None and (wrong := forbidden(self.action_spec, stored, mask)):
-            raise SpaceError(f"{where}: it gave {answer!r}, but {wrong}")
+            raise SpaceError(f"{where}: it returned {answer!r}, but {wrong}")
         return stored
 
 
 def forbidden(spec: ActionSpec, stored: np.ndarray, mask: np.ndarray) -> str:
-    """Says what a mask forbids of an action; nothing if it is allowed.
+    """Returns what a mask forbids in an action, or an empty string.
 
     Args:
         spec: Layout of the action.
-        stored: One action as it is stored.
-        mask: Its flags, of all choices one after the other.
+        stored: One action in stored form.
+        mask: Its flags, concatenated over all discrete actions.
     """
     start = 0
     for place, (choice, size) in enumerate(zip(np.ravel(stored).tolist(), spec.sizes, strict=False)):

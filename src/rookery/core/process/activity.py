@@ -1,8 +1,8 @@
-"""Activity: what a thread does now and since when, by which another process tells slow work from work that hangs.
+"""Activity of a thread and its start time, by which another process distinguishes slow work from a hang.
 
-Rooms that step environments note when a step or a reset begins. That is a look at the thread's own variable, and sends
-nothing; `cluster/ray_heartbeats.py` carries the activity to another process. (A heartbeat shows that a process runs at
-all, see `core/process/heartbeats.py`.)
+Code that steps environments notes when a step or a reset begins. This only writes a thread-local variable;
+`cluster/ray_heartbeats.py` sends the activity to another process. (A heartbeat shows that a process runs at all, see
+`core/process/heartbeats.py`.)
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from contextlib import contextmanager
 from time import monotonic
 
 CALL, STEP, RESET = "a call", "a step", "a reset"
-"""What a thread can be doing."""
+"""Names of activities."""
 
 
 class Activity:
-    """What a thread does.
+    """Present activity of a thread.
 
     Attributes:
         what: `CALL`, `STEP` or `RESET`.
-        since: When it began, by `time.monotonic`.
+        since: Its start, by `time.monotonic`.
     """
 
     __slots__ = ("since", "what")
@@ -32,7 +32,7 @@ class Activity:
 
 class _Thread(threading.local):
     activity: Activity | None = None
-    """Where this thread notes what it does; None where no other process wants to know."""
+    """Receives this thread's activity; None if no other process needs it."""
 
 
 _thread = _Thread()
@@ -40,7 +40,7 @@ _thread = _Thread()
 
 @contextmanager
 def noted_in(activity: Activity) -> Iterator[None]:
-    """While this lasts, `note_activity` in this thread writes to `activity`."""
+    """Makes `note_activity` in this thread write to `activity` inside."""
     before, _thread.activity = _thread.activity, activity
     try:
         yield
@@ -54,7 +54,7 @@ def is_noted() -> bool:
 
 
 def note_activity(what: str) -> None:
-    """Notes what this thread begins now; does nothing outside `noted_in`.
+    """Notes the start of an activity of this thread; does nothing outside `noted_in`.
 
     Args:
         what: `STEP` or `RESET`.

@@ -1,8 +1,8 @@
-"""Processes beside this one that run our own modules: how they start, what they say to each other, how they end.
+"""Child processes that run our own modules: their start, messages and end.
 
 A child is a fresh interpreter, ``python -m MODULE ...``, with inherited file descriptors and objects by cloudpickle. It
-ends when its driver does, however that ends. Nothing is started through `multiprocessing`: nothing of the user's script
-is imported again, and nothing has a name in the file system that could stay behind.
+ends when its driver ends for any reason. `multiprocessing` is not used: the user's script is not imported again, and no
+names are left in the file system.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from rookery.core.process.waits import exit_code_of
 from rookery.core.settings.starting_folder import cwd_of_children
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-"""What libraries read to know how many cores they have."""
+"""Variables by which libraries choose their number of threads."""
 
 PR_SET_PDEATHSIG = 1
 
 
 class Gone(Exception):
-    """The other side has closed its end."""
+    """The other side has closed its end of the connection."""
 
 
 def start_child(
@@ -40,10 +40,10 @@ def start_child(
 ) -> subprocess.Popen[bytes]:
     """Starts ``python -m MODULE ARGUMENTS... DRIVER DEATH_SIGNAL``; the last two are for its `die_with`.
 
-    The child inherits `files` under the same numbers, with so many threads for libraries that start their own and with
-    `variables` changed in its environment. It begins in the starting folder (`core/settings/starting_folder.py`).
+    The child inherits `files` under the same numbers. Its environment limits the threads of libraries to `threads`, and
+    has the changes in `variables`. It begins in the starting folder (`core/settings/starting_folder.py`).
     """
-    # A parent death signal is sent when the thread ends that started the process; only the main one stays.
+    # A parent death signal is sent when the starting thread ends; only the main thread lasts.
     lasting = int(threading.current_thread() is threading.main_thread())
     source = str(Path(__file__).parents[3])
     paths = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH", ""))))
@@ -53,14 +53,15 @@ def start_child(
         stdin=subprocess.DEVNULL,
         env={**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads)), "PYTHONPATH": paths, **variables},
         cwd=cwd_of_children(),
-        process_group=0,  # Ctrl-C at a terminal is for the driver alone
+        process_group=0,  # Ctrl-C at a terminal reaches only the driver
     )
 
 
 def die_with(driver: int, line: socket.socket, by_signal: bool) -> None:
-    """Sees to it that this process ends when its driver does, also while other people's code does not come back.
+    """Makes this process end when its driver ends, even while user code does not return.
 
-    Only the driver has the other end of `line`. A signal serves where the thread that started this process stays.
+    Only the driver has the other end of `line`. `by_signal` also uses a parent death signal, for a starting thread that
+    lasts.
     """
     if by_signal and sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -69,7 +70,7 @@ def die_with(driver: int, line: socket.socket, by_signal: bool) -> None:
 
     def watch() -> None:
         poll = select.poll()
-        poll.register(line, 0)  # nothing but the other end's disappearance
+        poll.register(line, 0)  # only the closing of the other end
         poll.poll()
         os._exit(1)
 
@@ -77,7 +78,7 @@ def die_with(driver: int, line: socket.socket, by_signal: bool) -> None:
 
 
 def describe_end(process: subprocess.Popen[bytes]) -> str:
-    """How a child ended that does not answer any more, in words: ``was killed by SIGKILL``."""
+    """Describes how a child that no longer answers has ended: ``was killed by SIGKILL``."""
     code = exit_code_of(process, 1.0)
     if code is None:
         return "closed its connection"
@@ -85,7 +86,7 @@ def describe_end(process: subprocess.Popen[bytes]) -> str:
 
 
 def send_frame(line: socket.socket, message: Any, files: tuple[int, ...] = ()) -> None:
-    """Sends a message, with open files beside it; raises a Gone if nobody is there any more."""
+    """Sends a message and open files; raises Gone if the other side has closed."""
     body = cloudpickle.dumps(message)
     try:
         socket.send_fds(line, [struct.pack("q", len(body))], files)
@@ -95,10 +96,10 @@ def send_frame(line: socket.socket, message: Any, files: tuple[int, ...] = ()) -
 
 
 def receive_frame(line: socket.socket) -> tuple[Any, list[int]]:
-    """Receives a message and the files beside it. Both ends are processes of one run, so it may be unpickled.
+    """Receives a message and its files. Both ends are processes of one run, so unpickling is safe.
 
     Raises:
-        Gone: If nobody is there any more.
+        Gone: If the other side has closed.
     """
     try:
         head, files, _, _ = socket.recv_fds(line, 8, 4)

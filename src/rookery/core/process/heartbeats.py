@@ -1,8 +1,8 @@
-"""Heartbeats: how a process shows another one that it is alive, however long its work takes.
+"""Heartbeats: show another process that this one is alive during work of any length.
 
-A thread sends a byte each second, so work itself has no bound. A process that is frozen (SIGSTOP, a machine that is
-suspended or cut off) sends none. The other side counts the silence in looks of its own, so that a time in which it was
-frozen itself is not held against others.
+A thread sends a byte each second, so work itself has no time limit. A frozen process (SIGSTOP, a suspended or
+disconnected machine) sends none. The receiver adds up the silence between its own checks, so that a time in which the
+receiver was frozen does not count.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ SILENT_SECONDS = 60.0
 """Seconds without a heartbeat after which a process counts as frozen."""
 
 LONGEST_LOOK = 2 * HEARTBEAT_SECONDS
-"""The most seconds of silence that are counted between two looks: who looks may have been frozen or busy itself."""
+"""Maximum seconds of silence counted between two checks: the receiver may have been frozen or busy itself."""
 
 BUSY_AFTER = 5.0
-"""Seconds of silence from which on it is checked whether the process computes: compiled code may hold Python's lock."""
+"""Seconds of silence after which the CPU time of the process is checked: compiled code may hold Python's lock."""
 
 
 def send_heartbeats(line: socket.socket) -> None:
@@ -39,7 +39,7 @@ def send_heartbeats(line: socket.socket) -> None:
     def send() -> None:
         with suppress(OSError):
             while True:
-                with suppress(BlockingIOError):  # the other side does not look for a while
+                with suppress(BlockingIOError):  # the receiver does not read for a while
                     line.send(b".")
                 time.sleep(HEARTBEAT_SECONDS)
 
@@ -47,12 +47,12 @@ def send_heartbeats(line: socket.socket) -> None:
 
 
 class Heartbeats:
-    """The heartbeats of a process, where they arrive.
+    """Receives the heartbeats of a process.
 
     Args:
-        line: Where they arrive.
-        process: Its number if it is on this machine: while it computes it is not frozen, even without heartbeats,
-            because compiled code may hold Python's lock. None = it is on another machine.
+        line: Connection on which they arrive.
+        process: Its process id if it is on this machine: while it uses the CPU it is not frozen, even without
+            heartbeats, because compiled code may hold Python's lock. None = it is on another machine.
     """
 
     def __init__(self, line: socket.socket, process: int | None = None) -> None:
@@ -61,7 +61,9 @@ class Heartbeats:
         self._silence, self._looked, self._computed = 0.0, time.monotonic(), ""
 
     def is_frozen(self) -> bool:
-        """Returns whether none has come for `SILENT_SECONDS`, counted over calls of this function: call it often."""
+        """Returns whether no heartbeat has arrived for `SILENT_SECONDS`, counted over calls of this function: call it
+        often.
+        """
         now = time.monotonic()
         passed, self._looked = min(now - self._looked, LONGEST_LOOK), now
         self._silence = 0.0 if self._has_come() else self._silence + passed
@@ -73,7 +75,7 @@ class Heartbeats:
 
     def _has_come(self) -> bool:
         try:
-            return not self._line.recv(1 << 12) or True  # nothing: it has ended, which is no silence
+            return not self._line.recv(1 << 12) or True  # empty: the process has ended, which is not silence
         except BlockingIOError:
             return False
         except OSError:
@@ -81,13 +83,13 @@ class Heartbeats:
 
 
 class ChildHeartbeats(Heartbeats):
-    """The heartbeats of a process of this machine that this one has started.
+    """Receives the heartbeats of a child process.
 
     Args:
-        process: Its number.
+        process: Its process id.
 
     Attributes:
-        far: What the child has to get, for `send_heartbeats`; to be closed here then.
+        far: The child's end of the connection, for `send_heartbeats`; close it here after the start.
     """
 
     def __init__(self, process: int) -> None:
@@ -95,7 +97,7 @@ class ChildHeartbeats(Heartbeats):
         super().__init__(line, process)
 
     def receive(self, line: socket.socket) -> Any:
-        """Receives a message from the process, as `receive_frame`; raises a Gone if it is frozen."""
+        """Receives a message from the process, as `receive_frame`; raises Gone if it is frozen."""
 
         def check() -> None:
             if self.is_frozen():
@@ -105,19 +107,17 @@ class ChildHeartbeats(Heartbeats):
         return receive_frame(line)[0]
 
     def describe_end(self, process: subprocess.Popen[bytes]) -> str:
-        """Returns how the process has ended, or that it is frozen, in words."""
+        """Describes how the process has ended, or that it is frozen."""
         return describe_frozen() if self.is_frozen() else describe_end(process)
 
 
 def describe_frozen() -> str:
-    """Returns what is to be said of a process that is frozen, behind its name."""
+    """Returns the predicate of a message about a frozen process."""
     return f"is frozen: it has sent no heartbeat for {SILENT_SECONDS:g} seconds"
 
 
 def processor_time(process: int) -> str:
-    """Returns the time that the processor has spent on a process, as the system writes it; empty where that is not
-    known.
-    """
+    """Returns the CPU time of a process, as the system writes it; empty if it is not known."""
     with suppress(OSError):
         return " ".join(Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[11:13])
     return ""

@@ -1,4 +1,4 @@
-"""Internal errors of a server: the log has each with its traceback, and a client gets only its id."""
+"""Internal errors of a server: logged with their traceback; clients receive only an id."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class InternalErrors:
     """Writes internal errors to a server's log, from any thread.
 
     Args:
-        log: Writes the text of an entry; None = to standard error. Its errors are ignored: a log that cannot be written
-            must not stop the server.
+        log: Writes the text of an entry; None = standard error. Its errors are ignored: an unwritable log must not stop
+            the server.
 
     Attributes:
         count: Errors so far.

@@ -1,10 +1,10 @@
-"""Requests to stop a run: Ctrl-C, SIGTERM and SIGHUP, or the end of its time.
+"""Requests to stop a run: Ctrl-C, SIGTERM and SIGHUP, or its time limit.
 
-The first request is acted on where a checkpoint can stand, between two vector steps or two gradient steps on replay. A
-second signal stops at once.
+The first request takes effect where a checkpoint is possible, between two vector steps or two gradient steps on replay.
+A second signal stops at once.
 
-Python acts on a signal between two steps of Python code, so not while the main thread is in compiled code, which may
-wait for another process. A thread beside it therefore learns of signals too: see `SignalWatch`.
+Python handles a signal between two steps of Python code, so not while the main thread is in compiled code, which may
+wait for another process. Therefore another thread also receives signals: see `SignalWatch`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rookery.core.errors import HeadLostError
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run was asked to stop, and stopped in good order.
+    """A run stopped in good order after a request.
 
     Attributes:
         signal: Number of the signal.
@@ -35,20 +35,20 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(f"stopped by {signal.Signals(number).name}")
 
     def as_error(self, hint: str = "") -> BaseException:
-        """Returns what is raised where a run has stopped.
+        """Returns the exception to raise where a run has stopped.
 
         Args:
-            hint: What can be done, for a failure.
+            hint: Remedy, for a failure.
         """
         return self
 
 
 TIME_UP = 0
-"""The value of `Interrupt.number` when the time of a training is up; no signal has this number."""
+"""Value of `Interrupt.number` when the time limit of a training is reached; no signal has this number."""
 
 
 class TimeUp(Interrupted):
-    """A training stopped because its time is up."""
+    """A training stopped at its time limit."""
 
     def __init__(self) -> None:
         self.signal = TIME_UP
@@ -56,14 +56,14 @@ class TimeUp(Interrupted):
 
 
 STRANDED = 1000
-"""The value of `Interrupt.number` when the cluster is lost on which the run stands; no signal has this number."""
+"""Value of `Interrupt.number` when the run's cluster is lost; no signal has this number."""
 
 
 class Stranded(Interrupted):
-    """A run stopped because the cluster is lost on which it stands.
+    """A run stopped because its cluster is lost.
 
     Args:
-        problem: What has happened.
+        problem: Description of the loss.
     """
 
     def __init__(self, problem: str) -> None:
@@ -71,28 +71,28 @@ class Stranded(Interrupted):
         KeyboardInterrupt.__init__(self, problem or "the cluster is lost")
 
     def as_error(self, hint: str = "") -> BaseException:
-        """Returns what is raised where the run has stopped: a failure, and no request of a user."""
+        """Returns the exception to raise where the run has stopped: a failure, not a request of the user."""
         return HeadLostError("; ".join(filter(None, (str(self), hint))))
 
 
 class Breaker(Protocol):
-    """Waits in compiled code, where Python acts on no signal."""
+    """Object that waits in compiled code, where Python handles no signals."""
 
     def break_waits(self) -> None:
-        """Ends all these waits with an error; called in another thread."""
+        """Ends its waits with an error; called in another thread."""
         ...
 
 
 SAID_AFTER = 1.5
-"""Seconds after the first signal until a line says that the run stops, if none has said so and it still runs."""
+"""Seconds after the first signal until a line reports the stop, if the run still runs and has not reported it."""
 
 ENDED_AFTER = 2.0
-"""Seconds after the second signal until a program that still runs is ended."""
+"""Seconds after the second signal until a program that still runs is terminated."""
 
 STOPPING = "stopping after the step under way; Ctrl-C again stops at once"
 
 LEAVING = "stopping; Ctrl-C again stops at once"
-"""The line of a program in which no run is under way, because it starts or ends."""
+"""Line of a program outside of a run, because it starts or ends."""
 
 ENDING = "stopped at once, without another checkpoint"
 
@@ -101,23 +101,23 @@ class Interrupt:
     """A request to stop.
 
     Attributes:
-        number: The signal that came, `TIME_UP`, `STRANDED`, or None.
+        number: The received signal, `TIME_UP`, `STRANDED`, or None.
     """
 
     watchers: ClassVar[list[Interrupt]] = []
-    """Who watches now, the outermost first."""
+    """Requests that are watching, the outermost first."""
 
     breakers: ClassVar[WeakSet[Breaker]] = WeakSet()
-    """Whose waits a second signal ends."""
+    """Objects whose waits a second signal ends."""
 
     ends_program: ClassVar[bool] = False
-    """Whether a second signal ends the program in any case: it does on the command line."""
+    """Whether a second signal always ends the program, as on the command line."""
 
     problem: ClassVar[str] = ""
-    """What has happened to a cluster that is lost."""
+    """Description of the loss of a cluster."""
 
     second: ClassVar[int | None] = None
-    """The second signal, once it has come and as long as anything watches."""
+    """The second signal, once received and while any request is watching."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -126,15 +126,16 @@ class Interrupt:
 
     @contextmanager
     def watching(self, told: str = "") -> Iterator[None]:
-        """While this lasts, SIGINT, SIGTERM and SIGHUP set `number`; a second one raises KeyboardInterrupt where the
-        code is. A second SIGHUP does not: a terminal that closes may send two, one of them by its shell. Where SIGHUP
-        is ignored, as under ``nohup``, it stays ignored.
+        """Makes SIGINT, SIGTERM and SIGHUP set `number` inside; a second signal raises KeyboardInterrupt in the running
+        code. A second SIGHUP does not: a closing terminal may send two, one of them by its shell. If SIGHUP is ignored,
+        as under ``nohup``, it stays ignored.
 
-        Outside the main thread Python gives no signals: nothing is watched there. Watched twice, the first goes on. All
-        that watch note the first signal, so that a request that comes inside is known outside, whoever acts on it.
+        Outside the main thread Python delivers no signals, and nothing is watched. A nested call keeps the outer
+        handlers. All watching requests note the first signal, so that outer code knows of a request that inner code
+        handles.
 
         Args:
-            told: What a user is told, on standard error, when the first signal has come.
+            told: Line for standard error after the first signal.
         """
         if self._watched or threading.current_thread() is not threading.main_thread():
             yield
@@ -169,7 +170,7 @@ class Interrupt:
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set by Python
 
     def check(self) -> None:
-        """Raises `Interrupted` if a signal has come, `TimeUp` if the time is up, `Stranded` if the cluster is lost."""
+        """Raises `Interrupted` after a signal, `TimeUp` at the time limit, `Stranded` if the cluster is lost."""
         if self.number == STRANDED:
             raise Stranded(Interrupt.problem)
         if self.number is not None:
@@ -177,24 +178,24 @@ class Interrupt:
 
     @classmethod
     def fail(cls, problem: str) -> None:
-        """Requests that all who watch now stop because the cluster is lost; called in another thread."""
+        """Requests a stop of all watching runs because the cluster is lost; called in another thread."""
         cls.problem = problem
         for each in cls.watchers:
             each.number = each.number or STRANDED
 
     @staticmethod
     def check_second() -> None:
-        """Raises KeyboardInterrupt if a second signal has come, also where Python has not acted on it yet."""
+        """Raises KeyboardInterrupt after a second signal, even if Python has not handled it yet."""
         if Interrupt.second is not None:
             raise KeyboardInterrupt
 
     @staticmethod
     def is_requested() -> bool:
-        """Returns whether a run that is watching was asked to stop."""
+        """Returns whether a watching run has a request to stop."""
         return any(each.number for each in Interrupt.watchers)
 
     def time_is_up(self) -> None:
-        """Requests a stop because the time is up, unless a signal has come."""
+        """Requests a stop at the time limit, unless a signal has arrived."""
         if self.number is None:
             self.number = TIME_UP
 
@@ -205,23 +206,23 @@ class Interrupt:
 
 
 class SignalWatch:
-    """Learns of signals in a thread, also while the main thread is in compiled code.
+    """Receives signals in a thread, even while the main thread is in compiled code.
 
     Args:
-        numbers: Which signals.
-        of_program: Whether it watches from the start of the program to its end, beside the runs in it, which watch for
-            themselves. It does nothing while `Interrupt.ends_program` is false.
+        numbers: The signals.
+        of_program: Whether it watches for the whole program, in addition to runs, which have their own watches. It does
+            nothing while `Interrupt.ends_program` is false.
     """
 
     _active: ClassVar[int] = -1
-    """Where Python writes signals for the innermost of these that is watching."""
+    """File descriptor to which Python writes signals for the innermost active watch."""
 
     def __init__(self, numbers: Sequence[int], of_program: bool = False) -> None:
         self._numbers, self._of_program = numbers, of_program
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Learns of signals as a context; does nothing in a program that already learns of them by such means."""
+        """Receives signals inside; does nothing in a program that already uses a wake-up file descriptor."""
         read, write = os.pipe()
         os.set_blocking(write, False)
         before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
@@ -264,7 +265,7 @@ class SignalWatch:
                 first = came[0]
 
     def _end(self, number: int) -> None:
-        """Ends waits in compiled code after the second signal, and the program if that is not enough."""
+        """Ends waits in compiled code after the second signal, and the program if they do not end."""
         Interrupt.second = number
 
         def end() -> None:
@@ -279,6 +280,6 @@ class SignalWatch:
 
 
 def say(line: str) -> None:
-    """Writes a line to standard error, as a handler of signals can."""
+    """Writes a line to standard error; safe in a signal handler."""
     with suppress(OSError):  # of a terminal that has closed
         os.write(2, f"{line}\n".encode())

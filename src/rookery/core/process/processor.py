@@ -1,6 +1,4 @@
-"""How many processor cores there are for this process, how long it and those below it have used them, and how threads
-that have nothing to do are kept off them.
-"""
+"""CPU cores of this process: their number, the CPU time used, and the end of busy waiting threads."""
 
 from __future__ import annotations
 
@@ -13,30 +11,30 @@ from pathlib import Path
 from rookery.core.errors import ConfigError
 
 LIMIT = "ROOKERY_CORES"
-"""Environment variable: so many cores at most, where the operating system does not say so."""
+"""Environment variable: limit of cores, where the operating system sets none."""
 
 OMP_PAUSE_SOFT = 1
-"""``omp_pause_soft`` of OpenMP 5.0: threads are given back, settings stay."""
+"""``omp_pause_soft`` of OpenMP 5.0: releases threads and keeps settings."""
 
 
 def usable_cores() -> int:
-    """Cores this process may use, which can be fewer than the machine has.
+    """Returns the cores this process may use, which can be fewer than the machine has.
 
     Raises:
-        ConfigError: If ``ROOKERY_CORES`` is no whole number from 1 on.
+        ConfigError: If ``ROOKERY_CORES`` is not a positive integer.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limit = os.environ.get(LIMIT) or str(cores)
     if not limit.isdecimal() or not int(limit):
-        raise ConfigError(f"environment variable {LIMIT} = {limit}: a whole number from 1 on is allowed; or unset it")
+        raise ConfigError(f"environment variable {LIMIT} = {limit}: it must be a whole number from 1 on; or unset it")
     return min(cores, int(limit))
 
 
 def end_busy_waits() -> None:
     """Ends the threads that share operations of torch with this one, if torch uses GNU's OpenMP library.
 
-    After an operation they wait busily for the next one, for up to 15 ms, on cores that others could use. They are
-    begun again, in less than 0.1 ms, by the next operation that needs them.
+    After an operation they wait busily for the next one, for up to 15 ms, on cores that other work could use. The next
+    operation that needs them starts them again, in less than 0.1 ms.
     """
     library = _openmp()
     if library is not None:
@@ -45,7 +43,7 @@ def end_busy_waits() -> None:
 
 @cache
 def _openmp() -> ctypes.CDLL | None:
-    """GNU's OpenMP library as this process has loaded it; None if it has not, or the library cannot end threads."""
+    """Returns GNU's OpenMP library if this process has loaded it; None otherwise, or if it cannot end threads."""
     if not hasattr(os, "RTLD_NOLOAD"):
         return None
     try:
@@ -56,8 +54,8 @@ def _openmp() -> ctypes.CDLL | None:
 
 
 def tree_seconds() -> float:
-    """Counts the processor seconds of this process and of all processes below it so far, those that have ended
-    included; those of this process alone where there is no ``/proc``. The system counts in hundredths.
+    """Returns the CPU seconds so far of this process and its descendants, including ended ones; only of this process
+    without ``/proc``. The resolution is 0.01 s.
     """
     parents: dict[int, int] = {}
     spent: dict[int, int] = {}

@@ -1,7 +1,7 @@
-"""The context of a thread, and its propagation to another thread that does a part of its work.
+"""Propagation of a thread's context to another thread that does part of its work.
 
-Rooms without torch start threads that call code of the user's, such as steps of environments, and torch has modes of
-each thread; `core/process/torch_modes.py` registers here how these are propagated.
+Code without torch starts threads that call user code, such as environment steps, and torch has modes per thread;
+`core/process/torch_modes.py` registers their propagation here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import TypeVar
 
 Entry = Callable[[], AbstractContextManager[None]]
-"""Makes the context manager in which the other thread works."""
+"""Makes the context manager for the other thread."""
 
 ResultT = TypeVar("ResultT")
 
@@ -19,12 +19,12 @@ _captures: list[Callable[[], Entry]] = []
 
 
 def register_context(capture: Callable[[], Entry]) -> None:
-    """Adds a function that captures a part of the context of the thread that calls it, for another thread to enter."""
+    """Registers a function that captures part of the calling thread's context, for another thread to enter."""
     _captures.append(capture)
 
 
 def in_this_context(work: Callable[[], ResultT]) -> Callable[[], ResultT]:
-    """Returns a function that does `work` in another thread, in the context that this thread has now."""
+    """Returns a function that runs `work` in another thread, in the present context of this thread."""
     entries = [capture() for capture in _captures]
 
     def call() -> ResultT:

@@ -1,9 +1,9 @@
-"""Torch's modes of a thread: whether gradients are recorded, inference mode, and autocast; and how many threads it has.
+"""Torch's modes of a thread (recording of gradients, inference mode, autocast) and its number of threads.
 
-A program around ours may have any of them on. Networks act and learn in none of them (`own_modes`). Environments,
-callbacks and whatever else of the user's has no part in learning run in the modes in which we were called
-(`users_modes`); each mode that such code sets is kept for its next call. The default data type and device are left as
-they are: our code names both wherever it makes a tensor.
+A program that calls Rookery may have set any of them. Networks act and learn in torch's defaults (`own_modes`).
+Environments, callbacks and other user code outside of learning run in the caller's modes (`users_modes`); modes that
+such code sets are kept for its next call. The default data type and device are not changed: our code names both
+wherever it makes a tensor.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class TorchModes(NamedTuple):
 
     Attributes:
         gradients: Whether operations are recorded for a backward pass.
-        inference: Whether tensors are made of which no gradient can ever be recorded.
-        autocast: The type in which each of `DEVICES` computes; None where autocast is off.
+        inference: Whether new tensors are inference tensors, for which gradients are never recorded.
+        autocast: The autocast type of each of `DEVICES`; None if autocast is off.
     """
 
     gradients: bool
@@ -42,7 +42,7 @@ OWN = TorchModes(gradients=True, inference=False, autocast=(None,) * len(DEVICES
 
 class _Thread(threading.local):
     theirs: TorchModes | None = None
-    """The user's modes while our code runs; None while the user's does."""
+    """The user's modes while our code runs; None while user code runs."""
 
 
 _thread = _Thread()
@@ -58,9 +58,8 @@ def modes_now() -> TorchModes:
 
 @contextmanager
 def own_modes() -> Iterator[None]:
-    """Computes in modes of our own inside, whatever the caller's are; gives these back at the end.
-
-    Within each other, only the outermost one remembers the user's modes.
+    """Sets torch's default modes inside, and restores the caller's at the end. In nested calls only the outermost one
+    stores the user's modes.
     """
     before, is_first = modes_now(), _thread.theirs is None
     if is_first:
@@ -77,16 +76,14 @@ def own_modes() -> Iterator[None]:
 
 @contextmanager
 def own_torch(threads: int) -> Iterator[None]:
-    """What every call of ours that computes runs in: our own modes of torch, whatever the caller's are, and so many
-    threads, of which acting on a few rows needs one.
-    """
+    """Context of every computing call: torch's default modes, and `threads` threads; acting on a few rows needs one."""
     with own_modes(), torch_threads(threads):
         yield
 
 
 @contextmanager
 def torch_threads(number: int) -> Iterator[None]:
-    """Lets torch use `number` threads inside."""
+    """Sets the number of torch's threads inside."""
     before = torch.get_num_threads()
     if number != before:
         torch.set_num_threads(number)
@@ -99,9 +96,7 @@ def torch_threads(number: int) -> Iterator[None]:
 
 @contextmanager
 def users_modes() -> Iterator[None]:
-    """Calls code of the user's inside, in the modes in which the user called us; within `own_modes` only, else none
-    are changed.
-    """
+    """Sets the caller's modes inside, for user code; changes nothing outside of `own_modes`."""
     theirs, before = _thread.theirs, modes_now()
     if theirs is None:
         yield
@@ -119,19 +114,19 @@ def users_modes() -> Iterator[None]:
 
 
 def in_users_modes(function: Callable[..., ResultT], *arguments: Any) -> ResultT:
-    """Returns what a function of the user's returns, called in `users_modes`."""
+    """Calls a user's function in `users_modes`, and returns its result."""
     with users_modes():
         return function(*arguments)
 
 
 def users_differ() -> bool:
-    """Whether code of the user's has to be called in other modes than those that are set now."""
+    """Whether user code needs other modes than the present ones."""
     return _thread.theirs is not None and _thread.theirs != modes_now()
 
 
 def keep_own() -> None:
-    """Sets our own modes again after code of the user's was called without `users_modes`, because they did not differ;
-    what that code has set is kept for its next call.
+    """Sets torch's default modes again after user code ran without `users_modes`, because the modes were equal; modes
+    that it has set are kept for its next call.
     """
     now = modes_now()
     if _thread.theirs is not None and now != OWN:
@@ -140,7 +135,9 @@ def keep_own() -> None:
 
 
 def captured_modes() -> Entry:
-    """Returns what makes another thread a part of this one's work: its modes and default device are the user's here."""
+    """Returns a context for another thread that does part of this thread's work, with the user's modes and default
+    device.
+    """
     theirs, device = _thread.theirs or modes_now(), torch.get_default_device()
 
     @contextmanager
@@ -160,7 +157,7 @@ register_context(captured_modes)
 
 
 def _switched(before: TorchModes, modes: TorchModes) -> AbstractContextManager[object]:
-    """Sets modes; at the end only inference mode is given back, which can be set in no other way."""
+    """Sets modes; the returned context only restores inference mode, which can be set in no other way."""
     if before == modes:
         return _UNCHANGED
     if before.inference == modes.inference:
@@ -180,7 +177,7 @@ def _inference(modes: TorchModes) -> Iterator[None]:
 
 
 def _set(modes: TorchModes) -> None:
-    """Sets what differs of the modes, except inference mode."""
+    """Sets modes that differ from the present ones, except inference mode."""
     now = modes_now()
     if now.gradients != modes.gradients:
         torch.set_grad_enabled(modes.gradients)

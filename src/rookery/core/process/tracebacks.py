@@ -1,4 +1,4 @@
-"""Tracebacks that begin where a user's code begins, and errors in one line."""
+"""Tracebacks that begin with user code, and errors in one line."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ON_THE_WAY = (
     "gymnasium.wrappers",
     "gymnasium.envs.registration",
 )
-"""Modules on the way to a user's code: where a traceback begins with them, they are left out."""
+"""Modules that call user code: their frames are left out at the beginning of a traceback."""
 
 
 def own_traceback(error: BaseException) -> str:
-    """The traceback of an exception from the first line of a user's code on; empty if it never got there."""
+    """Returns the traceback of an exception from the first line of user code on; empty without user code."""
     if isinstance(error, RemoteError):
         return str(error)
     trace = own_frames(error)
@@ -31,7 +31,7 @@ def own_traceback(error: BaseException) -> str:
 
 
 def described(error: BaseException) -> str:
-    """Returns an error in one line: its type and text, or the line of code that raised it where it has no text."""
+    """Returns an error in one line: its type and text, or the line of code that raised it if it has no text."""
     name, text = type(error).__name__, str(error)
     frames = own_frames(error) or error.__traceback__
     if text.strip() or frames is None:
@@ -42,7 +42,7 @@ def described(error: BaseException) -> str:
 
 
 def own_frames(error: BaseException) -> TracebackType | None:
-    """The frames of an exception from the first one of a user's code on; None if it never got there."""
+    """Returns the frames of an exception from the first one of user code on; None without user code."""
     trace = error.__traceback__
     while trace is not None:
         module = f"{trace.tb_frame.f_globals.get('__name__', '')}."

@@ -1,4 +1,4 @@
-"""Waiting for other processes: in short slices, between which signals are acted on and a deadline is kept.
+"""Waits for other processes, in short slices with checks of signals and a deadline in between.
 
 Every wait for another process goes through `wait_until`; `tests/test_waits.py` finds those that do not.
 """
@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TypeVar
 
 SLICE_SECONDS = 0.25
-"""The longest that a wait blocks before signals, checks and the deadline are looked at again."""
+"""Maximum seconds that a wait blocks before signals, checks and the deadline are examined again."""
 
 Found = TypeVar("Found")
 
@@ -20,19 +20,19 @@ Found = TypeVar("Found")
 def wait_until(
     look: Callable[[float], Found | None], within: float = math.inf, check: Callable[[], object] | None = None
 ) -> Found | None:
-    """Waits until there is what `look` looks for.
+    """Waits until `look` returns a result.
 
     Python handles signals between two slices, so a second Ctrl-C ends any wait. The first one only sets
-    `Interrupt.number`: pass `Interrupt.check`, or a function that looks at the number, where a wait has to act on it.
+    `Interrupt.number`: pass `Interrupt.check`, or a function that reads the number, if a wait must end then.
 
     Args:
-        look: Blocks for at most the seconds that it is given and returns what it found, or None.
-        within: Seconds after which the wait is over in any case; infinite = no limit. `look` is called at least once.
-        check: Called after every slice in which nothing was found. An error that it raises ends the wait: for example
-            because a process has not sent a beat for too long, or because a signal has come.
+        look: Blocks for at most the given seconds and returns a result, or None.
+        within: Seconds after which the wait ends; infinite = no limit. `look` is called at least once.
+        check: Called after every slice without a result. An error that it raises ends the wait: for example because a
+            process has sent no heartbeat for too long, or after a signal.
 
     Returns:
-        What `look` found; None if the time is over.
+        The result of `look`; None after the deadline.
     """
     deadline = monotonic() + within
     while True:
@@ -51,7 +51,7 @@ def exit_code_of(process: subprocess.Popen[bytes], within: float = math.inf) -> 
 
     Args:
         process: The child.
-        within: Seconds to wait at most.
+        within: Maximum seconds to wait.
 
     Returns:
         Its exit code, negative for a signal; None if it still runs.
