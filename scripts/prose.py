@@ -51,6 +51,9 @@ PATTERN = re.compile(
     re.IGNORECASE,
 )
 CODE = re.compile(r"``.*?``|`[^`\n]*`|https?://\S+", re.DOTALL)
+FIELD = re.compile(r"\{[^{}]*\}")
+"""A value in a formatted text of Python."""
+
 FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2 *$", re.DOTALL | re.MULTILINE)
 KEY = re.compile(r"(['\"])\w+\1")
 """A text of one word is a key, such as the kind of a stored record, and is not read."""
@@ -66,13 +69,18 @@ class Finding(NamedTuple):
     text: str
 
 
+def hidden(code: re.Match[str]) -> str:
+    """Returns code as a line of dashes, which no word is found in."""
+    return re.sub(r"\S", "-", code[0])
+
+
 def findings(path: Path) -> list[Finding]:
     """Returns the findings in one file, in the order of its lines."""
     content = path.read_text(encoding="utf-8")
     name = path.resolve().relative_to(ROOT).as_posix() if path.resolve().is_relative_to(ROOT) else path.as_posix()
     found = []
     for start, text in texts_of(path, content, with_texts=not name.startswith("tests/")):
-        plain = CODE.sub(lambda code: re.sub(r"\S", "-", code[0]), text)
+        plain = CODE.sub(hidden, text)
         for match in PATTERN.finditer(plain):
             line = start + text[: match.start()].count("\n")
             around = " ".join(plain[max(match.start() - 60, 0) : match.end() + 60].split())
@@ -107,7 +115,8 @@ def python_texts(content: str, with_texts: bool) -> Iterator[tuple[int, str]]:
         elif KEY.fullmatch(token.string):
             continue
         elif tokenize.tok_name[token.type] in ("STRING", "FSTRING_MIDDLE") and (with_texts or line in docstrings):
-            yield line, token.string
+            is_formatted = "f" in token.string[: token.string.find(token.string[-1])].lower()
+            yield line, FIELD.sub(hidden, token.string) if is_formatted else token.string
     if comment[1]:
         yield comment
 
@@ -130,7 +139,11 @@ def files_of(paths: list[Path]) -> Iterator[Path]:
     """Yields the files with texts at or below some paths."""
     for path in paths:
         inside = [path] if path.is_file() else sorted(path.rglob("*"))
-        yield from (file for file in inside if file.suffix in (".py", ".md", ".c", ".h", ".cpp"))
+        yield from (
+            file
+            for file in inside
+            if file.suffix in (".py", ".md", ".c", ".h", ".cpp") and file.resolve() != Path(__file__).resolve()
+        )
 
 
 if __name__ == "__main__":

@@ -57,6 +57,7 @@ def test_unfinished_rooms_exist():
         ('def f() -> bool:\n    """Whether it holds."""\n', []),
         ('def f() -> str:\n    """Whether it holds."""\n', ["Whether ..."]),
         ("told = theirs(1)\n", []),
+        ('x = f"it is {told}, {theirs}"\n', []),
         ('kind = "told"\n', []),
     ],
 )
