@@ -25,7 +25,7 @@ import torch
 from gymnasium import spaces
 
 from rookery import IMPALAConfig, PPOConfig, Trainer
-from rookery.cluster.ranks import ALONE, Ranks
+from rookery.cluster.ranks import SINGLE, Ranks
 from rookery.core.process.processor import usable_cores
 from rookery.run.plan.cost_model import Costs, LinearCost, Machines, Workload, predict
 from rookery.run.plan.measured_costs import MeasuredCosts, measure_costs
@@ -101,7 +101,7 @@ class Case:
             for learners in self.learners
         ]
 
-    def make(self, chosen: Mapping[str, Any], ranks: Ranks = ALONE) -> Trainer:
+    def make(self, chosen: Mapping[str, Any], ranks: Ranks = SINGLE) -> Trainer:
         """Makes a trainer with some settings changed."""
         return Trainer(self.env, self.algorithm, seed=0, config={**self.settings, **chosen}, ranks=ranks)
 

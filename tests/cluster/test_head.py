@@ -1,4 +1,6 @@
-"""The head of a cluster that does not answer: it is told, then runs stop, and no question to it waits for long."""
+"""The head of a cluster that does not answer: a note is printed, then runs stop, and no question to it waits
+for long.
+"""
 
 from __future__ import annotations
 

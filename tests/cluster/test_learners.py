@@ -26,7 +26,7 @@ CLUSTER = {"cluster.learners": 2}
 
 
 def on_two(folder, work):
-    """What `work(ranks)` gives on each of two ranks, which are threads here."""
+    """Returns the results of `work(ranks)` on each of two ranks, which are threads here."""
 
     def one(rank):
         return work(meet(folder / "ranks", rank, 2, timeout=60))
@@ -50,7 +50,9 @@ def learned(trainer, iterations=6):
 
 
 def agree(one, both):
-    """Whether ranks did as one learner: gradients within 1e-5, weights within 1e-4 of their change, equal counts."""
+    """Asserts that ranks did as one learner: gradients within 1e-5, weights within 1e-4 of their change, equal
+    counts.
+    """
     (expected, standing), names = one, list(one[0])
     for mine, result in both:
         for name in names:

@@ -1,4 +1,4 @@
-"""What a Ray that a run begins on this machine leaves behind: nothing, and nothing of others is touched."""
+"""A Ray cluster that a run starts on this machine leaves nothing behind, and touches nothing of others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ trainer.train_iteration()
 
 @pytest.fixture
 def temporary():
-    """A temporary folder of Ray with somebody else's session; the paths of its sockets have a limit."""
+    """A temporary folder of Ray with another user's session; the paths of its sockets have a limit."""
     place = Path(tempfile.mkdtemp(dir="/tmp"))
     (place / "ray" / "session_other").mkdir(parents=True)
     yield place

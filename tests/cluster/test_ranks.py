@@ -40,7 +40,7 @@ STEPS = 10
 
 
 def together(folder, work, size=2):
-    """What `work(ranks)` gives on each of several ranks, which are threads here."""
+    """Returns the results of `work(ranks)` on each of several ranks, which are threads here."""
 
     def one(rank):
         ranks = meet(folder / "ranks", rank, size, timeout=30)
@@ -61,7 +61,7 @@ def learner(kind, cfg, action):
 
 
 class Order:
-    """Shuffles as it is told; of many ranks, each minibatch is the union of theirs."""
+    """Shuffles in a given order; of many ranks, each minibatch is the union of the ranks' minibatches."""
 
     def __init__(self, sizes, parts):
         self.sizes, self.parts = sizes, parts
@@ -118,7 +118,7 @@ def trained(part, optimizers, step):
 
 
 def agree(one, both):
-    """Whether ranks did as one learner: gradients within 1e-5, weights within 1e-4 of their change."""
+    """Asserts that ranks did as one learner: gradients within 1e-5, weights within 1e-4 of their change."""
     for ranked in both:
         for before, gradient, after, mine, end in zip(*one, *ranked[1:], strict=True):
             assert torch.linalg.vector_norm(gradient) > 0
@@ -224,7 +224,7 @@ def test_two_ranks_of_a_policy_that_remembers_are_one_on_the_sequences_of_both(t
     total, minibatches = sum(map(sum, lengths)), -(-sum(map(sum, lengths)) // 20)
 
     def cut(own, seed):
-        """What a rank draws, and in which minibatch its sequences come."""
+        """Returns the draws of a rank, and the minibatch of each of its sequences."""
         order = np.random.default_rng(seed).permutation(len(own))
         ordered = np.array(own)[order]
         return order, (2 * ordered.cumsum() - ordered) * minibatches // (2 * sum(own))
@@ -237,7 +237,7 @@ def test_two_ranks_of_a_policy_that_remembers_are_one_on_the_sequences_of_both(t
             return self.orders
 
     class Union(Minibatch):
-        """A batch that is cut where the ranks cut theirs."""
+        """A batch that is cut where the ranks cut their batches."""
 
         def cut_sequences(self, count, rng):
             assert count == minibatches
@@ -319,7 +319,7 @@ class Noise:
 
 
 def drawn(seed, action, number=16):
-    """What replay gives."""
+    """Returns draws from replay."""
     rng = np.random.default_rng(seed)
 
     def normal(*shape):

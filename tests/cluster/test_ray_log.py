@@ -1,4 +1,4 @@
-"""What Ray writes about itself goes to the log of a run, and is kept until there is one."""
+"""Ray's own output goes to the log of a run, and is kept until there is one."""
 
 from __future__ import annotations
 

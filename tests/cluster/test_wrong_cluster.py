@@ -1,4 +1,6 @@
-"""What is said of a cluster that is not there, is somebody else's, or has other versions: at once, and by its name."""
+"""Messages about a cluster that does not exist, belongs to another user, or has other versions: at once, and by its
+name.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,7 @@ def cluster():
 
 
 def answer(where, change="", cpus=1, gpus=0, **environment):
-    """What a process says that wants a worker on a cluster."""
+    """Returns the message of a process that requests a worker on a cluster."""
     run = subprocess.run(
         [sys.executable, "-c", SCRIPT.format(change=change), where, str(cpus), str(gpus)],
         env=os.environ | environment, capture_output=True, text=True, timeout=100,
@@ -158,7 +160,7 @@ def test_who_takes_a_connection_and_says_nothing_is_no_cluster(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         where = f"127.0.0.1:{silent.getsockname()[1]}"
         assert not address.answers(where)
-        monkeypatch.setenv("RAY_USE_TLS", "1")  # there nobody answers before both are sure of each other
+        monkeypatch.setenv("RAY_USE_TLS", "1")  # no answer there before both sides have proved the token
         assert address.answers(where)
     assert not address.answers(where)
 
@@ -176,7 +178,7 @@ def test_a_silent_address_is_named_after_five_seconds():
 
 @pytest.mark.regression("unclear error", "A misspelt word for the cluster of Ray ends in an error of Ray itself")
 def test_a_word_that_is_no_address_is_refused_at_once_with_the_nearest(monkeypatch):
-    said = "is no address of a Ray cluster; did you mean 'local'?; else write HOST:PORT, as in 10.0.0.1:6379"
+    said = "is not an address of a Ray cluster; did you mean 'local'?; else write HOST:PORT, as in 10.0.0.1:6379"
     with pytest.raises(ConfigError, match="cluster: ray = 'lokal': " + re.escape(said)):
         Trainer("CartPole-v1", PPOConfig(), config={"cluster.ray": "lokal"})
     for good in ("", "auto", "local", "here", "10.0.0.1:6379", "ray://head:10001", "[::1]:6379"):
@@ -194,9 +196,9 @@ def test_an_actor_that_never_ran_is_told_in_one_sentence():
     removed = "The actor is dead because all references to the actor were removed including lineage ref count."
     never = "The actor never ran - it was cancelled before it started running."
     first = "The actor died unexpectedly before finishing this task."
-    told = connection.in_a_line(RayActorError("1", f"{first}\n\tclass_name: X\n{removed}\n{never}"))
+    told = connection.as_line(RayActorError("1", f"{first}\n\tclass_name: X\n{removed}\n{never}"))
     assert told == never
-    assert connection.in_a_line(RayActorError("1", f"{first}\nIts node is gone.")) == f"{first} Its node is gone."
+    assert connection.as_line(RayActorError("1", f"{first}\nIts node is gone.")) == f"{first} Its node is gone."
 
 
 @pytest.mark.regression("unclear error", "A run that starts Ray on this machine says nothing for up to a minute")

@@ -83,5 +83,5 @@ def test_another_version_is_refused_and_files_that_changed_meanwhile_are_named_a
     assert same_code.checked(without_kernels) == without_kernels  # as where a wheel is installed
     with pytest.raises(ConfigError, match=r"has rookery 9\.9 .*: install the same version"):
         same_code.checked(without_kernels._replace(version="9.9", machine="other"))
-    with pytest.raises(ConfigError, match="begin anew, since files were changed"):
+    with pytest.raises(ConfigError, match="start again, since files were changed"):
         same_code.checked(without_kernels._replace(sources="00000000"))

@@ -16,7 +16,7 @@ def plan(lane, episode):
 
 
 def played(env, *moves):
-    """What is shown after some moves in one lane."""
+    """Returns observations after some moves in one lane."""
     shown = env.reset(plan)
     for move in moves:
         shown = env.step([np.array([move])])
@@ -48,7 +48,7 @@ def outcome(env, players, episodes, seed=0):
 
 
 def naive_line(board, length):
-    """Whether there are so many in a row on a board of flags, looked for cell by cell."""
+    """Returns whether a board of flags has so many in a row, found cell by cell."""
     rows, columns = board.shape
     board = board.tolist()
     for row, column, (down, right) in itertools.product(range(rows), range(columns), [(0, 1), (1, 0), (1, 1), (1, -1)]):

@@ -1,4 +1,4 @@
-"""What all games of several agents keep: the rows, exact episodes, states that go on, pictures and letters."""
+"""Common properties of all games of several agents: rows, exact episodes, states that resume, images and text."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def plan(lane, episode):
 
 
 def of_lane(step, lane, agents):
-    """What a step shows of one lane, as plain values: waiting rows' observations, rewards and ends."""
+    """Returns a step of one lane as plain values: waiting rows' observations, rewards and ends."""
     rows, mine = step.rows[0], slice(lane * agents, (lane + 1) * agents)
     acts = rows.waiting[mine]
     seen = {path: array[mine][acts].tolist() for path, array in rows.obs.items()}

@@ -205,7 +205,7 @@ def test_the_greedy_player_gets_more_than_chance_and_both_as_much_as_ml_agents_s
             obs = shown.rows[0].obs
             drawn = np.where(obs[MASK], rng.random(obs[MASK].shape), -1).argmax(axis=1)
             shown = env.step([match3_greedy(obs, rng) if name == "greedy" else drawn])
-            total += shown.rows[0].reward * (move >= 40)  # the first moves find what nobody has taken yet
+            total += shown.rows[0].reward * (move >= 40)  # the first moves find cells that were not taken yet
         earned[name] = total.mean() * 500 / 60  # of 500 moves
     assert earned["chance"] == pytest.approx(34.2, abs=1.5)
     assert earned["greedy"] == pytest.approx(37.0, abs=1.5)

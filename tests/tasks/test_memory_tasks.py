@@ -211,7 +211,7 @@ def test_an_action_of_the_agent_that_is_not_on_turn_is_an_error():
     env = TwoCues()
     env.step({"agent1": 0})
     for actions in ({"agent1": 0}, {"agent1": 0, "agent2": 0}, {}, {"agent2": 2}):
-        with pytest.raises(EnvError, match="expected 0 or 1 of agent2, who is on turn"):
+        with pytest.raises(EnvError, match="expected 0 or 1 of agent2, whose turn it is"):
             env.step(actions)
 
 

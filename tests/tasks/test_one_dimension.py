@@ -33,7 +33,7 @@ def line(signs=None, num_lanes=1, **settings):
 
 
 def walk(env, *actions):
-    """What is earned of each agent in each step."""
+    """Returns the rewards of each agent in each step."""
     return [env.step([np.array(action)]).rows[0].reward.tolist() for action in actions]
 
 

@@ -1,4 +1,4 @@
-"""What the tasks after ML-Agents' examples have in common: exact episodes, states that go on, pictures, letters."""
+"""Common properties of the tasks after ML-Agents' examples: exact episodes, states that resume, images, text."""
 
 import numpy as np
 import pytest

@@ -116,7 +116,7 @@ def test_states_are_taken_apart_and_put_together():
     assert [type(leaf).__name__ for leaf in leaves] == ["Array", "Array", "int", "NoneType", "Array"]
     again = put_together(form, [f"new {number}" for number in range(5)])
     assert again == State("new 0", {"a": ["new 1", ("new 2", "new 3")], "b": {"c": "new 4"}})
-    with pytest.raises(EnvError, match="has something of set in it, which is no array; pass flatten and unflatten"):
+    with pytest.raises(EnvError, match="has an object of set in it, which is not an array; pass flatten and unflatten"):
         taken_apart({"a": set()})
 
 
@@ -130,7 +130,7 @@ def test_states_are_taken_apart_and_put_together():
         ({"step": lambda state, actions: None}, "its function step returned NoneType"),
         (
             {"step": lambda state, actions: (state, Array(np.zeros((2, 2))), "no", *[Array(np.zeros(2))] * 3)},
-            "reward is str, expected an array that DLPack hands over",
+            "reward is str, expected an array that DLPack can share",
         ),
     ],
 )

@@ -162,7 +162,7 @@ def test_numbers_that_an_environment_reports_are_read_once_an_iteration(monkeypa
     monkeypatch.setattr(Measuring, "numbers", lambda self: {"ticks": self.ticks})
     with Trainer(Measuring, SMALL, num_envs=4, seed=0) as trainer, pytest.raises(EnvError) as caught:
         trainer.train_iteration()
-    assert str(caught.value) == "Measuring: numbers() gives 'ticks' of shape (4,), expected a tensor of one number"
+    assert str(caught.value) == "Measuring: numbers() returned 'ticks' of shape (4,), expected a tensor of one number"
 
 
 class Steps(Callback):
@@ -206,11 +206,11 @@ def wrong(parts=lambda step: step, **changes):
     [
         (
             wrong(obs=lambda env: env.shown[:, :2]),
-            "obs of step() has shape (3, 2), expected (3, 3): one row for each of 3 copies",
+            "obs of step() has shape (3, 2), expected (3, 3): one row for each of 3 environments",
         ),
         (
             wrong(reward=lambda env: torch.zeros(3, 1)),
-            "reward of step() has shape (3, 1), expected (3,): one row for each of 3 copies",
+            "reward of step() has shape (3, 1), expected (3,): one row for each of 3 environments",
         ),
         (
             wrong(reward=lambda env: torch.zeros(3, dtype=torch.float64)),
@@ -226,28 +226,28 @@ def wrong(parts=lambda step: step, **changes):
         ),
         (
             wrong(truncated=lambda env: torch.zeros(3, device="meta", dtype=torch.bool)),
-            "truncated of step() lies on meta, expected cpu, the environment's device; make every tensor with "
+            "truncated of step() is on meta, expected cpu, the environment's device; make every tensor with "
             "device=self.device",
         ),
         (
             wrong(obs=lambda env: env.shown.to("meta")),
-            "obs of step() lies on meta, expected cpu, the environment's device; make every tensor with "
+            "obs of step() is on meta, expected cpu, the environment's device; make every tensor with "
             "device=self.device",
         ),
         (wrong(reward=lambda env: np.zeros(3)), "reward of step() is ndarray, expected a tensor on cpu"),
         (
             wrong(final_obs=lambda env: None),
-            "final_obs of step() is None, expected a tensor (3, 3) of float32: what copies showed before their next "
-            "episode began; an environment that never truncates gives obs again",
+            "final_obs of step() is None, expected a tensor (3, 3) of float32: the observations before the next "
+            "episodes began; an environment that never truncates returns obs again",
         ),
         (
             wrong(final_obs=lambda env: env.last[:1]),
-            "final_obs of step() has shape (1, 3), expected (3, 3): one row for each of 3 copies",
+            "final_obs of step() has shape (1, 3), expected (3, 3): one row for each of 3 environments",
         ),
         (
             wrong(lambda step: tuple(step)[:4]),
-            "step() returned 4 values, expected obs, reward, terminated, truncated, final_obs; final_obs, what copies "
-            "showed before their next episode began, is missing",
+            "step() returned 4 values, expected obs, reward, terminated, truncated, final_obs; final_obs, the "
+            "observations before the next episodes began, is missing",
         ),
         (
             wrong(lambda step: (*step[:4], {})),

@@ -1,1 +1,1 @@
-"""Beyond one process: the connection to Ray, what is kept in processes there, and learners that agree."""
+"""The connection to Ray, processes on its nodes, and synchronous learners."""

@@ -1,4 +1,4 @@
-"""Which cluster of Ray is meant, as far as that is known before Ray is loaded."""
+"""Determines which Ray cluster is meant, before Ray is loaded."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pathlib import Path
 from rookery.core.errors import nearest
 
 CONNECT_SECONDS = 5.0
-"""What the cluster's address gets to answer; Ray itself would wait for more than a minute."""
+"""Seconds for the cluster's address to answer; Ray itself would wait for more than a minute."""
 
 AUTO = "auto"
-"""The cluster that ``RAY_ADDRESS`` names or that runs on this machine, else one begun here."""
+"""The cluster that ``RAY_ADDRESS`` names or that runs on this machine, else a new one here."""
 
 LOCAL = "local"
-"""A cluster begun here, for this process."""
+"""A new cluster on this machine, for this process."""
 
 STARTS = "starting Ray on this machine"
-"""The line while a cluster is begun here."""
+"""The line while a cluster is started here."""
 
 WORDS = (AUTO, LOCAL, "here")
-"""What a setting may say instead of an address."""
+"""Values of the setting that are not addresses."""
 
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-"""What every client of Ray says first, as of HTTP/2; a server answers with its settings."""
+"""First bytes of every client of Ray, as of HTTP/2; a server answers with its settings."""
 
 
 def named_by(address: str) -> str:
@@ -37,16 +37,16 @@ def named_by(address: str) -> str:
 
 
 def problem_with(address: str) -> str:
-    """Returns why a text cannot be the address of a cluster, or an empty string; Ray itself decides about all others
-    that have a colon.
+    """Returns the reason why a text cannot be the address of a cluster, or an empty string; Ray itself checks all
+    others with a colon.
     """
     if not address or ":" in address or address in WORDS:
         return ""
-    return f"is no address of a Ray cluster{nearest(address, WORDS)}; else write HOST:PORT, as in 10.0.0.1:6379"
+    return f"is not an address of a Ray cluster{nearest(address, WORDS)}; else write HOST:PORT, as in 10.0.0.1:6379"
 
 
-def begins_here(address: str) -> bool:
-    """Says whether a cluster is to be begun on this machine, because none is named, and none runs or is wanted."""
+def starts_here(address: str) -> bool:
+    """Returns whether a cluster must be started on this machine, because none is named, and none runs or is wanted."""
     if address == LOCAL or named_by(address):
         return address == LOCAL
     latest = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
@@ -54,25 +54,25 @@ def begins_here(address: str) -> bool:
     return not (latest.exists() and answers(latest.read_text(encoding="utf-8").strip()))
 
 
-def will_begin(address: str) -> bool:
-    """Returns whether a cluster is still to be begun on this machine, which takes seconds to minutes."""
+def will_start_cluster(address: str) -> bool:
+    """Returns whether a cluster must still be started on this machine, which takes seconds to minutes."""
     ray = sys.modules.get("ray")
-    return not (ray and ray.is_initialized()) and begins_here(address)
+    return not (ray and ray.is_initialized()) and starts_here(address)
 
 
 def guard_own_cluster(address: str) -> None:
-    """Gives a cluster that will be begun here a token that only this process and its own know.
+    """Gives a cluster that will be started here a token that only this process and its own know.
 
-    Ray reads that when it is loaded, so this comes before; where Ray is loaded already, whoever did so has decided.
+    Ray reads the token when it is loaded, so this comes before; if Ray is loaded already, nothing is changed.
     """
-    if begins_here(address) and "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:
+    if starts_here(address) and "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:
         os.environ["RAY_AUTH_MODE"] = "token"
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 
 def answers(address: str, seconds: float | None = None) -> bool:
-    """Says whether a server that may be of Ray answers at ``HOST:PORT`` in so many seconds (None = `CONNECT_SECONDS`);
-    other forms of addresses are left to Ray.
+    """Returns whether a server that may be Ray's answers at ``HOST:PORT`` within some seconds (None =
+    `CONNECT_SECONDS`); other forms of addresses are left to Ray.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "://" in address:

@@ -1,4 +1,4 @@
-"""What each of several processes of one machine gets: cores and GPUs, without giving one away twice."""
+"""Divides cores and GPUs of one machine among several processes, without assigning one twice."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ GPUS = "CUDA_VISIBLE_DEVICES"
 
 @dataclass(frozen=True)
 class Allotment:
-    """What one worker has.
+    """Resources of one worker.
 
     Attributes:
         cores: Numbers of its cores; those at the ends may be shared with a neighbour.
-        gpus: Names of its GPUs, as ``CUDA_VISIBLE_DEVICES`` names them; None = whatever this process sees.
+        gpus: Names of its GPUs, as ``CUDA_VISIBLE_DEVICES`` names them; None = all that this process sees.
     """
 
     cores: tuple[int, ...]
@@ -26,20 +26,20 @@ class Allotment:
 def deal(
     cores: list[int], cpus: float, gpus: list[str], gpus_each: float, most: int | None
 ) -> tuple[list[Allotment], list[str]]:
-    """Deals cores and GPUs out to as many trials as there is room for, at least one.
+    """Assigns cores and GPUs to as many trials as there is room for, at least one.
 
-    Allotments lie side by side: with 1.5 cores each, the first trial has core 0 and half of 1, the second the rest of 1
-    and 2.
+    Allotments are adjacent: with 1.5 cores each, the first trial has core 0 and half of 1, the second the rest of 1 and
+    2.
 
     Args:
-        cores: Numbers of the cores there are.
-        cpus: Cores a trial.
-        gpus: Names of the GPUs there are.
-        gpus_each: GPUs a trial; 0 = they are not dealt out.
-        most: Trials, at most; None = as many as possible.
+        cores: Numbers of the available cores.
+        cpus: Cores per trial.
+        gpus: Names of the available GPUs.
+        gpus_each: GPUs per trial; 0 = they are not assigned.
+        most: Largest number of trials; None = as many as possible.
 
     Returns:
-        An allotment for each trial, and what a user should know.
+        An allotment for each trial, and notes for the user.
     """
     notes = []
     room = int(len(cores) / cpus + 1e-9)
@@ -57,7 +57,7 @@ def deal(
         notes.append(f"tune.max_concurrent = {most}: there is room for {count} at a time, by tune.cpus and tune.gpus")
 
     def part(number: int, each: float, there: int) -> range:
-        """Returns what the interval of a trial touches; all there is if one trial needs more."""
+        """Returns the units in the interval of a trial; all of them if one trial needs more."""
         return range(int(number * each + 1e-9), min(math.ceil((number + 1) * each - 1e-9), there))
 
     return [
@@ -70,7 +70,7 @@ def deal(
 
 
 def visible_gpus() -> list[str]:
-    """Returns the GPUs that this process may use, found without loading a library that would occupy them."""
+    """Returns the GPUs that this process may use, without loading a library that would occupy them."""
     named = os.environ.get(GPUS)
     if named is not None:
         return [name.strip() for name in named.split(",") if name.strip() not in ("", "-1")]

@@ -1,7 +1,7 @@
-"""The connection to a cluster of Ray: the one at an address, the one that runs on this machine, or one begun here.
+"""The connection to a Ray cluster: the one at an address, the one that runs on this machine, or a new one here.
 
-A cluster that is begun here serves this process and nobody else: on loopback, with a token of its own, without a
-dashboard. This module needs Ray, and is imported only where somebody asks for it.
+A new cluster serves only this process: on loopback, with a token of its own, without a dashboard. This module needs
+Ray, and is imported only on demand.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from ray._raylet import GcsClient
 from ray.exceptions import ObjectStoreFullError, OutOfDiskError, OutOfMemoryError, RayError
 
 from rookery.cluster import head, ray_log
-from rookery.cluster.address import AUTO, CONNECT_SECONDS, LOCAL, STARTS, answers, begins_here, named_by, problem_with
+from rookery.cluster.address import AUTO, CONNECT_SECONDS, LOCAL, STARTS, answers, named_by, problem_with, starts_here
 from rookery.cluster.working_directory import is_sent_folder, note_sent, refuse_other, runtime_env
 from rookery.core.errors import ConfigError, HeadLostError
 from rookery.core.process.processor import LIMIT, usable_cores
 
 RAYLET_SECONDS = 0.5
-"""Between two looks of a process whether its node is still part of the cluster."""
+"""Seconds between two checks of a process whether its node is still part of the cluster."""
 
 HEAD_SECONDS = 5.0
-"""Seconds that the head gets to answer a question."""
+"""Seconds for the head to answer a question."""
 
 END_SECONDS = 5.0
-"""What processes of a cluster that was begun here get to end, before what is left of its folder stays."""
+"""Seconds for processes of a cluster started here to end; after that the rest of its folder stays."""
 
 OBJECT_STORE = 1 << 30
-"""Bytes of the object store of a cluster that is begun here, at most: what is sent is read and forgotten at once."""
+"""Largest object store of a cluster started here, in bytes: objects are read and dropped at once."""
 
 _sessions: dict[int, Path] = {}
-"""By number of this process, which a fork of it has not: the folder of the cluster that it has begun."""
+"""By process number, which a fork does not share: the folder of the cluster that the process has started."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What one process gets of a node: cores and GPUs."""
+    """Cores and GPUs of one process on a node."""
 
     cpus: float
     gpus: float
@@ -61,12 +61,12 @@ class Resources:
         return " and ".join(f"{number:g} {name}{'' if number == 1 else 's'}" for number, name in parts)
 
     def times_in(self, node: Resources) -> int:
-        """Counts how often these resources fit on a node."""
+        """Returns how often these resources fit on a node."""
         parts = [(node.cpus, self.cpus), (node.gpus, self.gpus)]
         return min((math.floor(there / needed + 1e-9) for there, needed in parts if needed), default=0)
 
     def within_largest(self, nodes: list[Resources]) -> Resources:
-        """Returns these resources if a node has them; else what the nearest node has of them."""
+        """Returns these resources if a node has them; else those of the nearest node."""
         if not nodes or any(self.times_in(node) for node in nodes):
             return self
         parts = [Resources(min(self.cpus, node.cpus), min(self.gpus, node.gpus)) for node in nodes if node.cpus]
@@ -76,20 +76,20 @@ class Resources:
 def connect(
     address: str = AUTO, *, said: str, instead: str, cores: float = 0.0, working_directory: str | None = None
 ) -> bool:
-    """Joins a cluster, or begins one on this machine.
+    """Joins a cluster, or starts one on this machine.
 
     Args:
         address: Its address, `AUTO` or `LOCAL`.
-        said: What a user has set, for messages, as ``cluster.ray = 10.0.0.1:6379``.
-        instead: What can be done without Ray, for messages.
-        cores: Cores that a cluster begun here says it has, if the machine has fewer.
+        said: The user's setting for messages, as ``cluster.ray = 10.0.0.1:6379``.
+        instead: The way without Ray, for messages.
+        cores: Cores that a cluster started here declares, if the machine has fewer.
         working_directory: Folder that is sent to all machines; None = none.
 
     Returns:
-        Whether this did anything: False if the caller's process has joined one before.
+        Whether anything was done: False if the process has joined a cluster before.
 
     Raises:
-        ConfigError: If there is none at the address, or it refuses; if there is no such folder, or it is too late to
+        ConfigError: If there is none at the address, or it refuses; if the folder does not exist, or it is too late to
             send it.
     """
     if ray.is_initialized():
@@ -111,7 +111,7 @@ def connect(
     ray_worker.print_to_stdstream = ray_log.log_message
     try:
         with ray_log.logged_errors():
-            if begins_here(address):
+            if starts_here(address):
                 ray_log.log(STARTS)
                 _begin(cores, runtime)
             else:
@@ -131,11 +131,11 @@ def connect(
 
 
 _ray_prints: list[Any] = []
-"""How Ray itself shows messages of nodes, while these go to the log of a run."""
+"""Ray's own function for messages of nodes, while these go to the log of a run."""
 
 
 def session() -> str:
-    """Returns what no other connection of this process to a cluster has; empty where it has none."""
+    """Returns an id of this process's connection to a cluster; empty without one."""
     if not ray.is_initialized():
         return ""
     context = ray.get_runtime_context()
@@ -143,10 +143,10 @@ def session() -> str:
 
 
 def disconnect() -> None:
-    """Leaves the cluster that `connect` has joined; ends one that it has begun, of which nothing is left. One whose
-    head does not answer is only left when this process ends: until then Ray would wait for it.
+    """Leaves the cluster that `connect` has joined; ends and removes one that it has started. One whose head does not
+    answer is only left when this process ends: until then Ray would wait for it.
     """
-    ray_log.log("")  # what was kept before the run had a folder
+    ray_log.log("")  # text kept before the run had a folder
     is_own = os.getpid() in _sessions
     if ray.is_initialized() and not is_own and not answers(ray.get_runtime_context().gcs_address, HEAD_SECONDS):
         return
@@ -157,8 +157,8 @@ def disconnect() -> None:
 
 
 def node_is_gone() -> bool:
-    """Returns whether Ray's process on this machine is gone. Ray then ends this process without a word as soon as it
-    sends something large, or gets it.
+    """Returns whether Ray's process on this machine is gone. Ray then ends this process without a message as soon as it
+    sends or gets a large object.
     """
     node = ray_worker._global_node
     if node is None:
@@ -175,13 +175,13 @@ def node_is_gone() -> bool:
 
 
 def check_head() -> None:
-    """Raises a HeadLostError if the head counts as lost: nothing begins any more, and Ray does not say so."""
+    """Raises a HeadLostError if the head counts as lost: no process starts any more, and Ray does not report it."""
     if lost := head.lost_head():
         raise HeadLostError(lost)
 
 
 def nodes() -> dict[str, Resources]:
-    """Asks the head which nodes there are: Ray's id of each, and what it has.
+    """Asks the head for the nodes: Ray's id of each, and its resources.
 
     Raises:
         HeadLostError: If it does not answer.
@@ -191,7 +191,7 @@ def nodes() -> dict[str, Resources]:
 
 
 def free_of_all() -> str:
-    """Asks the head what of the cluster is free, and what there is, for messages."""
+    """Describes the free and total resources of the cluster, for messages."""
     try:
         there, unused = head.within(HEAD_SECONDS, lambda: (ray.cluster_resources(), ray.available_resources()))
     except HeadLostError as error:
@@ -202,14 +202,14 @@ def free_of_all() -> str:
 
 
 def _show_token(address: str) -> None:
-    """Asks a cluster once whether it takes this process's token: `ray.init` would ask for 20 s, and not say why."""
+    """Checks once whether a cluster accepts this process's token: `ray.init` would try for 20 s, without the reason."""
     if address.rpartition(":")[2].isdecimal() and "://" not in address:
-        with suppress(RuntimeError):  # what else may be wrong says ray.init
+        with suppress(RuntimeError):  # ray.init reports other errors
             GcsClient(address=address)
 
 
 def _begin(cores: float, runtime: dict[str, Any] | None) -> None:
-    """Begins a cluster of this machine alone, for this process alone."""
+    """Starts a cluster of this machine only, for this process only."""
     begun = ray.init(
         LOCAL,
         num_cpus=max(math.ceil(cores), usable_cores()),
@@ -219,14 +219,14 @@ def _begin(cores: float, runtime: dict[str, Any] | None) -> None:
         object_store_memory=OBJECT_STORE,
         runtime_env=runtime,
         _node_ip_address="127.0.0.1",
-        _system_config={"worker_niceness": 0},  # else playing would have what everything else leaves
+        _system_config={"worker_niceness": 0},  # else workers would get only the cores that are left over
     )
     _sessions[os.getpid()] = Path(begun.address_info["session_dir"])
-    atexit.register(_remove_session)  # where nobody disconnects; after this Ray itself ends
+    atexit.register(_remove_session)  # if `disconnect` is not called; after this Ray itself ends
 
 
 def _remove_session() -> None:
-    """Removes the folder of a cluster that this process has begun, and the link to it."""
+    """Removes the folder of a cluster that this process has started, and the link to it."""
     folder = _sessions.pop(os.getpid(), None)
     if folder is None:
         return
@@ -241,7 +241,7 @@ def _remove_session() -> None:
 
 
 def _why(error: Exception, address: str) -> str:
-    """Says what Ray means, where it says so in many lines."""
+    """Returns the meaning of Ray's errors of many lines."""
     text = " ".join(str(error).split())
     if "ersion" in text and "ray" in text.lower() and "python" in text.lower():
         return f"the cluster has other versions than this process: {text}"
@@ -259,14 +259,14 @@ def resources_of(resources: Mapping[str, float]) -> Resources:
 
 
 NEVER_RAN = "The actor never ran"
-"""How Ray begins the line about an actor whose process it has not started."""
+"""First words of Ray's line about an actor whose process it has not started."""
 
 
-def in_a_line(error: RayError) -> str:
-    """Puts what Ray says in many lines into one, without the table of its ids."""
+def as_line(error: RayError) -> str:
+    """Puts a message of Ray into one line, without its table of ids."""
     lines = [line.strip() for line in str(error).splitlines() if not line.startswith("\t") or "node" in line]
     if never := [line for line in lines if line.startswith(NEVER_RAN)]:
-        return never[0]  # what is before it tells of Ray's own counting
+        return never[0]  # text before Ray's own counting
     return " ".join(line for line in lines if line).partition(" Some common causes")[0]
 
 
@@ -277,24 +277,24 @@ FULL = {
     "another with ray start --object-spilling-directory",
     OutOfMemoryError: "a machine has run out of memory, and Ray has ended a process there",
 }
-"""What is said of Ray's errors that name a limit."""
+"""Messages for Ray's errors that name a limit."""
 
 
-def said_of(error: RayError) -> str:
-    """Returns what an error of Ray means, in a line."""
+def describe_ray_error(error: RayError) -> str:
+    """Returns the meaning of an error of Ray, in a line."""
     for kind, said in FULL.items():
         if isinstance(error, kind):
             return said
-    return f"the Ray cluster is gone: {in_a_line(error)}"
+    return f"the Ray cluster is gone: {as_line(error)}"
 
 
-def settle_in(cores: int, cwd: str, path: list[str], environment: Mapping[str, str]) -> None:
-    """Prepares a process on a node, before anything of a user's is loaded there.
+def prepare_process(cores: int, cwd: str, path: list[str], environment: Mapping[str, str]) -> None:
+    """Prepares a process on a node, before any user code is loaded there.
 
     Args:
-        cores: Cores that it may use; threads and helpers are chosen by it.
-        cwd: Where relative paths begin, if the node has it and the process is not in a folder that was sent there.
-        path: Where whoever asks finds modules; what is not there on this node is passed over.
+        cores: Cores that it may use; threads and helpers are chosen accordingly.
+        cwd: Working directory, if the node has it and the process is not in a folder that was sent there.
+        path: Module search path of the caller; folders missing on this node are skipped.
         environment: Environment variables.
     """
     os.environ.update(environment)
@@ -303,13 +303,13 @@ def settle_in(cores: int, cwd: str, path: list[str], environment: Mapping[str, s
         with suppress(OSError):
             os.chdir(cwd)
     sys.path += [entry for entry in path if entry not in sys.path and os.path.exists(entry)]
-    threading.Thread(target=end_with, args=[os.getppid()], daemon=True).start()
+    threading.Thread(target=end_with_raylet, args=[os.getppid()], daemon=True).start()
 
 
-def end_with(raylet: int) -> None:
-    """Ends this process when Ray's process on this node is gone, which began it: others go on elsewhere by then.
+def end_with_raylet(raylet: int) -> None:
+    """Ends this process when Ray's process on this node, its parent, is gone: its objects continue elsewhere by then.
 
-    Ray does this too, but not reliably while code is at work here.
+    Ray does this too, but not reliably while code runs here.
     """
     while os.getppid() == raylet:
         time.sleep(RAYLET_SECONDS)

@@ -1,6 +1,4 @@
-"""How the gradients of ranks on GPUs are summed: by NCCL where each rank has a GPU of its own, else by gloo, which
-copies them.
-"""
+"""Gradient sums of ranks on GPUs: by NCCL if each rank has a GPU of its own, else by gloo, which copies them."""
 
 from __future__ import annotations
 
@@ -14,16 +12,16 @@ from torch import distributed
 
 
 def backend_of(gpus: Sequence[str | None]) -> Literal["nccl", "gloo"]:
-    """Says by what gradients go between ranks.
+    """Returns the backend for gradients between ranks.
 
-    Args:
+    gpus: The GPU of each rank, by a globally unique name; None = none that NCCL can use.
         gpus: The GPU of each rank, by a name that no other has on any machine; None = none that NCCL can use.
     """
     return "nccl" if None not in gpus and len(set(gpus)) == len(gpus) else "gloo"
 
 
 def name_of(device: torch.device) -> str | None:
-    """Names a GPU, so that no other has this name; None if NCCL cannot use it."""
+    """Returns a globally unique name of a GPU; None if NCCL cannot use it."""
     if device.type != "cuda" or not distributed.is_nccl_available():
         return None
     return str(torch.cuda.get_device_properties(device).uuid)
@@ -32,15 +30,15 @@ def name_of(device: torch.device) -> str | None:
 def group_on(
     device: torch.device, rank: int, size: int, host: str, timeout: float, gather: Callable[[Any], list[Any]]
 ) -> Any:
-    """Makes a group of NCCL between the GPUs of all ranks, which all call this; None where gloo has to do.
+    """Makes an NCCL group of the GPUs of all ranks, which all call this; None if gloo must be used.
 
     Args:
         device: The GPU of this rank.
-        rank: Number of this one.
-        size: How many there are.
-        host: Address of this machine that the others reach.
+        rank: Number of this rank.
+        size: Number of ranks.
+        host: Address of this machine that the others can reach.
         timeout: Seconds that a rank waits for the others in a sum.
-        gather: Gives what each rank gives it.
+        gather: Returns the values that all ranks pass to it.
     """
     if backend_of(gather(name_of(device))) == "gloo":
         return None

@@ -1,7 +1,7 @@
-"""The head of a cluster of Ray: it is asked now and then whether it answers, and a run is stopped when it does not.
+"""Watches the head of a Ray cluster: it is asked periodically, and a run is stopped if it does not answer.
 
-Ray waits for a minute without a word, in which calls that need the head do not return, and then ends the process. So a
-run stops before: it writes a checkpoint of what it can reach, and names how to resume.
+Ray waits for a minute without a message, in which calls that need the head do not return, and then ends the process. So
+a run stops before: it writes a checkpoint of what it can reach, and names how to resume.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from rookery.core.io.console_output import run_log
 from rookery.core.process.interrupt import Interrupt, say
 
 LOOK_SECONDS = 2.0
-"""Seconds between two questions to the head, and the longest that it gets to answer one."""
+"""Seconds between two questions to the head, and its time limit for an answer."""
 
 RAY_SECONDS = float(os.environ.get("RAY_gcs_rpc_server_reconnect_timeout_s", "60"))  # noqa: SIM112  (Ray's own name)
 """Seconds without a head after which Ray ends this process."""
 
 SAID_AFTER = RAY_SECONDS / 10
-"""Seconds without an answer after which a line says so."""
+"""Seconds without an answer after which a note is printed."""
 
 LOST_AFTER = RAY_SECONDS / 4
 """Seconds without an answer after which the head counts as lost."""
 
 ENDED_AFTER = RAY_SECONDS * 0.85
-"""Seconds without an answer after which a program that is still there is ended, before Ray ends it without a word."""
+"""Seconds without an answer after which a program that still runs is ended, before Ray ends it without a message."""
 
 Answer = TypeVar("Answer")
 
 
 class HeadWatch:
-    """Asks the head of a cluster in a thread whether it is there.
+    """Asks the head of a cluster periodically, in a thread.
 
     Args:
         address: Its address, ``HOST:PORT``.
         is_needed: Returns whether this process is still connected to it.
-        ask: Returns whether a head answers at an address within so many seconds.
+        ask: Returns whether a head answers at an address within some seconds.
 
     Attributes:
         silence: Seconds since it last answered, counted while this process runs.
@@ -74,7 +74,7 @@ class HeadWatch:
         return self._address == address and not self._is_over.is_set() and self._thread.is_alive()
 
     def problem(self) -> str:
-        """Returns what is to be said of its silence."""
+        """Returns a description of its silence."""
         return f"the head of the Ray cluster at {self._address} has not answered for {self.silence:.3g} seconds"
 
     def _say(self) -> None:
@@ -94,14 +94,14 @@ class HeadWatch:
 
 
 def how_to_resume() -> str:
-    """Returns how what this process does is resumed from its last checkpoint; empty if it has no folder yet."""
+    """Returns how to resume from the last checkpoint; empty if there is no run directory yet."""
     if (log := run_log()) is None:
         return ""
     return f"; resume from the last checkpoint: rookery resume {log.parent} (an experiment: rookery tune resume)"
 
 
 _watches: list[HeadWatch] = []
-"""The one of the cluster that this process is connected to, if any."""
+"""The watch of the cluster that this process is connected to, if any."""
 
 
 def watch(address: str, is_needed: Callable[[], bool]) -> None:
@@ -113,20 +113,20 @@ def watch(address: str, is_needed: Callable[[], bool]) -> None:
 
 
 def lost_head() -> str:
-    """Returns what is to be said of a head that counts as lost; empty while it answers."""
+    """Returns a description of a head that counts as lost; empty while it answers."""
     return next((one.problem() for one in _watches if one.silence >= LOST_AFTER), "")
 
 
 def within(seconds: float, ask: Callable[[], Answer]) -> Answer:
-    """Asks the head something in a thread, since Ray waits for a minute for one that is gone.
+    """Asks the head in a thread, since Ray waits for a minute for one that is gone.
 
     Args:
-        seconds: How long to wait.
+        seconds: Time limit.
         ask: Asks, and returns the answer.
 
     Raises:
         HeadLostError: If there is no answer within this time.
-        Exception: What `ask` raises.
+        Exception: The exception of `ask`.
     """
     found: list[Answer] = []
     errors: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""Ranks that are processes of this machine: how rank 0 starts the others, and what it says when one is gone."""
+"""Ranks as processes of this machine: rank 0 starts the others, and reports one that is gone."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from rookery.core.process.waits import exit_code_of
 from rookery.core.settings.starting_folder import module_paths, starting_folder
 
 LAST_WORDS = 5.0
-"""Seconds in which a rank that has failed says why."""
+"""Seconds for a failed rank to report its error."""
 
 READY = "ready"
-"""What a rank says that has understood what it is to do."""
+"""Message of a rank that is ready for its task."""
 
 LEAVE = 2.0
-"""Seconds that a rank gets to end once rank 0 has closed."""
+"""Seconds for a rank to end after rank 0 has closed."""
 
 
 class LocalRanks(Gathered):
-    """Rank 0 of several that are processes of this machine; they end when it does.
+    """Rank 0 of several processes of this machine; the others end when it does.
 
     Args:
-        module: What each of the others runs, as ``python -m MODULE``; see `joined`.
-        task: What each of them is given; it can be sent.
-        size: How many there are.
+        module: Module that each of the others runs, as ``python -m MODULE``; see `joined`.
+        task: Task of each of them; it can be pickled.
+        size: Number of ranks.
 
     Raises:
-        TrainingError: If one of them does not begin; says why.
+        TrainingError: If one of them does not start; with the reason.
     """
 
     def __init__(self, module: str, task: Any, size: int) -> None:
-        self.told = f"{size} learners: this process and {size - 1} beside it"
+        self.description = f"{size} learners: this process and {size - 1} beside it"
         place = Path(tempfile.mkdtemp(prefix="rookery-ranks-"))
         self._lines: list[socket.socket] = []
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -54,11 +54,11 @@ class LocalRanks(Gathered):
             for rank in range(1, size):
                 self._start(module, (module_paths(sys.path), starting_folder()), (str(place), rank, size, task))
             for number in range(1, size):
-                self._hear(number, READY)
+                self._read(number, READY)
             there: Any = distributed
             groups = groups_of(there.FileStore(str(place / "meeting"), size), 0, size, TIMEOUT, LOOPBACK)
             super().__init__(groups)
-            self.watch_others()  # all are there, and need the file no more
+            self.watch_others()  # all have met, and no longer need the file
         except RuntimeError as error:
             told = self.lost(error)
             self._end()
@@ -75,12 +75,12 @@ class LocalRanks(Gathered):
         self._processes.append(start_child(module, [str(number)], [number], 1, {}))
         self._lines.append(line)
         far.close()
-        with suppress(Gone):  # who hears it next will say so
+        with suppress(Gone):  # the next read reports it
             for message in messages:
                 send_frame(line, message)
 
-    def _hear(self, number: int, wanted: str = "") -> None:
-        """Waits until a rank says something; raises what it says unless that is `wanted`, or how it has ended."""
+    def _read(self, number: int, wanted: str = "") -> None:
+        """Waits for a message of a rank; raises its error if the message is not `wanted`, or the way it ended."""
         name = f"learner {number} of {len(self._lines) + 1}"
         try:
             said, _ = receive_frame(self._lines[number - 1])
@@ -92,7 +92,7 @@ class LocalRanks(Gathered):
             raise kind(f"{name}: {message}") from RemoteError(text)
 
     def lost(self, error: Exception) -> RookeryError:
-        """Returns what the rank says that has failed first, or how it ended."""
+        """Returns the error of the rank that failed first, or the way it ended."""
         told: RookeryError = super().lost(error)
         if self._heartbeats is not None and self._heartbeats.problem:
             return told
@@ -100,17 +100,17 @@ class LocalRanks(Gathered):
             if not select.select([line], [], [], LAST_WORDS)[0]:
                 continue
             try:
-                self._hear(number)
+                self._read(number)
             except RankLostError:
-                continue  # who only misses another has nothing to tell
+                continue  # a rank that only misses another has no cause to report
             except RookeryError as found:
                 told = found
-                if found.__cause__ is not None:  # one that ended without a word may have missed this one
+                if found.__cause__ is not None:  # one that ended without a message may have missed this one
                     break
         return told
 
     def break_waits(self) -> None:
-        """Ends the other ranks at once, and the waits for them."""
+        """Ends the other ranks at once, and all waits for them."""
         for process in self._processes:
             process.kill()
         super().break_waits()
@@ -122,9 +122,9 @@ class LocalRanks(Gathered):
 
 
 def joined(line: socket.socket) -> tuple[Gathered, Any]:
-    """Meets the other ranks in a process that `LocalRanks` has started; returns what stands for them, and the task."""
+    """Meets the other ranks in a process that `LocalRanks` has started; returns its ranks, and the task."""
     (path, cwd), _ = receive_frame(line)
-    sys.path[:] = path  # modules that the task names are found by it
+    sys.path[:] = path  # to find modules of the task
     (place, rank, size, task), _ = receive_frame(line)
     with suppress(OSError):  # of a folder that was removed
         os.chdir(cwd)
@@ -136,12 +136,12 @@ def joined(line: socket.socket) -> tuple[Gathered, Any]:
     return ranks, task
 
 
-def say_why(line: socket.socket, error: BaseException, text: str) -> None:
-    """Tells rank 0 why this rank ends.
+def send_error(line: socket.socket, error: BaseException, text: str) -> None:
+    """Sends rank 0 the error of this rank.
 
     Args:
-        line: To rank 0.
-        error: What was raised.
+        line: Connection to rank 0.
+        error: The exception.
         text: Its traceback.
     """
     kind = type(error) if isinstance(error, RankLostError | RookeryError) else TrainingError

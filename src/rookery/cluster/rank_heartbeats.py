@@ -1,4 +1,4 @@
-"""Heartbeats of ranks: how rank 0 notices that another learner is frozen, while it waits for it in compiled code."""
+"""Heartbeats of ranks: rank 0 detects another frozen learner, while it waits for it in compiled code."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from weakref import WeakMethod
 from rookery.core.process.heartbeats import HEARTBEAT_SECONDS, Heartbeats, describe_frozen, send_heartbeats
 
 CONNECT_SECONDS = 10.0
-"""Seconds that another rank gets to connect to rank 0."""
+"""Seconds for another rank to connect to rank 0."""
 
 
 @dataclass(frozen=True)
 class Introduction:
-    """What a rank sends when it connects.
+    """First message of a rank when it connects.
 
     Attributes:
-        token: Shows that it belongs to the run.
+        token: Proves that it belongs to the run.
         rank: Its number.
         machine: Name of its machine.
         process: Number of its process there.
@@ -40,7 +40,7 @@ class Introduction:
 
     @classmethod
     def from_line(cls, line: bytes) -> Introduction:
-        """Reads such a line; raises a ValueError if it is none."""
+        """Parses such a line; raises a ValueError if it is invalid."""
         token, rank, machine, process = line.decode().split()
         return cls(token, int(rank), machine, int(process))
 
@@ -51,11 +51,11 @@ class RankHeartbeats:
     Args:
         others: The connection of each rank that has connected.
         size: Number of ranks.
-        give_up: Method that is called when one is frozen, in a thread of its own: ends the waits for it. Its object is
-            not kept alive.
+        give_up: Method that is called in a thread of its own when a rank is frozen: ends the waits for it. Its object
+            is not kept alive.
 
     Attributes:
-        problem: Which rank is frozen, in a sentence; empty before.
+        problem: Description of the frozen rank; empty before.
     """
 
     def __init__(self, others: dict[Introduction, socket.socket], size: int, give_up: Callable[[], None]) -> None:
@@ -90,14 +90,14 @@ class RankHeartbeats:
 def connect_heartbeats(
     rank: int, size: int, host: str, gather: Callable[[Any], list[Any]], give_up: Callable[[], None]
 ) -> RankHeartbeats | None:
-    """Connects all other ranks with rank 0, and lets them send heartbeats. All ranks call it together. One that cannot
+    """Connects all other ranks with rank 0, and starts their heartbeats. All ranks call it together. One that cannot
     connect sends none, and is not missed.
 
     Args:
         rank: Number of this rank.
-        size: How many there are.
-        host: Address of this machine that the others reach.
-        gather: Returns what each rank gives, in their order.
+        size: Number of ranks.
+        host: Address of this machine that the others can reach.
+        gather: Returns the values of all ranks, in their order.
         give_up: See `RankHeartbeats`.
 
     Returns:
@@ -122,14 +122,14 @@ def connect_heartbeats(
 
 
 def accepted(door: socket.socket, token: str, count: int) -> dict[Introduction, socket.socket]:
-    """Accepts so many connections of ranks that know a token."""
+    """Accepts this number of connections of ranks that know a token."""
     others: dict[Introduction, socket.socket] = {}
     door.settimeout(CONNECT_SECONDS)
     with suppress(TimeoutError):
         while len(others) < count:
             line, _ = door.accept()
             line.settimeout(CONNECT_SECONDS)
-            with suppress(OSError, ValueError):  # of a stranger
+            with suppress(OSError, ValueError):  # without the token
                 introduction = Introduction.from_line(line.makefile("rb", buffering=0).readline(1 << 10))
                 if secrets.compare_digest(introduction.token, token):
                     others[introduction] = line

@@ -1,6 +1,6 @@
-"""Ranks: learners that each play a share of a run's lanes and make the same steps with the same weights.
+"""Ranks: learners that each play a share of a run's lanes and make the same gradient steps with the same weights.
 
-`Ranks` is one learner alone, which agrees with itself; `Gathered` speaks through a group of `torch.distributed`.
+`Ranks` is a single learner; `Gathered` communicates through a group of `torch.distributed`.
 """
 
 from __future__ import annotations
@@ -28,85 +28,85 @@ TIMEOUT = 600.0
 """Seconds that a rank waits for the others in a gradient step before the run counts as broken."""
 
 PATIENCE = timedelta(days=30)
-"""How long a rank waits for what rank 0 does next: it may evaluate, or its user may think."""
+"""Seconds that a rank waits for the next call of rank 0, which may evaluate, or wait for its user."""
 
 
 class RankLostError(LearnerLostError):
-    """Another rank is gone, or does not answer, and this one does not know more."""
+    """Raised if another rank is gone, or does not answer, without a known cause."""
 
 
 LOOPBACK = "127.0.0.1"
 
 SMALL = 1 << 16
-"""Numbers up to which each of few ranks sends all of them to each other: one way there and back is what costs then."""
+"""Largest size at which few ranks all send to each other: the cost is then one round trip."""
 
 BREAK = 1
 """Tag of a message that is never sent."""
 
 FEW = 8
-"""Ranks that do so."""
+"""Number of ranks that do so."""
 
 AGREED = ("kl", "full_kl")
-"""Metrics by which updates go on or change; all others are reports of each rank."""
+"""Metrics that control updates; all others are reports of each rank."""
 
 
 class Ranks:
-    """One learner alone.
+    """A single learner.
 
     Attributes:
         rank: Number of this learner.
-        size: How many there are.
-        told: Where the others are, for people; empty of one alone.
+        size: Number of ranks.
+        description: Description of the other ranks for users; empty for a single one.
     """
 
     rank = 0
     size = 1
-    told = ""
+    description = ""
 
     def __deepcopy__(self, memo: object) -> Self:
-        return self  # copies of a policy play for the same learner
+        return self  # shared by copies of a policy
 
     def sums(self, values: Tensor) -> Tensor:
-        """Returns the sum of a tensor over all ranks, of the same shape; the given one may change."""
+        """Returns the sum of a tensor over all ranks, of the same shape; may change its argument."""
         return values
 
     def numbers(self, *mine: float) -> list[list[float]]:
-        """Returns the numbers that each rank gave, as many from all, in the order of ranks."""
+        """Returns the numbers of each rank, equally many from all, in the order of ranks."""
         table = torch.zeros(self.size, len(mine), dtype=torch.float64, device="cpu")
         table[self.rank] = torch.tensor(mine, dtype=torch.float64, device="cpu")
         return self.sums(table).tolist()
 
     def gather(self, value: Any) -> list[Any]:
-        """Returns what each rank gave, a small object, in their order."""
+        """Returns a small object of each rank, in their order."""
         return [value]
 
     def first(self, value: Any) -> Any:
-        """Returns what rank 0 gave, a small object."""
+        """Returns rank 0's value of a small object."""
         return self.gather(value)[0]
 
-    def beside(self) -> Ranks:
-        """Returns the same ranks for a thread of their own, which speaks to those of the others only."""
+    def thread_group(self) -> Ranks:
+        """Returns the same ranks for a separate thread, which communicates only with those of the others."""
         return self
 
-    def announce(self, call: str, argument: Any = None) -> Any:
-        """Begins a call that all ranks make, with what rank 0 gives it; returns that."""
+    def broadcast_call(self, call: str, argument: Any = None) -> Any:
+        """Begins a call that all ranks make, and returns rank 0's argument."""
         return argument
 
-    def heard(self) -> str:
-        """Waits until rank 0 announces a call, which this rank has to make next; returns its name."""
-        raise TrainingError("rank 0 has nobody to follow")
+    def receive_call(self) -> str:
+        """Waits until rank 0 announces the next call; returns its name."""
+        raise TrainingError("rank 0 has no rank to follow")
 
     def check(self, interrupt: Interrupt) -> None:
-        """Raises `Interrupted` on all ranks in the same moment, if any of them was asked to stop."""
-        self.asked(interrupt)
+        """Raises `Interrupted` on all ranks at the same time, if any of them was asked to stop."""
+        self.stop_requested(interrupt)
         interrupt.check()
 
-    def asked(self, interrupt: Interrupt) -> bool:
-        """Whether any rank was asked to stop; then all of them are."""
+    def stop_requested(self, interrupt: Interrupt) -> bool:
+        """Whether any rank was asked to stop; all ranks return the same."""
         return interrupt.number is not None
 
     def share(self, lanes: int) -> tuple[int, int]:
-        """Returns the number of this rank's first lane, and how many it plays, of all lanes of a run."""
+        """Returns the number of this rank's first lane, and its number of lanes, out of all lanes of a run."""
         first, end = lanes * self.rank // self.size, lanes * (self.rank + 1) // self.size
         return first, end - first
 
@@ -115,7 +115,7 @@ class Ranks:
 
         Args:
             gradient: ``[W]`` mean over this rank's rows.
-            rows: How many these were; 0 = they do not count, whatever the gradient says.
+            rows: Number of rows; 0 = the gradient does not count.
             metrics: Means over these rows, or numbers of each; the same names on all ranks.
 
         Returns:
@@ -141,12 +141,12 @@ class Ranks:
         """Merges the moments of each rank's rows (Chan et al. 1979).
 
         Args:
-            count: Rows of this rank; of 0 the moments do not matter.
+            count: Rows of this rank; with 0 its moments do not matter.
             mean: Their mean, element by element.
             var: Their variance, divided by the count.
 
         Returns:
-            The same of the rows of all ranks.
+            The same for the rows of all ranks.
         """
         own = mean.double().flatten() if count else torch.zeros(mean.numel(), dtype=torch.float64, device=mean.device)
         sums = self.sums(torch.cat((own * count, own.new_tensor([float(count)]))))
@@ -159,30 +159,30 @@ class Ranks:
         return total, center.view_as(mean).to(mean.dtype), spread.view_as(var).to(var.dtype)
 
     def close(self) -> None:
-        """Leaves the others."""
+        """Leaves the group."""
 
 
-ALONE = Ranks()
-"""The learner of a run that has one."""
+SINGLE = Ranks()
+"""The ranks of a run with a single learner."""
 
 
 class Gathered(Ranks):
     """One of several learners.
 
     Args:
-        groups: How they speak to each other, see `groups_of`.
+        groups: Communication groups, see `groups_of`.
     """
 
     def __init__(self, groups: Groups) -> None:
         self.rank, self.size = groups.steps.rank(), groups.steps.size()
         self._groups, self._group, self._patient = groups, groups.steps, groups.calls
         self._on_gpus: dict[torch.device, Any] = {}
-        """What sums tensors that lie there; None = they are copied."""
+        """Group that sums tensors on GPUs; None = they are copied."""
         self._announced: list[tuple[str, Any]] = []
         self._heartbeats: RankHeartbeats | None = None
 
     def watch_others(self) -> None:
-        """Lets rank 0 notice from now on when another rank is frozen. All ranks call it together."""
+        """Makes rank 0 detect from now on when another rank is frozen. All ranks call it together."""
         self._heartbeats = connect_heartbeats(self.rank, self.size, self._groups.host, self.gather, self.break_waits)
         if self.rank == 0:
             Interrupt.breakers.add(self)
@@ -190,7 +190,7 @@ class Gathered(Ranks):
     def break_waits(self) -> None:
         """Ends all waits for other ranks with an error; called in another thread."""
         for group in self._groups[:3]:
-            with suppress(RuntimeError):  # what times out breaks all connections of a group of gloo
+            with suppress(RuntimeError):  # a timeout breaks all connections of a gloo group
                 nothing = torch.zeros(1, dtype=torch.float32, device="cpu")
                 group.recv([nothing], (self.rank + 1) % self.size, BREAK).wait(timedelta(milliseconds=1))
 
@@ -205,7 +205,7 @@ class Gathered(Ranks):
         if there.numel() <= SMALL and self.size <= FEW:
             total, *rest = self._exchange(self._group, there, [there] * self.size)
             there = total.clone() if total is there else total
-            for part in rest:  # in the order of ranks: all come to the same bits
+            for part in rest:  # in the order of ranks: equal bits on all
                 there += part
         else:
             with self._together():
@@ -213,26 +213,26 @@ class Gathered(Ranks):
         return there.to(values.device)
 
     def _group_on(self, device: torch.device) -> Any:
-        """What sums tensors on a GPU, in the same call on all ranks; None = they are copied."""
+        """Returns the group that sums tensors on a GPU, in the same call on all ranks; None = they are copied."""
         if device not in self._on_gpus:
             self._on_gpus[device] = group_on(device, self.rank, self.size, self._groups.host, TIMEOUT, self.gather)
         return self._on_gpus[device]
 
     def gather(self, value: Any) -> list[Any]:
-        """Returns what each rank gave, in their order."""
+        """Returns an object of each rank, in their order."""
         body = torch.frombuffer(bytearray(cloudpickle.dumps(value)), dtype=torch.uint8)
         length = torch.tensor([len(body)], dtype=torch.int64, device="cpu")
         lengths = self._exchange(self._patient, length, [length] * self.size)
         bodies = self._exchange(self._patient, body, [body.new_empty(int(one)) for one in lengths])
-        # all are ranks of one run, which have shown that they belong to it by meeting here
+        # all are ranks of one run, as they proved when they met
         return [value if rank == self.rank else pickle.loads(bytes(one.numpy())) for rank, one in enumerate(bodies)]
 
-    def beside(self) -> Ranks:
-        """Returns the same ranks for a thread of their own, which speaks to those of the others only."""
-        return Beside(self, self._groups._replace(steps=self._groups.beside, calls=self._groups.beside))
+    def thread_group(self) -> Ranks:
+        """Returns the same ranks for a separate thread, which communicates only with those of the others."""
+        return ThreadGroup(self, self._groups._replace(steps=self._groups.thread, calls=self._groups.thread))
 
     def _exchange(self, group: Any, mine: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-        """Sends a tensor to all other ranks, and returns theirs, of the shapes of `like`, with its own among them."""
+        """Sends a tensor to all other ranks, and returns those of all ranks, of the shapes of `like`."""
         found = [mine if rank == self.rank else torch.empty_like(one) for rank, one in enumerate(like)]
         others = [rank for rank in range(self.size) if rank != self.rank]
         with self._together():
@@ -242,8 +242,8 @@ class Gathered(Ranks):
                 work.wait()
         return found
 
-    def announce(self, call: str, argument: Any = None) -> Any:
-        """Begins a call that all ranks make, with what rank 0 gives it; returns that.
+    def broadcast_call(self, call: str, argument: Any = None) -> Any:
+        """Begins a call that all ranks make, and returns rank 0's argument.
 
         Raises:
             TrainingError: If rank 0 makes another call.
@@ -252,39 +252,39 @@ class Gathered(Ranks):
             self.gather((call, argument))
             return argument
         if not self._announced:
-            self.heard()
-        theirs, given = self._announced.pop()
-        if theirs != call:
+            self.receive_call()
+        other, given = self._announced.pop()
+        if other != call:
             raise TrainingError(
-                f"rank {self.rank} calls {call}, and rank 0 calls {theirs}: all ranks have to make the same calls"
+                f"rank {self.rank} calls {call}, and rank 0 calls {other}: all ranks have to make the same calls"
             )
         return given
 
-    def heard(self) -> str:
-        """Waits until rank 0 announces a call, which this rank has to make next; returns its name."""
+    def receive_call(self) -> str:
+        """Waits until rank 0 announces the next call; returns its name."""
         call = self.gather(None)[0]
         self._announced.append(call)
         return str(call[0])
 
-    def asked(self, interrupt: Interrupt) -> bool:
-        """Whether any rank was asked to stop; then all of them are."""
+    def stop_requested(self, interrupt: Interrupt) -> bool:
+        """Whether any rank was asked to stop; all ranks return the same."""
         if self.rank:
-            interrupt.forget_time()  # rank 0 alone looks at the time; what is here is of an earlier training
+            interrupt.forget_time()  # only rank 0 checks the time; this value is of an earlier training
         asked = max(self.numbers(-1 if interrupt.number is None else interrupt.number))[0]
         interrupt.number = int(asked) if asked >= TIME_UP else None
         return interrupt.number is not None
 
     def close(self) -> None:
-        """Leaves the others."""
+        """Leaves the group."""
         if self._heartbeats is not None:
             self._heartbeats.close()
         Interrupt.breakers.discard(self)
         self._group = self._patient = None
-        self._groups = self._groups._replace(steps=None, calls=None, beside=None)
+        self._groups = self._groups._replace(steps=None, calls=None, thread=None)
         self._on_gpus.clear()
 
     def lost(self, error: Exception) -> RookeryError:
-        """Returns what to raise when the others do not answer."""
+        """Returns the error to raise when the others do not answer."""
         if self._heartbeats is not None and self._heartbeats.problem:
             return LearnerLostError(self._heartbeats.problem)
         return RankLostError(f"rank {self.rank} of {self.size}: another rank has gone or hangs ({error})")
@@ -295,16 +295,16 @@ class Gathered(Ranks):
             yield
         except RuntimeError as error:
             Interrupt.check_second()
-            told = self.lost(error)
-            raise told from told.__cause__
+            loss = self.lost(error)
+            raise loss from loss.__cause__
 
 
-class Beside(Gathered):
-    """A rank in a thread of its own.
+class ThreadGroup(Gathered):
+    """A rank in a separate thread.
 
     Args:
-        of: The rank, which knows what has become of others that do not answer.
-        groups: How it speaks to those in such threads.
+        of: The rank, which knows the reason if others do not answer.
+        groups: Communication groups with the threads of the others.
     """
 
     def __init__(self, of: Gathered, groups: Groups) -> None:
@@ -312,17 +312,17 @@ class Beside(Gathered):
         self._of = of
 
     def lost(self, error: Exception) -> RookeryError:
-        """Returns what to raise when the others do not answer."""
+        """Returns the error to raise when the others do not answer."""
         return self._of.lost(error)
 
 
 def meet(place: Path, rank: int, size: int, timeout: float = TIMEOUT) -> Ranks:
-    """Meets the other ranks of this machine through a file, by gloo.
+    """Joins the ranks of this machine through a file, by gloo.
 
     Args:
         place: The file; no other run may have used it.
-        rank: Number of this one.
-        size: How many there are.
+        rank: Number of this rank.
+        size: Number of ranks.
         timeout: Seconds to wait, here and in a gradient step.
     """
     if size == 1:
@@ -334,43 +334,43 @@ def meet(place: Path, rank: int, size: int, timeout: float = TIMEOUT) -> Ranks:
 
 
 class Groups(NamedTuple):
-    """How the ranks of a run speak to each other.
+    """Communication groups of the ranks of a run.
 
     Attributes:
-        steps: A group of gloo for gradient steps.
-        calls: One for all else, in which a rank waits as long as the others are there.
-        beside: One for a thread beside them.
-        host: Address of this machine that the others reach.
+        steps: A gloo group for gradient steps.
+        calls: One for everything else, in which a rank waits as long as the others are connected.
+        thread: One for a separate thread.
+        host: Address of this machine that the others can reach.
     """
 
     steps: Any
     calls: Any
-    beside: Any
+    thread: Any
     host: str
 
 
 def groups_of(store: Any, rank: int, size: int, timeout: float, host: str | None) -> Groups:
-    """Makes three groups of gloo: one that waits so many seconds, a patient one, and one like the first.
+    """Creates three gloo groups: one with this timeout, a patient one, and one like the first.
 
     Args:
-        store: Where the ranks meet.
-        rank: Number of this one.
-        size: How many there are.
+        store: Store where the ranks meet.
+        rank: Number of this rank.
+        size: Number of ranks.
         timeout: Seconds.
-        host: Address of this machine that the others reach; None = by its name.
+        host: Address of this machine that the others can reach; None = by its name.
     """
     there: Any = distributed
     groups = []
     within = timedelta(seconds=timeout)
-    for name, wait in ("steps", within), ("calls", PATIENCE), ("beside", within):
+    for name, wait in ("steps", within), ("calls", PATIENCE), ("thread", within):
         options = there.ProcessGroupGloo._Options()
         options._timeout = wait
         options._devices = [there.ProcessGroupGloo.create_device(**({} if host is None else {"hostname": host}))]
         groups.append(there.ProcessGroupGloo(there.PrefixStore(name, store), rank, size, options))
-    steps, calls, beside = groups
-    return Groups(steps, calls, beside, host or socket.gethostname())
+    steps, calls, thread = groups
+    return Groups(steps, calls, thread, host or socket.gethostname())
 
 
 def parts_of(total: int, parts: int) -> Sequence[int]:
-    """Returns the sizes of so many near-equal parts; some are 0 where there is less than one for each."""
+    """Returns the sizes of near-equal parts; some are 0 if there is less than one for each."""
     return [total * (part + 1) // parts - total * part // parts for part in range(parts)]

@@ -24,7 +24,7 @@ from rookery.core.process.heartbeats import HEARTBEAT_SECONDS
 NAMESPACE = b"rookery"
 
 ORDERS = b":orders"
-"""Ends the key of the orders for a process; the key without it is that of its heartbeats."""
+"""Suffix of the key of the orders for a process; the key itself is that of its heartbeats."""
 
 
 def new_key() -> str:
@@ -38,7 +38,7 @@ def store_heartbeats(
     """Sends heartbeats of this process from now on, in a thread that ends with the process.
 
     Args:
-        key: Under which they are found.
+        key: Their key in the store.
         state: Returns the state of its work, as plain lists, mappings, numbers and text; called in the thread.
         obey: Called in the thread with the orders of `HeartbeatMonitor.order` whenever these have changed.
     """
@@ -60,13 +60,13 @@ def store_heartbeats(
 
 @dataclass
 class LastHeartbeat:
-    """The last heartbeat of a process that was read.
+    """The latest heartbeat read from a process.
 
     Attributes:
         since: When it was read first; before the first heartbeat, when it was first looked for.
-        asked: When the store has answered last.
+        asked: Time of the store's last answer.
         count: Its number; 0 before the first one.
-        state: The state of the work that came with it; None before the first one.
+        state: The state of its work; None before the first heartbeat.
     """
 
     since: float
@@ -76,7 +76,7 @@ class LastHeartbeat:
 
     @property
     def silence(self) -> float:
-        """Seconds without a heartbeat, as far as the store has answered."""
+        """Seconds without a heartbeat, up to the store's last answer."""
         return self.asked - self.since
 
 
@@ -96,7 +96,7 @@ class HeartbeatMonitor:
         """Returns the last heartbeats of processes by key, and reads more for the next seconds.
 
         Args:
-            keys: Of the processes; those that were never looked for are missing in the answer.
+            keys: Keys of the processes; those that were never looked up are missing in the result.
         """
         now = monotonic()
         if now > self._until:  # this was not called for a while: silence counts from here on
@@ -109,13 +109,13 @@ class HeartbeatMonitor:
         """Sends orders to processes.
 
         Args:
-            orders: By key, what `store_heartbeats` gives to `obey` there; plain lists, mappings, numbers and text.
+            orders: By key, the argument of `obey` in `store_heartbeats` there; plain lists, mappings, numbers and text.
         """
         self._orders = {**self._orders, **orders}
         self._work()
 
     def forget(self, key: str) -> None:
-        """Removes a process that is gone from the store; waits for no answer."""
+        """Removes a process that is gone from the store, without waiting."""
         self._wanted.discard(key)
         self.order({key: None})
 
@@ -127,7 +127,7 @@ class HeartbeatMonitor:
             self._thread.join(HEARTBEAT_SECONDS)
 
     def _work(self) -> None:
-        """Starts the thread at the first need, and wakes it up for orders."""
+        """Starts the thread on demand, and wakes it up for orders."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="rookery: heartbeat monitor", daemon=True)
             self._thread.start()
@@ -136,7 +136,7 @@ class HeartbeatMonitor:
 
     def _run(self) -> None:
         while True:
-            with suppress(Exception):  # of a cluster whose head is gone: what is known stays as it is
+            with suppress(Exception):  # of a cluster whose head is gone: the known state stays
                 self._look()
             if self._is_closed:
                 return

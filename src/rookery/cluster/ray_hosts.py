@@ -1,6 +1,6 @@
-"""Workers on Ray: processes on whichever machines have room, which keep objects and call their methods when asked.
+"""Workers on Ray: processes on any machines with room, which hold objects and call their methods on request.
 
-What the objects are is not known here: somebody sends a function that makes one. This module needs Ray.
+The type of the objects is not known here: the caller sends a function that makes one. This module needs Ray.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayE
 from rookery.cluster import head
 from rookery.cluster.connection import (
     Resources,
+    as_line,
     check_head,
     connect,
+    describe_ray_error,
     disconnect,
     free_of_all,
-    in_a_line,
     node_is_gone,
     nodes,
-    said_of,
+    prepare_process,
     session,
-    settle_in,
 )
 from rookery.cluster.ray_heartbeats import HeartbeatMonitor, LastHeartbeat, new_key, store_heartbeats
 from rookery.cluster.ray_waits import ready_of, value_of
@@ -46,37 +46,41 @@ from rookery.core.process.interrupt import Interrupt
 from rookery.core.settings.starting_folder import module_paths, starting_folder
 
 LATE_SECONDS = 10.0
-"""What a process gets to begin once others have, before its objects go to those."""
+"""Seconds for a process to start after others have, before its objects move to those."""
 
 START_SECONDS = 300.0
-"""What the first process gets to begin."""
+"""Seconds for the first process to start."""
 
 MOST_THREADS = 512
-"""Threads of a process in which calls wait for their turn, at most."""
+"""Largest number of threads of a process in which calls wait for their turn."""
 
 LOOK_SECONDS = 10.0
-"""Between two looks whether the cluster has got room for another process."""
+"""Seconds between two checks whether the cluster has room for another process."""
 
 
 STOP_SECONDS = 10.0
-"""What a step or a reset under way gets to end, once the run is to stop."""
+"""Seconds for a running step or reset to end, once the run must stop."""
 
 AT_ONCE_SECONDS = 0.5
-"""What workers get to free their environments where all is to end at once."""
+"""Seconds for workers to free their environments if everything must end at once."""
 
 HEADLESS_SECONDS = 5.0
-"""What workers get to answer once the run is to stop because the head is lost: without it Ray tells nothing of them."""
+"""Seconds for workers to answer once the run must stop because the head is lost: without it Ray does not report
+them.
+"""
 
 GRACE_SECONDS = 2.0
-"""What a worker gets beyond its time limits: heartbeats are this late at most, and its helpers obey them too."""
+"""Seconds for a worker beyond its time limits: heartbeats are at most this late, and its helpers have the same
+limits.
+"""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long workers may take before they count as hung.
+    """Time limits of workers before they count as hung.
 
     Attributes:
-        step: Seconds of a step of all copies: `sampling.step_timeout_seconds`.
+        step: Seconds of a step of all environments: `sampling.step_timeout_seconds`.
         reset: Seconds of a reset, and of any other call: `sampling.reset_timeout_seconds`.
     """
 
@@ -87,58 +91,58 @@ class Patience:
 ENDLESS = Patience()
 
 Place = tuple[int, int]
-"""An object's number, and whose turn it is there: see `HostActor`."""
+"""Number of an object, and its next turn there: see `HostActor`."""
 
 # --- on a node ----------------------------------------------------------------------------------------------------
 
 
 class HostActor:
-    """A process on a node that keeps objects by number.
+    """A process on a node that holds objects by number.
 
-    Ray calls it in a thread for each call, so that objects are called beside each other, where it keeps several. Calls
-    of one object have turns, numbers from 0, and each waits for the one before.
+    Ray runs each call in a thread, so that different objects are called concurrently. Calls of one object have turns,
+    numbers from 0, and each waits for the one before.
 
     Args:
         cores: Cores that it may use.
-        cwd: Where relative paths begin, if the node has it.
-        path: Where the driver finds modules.
+        cwd: Working directory, if the node has it.
+        path: Module search path of the driver.
         environment: Environment variables.
-        key: Of its heartbeats.
+        key: Key of its heartbeats.
     """
 
     def __init__(self, cores: int, cwd: str, path: list[str], environment: Mapping[str, str], key: str) -> None:
-        settle_in(cores, cwd, path, environment)
+        prepare_process(cores, cwd, path, environment)
         self._kept: dict[int, Any] = {}
         self._failed: dict[int, Exception] = {}
         self._turns: dict[int, int] = {}
-        """Of each object, whose turn it is."""
+        """Next turn of each object."""
         self._next = threading.Condition()
         self._under_way: dict[int, Activity] = {}
-        """Of each object that is called now, what it does."""
+        """Running call of each object."""
         self._hurried: dict[int, int] = {}
-        """Of each object, the turn before which calls are to end early."""
+        """For each object, the turn before which calls must end early."""
         store_heartbeats(key, self._state, self._hurry)
 
     def _state(self) -> dict[int, tuple[str, float, int]]:
-        """Returns what each object that is called now does, for how many seconds, and the call's turn."""
+        """Returns for each running call the method, its seconds, and its turn."""
         now, turns = time.monotonic(), self._turns
         under_way = list(self._under_way.items())
         return {one: (activity.what, now - activity.since, turns.get(one, 0)) for one, activity in under_way}
 
     def _hurry(self, before: Mapping[str, int]) -> None:
-        """Lets the calls of objects end early whose turns are before the given ones."""
+        """Makes calls of objects before the given turns end early."""
         self._hurried = {int(number): turn for number, turn in before.items()}
         for number in list(self._under_way):
             self._interrupt(number, self._turns.get(number, 0))
 
     def _interrupt(self, number: int, turn: int) -> None:
-        """Sets or withdraws the interrupt of an object that has one, as is right for a call of a turn."""
+        """Sets or clears the interrupt of an object that has one, depending on the turn of its call."""
         interrupt = getattr(self._kept.get(number), "interrupt", None)
         if isinstance(interrupt, Interrupt):
             interrupt.number = int(signal.SIGTERM) if turn < self._hurried.get(number, 0) else None
 
     def begin(self, place: Place, make: bytes) -> None:
-        """Makes an object, in place of the one of that number; what is raised, its first call raises."""
+        """Makes an object in place of the one with that number; its first call raises an error of this."""
         with self._in_turn(place) as number:
             self._failed.pop(number, None)
             try:
@@ -149,12 +153,12 @@ class HostActor:
                 self._failed[number] = error
 
     def forget(self, place: Place) -> None:
-        """Lets go of an object, which is elsewhere by now."""
+        """Drops an object that has moved elsewhere."""
         with self._in_turn(place) as number:
             self._kept.pop(number, None)
 
     def call(self, place: Place, asked: tuple[str, tuple[Any, ...]], *published: Any) -> Any:
-        """Calls a method of an object with arguments, of which those that were published come last."""
+        """Calls a method of an object; published arguments come last."""
         method, arguments = asked
         with self._in_turn(place) as number:
             if number in self._failed:
@@ -183,7 +187,7 @@ class HostActor:
 
 
 def check_start() -> None:
-    """Raises an error if it makes no sense to wait any longer until a process begins.
+    """Raises an error if waiting for the start of a process is pointless.
 
     Raises:
         HeadLostError: If the head counts as lost.
@@ -200,16 +204,16 @@ class RayHost:
 
     Attributes:
         actor: Ray's handle.
-        started: Ray's ticket of its first answer.
-        key: Of its heartbeats.
-        name: Where it is; empty before it has answered.
+        started: Ray's reference for its first answer.
+        key: Key of its heartbeats.
+        name: Its place; empty before it has answered.
         node: Ray's id of its node.
         process: Number of the process there.
-        numbers: Objects that it keeps.
-        turns: Calls of each object there so far.
-        answered: Of each object, the turns before which all calls are known to be over.
+        numbers: Numbers of its objects.
+        turns: Number of calls of each object so far.
+        answered: For each object, the turns before which all calls are finished.
         is_lost: Whether it is gone.
-        why: Why it was ended from here, in a sentence; empty if it was not.
+        why: Reason why the driver ended it; empty if it did not.
     """
 
     actor: Any
@@ -225,7 +229,7 @@ class RayHost:
     why: str = ""
 
     def ask(self, what: str, number: int, *arguments: Any) -> Any:
-        """Calls the process about an object, after all it was asked before; returns Ray's ticket."""
+        """Calls a method of the process for an object, after all earlier calls; returns Ray's reference."""
         place = number, self.turns[number]
         self.turns[number] += 1
         return getattr(self.actor, what).remote(place, *arguments)
@@ -233,13 +237,13 @@ class RayHost:
 
 @dataclass(frozen=True, eq=False)
 class RayCall:
-    """A call under way.
+    """A running call.
 
     Attributes:
-        number: Of whose method.
-        host: Where.
-        turn: Of the call there.
-        ref: Ray's ticket.
+        number: Number of the object.
+        host: Process of the object.
+        turn: Turn of the call there.
+        ref: Ray's reference.
     """
 
     number: int
@@ -249,23 +253,23 @@ class RayCall:
 
 
 class RayHosts:
-    """Processes on the nodes of a Ray cluster with so many objects each, or more where there is no room for more
-    processes. Objects of one process are called beside each other.
+    """Processes on the nodes of a Ray cluster with equally many objects each, or more where there is no room for more
+    processes. Objects of one process are called concurrently.
 
     Args:
         address: The cluster, see `connect`.
-        count: Objects there will be.
-        each: Objects of a process.
-        calls: Calls of an object that may be under way at once.
+        count: Number of objects.
+        each: Objects per process.
+        calls: Largest number of calls of an object at once.
         cpus: Cores for each object.
         gpus: GPUs for each object.
-        spread: Whether each machine gets as many as the others, instead of few machines many.
+        spread: Whether objects are spread evenly over machines, instead of filling few.
         environment: Environment variables of the processes.
         working_directory: Folder that is sent to all machines; None = none.
-        note: Function that is given a line which a user should read once.
-        cores: Cores that a cluster begun here needs for all that the run has there.
-        instead: What can be done without Ray, for messages.
-        patience: How long workers may take before they count as hung.
+        note: Called with a line that a user should read once.
+        cores: Cores that a cluster started here needs for the whole run.
+        instead: The way without Ray, for messages.
+        patience: Time limits of workers.
 
     Raises:
         ConfigError: If there is no such cluster, it refuses, or no machine has so many cores or GPUs.
@@ -290,11 +294,11 @@ class RayHosts:
     ) -> None:
         self._patience, self._monitor = patience, HeartbeatMonitor()
         self._checked = time.monotonic()
-        """When it was last looked whether a worker hangs."""
+        """Time of the last check for hanging workers."""
         self._stranded = ""
-        """Why nothing of the cluster can be reached any more; empty as long as it can."""
+        """Reason why the cluster cannot be reached any more; empty as long as it can."""
         self._hurried_at: float | None = None
-        """Since when the run is to stop; None = it is not."""
+        """Time since which the run must stop; None = it need not."""
         self._objects = each
         self._each = Resources(cpus * each, gpus * each)
         self._connected_here = connect(
@@ -308,7 +312,7 @@ class RayHosts:
         self._note = note
         self._folder, self._paths = starting_folder(), module_paths(sys.path)
         self._count = -(-count // each)
-        """Processes there are to be."""
+        """Intended number of processes."""
         room = self._room()
         if room < self._count:
             self._note(
@@ -322,18 +326,18 @@ class RayHosts:
         self._home: dict[int, RayHost] = {}
         self._looks_at = time.monotonic() + LOOK_SECONDS
         self._joining: list[RayHost] = []
-        """Processes that were begun because room has come, and have not answered yet."""
+        """Processes that were started because room became free, and have not answered yet."""
         self._moves: dict[int, RayHost] = {}
-        """Where objects are made that are begun anew."""
+        """Places of objects that are made again."""
 
     def _room(self, least: int = 1) -> int:
-        """Counts the processes that the cluster's machines have room for, if nobody else is there.
+        """Returns the number of processes that fit on the cluster's machines, if they are otherwise empty.
 
         Args:
-            least: How many there must be.
+            least: Smallest number.
 
         Raises:
-            ConfigError: If no machine has what one of them needs.
+            ConfigError: If no machine has the resources of one of them.
         """
         there = list(nodes().values())
         room = sum(self._each.times_in(node) for node in there)
@@ -355,10 +359,10 @@ class RayHosts:
         actor = remote.options(**self._options).remote(cores, self._folder, self._paths, self._environment, key)
         return RayHost(actor, ask_code(actor), key)
 
-    # --- where objects are --------------------------------------------------------------------------------------------
+    # --- places of objects --------------------------------------------------------------------------------------------
 
     def begin(self, share: int, make: bytes) -> None:
-        """Makes an object on the host that has the fewest; one that is gone is replaced first."""
+        """Makes an object on the host with the fewest objects; one that is gone is replaced first."""
         before, better = self._home.get(share), self._moves.pop(share, None)
         if before is not None and before.is_lost:
             before.numbers.discard(share)
@@ -377,10 +381,10 @@ class RayHosts:
         host.ask("begin", share, make)
 
     def _emptiest(self) -> RayHost:
-        """Finds the host with the fewest objects among those that answer.
+        """Returns the host with the fewest objects among those that answer.
 
         Raises:
-            WorkerLostError: If none does, or the run is to stop.
+            WorkerLostError: If none does, or the run must stop.
         """
         for host in sorted(self._hosts, key=lambda one: len(one.numbers)):
             known = any(one.name for one in self._hosts)
@@ -391,7 +395,7 @@ class RayHosts:
         )
 
     def _has_begun(self, host: RayHost, seconds: float) -> bool:
-        """Waits until a process answers; forgets one that does not."""
+        """Waits until a process answers; drops one that does not."""
         if host.name:
             return True
         try:
@@ -406,7 +410,7 @@ class RayHosts:
         except RayActorError as error:
             if error.actor_init_failed:
                 raise ConfigError(
-                    f"cluster: a machine cannot run workers: {in_a_line(error)}; every machine needs this library, and "
+                    f"cluster: a machine cannot run workers: {as_line(error)}; every machine needs this library, and "
                     "the modules of the environment, in the same versions"
                 ) from error
         if not host.name:
@@ -415,7 +419,7 @@ class RayHosts:
         return bool(host.name)
 
     def vacancies(self) -> list[int]:
-        """Begins processes where the cluster has got room while others share some; says which objects these take."""
+        """Starts processes if the cluster has room while others share some; returns the objects that move there."""
         if time.monotonic() < self._looks_at:
             return []
         self._looks_at = time.monotonic() + LOOK_SECONDS
@@ -433,7 +437,7 @@ class RayHosts:
         return list(self._moves)
 
     def _have_joined(self) -> list[RayHost]:
-        """Finds those that answer by now of the processes that were begun because there was room."""
+        """Returns the processes that answer by now of those that were started because there was room."""
         if not self._joining:
             return []
         over = set(ready_of([host.started for host in self._joining], 0.0))
@@ -442,7 +446,7 @@ class RayHosts:
         self._hosts += known
         try:
             return [host for host in known if self._has_begun(host, LATE_SECONDS)]
-        except ConfigError as error:  # what this run has goes on, and more is not looked for
+        except ConfigError as error:  # the run continues with its workers, without looking for more
             for host in {*known} & {host for host in self._hosts if not host.name}:
                 ray.kill(host.actor)
                 self._hosts.remove(host)
@@ -451,13 +455,13 @@ class RayHosts:
             return []
 
     def home(self, share: int) -> RayHost:
-        """Returns the process that keeps an object."""
+        """Returns the process that holds an object."""
         return self._home[share]
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def publish(self, value: Any) -> Any:
-        """Puts a value where each machine fetches it once.
+        """Stores a value that each machine fetches once.
 
         Raises:
             WorkerLostError: If the object store of this machine is full, or the cluster is gone.
@@ -467,18 +471,18 @@ class RayHosts:
         try:
             return ray.put(value)
         except RayError as error:
-            raise WorkerLostError(said_of(error)) from error
+            raise WorkerLostError(describe_ray_error(error)) from error
 
     def call(self, share: int, method: str, *arguments: Any) -> RayCall:
         """Calls a method of an object."""
         host = self._home[share]
-        plain = [one for one in arguments if not isinstance(one, ray.ObjectRef)]  # one by one they take Ray long
+        plain = [one for one in arguments if not isinstance(one, ray.ObjectRef)]  # one by one they would take Ray long
         turn = host.turns[share]
         return RayCall(share, host, turn, host.ask("call", share, (method, tuple(plain)), *arguments[len(plain) :]))
 
     def _is_stranded(self) -> bool:
-        """Returns whether nothing of the cluster can be reached any more: this machine's node is gone. The run is asked
-        to stop then, and Ray is not used any more.
+        """Returns whether the cluster cannot be reached any more: this machine's node is gone. The run is then asked to
+        stop, and Ray is not used any more.
         """
         if not self._stranded and node_is_gone():
             self._stranded = "Ray's process on this machine is gone"
@@ -488,7 +492,7 @@ class RayHosts:
         return bool(self._stranded)
 
     def ready(self, tickets: Sequence[RayCall], seconds: float) -> list[RayCall]:
-        """Waits for the first of some calls, and says which are over by then."""
+        """Waits for the first of some calls, and returns those that are finished by then."""
         by_ref = {ticket.ref: ticket for ticket in tickets}
         if not any(ticket.host.why for ticket in tickets):
             try:
@@ -496,11 +500,11 @@ class RayHosts:
                     self._check(tickets)
                 return [by_ref[ref] for ref in ready_of(list(by_ref), seconds, check=lambda: self._check(tickets))]
             except WorkerLostError:
-                pass  # which `result` raises
+                pass  # `result` raises it
         return [ticket for ticket in tickets if ticket.host.why]
 
     def result(self, ticket: RayCall) -> Any:
-        """Returns what a call returned."""
+        """Returns the result of a call."""
         if self._is_stranded() or (ticket.host.why and not ready_of([ticket.ref], 0.0)):
             raise WorkerLostError(ticket.host.why or self._stranded)
         try:
@@ -510,19 +514,19 @@ class RayHosts:
         except RayTaskError as error:
             cause = error.cause
             if isinstance(cause, RayError):  # it could not put its answer into the object store
-                raise WorkerLostError(f"the worker on {ticket.host.name}: {said_of(cause)}") from error
+                raise WorkerLostError(f"the worker on {ticket.host.name}: {describe_ray_error(cause)}") from error
             raise cause from RemoteError(str(error))
         except (RayActorError, ObjectLostError) as error:
             ticket.host.is_lost = True
-            why = ticket.host.why or f"the worker on {ticket.host.name} is gone: {in_a_line(error)}"
+            why = ticket.host.why or f"the worker on {ticket.host.name} is gone: {as_line(error)}"
             raise WorkerLostError(why) from error
         except RayError as error:
-            raise WorkerLostError(said_of(error)) from error
+            raise WorkerLostError(describe_ray_error(error)) from error
 
     # --- workers that hang --------------------------------------------------------------------------------------------
 
     def hurry(self, is_stopping: bool) -> None:
-        """Begins or ends a time in which the run is to stop; see `Hosts.hurry`."""
+        """Begins or ends a time in which the run must stop; see `Hosts.hurry`."""
         if is_stopping == (self._hurried_at is not None):
             return
         self._hurried_at = time.monotonic() if is_stopping else None
@@ -530,7 +534,7 @@ class RayHosts:
             self._monitor.order({host.key: {str(one): host.turns[one] for one in host.numbers} for host in self._hosts})
 
     def _check(self, tickets: Sequence[RayCall]) -> None:
-        """Ends processes in which one of some calls hangs, and those that are frozen.
+        """Ends frozen processes, and those in which one of some calls hangs.
 
         Raises:
             WorkerLostError: If there was one.
@@ -548,16 +552,16 @@ class RayHosts:
             raise WorkerLostError(why)
 
     def _headless(self, host: RayHost) -> str:
-        """Returns why a process is given up after the head was lost, or an empty string."""
+        """Returns the reason to give up a process after the head was lost, or an empty string."""
         lost, since = head.lost_head(), self._hurried_at
         if not lost or since is None or time.monotonic() - since < HEADLESS_SECONDS:
             return ""
         return f"the worker on {host.name} does not answer, and {lost}"
 
     def _objection(self, host: RayHost, last: LastHeartbeat) -> str:
-        """Returns why a process counts as hung, or an empty string."""
+        """Returns the reason why a process counts as hung, or an empty string."""
         said = last.state or {}
-        # calls that have been answered are over
+        # answered calls are finished
         under_way = {one: activity for one, activity in said.items() if activity[2] >= host.answered[int(one)]}
         for number, (what, age, _) in (under_way or {str(min(host.numbers, default=0)): ("", 0.0, 0)}).items():
             is_reset = what not in (STEP, "")

@@ -1,6 +1,6 @@
-"""What Ray writes about itself goes to ``log.txt`` of the run, not between the lines of the training at the terminal.
+"""Sends Ray's own output to ``log.txt`` of the run, instead of between the lines of the training at the terminal.
 
-Ray writes in two ways: messages of nodes by a Python function, and its own errors by C, to what it finds as standard
+Ray writes in two ways: messages of nodes by a Python function, and its own errors by C, to the stream that is standard
 error when it connects. This module does not need Ray.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 from rookery.core.io.console_output import run_log
 
 HELD_LINES = 1000
-"""Most lines that are kept while no run has a folder yet."""
+"""Largest number of lines that are kept before a run has a folder."""
 
 COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -26,7 +26,7 @@ _lock = threading.Lock()
 
 
 def log(text: str) -> None:
-    """Writes text of Ray into the log of the run, or keeps it until there is one."""
+    """Writes text of Ray to the log of the run, or keeps it until there is one."""
     with _lock:
         _held.extend(f"ray: {line}\n" for line in COLORS.sub("", text).splitlines() if line.strip())
         del _held[:-HELD_LINES]
@@ -39,13 +39,13 @@ def log(text: str) -> None:
 
 
 def log_message(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
-    """Writes a message of Ray's nodes; takes the place of a function of Ray, and its arguments."""
+    """Writes a message of Ray's nodes; replaces a function of Ray, with its arguments."""
     log("\n".join(map(str, data.get("lines", ()))))
 
 
 @contextmanager
 def logged_errors() -> Iterator[None]:
-    """Lets compiled code that looks for standard error meanwhile, and keeps what it finds, write into the log."""
+    """Makes compiled code that opens standard error in the context, and keeps it, write to the log."""
     libc = ctypes.CDLL(None)
     try:
         stream = ctypes.c_void_p.in_dll(libc, "stderr")
@@ -60,9 +60,9 @@ def logged_errors() -> Iterator[None]:
 
 
 def _pipe_to_log(libc: ctypes.CDLL) -> int:
-    """Returns a stream of C whose lines go to the log; it stays until the process ends."""
+    """Returns a C stream whose lines go to the log; it stays until the process ends."""
     read, write = os.pipe()
-    os.set_blocking(write, False)  # nothing waits for this thread: lines are rather lost
+    os.set_blocking(write, False)  # no code waits for this thread: lines may be lost
     libc.fdopen.restype = ctypes.c_void_p
     made: int = libc.fdopen(write, b"w")
     libc.setvbuf(ctypes.c_void_p(made), None, 1, 0)  # by lines

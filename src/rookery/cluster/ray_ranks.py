@@ -1,5 +1,5 @@
-"""Ranks that are actors of Ray, on whichever machines have room: how rank 0 starts them, and what it says of one that
-is gone. This module needs Ray.
+"""Ranks as Ray actors, on any machines with room: rank 0 starts them, and reports one that is gone. This module needs
+Ray.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from torch import distributed
 
 from rookery.cluster.connection import (
     Resources,
+    as_line,
     connect,
+    describe_ray_error,
     disconnect,
     free_of_all,
-    in_a_line,
     nodes,
-    said_of,
+    prepare_process,
     session,
-    settle_in,
 )
 from rookery.cluster.ranks import LOOPBACK, TIMEOUT, Gathered, RankLostError, groups_of
 from rookery.cluster.ray_waits import ready_of, value_of
@@ -38,27 +38,27 @@ from rookery.core.errors import ConfigError, LearnerLostError, RemoteError, Rook
 from rookery.core.settings.starting_folder import module_paths, starting_folder
 
 LAST_WORDS = 20.0
-"""Seconds in which Ray says that a rank or its node is gone; it notices the end of a machine after some 15."""
+"""Seconds for Ray to report that a rank or its node is gone; it detects the end of a machine after about 15."""
 
-TOO = 1.0
-"""Seconds that others get to end after the first of them."""
+OTHERS_SECONDS = 1.0
+"""Seconds for the others to end after the first of them."""
 
 START_SECONDS = 120.0
-"""What all of them together get to begin."""
+"""Seconds for all of them together to start."""
 
 
 class RankActor:
-    """A process on a node in which a rank learns.
+    """A process on a node that runs a rank.
 
     Args:
         cores: Cores that it may use.
-        cwd: Where relative paths begin, if the node has it.
-        path: Where rank 0 finds modules.
+        cwd: Working directory, if the node has it.
+        path: Module search path of rank 0.
         environment: Environment variables.
     """
 
     def __init__(self, cores: int, cwd: str, path: list[str], environment: Mapping[str, str]) -> None:
-        settle_in(cores, cwd, path, environment)
+        prepare_process(cores, cwd, path, environment)
         for number in signal.SIGINT, signal.SIGHUP:
             with suppress(ValueError):  # where this is not the main thread
                 signal.signal(number, signal.SIG_IGN)  # rank 0 acts on them, for all
@@ -67,11 +67,11 @@ class RankActor:
         """Learns until rank 0 is gone.
 
         Args:
-            module: Its function ``serve(ranks, task)`` does so.
+            module: Module with the function ``serve(ranks, task)`` to run.
             meeting: Address and port at which ranks meet.
-            rank: Number of this one.
-            size: How many there are.
-            task: What the function is given beside the ranks, pickled.
+            rank: Number of this rank.
+            size: Number of ranks.
+            task: Second argument of the function, pickled.
         """
         ranks = met(meeting, rank, size, None)
         ranks.watch_others()
@@ -80,13 +80,13 @@ class RankActor:
 
 
 def met(meeting: tuple[str, int], rank: int, size: int, store: Any) -> Gathered:
-    """Meets the other ranks, by gloo.
+    """Joins the other ranks, by gloo.
 
     Args:
         meeting: Address and port of rank 0's store.
         rank: Number of this rank.
-        size: How many there are.
-        store: That store, where it is kept; None = elsewhere.
+        size: Number of ranks.
+        store: That store, if it is in this process; None = elsewhere.
     """
     there: Any = distributed
     host = meeting[0]
@@ -97,22 +97,22 @@ def met(meeting: tuple[str, int], rank: int, size: int, store: Any) -> Gathered:
 
 
 class RayRanks(Gathered):
-    """Rank 0 of several of which the others are actors on the nodes of a Ray cluster; they end when it does.
+    """Rank 0 of several, of which the others are Ray actors on the nodes of a cluster; they end when it does.
 
     Args:
-        module: Has the function that each of the others runs, see `RankActor.serve`.
-        task: What each of them is given; it can be sent.
-        size: How many there are.
+        module: Module with the function that each of the others runs, see `RankActor.serve`.
+        task: Task of each of them; it can be pickled.
+        size: Number of ranks.
         address: The cluster, see `connect`.
         cpus: Cores of each of the others.
         gpus: GPUs of each of the others.
-        spread: Whether each machine gets as many as the others, instead of few machines many.
+        spread: Whether ranks are spread evenly over machines, instead of filling few.
         environment: Environment variables of their processes.
         working_directory: Folder that is sent to all machines; None = none.
 
     Raises:
         ConfigError: If there is no such cluster, it refuses, or it has no room for all.
-        TrainingError: If one of them does not begin; says why.
+        TrainingError: If one of them does not start; with the reason.
     """
 
     def __init__(
@@ -156,10 +156,10 @@ class RayRanks(Gathered):
         except BaseException:
             self._end()
             raise
-        self.told = f"{size} learners: this process, {', '.join(self._names)}"
+        self.description = f"{size} learners: this process, {', '.join(self._names)}"
 
     def _begin(self, module: str, task: bytes, size: int) -> None:
-        """Waits until all are there, and meets them."""
+        """Waits until all have started, and joins them."""
         try:
             answers = value_of([ask_code(actor) for actor in self._actors], START_SECONDS)
         except GetTimeoutError as error:
@@ -168,11 +168,11 @@ class RayRanks(Gathered):
             ) from error
         except RayActorError as error:
             raise ConfigError(
-                f"cluster: a machine cannot run learners: {in_a_line(error)}; every machine needs this library, and "
+                f"cluster: a machine cannot run learners: {as_line(error)}; every machine needs this library, and "
                 "the modules of the environment, in the same versions"
             ) from error
         except RayError as error:
-            raise TrainingError(f"cluster: {said_of(error)}") from error
+            raise TrainingError(f"cluster: {describe_ray_error(error)}") from error
         for code in map(checked, answers):
             self._names.append(f"{code.machine} (process {code.process})")
         alone = len(nodes()) == 1
@@ -195,12 +195,12 @@ class RayRanks(Gathered):
         self.watch_others()
 
     def lost(self, error: Exception) -> RookeryError:
-        """Returns what the rank says that has failed first, or that it is gone."""
+        """Returns the error of the rank that failed first, or that it is gone."""
         told: RookeryError = super().lost(error)
         if self._heartbeats is not None and self._heartbeats.problem:
             return told
         ready_of(self._serving, LAST_WORDS)
-        over = ready_of(self._serving, TOO, at_least=len(self._serving))
+        over = ready_of(self._serving, OTHERS_SECONDS, at_least=len(self._serving))
         for rank, ticket in enumerate(self._serving, 1):
             if ticket not in over:
                 continue
@@ -210,20 +210,20 @@ class RayRanks(Gathered):
             except RayTaskError as found:
                 cause = found.cause
                 if isinstance(cause, RankLostError):
-                    continue  # who only misses another has nothing to tell
+                    continue  # a rank that only misses another has no cause to report
                 kind = type(cause) if isinstance(cause, RookeryError) else TrainingError
                 text = f"{cause}" if kind is type(cause) else f"{type(cause).__name__}: {cause}"
                 told = kind(f"{name}: {text}")
                 told.__cause__ = RemoteError(str(found))
                 break
             except RayActorError as found:
-                told = LearnerLostError(f"{name} is gone: {in_a_line(found)}")
+                told = LearnerLostError(f"{name} is gone: {as_line(found)}")
             except RayError as found:
-                told = LearnerLostError(f"{name}: {said_of(found)}")
+                told = LearnerLostError(f"{name}: {describe_ray_error(found)}")
         return told
 
     def break_waits(self) -> None:
-        """Ends the other ranks at once, and the waits for them."""
+        """Ends the other ranks at once, and all waits for them."""
         for actor in self._actors:
             ray.kill(actor)
         super().break_waits()

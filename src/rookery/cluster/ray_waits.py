@@ -19,12 +19,12 @@ def ready_of(
     at_least: int = 1,
     check: Callable[[], object] | None = None,
 ) -> list[Any]:
-    """Waits until some of Ray's references are ready: values are there, or errors.
+    """Waits until some of Ray's references are ready: with values or errors.
 
     Args:
-        refs: References, each given once.
-        within: Seconds to wait at most.
-        at_least: How many of them have to be ready; fewer are returned once the time is over.
+        refs: Distinct references.
+        within: Time limit in seconds.
+        at_least: How many of them must be ready; fewer are returned after the time limit.
         check: As of `wait_until`.
 
     Returns:
@@ -52,12 +52,12 @@ def value_of(ref: Any, within: float = math.inf, check: Callable[[], object] | N
 
     Args:
         ref: The reference.
-        within: Seconds to wait at most.
+        within: Time limit in seconds.
         check: As of `wait_until`.
 
     Raises:
-        GetTimeoutError: If the value is not there within the time.
-        RayError: If the task has failed, or what it ran on is gone.
+        GetTimeoutError: If there is no value within the time.
+        RayError: If the task has failed, or its actor is gone.
     """
 
     def look(left: float) -> tuple[Any] | None:

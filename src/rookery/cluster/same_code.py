@@ -1,6 +1,6 @@
-"""Whether an actor on a node of Ray runs the code of Rookery that this process runs: the version, and its sources.
+"""Checks that an actor on a node of Ray runs the same code of Rookery as this process: the version, and its sources.
 
-An actor is asked by a function that is sent to it by value, so that the node's copy of this library needs none of it.
+A function sent by value reads the actor's code, so that the node's copy of this library needs no support for it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 class Code(NamedTuple):
-    """Which code of Rookery a process runs, and where.
+    """The code of Rookery in a process.
 
     Attributes:
         node: Ray's id of the node, where the process is an actor.
@@ -79,8 +79,8 @@ def own_code() -> Code:
 
 
 def ask_code(actor: Any) -> Any:
-    """Asks an actor of Ray which code it runs; returns Ray's ticket for what `checked` takes."""
-    own_code()  # before anybody can change files while this process runs
+    """Asks an actor of Ray for its code; returns Ray's reference, the argument of `checked`."""
+    own_code()  # before files can change while this process runs
     return actor.__ray_call__.remote(code_here)
 
 
@@ -95,7 +95,7 @@ def checked(answer: tuple[str, str, int, str, str, str, str]) -> Code:
     if (there.version, there.sources) != (own.version, own.sources) or compiled:
         changed = (there.machine, there.folder, there.version) == (own.machine, own.folder, own.version)
         remedy = (
-            "begin anew, since files were changed" if changed else "install the same version, from the same sources"
+            "start again, since files were changed" if changed else "install the same version, from the same sources"
         )
         raise ConfigError(
             f"cluster: machine {there.machine} has {there} in {there.folder}, and this machine, {own.machine}, has "

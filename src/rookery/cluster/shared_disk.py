@@ -1,4 +1,4 @@
-"""Whether a node of Ray has a disk in common with this process: it is asked for a file that was just written."""
+"""Checks whether a node of Ray shares a disk with this process: it looks for a file that was just written."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 VISIBLE_SECONDS = 10.0
-"""What a shared disk gets to show a new file on another node."""
+"""Seconds for a shared disk to show a new file on another node."""
 
 
 class DiskProbe:
-    """A file in a folder for a moment, of which actors of Ray are asked whether they see it.
+    """A temporary file in a folder, for which actors of Ray look.
 
     Args:
         folder: The folder, which is made if it is not there.
@@ -27,7 +27,7 @@ class DiskProbe:
         self._file.write_text("", encoding="utf-8")
 
     def ask(self, actor: Any) -> Any:
-        """Returns Ray's ticket for whether an actor sees the file, or comes to see it in `VISIBLE_SECONDS`."""
+        """Returns Ray's reference for whether an actor finds the file within `VISIBLE_SECONDS`."""
         return actor.__ray_call__.remote(_sees, self._file, VISIBLE_SECONDS)
 
     def remove(self) -> None:

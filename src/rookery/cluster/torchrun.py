@@ -1,4 +1,4 @@
-"""Ranks that ``torchrun``, or a script with its environment variables, has started: one a process, on any machines."""
+"""Ranks started by ``torchrun``, or by a script with its environment variables: one per process, on any machines."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from rookery.cluster.ranks import TIMEOUT, Gathered, Ranks, groups_of
 from rookery.core.errors import ConfigError
 
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""What says which rank a process is, of how many, and where they meet."""
+"""Variables for the rank of a process, the number of ranks, and their meeting point."""
 
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 
 AGENT = "TORCHELASTIC_USE_AGENT_STORE"
-"""Says whether torchrun itself keeps the place where ranks meet; else rank 0 does."""
+"""Set if torchrun itself hosts the store where ranks meet; else rank 0 does."""
 
 
 def started() -> tuple[int, int]:
-    """Returns which rank this process is, and of how many; 0 and 1 if nobody has started ranks.
+    """Returns the rank of this process, and the number of ranks; 0 and 1 if no ranks were started.
 
     Raises:
         ConfigError: If the variables are not numbers, or do not fit each other.
@@ -39,7 +39,7 @@ def started() -> tuple[int, int]:
 
 
 def meet_started() -> Ranks:
-    """Meets the other ranks, by gloo, at the address that all of them were given."""
+    """Joins the other ranks, by gloo, at the address that all of them were given."""
     rank, size = started()
     local = os.environ.get("LOCAL_RANK", str(rank))
     if torch.cuda.is_available():
@@ -53,5 +53,5 @@ def meet_started() -> Ranks:
     groups = groups_of(there.PrefixStore(name, store), rank, size, TIMEOUT, "127.0.0.1" if alone else None)
     ranks = Gathered(groups)
     ranks.watch_others()
-    ranks.told = f"{size} learners, as torchrun has started them"
+    ranks.description = f"{size} learners, as torchrun has started them"
     return ranks

@@ -1,6 +1,6 @@
 """The folder that Ray sends to all machines (`cluster.working_directory`); errors that name a machine without a module.
 
-Ray takes a folder only where a process joins the cluster, and unpacks it on each machine before anything runs there.
+Ray accepts a folder only when a process joins the cluster, and unpacks it on each machine before any code runs there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _sent: dict[str, str] = {}
 
 
 def runtime_env(folder: str | None) -> dict[str, Any] | None:
-    """Returns what `ray.init` is given to send a folder; None where there is none to send.
+    """Returns the argument of `ray.init` that sends a folder; None without one.
 
     Raises:
         ConfigError: If there is no such folder.
@@ -38,7 +38,7 @@ def runtime_env(folder: str | None) -> dict[str, Any] | None:
 
 
 def note_sent(folder: str | None) -> None:
-    """Notes which folder was sent, where this process has just joined a cluster."""
+    """Notes which folder was sent, when this process has just joined a cluster."""
     _sent[_job()] = folder or ""
 
 
@@ -46,7 +46,7 @@ def refuse_other(folder: str | None) -> None:
     """Refuses a folder that was not sent when this process joined the cluster.
 
     Raises:
-        ConfigError: Names what to write instead.
+        ConfigError: With the setting to use instead.
     """
     on_node = ray.get_runtime_context().get_actor_id() is not None and is_sent_folder()
     if folder is None or on_node or _sent.get(_job()) == folder:
@@ -69,7 +69,7 @@ def is_sent_folder() -> bool:
 
 @contextmanager
 def naming_machine() -> Iterator[None]:
-    """Lets an error about a module that this machine lacks name the machine and what to do.
+    """Makes an error about a module that this machine lacks name the machine and the remedy.
 
     Raises:
         ConfigError: Instead of an error whose cause is a missing module.
@@ -77,7 +77,9 @@ def naming_machine() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        name = _missing_module(error)  # no local variable holds an error: what its frames hold would live on
+        name = _missing_module(
+            error
+        )  # no local variable may hold an error: it would keep the objects of its frames alive
         if name is None:
             raise
         raise ConfigError(
@@ -87,7 +89,7 @@ def naming_machine() -> Iterator[None]:
 
 
 def _missing_module(error: BaseException | None) -> str | None:
-    """Returns the module whose absence is the cause of an error; None if that is none."""
+    """Returns the module whose absence is the cause of an error; None if there is none."""
     while error is not None and not isinstance(error, ModuleNotFoundError):
         error = error.__cause__
     return None if error is None else error.name

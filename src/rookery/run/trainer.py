@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from rookery.cluster.ranks import ALONE, Ranks
+from rookery.cluster.ranks import SINGLE, Ranks
 from rookery.core.errors import ConfigError
 from rookery.core.io.files import FileError
 from rookery.core.process.interrupt import Interrupted
@@ -109,7 +109,7 @@ class Trainer(Run):
         run_dir: str | Path | None = None,
         force: bool = False,
         stand_in: VectorEnv | None = None,
-        ranks: Ranks = ALONE,
+        ranks: Ranks = SINGLE,
         **overrides: Any,
     ) -> None:
         keep_large_blocks()
@@ -299,7 +299,7 @@ class Trainer(Run):
                         yield result
             self.interrupt.check()
             self._tell("on_train_end", result)
-            self.ranks.announce("end", result)
+            self.ranks.broadcast_call("end", result)
 
     @contextmanager
     def _session(self, criteria: Mapping[str, float]) -> Iterator[None]:
@@ -314,7 +314,7 @@ class Trainer(Run):
         except Interrupted as stopped:
             if self.run_dir is not None:
                 self.reporter.event(f"stopped; checkpoint {self.save()}")
-            self.ranks.announce("end")
+            self.ranks.broadcast_call("end")
             raise stopped.as_error() from None
         finally:
             self.reporter.finish()
@@ -385,7 +385,7 @@ class Trainer(Run):
                     if not told:
                         self.interrupt.check()
             self.interrupt.check()
-            self.ranks.announce("end", result)
+            self.ranks.broadcast_call("end", result)
         return result
 
     def iteration_apart(self, call: str, task: LearnAlone | PlayAlone | None) -> IterationResult:

@@ -1,4 +1,4 @@
-"""BallPlate: a ball on a cube that is tilted so that it stays there; ML-Agents' 3DBall with a physics of its own.
+"""BallPlate: a ball on a cube that is tilted so that it stays there; ML-Agents' 3DBall with its own physics.
 
 The cube is 5 wide and turns about its middle, which is the origin; y points up. The ball, of radius 0.5 x ``scale``, is
 dropped onto it from above. An action turns the cube about its z axis and its x axis, by up to 2 degrees in each of the
@@ -30,7 +30,7 @@ HALF = 2.5
 """Half of the cube's width."""
 
 SECONDS, STEPS = 0.02, 5
-"""Time of a step of physics, and how many of them a decision lasts."""
+"""Seconds of a physics step, and physics steps in a decision."""
 
 TURN = np.deg2rad(2.0)
 """Angle by which an action of 1 turns the cube in a step of physics."""
@@ -182,7 +182,7 @@ class BallPlate(BatchedAgents):
         return "\n".join([*lines, f"cube turned by {about_z:+.0f} degrees about z, {about_x:+.0f} about x"])
 
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
         from rookery.tasks import drawing
 
         frame = np.array(axes(self._turned[:, lane : lane + 1]))[:, :, 0]

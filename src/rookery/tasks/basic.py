@@ -1,9 +1,9 @@
-"""Basic: a line with a small prize near by and a large one further away; the first task of ML-Agents, with its numbers.
+"""Basic: a line with a small prize nearby and a large one further away; the first task of ML-Agents, with its numbers.
 
 The agent begins in place 10 of the places 0 to 19, and moves to the left, to the right, or stays. Each step costs 0.01.
-Place 7 pays 0.1 and place 17 pays 1; both end the episode. So the best return is 1 - 7 x 0.01 = 0.93, and whoever takes
-what is nearer gets 0.07. Theirs never cuts an episode off; here one is truncated after `max_steps`, so that an agent
-that stands still comes to an end too.
+Place 7 pays 0.1 and place 17 pays 1; both end the episode. So the best return is 1 - 7 x 0.01 = 0.93, and an agent that
+takes the nearer prize gets 0.07. ML-Agents' task never truncates an episode; here one is truncated after `max_steps`,
+so that the episode of an agent that stands still ends too.
 
 The return of random actions is 0.046 (exact: `tests/tasks/test_basic.py`).
 """
@@ -67,14 +67,14 @@ class Basic(BatchedAgents):
         self._rows.obs["obs"][...] = self._flags[self._place]
 
     def text(self, lane: int) -> str:
-        """Returns the line of a lane in letters: ``@`` the agent, ``s`` and ``L`` the small and the large prize."""
+        """Returns the line of a lane as text: ``@`` the agent, ``s`` and ``L`` the small and the large prize."""
         cells = ["."] * PLACES
         cells[SMALL], cells[LARGE] = "s", "L"
         cells[int(self._place[lane])] = "@"
         return " ".join(cells)
 
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
         from rookery.tasks import drawing
 
         place, steps = int(self._place[lane]), self._timestep(lane)

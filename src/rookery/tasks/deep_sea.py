@@ -1,11 +1,11 @@
-"""The deep sea: a treasure that only the one right sequence of actions reaches, and a price on every step of it.
+"""The deep sea: only one sequence of actions reaches the treasure, and each of its steps has a cost.
 
 After `deep_sea` of Osband et al., "Behaviour Suite for Reinforcement Learning" (2020, arXiv:1908.03568). The sea is a
 square of `size` x `size` cells. A diver starts in the upper left one; each step leads one row down, and one column to
 the left or to the right. A step to the right costs 0.01 / size; from the last cell at the bottom right it pays 1. An
-episode terminates after `size` steps. Which action leads to the right is drawn once for each cell, so that nothing is
-to be gained by the same action everywhere. An observation is the number of the cell, counted row by row, which networks
-see as a one-hot, as in the paper.
+episode terminates after `size` steps. Which action leads to the right is drawn once for each cell, so that the same
+action everywhere gains nothing. An observation is the number of the cell, counted row by row, which networks see as a
+one-hot, as in the paper.
 
 ===================  ================================  =====================
 policy               return                            treasures found
@@ -15,7 +15,7 @@ always to the left   0                                 none
 random               2^-size - 0.005 (-0.005 at 15)    2^-size (1 in 32,768)
 ===================  ================================  =====================
 
-Rewards lead away from the treasure, so whoever explores by chance alone needs about 2^size episodes to find it.
+Rewards lead away from the treasure, so random exploration needs about 2^size episodes to find it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rookery.envs.adapters.batched import check_least
 from rookery.tasks.tabular import BatchedTabular, Rules, TabularTask
 
 MOVE_COST = 0.01
-"""What `size` steps to the right cost."""
+"""Cost of `size` steps to the right."""
 
 
 def deep_sea_rules(size: int, randomize_actions: bool, mapping_seed: int) -> tuple[Rules, np.ndarray]:
@@ -44,7 +44,10 @@ def deep_sea_rules(size: int, randomize_actions: bool, mapping_seed: int) -> tup
     right = np.ones(size * size, dtype=np.int64)
     if randomize_actions:
         right = np.random.default_rng(mapping_seed).integers(0, 2, size * size)
-    below, last = np.minimum(row + 1, size - 1) * size, size - 1  # the bottom row is left by no step, which ends there
+    below, last = (
+        np.minimum(row + 1, size - 1) * size,
+        size - 1,
+    )  # no step leaves the bottom row, where the episode ends
     leads = np.empty((size * size, 2), dtype=np.int64)
     leads[cell, right] = below + np.minimum(column + 1, last)
     leads[cell, 1 - right] = below + np.maximum(column - 1, 0)
@@ -75,7 +78,7 @@ class DeepSea(TabularTask):
         Args:
             size: Number of rows and of columns, at least 2.
             randomize_actions: Whether the action that leads to the right is drawn for each cell; else it is 1 in all.
-            mapping_seed: Seed of that draw: seas of one seed are the same, whatever the seeds of their episodes.
+            mapping_seed: Seed of that draw: seas of one seed are the same, for any seeds of their episodes.
             render_mode: ``"rgb_array"`` or None.
 
         Raises:
@@ -86,14 +89,14 @@ class DeepSea(TabularTask):
         self.size = int(size)
 
     def picture(self, state: int, visited: np.ndarray, total: float, steps: int) -> np.ndarray:
-        """Returns a picture of the sea: the way so far, the diver and the treasure."""
+        """Returns an image of the sea: the way so far, the diver and the treasure."""
         from rookery.tasks import drawing
 
         cells = visited.reshape(self.size, self.size)
         return drawing.draw_deep_sea(cells, divmod(state, self.size), total, steps)
 
     def letters(self, state: int) -> str:
-        """Returns the sea in letters: the diver ``@``, the treasure ``$``; no way leads to cells that are empty."""
+        """Returns the sea as text: the diver ``@``, the treasure ``$``; empty cells cannot be reached."""
         cells = [["." if column <= row else " " for column in range(self.size)] for row in range(self.size)]
         cells[-1][-1] = "$"
         cells[state // self.size][state % self.size] = "@"
@@ -101,7 +104,7 @@ class DeepSea(TabularTask):
 
 
 class BatchedDeepSea(BatchedTabular):
-    """Many `DeepSea` in one: a `VectorEnv` of one agent, one row a lane."""
+    """Many `DeepSea` in one: a `VectorEnv` of one agent, one row per lane."""
 
     def __init__(
         self, num_lanes: int, size: FewFromZero = 15, randomize_actions: bool = True, mapping_seed: CountFromZero = 0
@@ -110,4 +113,4 @@ class BatchedDeepSea(BatchedTabular):
         super().__init__(num_lanes, DeepSea(size, randomize_actions, mapping_seed))
 
 
-DeepSea.batched = BatchedDeepSea  # here, because the class above had to exist first
+DeepSea.batched = BatchedDeepSea  # here, because it needs the class above

@@ -2,8 +2,8 @@
 
 Most take last `timestep`, the steps of this episode so far, and `max_timesteps`, those of a whole episode.
 
-`Picture` and `Board` hold an image while it is drawn. What does not change from frame to frame (tiles, discs, their
-shadows) is drawn once, large, scaled down for smooth edges and kept; a frame copies it together.
+`Picture` and `Board` hold an image while it is drawn. The parts that do not change from frame to frame (tiles, discs,
+their shadows) is drawn once, large, scaled down for smooth edges and kept; a frame copies it together.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ AGENTS: tuple[Color, ...] = (GREEN, BLUE, WOOD)
 KINDS: tuple[Color, ...] = (GREEN, RED, BLUE, GOLD, VIOLET, WOOD)
 """Colours of the kinds of cells."""
 
-SMOOTH = 4  # how much larger shapes are drawn than they are shown
+SMOOTH = 4  # scale at which shapes are drawn before they are reduced
 FOOTER = 46  # pixels under the board
-BOARD = 440  # pixels the longer side of a board aims at
+BOARD = 440  # pixels that the longer side of a board aims at
 NARROWEST = 320  # pixels the footer's text needs
 CARD = 28  # pixels of a card's side
 STRIP = 22  # cards in a row
 
 CAMERA = math.radians(36.0)
-"""By how much the camera looks down on a plate."""
+"""Foreshortening of a plate seen from above."""
 
 
-# --- what images are made of ------------------------------------------------------------------------------------------
+# --- parts of images --------------------------------------------------------------------------------------------------
 
 
 class Picture:
@@ -60,7 +60,7 @@ class Picture:
 
     @contextmanager
     def pen(self) -> Iterator[ImageDraw.ImageDraw]:
-        """Lends Pillow's shapes and texts; `pixels` has what they have drawn from the end of the block on."""
+        """Yields Pillow's drawing interface; at the end of the block `pixels` has the result."""
         image = Image.fromarray(self.pixels)
         yield ImageDraw.Draw(image)
         self.pixels = np.array(image)
@@ -148,7 +148,7 @@ class Board(Picture):
 
 @lru_cache(maxsize=8)
 def _empty_board(rows: int, columns: int) -> tuple[np.ndarray, int, int]:
-    """Returns the picture of an empty board, the side of a tile and the left margin of the board, in pixels."""
+    """Returns the image of an empty board, the side of a tile and the left margin of the board, in pixels."""
     side = min(max(BOARD // max(rows, columns), 2), 80)
     width = max(columns * side, NARROWEST) + 2 * MARGIN
     width += width % 2
@@ -412,9 +412,9 @@ def draw_stones(
         board: Number of the player whose stone is in each place, or -1, ``[rows, columns]``.
         line: Which places belong to a full line, ``[rows, columns]`` bool.
         agents: Names of the two players.
-        turn: Number of who is on turn; None after the end.
+        turn: Number of the player whose turn it is; None after the end.
         by_column: Whether a move names a column, whose numbers are then written above the board.
-        plies: Stones that were set.
+        plies: Number of stones on the board.
     """
     drawn = Board(*board.shape)
     drawn.fill(line, TILE_AGAIN)
@@ -442,7 +442,7 @@ def draw_payoffs(payoffs: np.ndarray, game: int, timestep: int) -> np.ndarray:
     """Draws the payoffs of two games beside each other; the one that is played is dark.
 
     Args:
-        payoffs: What the team gets, ``[games, actions of a, actions of b]``.
+        payoffs: Reward of the team, ``[games, actions of a, actions of b]``.
         game: Number of the game that is played, -1 before one is chosen.
         timestep: Steps of this episode so far.
     """

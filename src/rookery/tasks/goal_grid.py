@@ -1,9 +1,9 @@
-"""GoalGrid: a grid with a green plus and a red cross, of which a signal says the one to go to; ML-Agents' GridWorld.
+"""GoalGrid: a grid with a green plus and a red cross; a signal names the goal; ML-Agents' GridWorld.
 
 The agent, the plus and the cross begin in different cells, drawn at random, and which of both is the goal is drawn too.
-The agent stays, or moves by a cell; the mask forbids what a wall would stop. A step costs 0.01; to come to the goal
-pays 1 instead and ends the episode, to come to the other one costs 1 instead and ends it too. After `max_steps` an
-episode is truncated. The rules and the numbers are those of ML-Agents.
+The agent stays, or moves by a cell; the mask forbids moves into walls. A step costs 0.01; reaching the goal pays 1
+instead and ends the episode, reaching the other one costs 1 instead and ends it too. After `max_steps` an episode is
+truncated. The rules and the numbers are those of ML-Agents.
 
 The best way is as long as the distance in rows and columns, or two steps longer where the other one lies between on a
 straight line. On the grid of 5 x 5 that gives 0.976 on average (exact: `best_return`); random actions give -0.28.
@@ -35,10 +35,10 @@ STEP, RIGHT_GOAL, WRONG_GOAL = -0.01, 1.0, -1.0
 """Rewards of a step that does not end the episode, and of those that do."""
 
 EMPTY, PLUS, CROSS, SELF = range(4)
-"""What is in a cell. Of `PLUS` and `CROSS`, 1 less is the number of the goal."""
+"""Content of a cell. Of `PLUS` and `CROSS`, 1 less is the number of the goal."""
 
 PIXELS = 8
-"""Height and width of a cell in the picture that is observed."""
+"""Height and width of a cell in an observed image."""
 
 Observation = Literal["picture", "one_hot"]
 
@@ -63,7 +63,7 @@ class GoalGrid(BatchedAgents):
         Args:
             num_lanes: Number of grids.
             size: Number of rows and of columns, at least 2.
-            observation: How the grid is seen: ``picture`` or ``one_hot``.
+            observation: Form of the observed grid: ``picture`` or ``one_hot``.
             max_steps: Number of steps after which an episode is truncated.
 
         Raises:
@@ -100,7 +100,7 @@ class GoalGrid(BatchedAgents):
             self._place[lane], self._things[lane], self._goal[lane] = cells[0], cells[1:], rng.integers(2)
 
     def cells(self) -> np.ndarray:
-        """Returns what is in each cell, ``[lanes, size, size]``: nothing, the plus, the cross, or the agent."""
+        """Returns the content of each cell, ``[lanes, size, size]``: nothing, the plus, the cross, or the agent."""
         return _cells(self.size, self._place, self._things)
 
     def _observe(self) -> None:
@@ -115,11 +115,11 @@ class GoalGrid(BatchedAgents):
             picture[...] = self._icons[cells].swapaxes(2, 3)
 
     def text(self, lane: int) -> str:
-        """Returns the grid of a lane in letters: ``@`` the agent, ``+`` and ``x``; and which of both is the goal."""
+        """Returns the grid of a lane as text: ``@`` the agent, ``+`` and ``x``; and which of both is the goal."""
         return _letters(self.cells()[lane], int(self._goal[lane]))
 
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
         from rookery.tasks import drawing
 
         goal, steps = int(self._goal[lane]), self._timestep(lane)
@@ -142,11 +142,11 @@ class GoalGridInC(BatchedCVariant):
         super().__init__(num_lanes, size=size, max_steps=max_steps, picture=observation == "picture")
 
     def cells(self) -> np.ndarray:
-        """Returns what is in each cell; see `GoalGrid.cells`."""
+        """Returns the content of each cell; see `GoalGrid.cells`."""
         return _cells(self.size, self.fields["place"], self.fields["things"].reshape(-1, 2, 2))
 
     def as_batched(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Gives the state with places in pairs; who plays alone is alive."""
+        """Converts the state to the batched one, with places in pairs; the only agent is alive."""
         fields, names = state["fields"], ("steps", "place", "goal")
         things, alive = fields["things"].reshape(-1, 2, 2), np.ones((self.num_lanes, 1), dtype=bool)
         return {
@@ -157,24 +157,24 @@ class GoalGridInC(BatchedCVariant):
         }
 
     def from_batched(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Takes the same apart; in which order cells were drawn is forgotten, as nothing follows from it."""
+        """Converts the batched state; the order in which cells were drawn is dropped, as it has no effect."""
         fields = {name: state[name] for name in ("steps", "place", "goal")}
         fields |= {"things": state["things"].reshape(-1, 4), "order": np.zeros_like(self.fields["order"])}
         return {"clock": 0, "began": -state["steps"], "fields": fields}
 
     def text(self, lane: int) -> str:
-        """Returns the grid of a lane in letters; see `GoalGrid.text`."""
+        """Returns the grid of a lane as text; see `GoalGrid.text`."""
         return _letters(self.cells()[lane], int(self.fields["goal"][lane]))
 
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
         from rookery.tasks import drawing
 
         goal, steps = int(self.fields["goal"][lane]), self._timestep(lane)
         return drawing.draw_goal_grid(self.cells()[lane], goal, steps, self.max_steps)
 
 
-GoalGrid.native_replacement = GoalGridInC  # here, because the class above had to exist first
+GoalGrid.native_replacement = GoalGridInC  # here, because it needs the class above
 
 
 def _check(size: int, observation: str, max_steps: int) -> None:
@@ -185,7 +185,7 @@ def _check(size: int, observation: str, max_steps: int) -> None:
 
 
 def _cells(size: int, place: np.ndarray, things: np.ndarray) -> np.ndarray:
-    """Returns what is in each cell of grids, from where the agents, and plus and cross, are."""
+    """Returns the content of each cell of grids, from the places of the agents, the plus and the cross."""
     lanes = np.arange(len(place))
     found = np.zeros((len(place), size, size), dtype=np.int64)
     for thing, at in ((PLUS, things[:, 0]), (CROSS, things[:, 1]), (SELF, place)):
@@ -194,13 +194,13 @@ def _cells(size: int, place: np.ndarray, things: np.ndarray) -> np.ndarray:
 
 
 def _letters(cells: np.ndarray, goal: int) -> str:
-    """Writes a grid in letters, and the goal beneath."""
+    """Writes a grid as text, with the goal beneath."""
     rows = [" ".join(".+x@"[cell] for cell in row) for row in cells]
     return "\n".join([*rows, f"the goal is {'+x'[goal]}"])
 
 
 def icons() -> np.ndarray:
-    """Returns the picture of each kind of cell, ``[4, 8, 8, 3]`` uint8: empty, green plus, red cross, blue agent."""
+    """Returns the image of each kind of cell, ``[4, 8, 8, 3]`` uint8: empty, green plus, red cross, blue agent."""
     row, column = np.indices((PIXELS, PIXELS)) - (PIXELS - 1) / 2
     inside = (np.abs(row) < 3) & (np.abs(column) < 3)
     plus = inside & ((np.abs(row) < 1) | (np.abs(column) < 1))
@@ -216,7 +216,7 @@ def icons() -> np.ndarray:
 
 
 def best_return(size: int) -> float:
-    """Returns what the best way earns on average over all beginnings, on a grid of `size` x `size` without a limit."""
+    """Returns the mean return of the best policy over all starts, on a grid of `size` x `size` without a limit."""
     cells = [divmod(cell, size) for cell in range(size * size)]
     total = number = 0
     for start, goal, other in permutations(cells, 3):

@@ -1,4 +1,4 @@
-"""Wraps MiniGrid tasks: their views become flags, so that a network need not learn what each number stands for."""
+"""Wrapper for MiniGrid tasks: their views become flags, so that a network need not learn the meaning of each number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gymnasium import spaces
 from rookery.core.errors import EnvError
 
 CODES = (11, 6, 3)
-"""Number of things, colours and states of doors that the numbers of a cell name (``minigrid/core/constants.py``)."""
+"""Number of things, colours and door states that the numbers of a cell encode (``minigrid/core/constants.py``)."""
 
 DIRECTIONS = 4
 
@@ -19,8 +19,8 @@ DIRECTIONS = 4
 class OneHotView(gymnasium.ObservationWrapper[np.ndarray, Any, Any]):
     """A wrapper that shows the view of a MiniGrid task as a vector of flags ``[rows * columns * 20 + 4]`` uint8.
 
-    Each cell has 11 flags for what is there, 6 for its colour and 3 for the state of a door; the last 4 are the
-    direction in which the explorer looks. The mission is left out.
+    Each cell has 11 flags for its content, 6 for its colour and 3 for the state of a door; the last 4 are the direction
+    in which the explorer looks. The mission is left out.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:

@@ -1,12 +1,12 @@
-"""Key and door: two rooms, and nothing is earned before the key is fetched, the door opened and the goal reached.
+"""Key and door: two rooms, with a reward only after the key is fetched, the door opened and the goal reached.
 
 The house is a square of `size` x `size` cells, with a wall down its middle column and a door at the wall's upper end.
 The explorer starts in the upper left corner. The key lies in the lower left corner, and is taken by going there; with
-the key the door can be walked through, without the key the door is a wall. The goal is the lower right corner: to reach
-the goal pays 1 and terminates the episode, and nothing else pays anything. Moves are 0 up, 1 right, 2 down, 3 left; a
-wall stops them. An observation is ``[row, column, has the key]``. An episode is truncated after `max_steps`.
+the key the door can be walked through, without the key the door is a wall. The goal is the lower right corner: reaching
+the goal pays 1 and terminates the episode; there is no other reward. Moves are 0 up, 1 right, 2 down, 3 left; a wall
+stops them. An observation is ``[row, column, has the key]``. An episode is truncated after `max_steps`.
 
-The return is 1 or 0; known of it, as exact values of the rules (`Rules.returns`):
+The return is 1 or 0; some exact values of the rules (`Rules.returns`):
 
 ==========  =============  ====================  ===================================
 `size`      `max_steps`    steps at the least    return of a random policy
@@ -73,7 +73,7 @@ class KeyDoor(TabularTask):
         self.size = int(size)
 
     def picture(self, state: int, visited: np.ndarray, total: float, steps: int) -> np.ndarray:
-        """Returns a picture of the house: the way so far, the explorer, key, door and goal."""
+        """Returns an image of the house: the way so far, the explorer, key, door and goal."""
         from rookery.tasks import drawing
 
         cells = visited.reshape(2, self.size, self.size)
@@ -82,7 +82,7 @@ class KeyDoor(TabularTask):
         return drawing.draw_key_door(cells, divmod(cell, self.size), bool(has_key), total, steps, limit)
 
     def letters(self, state: int) -> str:
-        """Returns the house in letters: explorer ``@``, walls ``#``, key ``k``, door ``+``, goal ``G``."""
+        """Returns the house as text: explorer ``@``, walls ``#``, key ``k``, door ``+``, goal ``G``."""
         has_key, cell = divmod(state, self.size**2)
         cells = [
             ["#" if row and column == self.size // 2 else "." for column in range(self.size)]
@@ -97,11 +97,11 @@ class KeyDoor(TabularTask):
 
 
 class BatchedKeyDoor(BatchedTabular):
-    """Many `KeyDoor` in one: a `VectorEnv` of one agent, one row a lane."""
+    """Many `KeyDoor` in one: a `VectorEnv` of one agent, one row per lane."""
 
     def __init__(self, num_lanes: int, size: FewFromZero = 9, max_steps: Count = 100) -> None:
         """Makes `num_lanes` houses; the other arguments are those of `KeyDoor`."""
         super().__init__(num_lanes, KeyDoor(size, max_steps))
 
 
-KeyDoor.batched = BatchedKeyDoor  # here, because the class above had to exist first
+KeyDoor.batched = BatchedKeyDoor  # here, because it needs the class above

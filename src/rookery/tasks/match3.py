@@ -3,7 +3,7 @@
 A board has up to `rows` x `columns` cells of `types` kinds, of which 2 in 10 are special in a first way and 1 in 10 in
 a second one. A move swaps two neighbours of different kinds, and is allowed if one of them then lies in a line of three
 or more of its kind. All cells of such lines are cleared together: a plain one pays 0.01, a special one 0.02, or 0.03 if
-it is special in the second way. What lies above falls down, new cells fall in from above, and lines that come of it are
+it is special in the second way. What lies above falls down, new cells fall in from above, and lines that result are
 cleared too, until there are none. If no move is allowed then, the board is drawn anew, which pays nothing. After
 `max_moves` moves an episode is truncated.
 
@@ -12,7 +12,7 @@ with the cell above, row by row. With `min_rows` and `min_columns` each episode 
 lower left corner of the largest one; the rest is empty.
 
 Returns of 500 moves (`benchmarks/results/worlds.md`): allowed moves by chance 34.2, the highest-scoring move 37.3.
-ML-Agents states 34.2 and 37.0 for these two, and 38.5 and 39.5 for what it has learned from vectors and pictures.
+ML-Agents states 34.2 and 37.0 for these two, and 38.5 and 39.5 for policies learned from vectors and images.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rookery.tasks.goal_grid import check_observation
 from rookery.tasks.random_numbers import below, hashed, lane_key
 
 EMPTY, OUTSIDE = -1, -2
-"""What stands for the kind of a cell that was cleared, and of one that is not on the board."""
+"""Kinds of a cell that was cleared, and of one outside the board."""
 
 SPECIALS = 2
 """Number of ways in which a cell can be special."""
@@ -50,7 +50,7 @@ REWARD = 0.01
 """Reward of a point."""
 
 FIRST = 3
-"""Episodes draw the size of their boards before anything else, from numbers before this one."""
+"""Episodes draw the size of their boards first, from numbers before this one."""
 
 Observation = Literal["vector", "visual"]
 
@@ -60,7 +60,7 @@ class Match3(BatchedAgents):
 
     Actions are moves, numbered as the module says; the mask has those that are allowed. An observation has the mask,
     ``cells``, for each cell a flag for each kind, and ``special``, for each cell a flag for plain and for each way to
-    be special: ``[rows * columns * flags]``, or as pictures ``[rows, columns, flags]``.
+    be special: ``[rows * columns * flags]``, or as images ``[rows, columns, flags]``.
 
     Attributes:
         rows: Number of rows of the largest board.
@@ -88,7 +88,7 @@ class Match3(BatchedAgents):
             rows: Number of rows, at least 4.
             columns: Number of columns, at least 4.
             types: Number of kinds of cells, from 4 to 26.
-            observation: How a board is seen: ``vector`` or ``visual``.
+            observation: Form of the observed board: ``vector`` or ``visual``.
             max_moves: Number of moves after which an episode is truncated.
             min_rows: Smallest number of rows that an episode may have, at least 4; 0: always `rows`.
             min_columns: Smallest number of columns that an episode may have, at least 4; 0: always `columns`.
@@ -129,7 +129,7 @@ class Match3(BatchedAgents):
         self._drawn_boards = np.zeros(num_lanes, dtype=np.int64)  # how often cells of a lane were drawn
         self._mask = np.zeros((num_lanes, moves), dtype=bool)
         self._swaps = swaps(self.rows, self.columns)
-        # a cell that is not there, -1 and -2, is seen as no flag at all
+        # a cell outside the board, -1 and -2, has no flag at all
         self._flags = {
             name: np.concatenate([np.eye(num, dtype=np.uint8), np.zeros((2, num), np.uint8)])
             for name, num in flags.items()
@@ -194,7 +194,7 @@ class Match3(BatchedAgents):
         self._drawn_boards[lanes] += 1
 
     def _make_playable(self, lanes: np.ndarray) -> None:
-        """Finds which moves are allowed; draws boards anew in which none is."""
+        """Finds the allowed moves; redraws boards without any."""
         while len(lanes):
             self._mask[lanes] = allowed(self._cells[lanes])
             lanes = lanes[~self._mask[lanes].any(axis=1)]
@@ -215,7 +215,9 @@ class Match3(BatchedAgents):
         obs[MASK][...] = self._mask
 
     def text(self, lane: int) -> str:
-        """Returns the board of a lane, its highest row first: kinds as letters, with a mark where a cell is special."""
+        """Returns the board of a lane as text, its highest row first: kinds as letters, with a mark on special
+        cells.
+        """
 
         def told(kind: int, way: int) -> str:
             """Returns the two letters of a cell."""
@@ -226,7 +228,7 @@ class Match3(BatchedAgents):
         return "\n".join(row.rstrip() for row in rows)
 
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
         from rookery.tasks import drawing
 
         cells, special = self._cells[lane, ::-1], self._special[lane, ::-1]
@@ -234,7 +236,7 @@ class Match3(BatchedAgents):
 
 
 def num_moves(rows: int, columns: int) -> int:
-    """Returns how many pairs of neighbours a board of so many rows and columns has."""
+    """Returns the number of pairs of neighbours on a board."""
     return rows * (columns - 1) + (rows - 1) * columns
 
 

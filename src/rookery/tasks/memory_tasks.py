@@ -1,4 +1,4 @@
-"""Tasks that need memory: what is shown now does not say what is right now.
+"""Tasks that need memory: the current observation does not determine the right action.
 
 =====================  ==================================================  ===========  ===================
 task                   what must be remembered                             best return  best without memory
@@ -14,9 +14,9 @@ task                   what must be remembered                             best 
 
 `StatelessCartPole` and `RepeatAfterMe` are known from RLlib's examples. `RepeatPrevious`, `Autoencode` and
 `CountRecall` follow the rules of Morad et al., "POPGym: Benchmarking Partially Observable Reinforcement Learning"
-(2023, arXiv:2303.01859), with its easy versions as defaults. A cue that decides which way to turn is due to Bakker,
-"Reinforcement Learning with Long Short-Term Memory" (2001); that one walks by oneself, as in `memory_len` of Osband et
-al., "Behaviour Suite for Reinforcement Learning" (2020, arXiv:1908.03568).
+(2023, arXiv:2303.01859), with its easy versions as defaults. A cue that decides the turn is from Bakker, "Reinforcement
+Learning with Long Short-Term Memory" (2001); walking without a choice is as in `memory_len` of Osband et al.,
+"Behaviour Suite for Reinforcement Learning" (2020, arXiv:1908.03568).
 
 All constructors take a `render_mode`, ``"rgb_array"`` or None, and raise a ValueError for a setting out of range; decks
 of cards are shuffled together.
@@ -47,7 +47,7 @@ LEFT, RIGHT = range(2)
 
 
 class BatchedStatelessCartPole(BatchedCartPole):
-    """Many copies of `StatelessCartPole` in one: an observation is position and angle alone."""
+    """Many `StatelessCartPole` in one: an observation is position and angle only."""
 
     title = "StatelessCartPole"
     shows_velocities = False
@@ -57,7 +57,7 @@ class BatchedStatelessCartPole(BatchedCartPole):
 class StatelessCartPole(CartPoleEnv):
     """CartPole-v1 whose velocities cannot be seen: an observation is position and angle, ``[2]`` float32.
 
-    All else is as there, the time limit included.
+    Everything else is as in CartPole-v1, including the time limit.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 50}
@@ -98,14 +98,14 @@ class StatelessCartPole(CartPoleEnv):
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes on from a state that `get_state` gave, of this copy or of another."""
+        """Loads a state from `get_state`, of this environment or another."""
         self.state, self._timestep = state["motion"].copy(), state["timestep"]
         self.steps_beyond_terminated = state["steps_beyond_terminated"]
         self.np_random.bit_generator.state = copy.deepcopy(state["rng"])
 
     def render(self) -> Any:
-        """Returns a picture ``[400, 600, 3]`` uint8, or None before the first episode."""
-        from rookery.envs import drawing  # only those who look pay for loading Pillow
+        """Returns an image ``[400, 600, 3]`` uint8, or None before the first episode."""
+        from rookery.envs import drawing  # Pillow is loaded for rendering only
 
         if self.state is None:
             return None
@@ -113,11 +113,10 @@ class StatelessCartPole(CartPoleEnv):
 
 
 class RepeatAfterMe(ScriptedTask):
-    """Say what was shown `delay` steps ago: 0 or 1, drawn evenly. A right answer earns 1, a wrong one -1.
+    """Repeat the observation of `delay` steps ago: 0 or 1, drawn uniformly. A right answer earns 1, a wrong one -1.
 
-    Before the first observation nothing but 0 was shown. An episode is truncated after `max_episode_steps`. (RLlib's
-    example of that name, whose settings are `repeat_delay` and `episode_len`, ends it after ``episode_len + 1 - delay``
-    steps.)
+    Before the first observation all were 0. An episode is truncated after `max_episode_steps`. (RLlib's example of that
+    name, whose settings are `repeat_delay` and `episode_len`, ends it after ``episode_len + 1 - delay`` steps.)
     """
 
     truncates = True
@@ -219,7 +218,7 @@ class CountRecall(ScriptedTask):
 
 
 class CueCorridor(ScriptedTask):
-    """A cue at the start of a corridor says whether to turn left or right at its end.
+    """A cue at the start of a corridor determines whether to turn left or right at its end.
 
     Every step leads one cell on, whatever the action; at the junction, action 0 turns left and 1 right, which earns 1
     where the cue said so and -1 otherwise, and terminates the episode. An observation is 0 in the corridor, 1 for the
@@ -258,9 +257,9 @@ class CueCorridor(ScriptedTask):
 class TwoCues:
     """Two agents walk down corridors of their own, in turns: `agent1`, `agent2`, `agent1`, ...
 
-    Each has its `CueCorridor`, with a cue, a length and an end of its own; who has arrived is terminated, and the other
-    walks on alone. ``reset() -> obs, infos`` and ``step(actions) -> obs, rewards, terminateds, truncateds, infos`` give
-    and take dicts by agent, with an entry for the agent that acts next.
+    Each has its `CueCorridor`, with a cue, a length and an end of its own; an agent that has arrived is terminated, and
+    the other continues alone. ``reset() -> obs, infos`` and ``step(actions) -> obs, rewards, terminateds, truncateds,
+    infos`` return and take dicts by agent, with an entry for the agent that acts next.
 
     Attributes:
         possible_agents: ``["agent1", "agent2"]``.
@@ -298,19 +297,19 @@ class TwoCues:
     def step(
         self, action_dict: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
-        """Moves the agent on turn by its action alone: 0 left or 1 right.
+        """Moves the agent whose turn it is: 0 left or 1 right.
 
         Returns:
             The observation of the agent that acts next, the reward and end of the one that acted.
 
         Raises:
-            EnvError: If the action is not that of the agent on turn, or not 0 or 1, or the episode is over.
+            EnvError: If the action is not that of the agent whose turn it is, or not 0 or 1, or the episode is over.
         """
         actor = self._on_turn
         if not self.agents:
             raise EnvError("TwoCues: both agents have arrived; call reset() first")
         if list(action_dict) != [actor] or not self.action_spaces[actor].contains(action_dict[actor]):
-            raise EnvError(f"TwoCues: actions are {dict(action_dict)!r}, expected 0 or 1 of {actor}, who is on turn")
+            raise EnvError(f"TwoCues: actions are {dict(action_dict)!r}, expected 0 or 1 of {actor}, whose turn it is")
         script, taken = self._scripts[actor], self._taken[actor]
         answer, action = script.answer[len(taken)], int(action_dict[actor])
         taken.append(action)
@@ -325,7 +324,7 @@ class TwoCues:
         return obs, {actor: reward}, terminateds, {actor: False, "__all__": False}, {agent: {} for agent in obs}
 
     def render(self) -> Any:
-        """Returns a picture ``[height, width, 3]`` uint8 of both corridors."""
+        """Returns an image ``[height, width, 3]`` uint8 of both corridors."""
         from rookery.tasks import drawing
 
         strips = [self._corridor.strip(agent, self._scripts[agent], self._taken[agent]) for agent in AGENTS]

@@ -1,14 +1,14 @@
 """One dimension: walk to the end of a line that a sign names. The smallest task that a trainer must solve.
 
 An agent starts in the middle of a line from -1 to 1 and sees a sign, -1 or 1, drawn anew for each episode; it does not
-see where it is. In each step it moves by at most `step_size`. At an end of the line its episode is over: the end that
-the sign names earns 1.06, the other one -1.06, and each step before costs 0.01. With several elements in an action
-there is a line for each, all with the same sign, and the episode is over when all ends are reached; each line counts
-its share. The best return is 1.06 less 0.01 for each step but the last.
+see its place. In each step it moves by at most `step_size`. At an end of the line its episode is over: the end that the
+sign names earns 1.06, the other one -1.06, and each step before costs 0.01. With several elements in an action there is
+a line for each, all with the same sign, and the episode is over when all ends are reached; each line counts its share.
+The best return is 1.06 less 0.01 for each step but the last.
 
 The rules are those of the environment by which ML-Agents tests that its trainers learn (`simple_test_envs.py` there),
-with its variants: a sign that is shown at the beginning only, so that it must be remembered; pictures in the place of
-the number; groups; sides.
+with its variants: a sign that is shown at the beginning only, so that it must be remembered; images instead of the
+number; groups; sides.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ SUCCESS = 1.06
 """Reward of reaching the right ends, less the same for the wrong ones."""
 
 COST = 0.01
-"""What a step costs that is not the last."""
+"""Cost of each step but the last."""
 
 SHOWN_STEPS = 2
-"""With `remember`: elements of actions so far up to which the sign is shown; then 0 is."""
+"""With `remember`: elements of actions so far up to which the sign is shown; then it is 0."""
 
 VECTOR, PICTURE = "vector", "picture_{}"
 TILES, TILE = 21, 16
@@ -42,10 +42,10 @@ GROUND, MARK, WALKER = (224, 224, 224), (96, 168, 96), (48, 48, 160)
 class OneDimension(BatchedAgents):
     """Many lines, a row for each lane and agent.
 
-    Numbers of an action are clipped to `step_size`; of a choice, 0 moves by `-step_size` and 1 by `step_size`. Actions
-    are a Box ``[numbers]``; a Discrete, or a MultiDiscrete for several choices; or a Dict of ``choices`` and
-    ``numbers``. An observation is the sign as a vector ``[1]`` of float32; with pictures it is a Dict of ``vector`` and
-    ``picture_0``, ..., each filled with it, or, without a vector and with one picture, that picture.
+    Continuous elements of an action are clipped to `step_size`; of discrete ones, 0 moves by `-step_size` and 1 by
+    `step_size`. Actions are a Box ``[numbers]``; a Discrete, or a MultiDiscrete for several discrete elements; or a
+    Dict of ``choices`` and ``numbers``. An observation is the sign as a vector ``[1]`` of float32; with images it is a
+    Dict of ``vector`` and ``picture_0``, ..., each filled with it, or, without a vector and with one image, that image.
     """
 
     render_fps = 6
@@ -68,17 +68,17 @@ class OneDimension(BatchedAgents):
         """Makes lines.
 
         Args:
-            num_lanes: Number of copies.
+            num_lanes: Number of environments.
             numbers: Continuous elements of an action.
-            choices: Choices of two in an action.
+            choices: Binary discrete elements of an action.
             step_size: Largest step, above 0 and at most 1.
-            pictures: Number of pictures that an agent sees.
-            picture_shape: Shape of a picture, floats.
+            pictures: Number of images that an agent sees.
+            picture_shape: Shape of an image, floats.
             vector: Whether the sign is seen as a number, too.
             remember: Whether the sign is shown at the beginning of an episode only.
             agents: Number of agents, each with lines and a sign of its own.
-            play: What several agents are to each other: ``group``, of which the last one to end earns its reward for
-                all, and those before pay for failure alone; ``sides``, which do not touch each other.
+            play: Relation of several agents: ``group``, in which the last one to end earns its reward for all, and
+                those before pay only for failure; ``sides``, which are independent.
             max_steps: Number of steps after which an episode is truncated.
 
         Raises:
@@ -178,7 +178,7 @@ class OneDimension(BatchedAgents):
             array[...] = shown.reshape(-1, *[1] * (array.ndim - 1))
 
     def text(self, lane: int) -> str:
-        """Returns the lines of a lane in letters: ``<`` or ``>`` is where to go, ``o`` where the agent is."""
+        """Returns the lines of a lane as text: ``<`` or ``>`` is the goal, ``o`` the agent."""
         shown = []
         for places, sign in zip(self._place[lane], self._sign[lane], strict=True):
             for place in places:
@@ -189,7 +189,7 @@ class OneDimension(BatchedAgents):
         return "\n".join(shown)
 
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
         lines = self._place.shape[1] * self._place.shape[2]
         picture = np.full((2 * lines + 1, TILES + 2, 3), 255, dtype=np.uint8)
         pairs = [(place, sign) for row, sign in zip(self._place[lane], self._sign[lane], strict=True) for place in row]
@@ -212,14 +212,14 @@ def _tile(place: float) -> int:
 
 
 def _seen(pictures: int, shape: tuple[int, ...], vector: bool) -> spaces.Space[Any]:
-    """The space of observations."""
+    """Returns the observation space."""
     parts: dict[str, spaces.Space[Any]] = {VECTOR: spaces.Box(-1.0, 1.0, (1,))} if vector else {}
     parts |= {PICTURE.format(number): spaces.Box(-1.0, 1.0, shape) for number in range(pictures)}
     return spaces.Dict(parts) if len(parts) > 1 else next(iter(parts.values()))
 
 
 def _acted(numbers: int, choices: int) -> spaces.Space[Any]:
-    """The space of actions."""
+    """Returns the action space."""
     box = spaces.Box(-1.0, 1.0, (numbers,))
     several = spaces.Discrete(2) if choices == 1 else spaces.MultiDiscrete([2] * max(choices, 1))
     if not (numbers and choices):

@@ -1,4 +1,4 @@
-"""PushBlock: a block that has to be pushed onto the goal, along one side of a room; after ML-Agents' task, on a grid.
+"""PushBlock: a block must be pushed onto the goal, along one side of a room; after ML-Agents' task, on a grid.
 
 The room has `size` x `size` cells. The goal is the row of cells along one side, drawn at random. The block begins at
 least two cells from every side, the agent in any cell that is neither the block's nor of the goal. The agent looks in
@@ -39,13 +39,13 @@ QUARTERS = np.array([[(1, 0), (0, 1)], [(0, -1), (1, 0)], [(-1, 0), (0, -1)], [(
 PRIZE = 5.0
 
 EMPTY, BLOCK, GOAL, WALL = range(4)
-"""What is in a cell."""
+"""Content of a cell."""
 
 RAYS = 14
 """Number of rays, evenly around, the first one forward."""
 
 SAMPLES = 2
-"""Points of a ray that are looked at on the way of a cell."""
+"""Samples of a ray per cell of its length."""
 
 Observation = Literal["rays", "grid"]
 
@@ -71,7 +71,7 @@ class PushBlock(BatchedAgents):
         Args:
             num_lanes: Number of rooms.
             size: Number of rows and of columns, at least 5.
-            observation: What is seen: ``rays`` or ``grid``.
+            observation: Form of the observation: ``rays`` or ``grid``.
             max_steps: Number of steps after which an episode is truncated.
 
         Raises:
@@ -90,7 +90,7 @@ class PushBlock(BatchedAgents):
         super().__init__(num_lanes, space, len(WAY), f"PushBlock {size}x{size}, batched", (AGENT,))
         self._place, self._block = np.zeros((2, num_lanes, 2), dtype=np.int64)  # row and column
         self._side, self._looks = np.zeros((2, num_lanes), dtype=np.int64)  # quarters: up, right, down, left
-        # a map has walls around it, so wide that whatever an agent looks at is on it
+        # a map has walls around it, wide enough for the whole view of an agent
         self._wide = self.size + 2 * (self.size - 1)
         self._maps = np.stack([_map(self.size, self._wide, side) for side in range(4)])
         self._offsets = self._view_offsets() if observation == "grid" else self._ray_offsets()
@@ -148,14 +148,14 @@ class PushBlock(BatchedAgents):
         rays[:, :, 4] = np.where(thing == EMPTY, 1.0, (first + SAMPLES) / (met.shape[2] + SAMPLES - 1))
 
     def _view_offsets(self) -> np.ndarray:
-        """Returns how much further on the map each cell of the view is than the agent's, ``[4, cells]`` by quarters."""
+        """Returns the offset on the map of each cell of the view from the agent's, ``[4, cells]`` by quarters."""
         edge = self.size - 1
         ways = np.stack(np.meshgrid(np.arange(-edge, edge + 1), np.arange(-edge, edge + 1), indexing="ij"), axis=2)
         row, column = np.moveaxis(ways.reshape(-1, 2) @ QUARTERS, 2, 0)
         return np.asarray(row * self._wide + column)
 
     def _ray_offsets(self) -> np.ndarray:
-        """Returns how much further on the map the points of all rays are than the agent, ``[4, rays * points]``."""
+        """Returns the offset on the map of the points of all rays from the agent, ``[4, rays * points]``."""
         angle = 2 * np.pi * np.arange(RAYS) / RAYS
         far = np.arange(SAMPLES, SAMPLES * (self.size - 1) + 1) / SAMPLES
         ways = far[None, :, None] * np.stack([-np.cos(angle), np.sin(angle)], axis=1)[:, None]
@@ -164,7 +164,7 @@ class PushBlock(BatchedAgents):
         return np.asarray(row * self._wide + column)
 
     def text(self, lane: int) -> str:
-        """Returns the room of a lane in letters: the goal ``=``, the block ``#``, the agent as where it looks."""
+        """Returns the room of a lane as text: the goal ``=``, the block ``#``, the agent as an arrow."""
         cells = np.full((self.size, self.size), ".")
         cells[self._inner(self._maps[self._side[lane]]) == GOAL] = "="
         cells[tuple(self._block[lane])] = "#"
@@ -176,7 +176,7 @@ class PushBlock(BatchedAgents):
         return whole[edge : edge + self.size, edge : edge + self.size]
 
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
         from rookery.tasks import drawing
 
         goal = self._inner(self._maps[self._side[lane]]) == GOAL
@@ -228,7 +228,7 @@ def distances(size: int) -> np.ndarray:
 
 
 def best_return(size: int, max_steps: int) -> float:
-    """Returns what the shortest way earns on average over all beginnings, in a room of `size` x `size`."""
+    """Returns the mean return of the shortest way over all starts, in a room of `size` x `size`."""
     fewest = distances(size)
     inner = [row * size + column for row in range(2, size - 2) for column in range(2, size - 2)]
     means = [np.mean([fewest[agent, block] for agent in range(size, size * size) if agent != block]) for block in inner]

@@ -1,7 +1,7 @@
 """Random numbers of many lanes at once, each a function of its lane's key and a count: so a state is two arrays.
 
-What a task draws in the middle of an episode would need a generator for each lane, and each generator's state in every
-checkpoint. Here a number comes from hashing: the step and the finish of SplitMix64 (Steele, Lea and Flood 2014).
+Draws in the middle of an episode would need a generator for each lane, and each generator's state in every checkpoint.
+Here a number comes from hashing: the step and the finish of SplitMix64 (Steele, Lea and Flood 2014).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Tasks whose episodes are written before they are played: what is shown, and which answer to it is right.
+"""Tasks with scripted episodes: observations and right answers are drawn before the episode is played.
 
-There actions decide the rewards and nothing else, so an episode is a `Script`, drawn whole from its seed. One class
-plays a script at a time (`ScriptedTask`, a Gymnasium environment), others many at once with the same numbers, bit for
-bit (`BatchedTask`, and `ScriptedInC` where it was compiled). The tasks themselves are in `memory_tasks.py`.
+Actions affect only rewards, so an episode is a `Script`, drawn whole from its seed. One class plays a script at a time
+(`ScriptedTask`, a Gymnasium environment), others many at once with the same numbers, bit for bit (`BatchedTask`, and
+`ScriptedInC` if it is compiled). The tasks themselves are in `memory_tasks.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rookery.envs.base import Step
 from rookery.envs.native.variants import BatchedCVariant
 
 UNASKED = -1
-"""Stands for the right answer where no answer is asked for."""
+"""Right answer of a step without a question."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
         reward: Reward of a right answer.
         max_steps: Number of steps of the longest script.
         truncates: Whether the end of a script is a time limit (truncated) or the end of the task (terminated).
-        batched: Vector env that plays many copies with the same numbers, or None.
+        batched: Vectorized environment with the same numbers, or None.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 4}
@@ -62,10 +62,10 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
         max_steps: int,
         render_mode: str | None,
     ) -> None:
-        """Makes a task of so many answers; the constructor of a subclass calls this one.
+        """Makes a task; the constructor of a subclass calls this one.
 
         Raises:
-            ValueError: If the render mode is none of ``"rgb_array"`` and None.
+            ValueError: If the render mode is not ``"rgb_array"`` or None.
         """
         check_render_mode(type(self).__name__, render_mode)
         self.observation_space: Any = observation_space
@@ -76,11 +76,11 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Script:
-        """Writes an episode from the random numbers of `rng` alone."""
+        """Draws an episode with the random numbers of `rng` only."""
 
     @abstractmethod
     def card(self, obs: Any) -> str:
-        """Returns the letters that pictures show for an observation; an empty text if there are none."""
+        """Returns the letters that images show for an observation; an empty string if there are none."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts an episode, from a seed or from the task's own random numbers."""
@@ -89,7 +89,7 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
         return self._script.obs[0].copy(), {}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Answers what is shown; raises an EnvError if there is no such answer, or no episode is under way."""
+        """Takes an answer; raises an EnvError if it is not in the action space, or no episode is running."""
         script, time = self._script, len(self._taken)
         if script is None or time == len(script.answer):
             raise EnvError(f"{type(self).__name__}: no episode is under way; call reset() first")
@@ -103,7 +103,7 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
 
     def get_state(self) -> dict[str, Any]:
         """Returns the state of the episode, and of the random numbers of the next one."""
-        assert self._script is not None, "asked for between two steps"
+        assert self._script is not None, "called between two steps"
         return {
             "obs": self._script.obs.copy(),
             "answer": self._script.answer.copy(),
@@ -112,19 +112,19 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes on from a state that `get_state` gave, of this copy or of another."""
+        """Loads a state from `get_state`, of this environment or another."""
         self._script = Script(state["obs"].copy(), state["answer"].copy())
         self._taken = list(state["taken"])
         self.np_random.bit_generator.state = state["rng"]
 
     def picture(self, script: Script, taken: Sequence[int]) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of an episode after the actions `taken`."""
+        """Returns an image ``[height, width, 3]`` uint8 of an episode after the actions `taken`."""
         from rookery.tasks import drawing
 
         return drawing.draw_strips([self.strip("return", script, taken)], len(taken), len(script.answer))
 
     def strip(self, label: str, script: Script, taken: Sequence[int]) -> Any:
-        """Returns what has been seen and answered so far as a `drawing.Strip`."""
+        """Returns the observations and answers so far as a `drawing.Strip`."""
         from rookery.tasks import drawing
 
         cards = [self.card(obs) for obs in script.obs[: len(taken) + 1]]
@@ -133,16 +133,16 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
         return drawing.Strip(label, cards, right, self.reward * (right.count(True) - right.count(False)))
 
     def render(self) -> Any:
-        """Returns a picture of the episode so far, or None before the first episode."""
+        """Returns an image of the episode so far, or None before the first episode."""
         return None if self._script is None else self.picture(self._script, self._taken)
 
 
 class BatchedTask(BatchedEnv):
-    """Many copies of a `ScriptedTask` in one: a `VectorEnv` of one agent, a row a lane.
+    """Many `ScriptedTask` in one: a `VectorEnv` of one agent, one row per lane.
 
     Attributes:
-        task: Class of the task that is played.
-        native_variant: Its twin in C.
+        task: Class of the task.
+        native_variant: Its variant in C.
     """
 
     task: ClassVar[type[ScriptedTask]]
@@ -151,14 +151,14 @@ class BatchedTask(BatchedEnv):
     saved = ("_time", "_length", "_shown", "_answer", "_taken")
 
     def __init__(self, num_lanes: int, **settings: Any) -> None:
-        """Makes `num_lanes` copies with these settings of `task`; raises a ValueError if one is out of range."""
+        """Makes `num_lanes` environments with these settings of `task`; raises a ValueError if one is out of range."""
         self._one = self.task(**settings)
         space, num_actions = self._one.observation_space, int(self._one.action_space.n)
         super().__init__(num_lanes, space, num_actions, f"{self.task.__name__}, batched")
 
         self._lanes = np.arange(num_lanes)
         self._time, self._length = np.zeros((2, num_lanes), dtype=np.int64)  # of each lane's episode
-        # the scripts of all lanes, [step, lane], of meaning up to each one's length
+        # the scripts of all lanes, [step, lane], valid up to each one's length
         self._shown = np.zeros((self._one.max_steps + 1, num_lanes, *space.shape), dtype=np.int64)
         self._answer, self._taken = np.zeros((2, self._one.max_steps, num_lanes), dtype=np.int64)
 
@@ -196,7 +196,7 @@ class BatchedTask(BatchedEnv):
         return int(self._time[lane])
 
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
         length = int(self._length[lane])
         script = Script(self._shown[: length + 1, lane], self._answer[:length, lane])
         return self._one.picture(script, self._taken[: self._timestep(lane), lane].tolist())
@@ -206,7 +206,7 @@ def batched_variant_of(task: type[ScriptedTask]) -> type[BatchedTask]:
     """Makes the class of vector envs that play `task`; the signature of its constructor names the task's settings."""
     lanes = inspect.Parameter("num_lanes", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="int")
     signature = inspect.Signature([lanes, *inspect.signature(task).parameters.values()])
-    about = f"Many `{task.__name__}` in one: a `VectorEnv` of one agent, one row a lane."
+    about = f"Many `{task.__name__}` in one: a `VectorEnv` of one agent, one row per lane."
     return type(f"Batched{task.__name__}", (BatchedTask,), {
         "task": task, "__signature__": signature, "__doc__": about, "__module__": task.__module__,
         "native_variant": _native_variant_of(task, signature),
@@ -214,19 +214,19 @@ def batched_variant_of(task: type[ScriptedTask]) -> type[BatchedTask]:
 
 
 class ScriptedInC(BatchedCVariant):
-    """`BatchedTask` in C, for one of the tasks that are written there too; see `BatchedTask`."""
+    """`BatchedTask` in C, for the tasks that have a C implementation; see `BatchedTask`."""
 
     task: ClassVar[type[ScriptedTask]]
     render_fps = ScriptedTask.metadata["render_fps"]
 
     def __init__(self, num_lanes: int, **settings: Any) -> None:
-        """Makes `num_lanes` copies with these settings of `task`; raises a ValueError if one is out of range."""
+        """Makes `num_lanes` environments with these settings of `task`; raises a ValueError if one is out of range."""
         self._one = self.task(**settings)
         super().__init__(num_lanes, **{name: getattr(self._one, name) for name in self.loaded().settings})
         self.name = f"{self.task.__name__}, in C"
 
     def as_batched(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Gives the scripts with the lanes behind the steps."""
+        """Converts the state to the batched one: scripts with steps first and lanes second."""
         fields, lanes, width = state["fields"], self.num_lanes, self._shape_of_obs
         return {
             "episode": state["episode"],
@@ -238,7 +238,7 @@ class ScriptedInC(BatchedCVariant):
         }
 
     def from_batched(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Takes the same apart."""
+        """Converts the batched state."""
         fields = {name: state[name].swapaxes(0, 1).reshape(self.fields[name].shape) for name in ("answer", "taken")}
         fields["shown"] = state["shown"].swapaxes(0, 1).reshape(self.fields["shown"].shape)
         fields |= {"time": state["time"], "length": state["length"], "decks": np.zeros_like(self.fields["decks"])}
@@ -249,7 +249,7 @@ class ScriptedInC(BatchedCVariant):
         return tuple(self._one.observation_space.shape)
 
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
         length, time = int(self.fields["length"][lane]), int(self.fields["time"][lane])
         shown = self.fields["shown"][lane].reshape(-1, *self._shape_of_obs)[: length + 1]
         script = Script(shown, np.ravel(self.fields["answer"][lane])[:length])
@@ -257,7 +257,7 @@ class ScriptedInC(BatchedCVariant):
 
 
 def _native_variant_of(task: type[ScriptedTask], signature: inspect.Signature) -> type[ScriptedInC]:
-    """Makes the class that plays a task in C, where it is known by its name in small letters: ``repeat_after_me``."""
+    """Returns the class of a task in C, which has the task's name in small letters there: ``repeat_after_me``."""
     symbol = re.sub(r"(?<!^)(?=[A-Z])", "_", task.__name__).lower()
     about = f"Many `{task.__name__}` in one, in C."
     return type(f"{task.__name__}InC", (ScriptedInC,), {

@@ -1,12 +1,11 @@
-"""The sorter: numbered tiles lie around, and must be visited in ascending order; one copy, or many by arrays.
+"""The sorter: numbered tiles must be visited in ascending order; single, or vectorized by arrays.
 
 After the task of the same name of ML-Agents. An episode has 2 to `max_tiles` tiles with different numbers from 1 to
 `numbers`, at places of a grid drawn at random, and shows them in random order. The explorer sees its own place, and of
 each tile how far it is, whether it was visited, and its number as a one-hot; it moves by one place: 0 up, 1 right, 2
-down, 3 left. To come to the lowest tile that was not visited yet visits it and pays 1 / tiles; others are as if they
-were not there. The return is the share of tiles visited: 1 if the episode ends with the last one, less if `max_steps`
-pass before, which are few. `BatchedSorter` gives the same numbers, bit for bit, as one `Sorter` a lane with the same
-seeds and actions.
+down, 3 left. Reaching the lowest unvisited tile visits it and pays 1 / tiles; other tiles have no effect. The return is
+the share of tiles visited: 1 if the episode ends with the last one, less if `max_steps` pass before, which are few.
+`BatchedSorter` gives the same numbers, bit for bit, as one `Sorter` per lane with the same seeds and actions.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class Sorter(gymnasium.Env[Any, Any]):
 
     Attributes:
         settings: Settings of the sorter.
-        batched: Vector env that plays many copies with the same numbers, or None. A subclass may have other rules, so
+        batched: Vectorized environment with the same numbers, or None. A subclass may have other rules, so
             that of its parent is not used for it.
     """
 
@@ -142,7 +141,7 @@ class Sorter(gymnasium.Env[Any, Any]):
         return {"own": here / self._span * np.float32(2) - np.float32(1), "tiles": tiles}
 
     def render(self) -> Any:
-        """Returns a picture ``[height, width, 3]`` uint8, or None before the first episode."""
+        """Returns an image ``[height, width, 3]`` uint8, or None before the first episode."""
         if not hasattr(self, "_tiles"):
             return None
         return _picture(self.settings, self._place, self._places, self._tiles, self._steps)
@@ -159,7 +158,7 @@ class Sorter(gymnasium.Env[Any, Any]):
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a state that `get_state` gave."""
+        """Loads a state from `get_state`."""
         self._place = (int(state["place"][0]), int(state["place"][1]))
         self._places, self._tiles = state["places"].copy(), state["tiles"].copy()
         self._at = {(int(row), int(column)): k for k, (row, column) in enumerate(self._places)}
@@ -167,7 +166,7 @@ class Sorter(gymnasium.Env[Any, Any]):
 
 
 class BatchedSorter(BatchedEnv):
-    """Many sorters stepped by a few array operations: a `VectorEnv` of one agent, a row a lane."""
+    """Many sorters stepped by a few array operations: a `VectorEnv` of one agent, one row per lane."""
 
     render_fps = Sorter.metadata["render_fps"]
     saved = ("_place", "_places", "_rank", "_shown", "_count", "_visited", "_steps", "_entities")
@@ -190,7 +189,7 @@ class BatchedSorter(BatchedEnv):
         self._place = np.zeros((num_lanes, 2), dtype=np.int64)
         self._places = np.zeros((num_lanes, max_tiles, 2), dtype=np.float32)
         self._rank = np.zeros((num_lanes, side, side), dtype=np.int64)  # of the tile at each place, -1 where none is
-        self._shown = np.zeros((num_lanes, side, side), dtype=np.int64)  # as which tile it is shown
+        self._shown = np.zeros((num_lanes, side, side), dtype=np.int64)  # index of the tile in the observation
         self._count, self._visited, self._steps = np.zeros((3, num_lanes), dtype=np.int64)
         self._entities = self._rows.obs["tiles"]
         self._present, self._tiles = self._entities[:, :, 0], self._entities[:, :, 1:]
@@ -242,7 +241,7 @@ class BatchedSorter(BatchedEnv):
         return int(self._steps[lane])
 
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
         there = np.flatnonzero(self._present[lane])
         place = int(self._place[lane, 0]), int(self._place[lane, 1])
         places, tiles = self._places[lane, there], self._tiles[lane, there]
@@ -262,4 +261,4 @@ def _picture(
     return drawing.draw_sorter(settings.side, explorer, shown, steps, settings.max_steps)
 
 
-Sorter.batched = BatchedSorter  # here, because the class above had to exist first
+Sorter.batched = BatchedSorter  # here, because it needs the class above

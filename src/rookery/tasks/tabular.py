@@ -1,4 +1,5 @@
-"""Tasks of finitely many states without chance: a table says where each action leads from each state, and what it pays.
+"""Tasks with finitely many states and no randomness: a table has the next state and reward of each action in each
+state.
 
 One class plays an episode at a time (`TabularTask`, a Gymnasium environment), another many at once with the same
 numbers, bit for bit (`BatchedTabular`). The tasks themselves are in `deep_sea.py` and `key_door.py`.
@@ -22,13 +23,13 @@ from rookery.envs.base import Step
 
 @dataclass(frozen=True)
 class Rules:
-    """What happens in a task of S states and A actions.
+    """Rules of a task with S states and A actions.
 
     Attributes:
         next: State that an action leads to, ``[S, A]`` int64.
-        reward: What it pays, ``[S, A]`` float64.
+        reward: Reward of the action, ``[S, A]`` float64.
         ends: Whether the episode terminates with it, ``[S, A]`` bool.
-        obs: What is observed in a state, ``[S, ...]`` int64.
+        obs: Observation of a state, ``[S, ...]`` int64.
         start: State in which all episodes start.
         max_steps: Number of steps after which an episode is truncated; None = never.
     """
@@ -41,7 +42,7 @@ class Rules:
     max_steps: int | None
 
     def returns(self, policy: np.ndarray, steps: int) -> float:
-        """Gives the mean return, without a discount, of episodes of a policy, cut off after so many steps.
+        """Returns the mean undiscounted return of a policy in episodes of at most `steps` steps.
 
         Args:
             policy: Probability of each action in each state, ``[S, A]``.
@@ -62,7 +63,7 @@ class TabularTask(gymnasium.Env[Any, Any], ABC):
 
     Attributes:
         rules: The rules.
-        batched: Vector env that plays many copies with the same numbers, or None.
+        batched: Vectorized environment with the same numbers, or None.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 8}  # as gymnasium.Env
@@ -74,7 +75,7 @@ class TabularTask(gymnasium.Env[Any, Any], ABC):
         """Makes a task; the constructor of a subclass calls this one.
 
         Raises:
-            ValueError: If the render mode is none of ``"rgb_array"`` and None.
+            ValueError: If the render mode is not ``"rgb_array"`` or None.
         """
         check_render_mode(type(self).__name__, render_mode)
         self.rules, self.render_mode = rules, render_mode
@@ -87,7 +88,7 @@ class TabularTask(gymnasium.Env[Any, Any], ABC):
 
     @abstractmethod
     def picture(self, state: int, visited: np.ndarray, total: float, steps: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8.
+        """Returns an image ``[height, width, 3]`` uint8.
 
         Args:
             state: The present state.
@@ -98,10 +99,10 @@ class TabularTask(gymnasium.Env[Any, Any], ABC):
 
     @abstractmethod
     def letters(self, state: int) -> str:
-        """Returns a state in letters, for a terminal."""
+        """Returns a state as text, for a terminal."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode; nothing of it is drawn, so that a seed changes nothing."""
+        """Starts an episode; nothing in it is random, so a seed changes nothing."""
         super().reset(seed=seed)
         self._state, self._steps, self._total, self._over = self.rules.start, 0, 0.0, False
         self._visited[:] = False
@@ -109,7 +110,7 @@ class TabularTask(gymnasium.Env[Any, Any], ABC):
         return self.rules.obs[self._state].copy(), {}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Takes an action; raises an EnvError if there is no such action, or no episode is under way."""
+        """Takes an action; raises an EnvError if there is no such action, or no episode is running."""
         if self._over:
             raise EnvError(f"{type(self).__name__}: no episode is under way; call reset() first")
         if not self.action_space.contains(action):
@@ -136,23 +137,23 @@ class TabularTask(gymnasium.Env[Any, Any], ABC):
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes on from a state that `get_state` gave, of this copy or of another."""
+        """Loads a state from `get_state`, of this environment or another."""
         self._state, self._steps, self._total = state["state"], state["steps"], state["total"]
         self._over, self._visited = state["over"], state["visited"].copy()
 
     def render(self) -> Any:
-        """Returns a picture of the episode so far, or None before the first episode."""
+        """Returns an image of the episode so far, or None before the first episode."""
         return self.picture(self._state, self._visited, self._total, self._steps) if self._visited.any() else None
 
 
 class BatchedTabular(BatchedEnv):
-    """Many copies of a `TabularTask` in one: a `VectorEnv` of one agent, a row a lane."""
+    """Many `TabularTask` in one: a `VectorEnv` of one agent, one row per lane."""
 
     render_fps = TabularTask.metadata["render_fps"]
     saved = ("_place", "_steps", "_total", "_visited")
 
     def __init__(self, num_lanes: int, one: TabularTask) -> None:
-        """Makes `num_lanes` copies of `one`; the constructor of a subclass calls this one."""
+        """Makes `num_lanes` environments like `one`; the constructor of a subclass calls this one."""
         rules = one.rules
         self._num_choices = rules.next.shape[1]
         super().__init__(num_lanes, one.observation_space, self._num_choices, f"{type(one).__name__}, batched")
@@ -196,10 +197,10 @@ class BatchedTabular(BatchedEnv):
         return int(self._steps[lane])
 
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
         state, total = int(self._place[lane]), float(self._total[lane])
         return self._one.picture(state, self._visited[lane], total, self._timestep(lane))
 
     def text(self, lane: int) -> str:
-        """Returns a lane in letters; see `TabularTask.letters`."""
+        """Returns a lane as text; see `TabularTask.letters`."""
         return self._one.letters(int(self._place[lane]))

@@ -1,15 +1,16 @@
-"""Wall curriculum: a wall to be jumped over, from a block that has to be fetched where the wall is high; one or many.
+"""Wall curriculum: jump over a wall, if it is high from a block that must be fetched; single or vectorized.
 
 After the task WallJump of ML-Agents, seen from the side and in columns. The explorer starts in any column left of the
 wall and wants to get to the last one. It moves by a column (0 left, 1 right), jumps (2), and picks up or sets down the
 block where it stands (3). A jump carries it two columns to the right. Right before the wall it gets over a wall of
-height `JUMP`, and from on top of the block, which has to stand there, over one `BLOCK` higher; whoever carries the
-block cannot jump. A step costs `STEP_COST`, the goal pays 1 and terminates; after `max_steps` an episode is truncated.
+height `JUMP`, and from on top of the block, which has to stand there, over one `BLOCK` higher; an explorer that carries
+the block cannot jump. A step costs `STEP_COST`, the goal pays 1 and terminates; after `max_steps` an episode is
+truncated.
 
-Two parameters say how hard that is: ``wall_height``, and ``block_distance``, the columns between the block and where
-it is needed. With the values of both as they are by default a random explorer never comes to the goal, so there is
-nothing to learn from; with a low wall any jump is enough. `BatchedWallCurriculum` gives the same numbers, bit for
-bit, as one `WallCurriculum` a lane with the same seeds, parameters and actions.
+Two parameters define the difficulty: ``wall_height``, and ``block_distance``, the columns between the block and where
+it is needed. With the default values a random explorer never reaches the goal, so there is no reward to learn from;
+with a low wall any jump is enough. `BatchedWallCurriculum` gives the same numbers, bit for bit, as one `WallCurriculum`
+per lane with the same seeds, parameters and actions.
 
 Known scores with the default parameters: random actions -0.4 (no goal in 40,960 episodes), best 0.884 on average.
 """
@@ -34,7 +35,7 @@ WALL = 17
 """The column of the wall."""
 GOAL = COLUMNS - 1
 PLACE = WALL - 1
-"""The column from which the wall can be jumped over, which is where the block is needed."""
+"""The column from which the wall can be jumped over, where the block is needed."""
 
 JUMP = 2.0
 """Height of a wall that a jump gets over."""
@@ -76,7 +77,7 @@ class WallCurriculum(gymnasium.Env[np.ndarray, Any]):
 
     Attributes:
         parameters: Parameters that `reset` takes in ``options={"parameters": {...}}``.
-        batched: Vector env that plays many copies with the same numbers, or None. A subclass may have other rules, so
+        batched: Vectorized environment with the same numbers, or None. A subclass may have other rules, so
             that of its parent is not used for it.
     """
 
@@ -96,7 +97,7 @@ class WallCurriculum(gymnasium.Env[np.ndarray, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Starts an episode, with the parameters in `options` or else the usual ones.
+        """Starts an episode, with the parameters in `options` or the default ones.
 
         Raises:
             EnvError: If there is no such parameter, or a value is outside of its bounds.
@@ -152,7 +153,7 @@ class WallCurriculum(gymnasium.Env[np.ndarray, Any]):
         )
 
     def render(self) -> Any:
-        """Returns a picture ``[height, width, 3]`` uint8, or None before the first episode."""
+        """Returns an image ``[height, width, 3]`` uint8, or None before the first episode."""
         if self._column < 0:
             return None
         return _picture(self._column, self._block, self._carries, self._height, self._steps, self.max_steps)
@@ -168,13 +169,13 @@ class WallCurriculum(gymnasium.Env[np.ndarray, Any]):
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a state that `get_state` gave."""
+        """Loads a state from `get_state`."""
         self._column, self._block, self._carries = state["column"], state["block"], state["carries"]
         self._height, self._steps = state["height"], state["steps"]
 
 
 class BatchedWallCurriculum(BatchedEnv):
-    """Many walls stepped by a few array operations: a `VectorEnv` of one agent, a row a lane."""
+    """Many walls stepped by a few array operations: a `VectorEnv` of one agent, one row per lane."""
 
     render_fps = WallCurriculum.metadata["render_fps"]
     parameters = PARAMETERS
@@ -234,7 +235,7 @@ class BatchedWallCurriculum(BatchedEnv):
         return int(self._steps[lane])
 
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
         column, block, carries = int(self._column[lane]), int(self._block[lane]), bool(self._carries[lane])
         return _picture(column, block, carries, float(self._height[lane]), self._timestep(lane), self.max_steps)
 
@@ -246,4 +247,4 @@ def _picture(column: int, block: int, carries: bool, height: float, steps: int, 
     return drawing.draw_wall((COLUMNS, WALL, GOAL), column, block, carries, height, BLOCK, steps, max_steps)
 
 
-WallCurriculum.batched = BatchedWallCurriculum  # here, because the class above had to exist first
+WallCurriculum.batched = BatchedWallCurriculum  # here, because it needs the class above

@@ -1,1 +1,1 @@
-"""Environments whose copies live in tensors on one device, and what shows them to everything else."""
+"""Environments whose state is in tensors on one device, and their rows for the rest of the library."""

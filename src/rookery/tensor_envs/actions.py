@@ -1,4 +1,4 @@
-"""`TensorActions`: stored actions as the environment takes them, by operations on tensors."""
+"""`TensorActions`: converts stored actions to the environment's form by tensor operations."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rookery.core.spaces.arrays import ActionSpec
 
 
 class TensorActions:
-    """Does what `ActionSpec.to_env` does, to the bit, on any device and without waiting for it.
+    """Computes the same as `ActionSpec.to_env`, to the bit, on any device and without waiting for it.
 
     Args:
-        spec: Layout of the actions; no composite.
-        device: Where they are.
+        spec: Layout of the actions; not composite.
+        device: Their device.
     """
 
     def __init__(self, spec: ActionSpec, device: torch.device) -> None:
@@ -32,7 +32,7 @@ class TensorActions:
             self._bound(spec.space, device)
 
     def _bound(self, space: spaces.Box, device: torch.device) -> None:
-        """Notes the bounds of a box, as float64: by such numbers actions are scaled elsewhere, too."""
+        """Stores the bounds of a box, as float64: `ActionSpec` scales actions by such numbers, too."""
         low, high = (torch.from_numpy(bound.astype(np.float64)).to(device) for bound in (space.low, space.high))
         self._low, self._high = low, high
         if self._spec.scale is not None:
@@ -40,8 +40,8 @@ class TensorActions:
         self._scaled = None if self._spec.is_bounded else torch.isfinite(low) & torch.isfinite(high)
 
     def __call__(self, stored: Tensor) -> Tensor:
-        """The environment's own actions ``[N, *space.shape]``, in memory of their own, for stored ones
-        ``[N, *spec.shape]``.
+        """Returns the environment's own actions ``[N, *space.shape]``, in new memory, for stored ones ``[N,
+        *spec.shape]``.
         """
         shaped = stored.reshape(len(stored), *self._shape)
         if self._spec.kind == "box":
@@ -51,7 +51,7 @@ class TensorActions:
         return shaped.to(self.dtype, copy=True)
 
     def _scale(self, shaped: Tensor) -> Tensor:
-        """Numbers of a box within its bounds."""
+        """Scales actions to the bounds of a box."""
         in_range = shaped.clamp(-1.0, 1.0)
         if self._center is not None:
             in_range = self._center + self._half * in_range.to(torch.float64)
@@ -62,5 +62,5 @@ class TensorActions:
 
 
 def torch_type(dtype: Any) -> torch.dtype:
-    """Returns the type of tensors that have the numbers of such arrays."""
+    """Returns the tensor type for a NumPy type."""
     return torch.from_numpy(np.zeros(0, dtype=dtype)).dtype

@@ -28,7 +28,7 @@ from rookery.tensor_envs.env import TensorEnv, TensorStep
 START = 0.05
 """Bound of every number of a cart-pole at the start of an episode."""
 
-TORQUE = 2.0  # N m, the most that a pendulum can be given
+TORQUE = 2.0  # N m, the largest torque of a pendulum
 FASTEST = 8.0  # rad / s
 SWING_SECONDS = 0.05
 SWING_GRAVITY = 10.0  # m / s^2, at a rod of 1 m and 1 kg
@@ -38,7 +38,7 @@ class TensorCartPole(TensorEnv):
     """Many cart-poles with the rules of CartPole-v1: 0 pushes left, 1 right, a reward of 1 for every step.
 
     Attributes:
-        state: ``[4, N]`` float32: position, velocity, angle and angular velocity of each copy.
+        state: ``[4, N]`` float32: position, velocity, angle and angular velocity of each environment.
         steps: ``[N]`` int64, steps of the running episodes.
     """
 
@@ -49,8 +49,8 @@ class TensorCartPole(TensorEnv):
         """Makes `num_envs` cart-poles.
 
         Args:
-            num_envs: Number of copies.
-            device: Where they are, ``cpu`` or ``cuda``; None = the processor.
+            num_envs: Number of environments.
+            device: Device, ``cpu`` or ``cuda``; None = the CPU.
             max_episode_steps: Number of steps after which an episode is truncated.
 
         Raises:
@@ -64,19 +64,19 @@ class TensorCartPole(TensorEnv):
         self.steps = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
 
     def reset(self, seed: int) -> Tensor:
-        """Begins an episode in every copy; see `TensorEnv.reset`."""
+        """Begins an episode in every environment; see `TensorEnv.reset`."""
         self.generator.manual_seed(seed)
         self.state = self._starts()
         self.steps.zero_()
         return self.state.T
 
     def _starts(self) -> Tensor:
-        """Draws a start for every copy."""
+        """Draws an initial state for every environment."""
         drawn = torch.rand(4, self.num_envs, generator=self.generator, device=self.device, dtype=torch.float32)
         return drawn.mul_(2 * START).sub_(START)
 
     def step(self, actions: Tensor) -> TensorStep:
-        """Steps every copy once; see `TensorEnv.step`."""
+        """Steps every environment once; see `TensorEnv.step`."""
         _, velocity, angle, turning = self.state
         force = actions.to(torch.float32).mul_(2 * FORCE).sub_(FORCE)
         sin, cos = angle.sin(), angle.cos()
@@ -93,15 +93,15 @@ class TensorCartPole(TensorEnv):
         return TensorStep(self.state.T, torch.ones_like(force), terminated, truncated, moved.T)
 
     def render(self, lane: int) -> np.ndarray:
-        """Draws a copy, ``[400, 600, 3]`` uint8."""
-        from rookery.envs import drawing  # only those who look pay for loading Pillow
+        """Draws an environment, ``[400, 600, 3]`` uint8."""
+        from rookery.envs import drawing  # Pillow is loaded for rendering only
 
         position, _, angle, _ = self.state[:, lane].tolist()
         return drawing.draw_cart_pole(position, angle, int(self.steps[lane]), self.max_episode_steps)
 
 
 class TensorPendulum(TensorEnv):
-    """Many pendulums with the rules of Pendulum-v1: a torque swings each up, and what it costs is a negative reward.
+    """Many pendulums with the rules of Pendulum-v1: a torque swings each up; the reward is the negative cost.
 
     Attributes:
         angle: ``[N]`` float32, from -pi to pi, 0 upright.
@@ -116,8 +116,8 @@ class TensorPendulum(TensorEnv):
         """Makes `num_envs` pendulums.
 
         Args:
-            num_envs: Number of copies.
-            device: Where they are, ``cpu`` or ``cuda``; None = the processor.
+            num_envs: Number of environments.
+            device: Device, ``cpu`` or ``cuda``; None = the CPU.
             max_episode_steps: Number of steps after which an episode is truncated.
 
         Raises:
@@ -132,14 +132,14 @@ class TensorPendulum(TensorEnv):
         self.steps = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
 
     def reset(self, seed: int) -> Tensor:
-        """Begins an episode in every copy; see `TensorEnv.reset`."""
+        """Begins an episode in every environment; see `TensorEnv.reset`."""
         self.generator.manual_seed(seed)
         self.angle, self.turning = self._starts()
         self.steps.zero_()
         return self._seen(self.angle, self.turning)
 
     def _starts(self) -> tuple[Tensor, Tensor]:
-        """Draws a start for every copy: any angle, slowly turning."""
+        """Draws an initial state for every environment: any angle, slowly turning."""
         drawn = (
             torch.rand(2, self.num_envs, generator=self.generator, device=self.device, dtype=torch.float32)
             .mul_(2.0)
@@ -152,7 +152,7 @@ class TensorPendulum(TensorEnv):
         return torch.stack((angle.cos(), angle.sin(), turning), 1)
 
     def step(self, actions: Tensor) -> TensorStep:
-        """Steps every copy once; see `TensorEnv.step`."""
+        """Steps every environment once; see `TensorEnv.step`."""
         torque = actions.squeeze(1).clamp(-TORQUE, TORQUE)
         cost = self.angle.square() + 0.1 * self.turning.square() + 0.001 * torque.square()
         push = 1.5 * SWING_GRAVITY * self.angle.sin() + 3.0 * torque

@@ -1,7 +1,6 @@
-"""`TensorContract`: what a `TensorEnv` must give in a step, held against what it gives, without waiting for the device.
+"""`TensorContract`: checks the results of a `TensorEnv` against its contract, without waiting for the device.
 
-Shapes, types and devices are known without looking into tensors. What is in them is looked at where they are read
-anyway.
+Shapes, types and devices are checked without reading tensors. Their content is checked where it is read anyway.
 """
 
 from __future__ import annotations
@@ -24,21 +23,21 @@ from rookery.tensor_envs.env import TensorEnv
 FORM = "obs, reward, terminated, truncated, final_obs"
 
 Parts = tuple[TensorTree, Tensor, Tensor, Tensor, TensorTree]
-"""What a step gives, with observations by leaf path, as they are stored."""
+"""Results of a step, with observations by leaf path, as they are stored."""
 
 
 class TensorContract:
-    """Reads what an environment gives, or says what is wrong with it.
+    """Reads the results of an environment, or raises an error that names the fault.
 
     Args:
         env: The environment.
-        name: Name of it in messages.
+        name: Name of the environment for messages.
 
     Attributes:
         kind: Its one kind of agents.
 
     Raises:
-        EnvError: If there is no layout of tensors for its spaces.
+        EnvError: If its spaces have no layout of tensors.
     """
 
     def __init__(self, env: TensorEnv, name: str) -> None:
@@ -74,14 +73,15 @@ class TensorContract:
         return torch.Size((self._num, *leaf.shape)), torch_type(leaf.dtype)
 
     def obs(self, given: Any, called: str) -> TensorTree:
-        """Reads observations of all copies.
+        """Reads observations of all environments.
 
         Args:
-            given: What the environment gave.
-            called: Name of it in messages, as ``final_obs of step()``.
+            given: Observations from the environment.
+            called: Their name for messages, as ``final_obs of step()``.
 
         Returns:
-            Tensors ``[N, ...]`` by leaf path, as they are stored: those that were given, unless categories are counted
+            Tensors ``[N, ...]`` by leaf path, as they are stored: the given ones, unless categories start at another
+                number than 0.
             from another number than 0.
 
         Raises:
@@ -102,14 +102,14 @@ class TensorContract:
         return tree
 
     def _form(self) -> str:
-        """What observations look like, in words."""
+        """Describes the form of observations, in words."""
         if self._plain:
             _, shape, dtype = self._leaves[0]
             return f"a tensor {tuple(shape)} of {_told(dtype)}"
         return f"tensors by {', '.join(leaf.path for leaf, _, _ in self._leaves)}"
 
     def step(self, given: Any) -> Parts:
-        """Reads what a step gave.
+        """Reads the results of a step.
 
         Raises:
             EnvError: If it is not five parts, or one of them has another shape, type or device than it must have.
@@ -118,7 +118,7 @@ class TensorContract:
             found = f"{len(given)} values" if isinstance(given, tuple | list) else type(given).__name__
             hint = ""
             if isinstance(given, tuple) and len(given) == 4:
-                hint = "; final_obs, what copies showed before their next episode began, is missing"
+                hint = "; final_obs, the observations before the next episodes began, is missing"
             raise EnvError(f"{self.name}: step() returned {found}, expected {FORM}{hint}")
         if isinstance(given[4], Mapping) and not isinstance(given[0], Mapping):
             raise EnvError(f"{self.name}: step() returned 5 values, the last of them infos, expected {FORM}")
@@ -128,15 +128,15 @@ class TensorContract:
         self._check(truncated, "truncated of step()", self._numbers, torch.bool)
         if final_obs is None:
             raise EnvError(
-                f"{self.name}: final_obs of step() is None, expected {self._form()}: what copies showed before their "
-                "next episode began; an environment that never truncates gives obs again"
+                f"{self.name}: final_obs of step() is None, expected {self._form()}: the observations before the "
+                "next episodes began; an environment that never truncates returns obs again"
             )
         seen = self.obs(obs, "obs of step()")
         return seen, reward, terminated, truncated, self.obs(final_obs, "final_obs of step()")
 
     def sound(self, tree: TensorTree) -> list[Tensor]:
-        """Says of each leaf of some observations ``[..., leaf]`` whether it is sound, as flags on the device. One that
-        is said not to be may only have numbers too large to be added up.
+        """Returns for each leaf of observations ``[..., leaf]`` whether it is valid, as flags on the device. A false
+        flag may also result from numbers too large for a sum.
         """
         found = []
         for leaf, _, _ in self._leaves:
@@ -152,13 +152,13 @@ class TensorContract:
         return found
 
     def _check(self, given: Any, what: str, shape: torch.Size, dtype: torch.dtype) -> None:
-        """Raises an EnvError for something that is no tensor of this shape and type on the device."""
+        """Raises an EnvError for any object but a tensor of this shape and type on the device."""
         if not isinstance(given, Tensor):
             raise EnvError(f"{self.name}: {what} is {type(given).__name__}, expected a tensor on {self._device}")
         if given.shape != shape:
             raise EnvError(
                 f"{self.name}: {what} has shape {tuple(given.shape)}, expected {tuple(shape)}: one row for each of "
-                f"{self._num} copies"
+                f"{self._num} environments"
             )
         if given.dtype is not dtype:
             raise EnvError(
@@ -166,7 +166,7 @@ class TensorContract:
             )
         if given.device != self._device:
             raise EnvError(
-                f"{self.name}: {what} lies on {given.device}, expected {self._device}, the environment's device; make "
+                f"{self.name}: {what} is on {given.device}, expected {self._device}, the environment's device; make "
                 "every tensor with device=self.device"
             )
 

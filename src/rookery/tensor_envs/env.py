@@ -1,8 +1,8 @@
-"""`TensorEnv`, the interface of environments whose copies live in tensors on one device, and what they give in a step.
+"""`TensorEnv`, the interface of environments whose state is in tensors on one device, and the result of their steps.
 
-An environment steps all its copies by operations on tensors, begins the next episode of each copy that has ended in the
-same step, and shows with it what that copy saw last. Nothing in a step may wait for the device: no ``.item()``, no
-`nonzero`, no indexing by flags, no branch on a number that lies there.
+An environment steps all its instances by tensor operations, begins the next episode of each instance that has ended in
+the same step, and returns the last observations beside. Nothing in a step may wait for the device: no ``.item()``, no
+`nonzero`, no indexing by flags, no branch on a value of the device.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from torch import Tensor
 from rookery.core.errors import EnvError
 
 Observations = Tensor | Mapping[str, Any] | tuple[Any, ...]
-"""Observations of all copies: a tensor ``[N, ...]``, or a dict or tuple of such in the structure of the space."""
+"""Observations of all environments: a tensor ``[N, ...]``, or a dict or tuple of such in the structure of the space."""
 
 
 class TensorStep(NamedTuple):
-    """What a step of N copies gives, all of it on the environment's device.
+    """Result of a step of N environments, on their device.
 
     Attributes:
-        obs: What each copy shows now: of one whose episode has ended, the first of its next episode.
-        reward: ``[N]`` float32, what was earned.
-        terminated: ``[N]`` bool, whose episode ended and has no future.
-        truncated: ``[N]`` bool, whose episode was cut off.
-        final_obs: What each copy showed before the next episode began; only that of truncated copies means anything.
+        obs: Current observations: after an end, the first of the next episode.
+        reward: ``[N]`` float32 rewards.
+        terminated: ``[N]`` bool, whether the episode ended and has no future.
+        truncated: ``[N]`` bool, whether the episode was cut off.
+        final_obs: Observations before the next episodes began; valid only where `truncated`.
     """
 
     obs: Observations
@@ -41,34 +41,34 @@ class TensorStep(NamedTuple):
 
 
 class TensorEnv(ABC):
-    """Base of environments whose copies live in tensors on one device.
+    """Base class of environments whose state is in tensors on one device.
 
-    Tensors that are given may be the same in each step, written over: whoever needs them longer copies them. Boxes are
-    given as float32 (boxes of uint8 as uint8), Discrete and MultiDiscrete as int64, MultiBinary as uint8, an action
-    mask (the key ``action_mask`` of a Dict) as bool.
+    Returned tensors may be the same ones in each step, overwritten: copy them for later use. Boxes are given as float32
+    (boxes of uint8 as uint8), Discrete and MultiDiscrete as int64, MultiBinary as uint8, an action mask (the key
+    ``action_mask`` of a Dict) as bool.
 
     Args:
-        observation_space: Space of one copy's observations.
-        action_space: Space of one copy's actions: Discrete, MultiDiscrete, MultiBinary or Box.
-        num_envs: Number of copies, N.
-        device: Where the tensors are, ``cpu`` or ``cuda``; None = the processor.
+        observation_space: Observation space of one environment.
+        action_space: Action space of one environment: Discrete, MultiDiscrete, MultiBinary or Box.
+        num_envs: Number of environments, N.
+        device: Device of the tensors, ``cpu`` or ``cuda``; None = the CPU.
 
     Attributes:
-        single_observation_space: Space of one copy's observations.
-        single_action_space: Space of one copy's actions.
-        num_envs: Number of copies, N.
-        device: Where the tensors are.
+        single_observation_space: Observation space of one environment.
+        single_action_space: Action space of one environment.
+        num_envs: Number of environments, N.
+        device: Device of the tensors.
         generator: Source of random numbers on that device, for `reset` to seed.
-        saved: Names of the attributes that change while it is played: tensors, plain values, and dicts, lists and
-            tuples of them. None of them: a run that goes on from a checkpoint begins new episodes, unless `state_dict`
-            and `load_state_dict` are overridden.
-        render_fps: Pictures a second at which it is meant to be seen; None where it does not say.
+        saved: Names of the attributes that change during play: tensors, plain values, and dicts, lists and tuples of
+            them. Without any, a run that resumes from a checkpoint begins new episodes, unless `state_dict` and
+            `load_state_dict` are overridden.
+        render_fps: Frames per second for rendering; None if not defined.
     """
 
     saved: ClassVar[tuple[str, ...]] = ()
     render_fps: float | None = None
     plays_tensors: ClassVar[bool] = True
-    """What environments are known by where torch is not loaded."""
+    """Marks such environments where torch is not loaded."""
 
     def __init__(
         self,
@@ -85,15 +85,15 @@ class TensorEnv(ABC):
 
     @abstractmethod
     def reset(self, seed: int) -> Observations:
-        """Begins an episode in every copy and returns what they show.
+        """Begins an episode in every environment and returns the observations.
 
         Args:
-            seed: What all randomness from here on comes from, in [0, 2**31): ``self.generator.manual_seed(seed)``.
+            seed: Seed of all randomness from here on, in [0, 2**31): ``self.generator.manual_seed(seed)``.
         """
 
     @abstractmethod
     def step(self, actions: Tensor) -> TensorStep | tuple[Any, Any, Any, Any, Any]:
-        """Steps every copy once, and begins the next episode of those whose episode ends.
+        """Steps every environment once, and begins the next episode of those whose episode ends.
 
         Args:
             actions: ``[N, *shape]`` as the action space has them (int64 for Discrete and MultiDiscrete, int8 for
@@ -101,29 +101,29 @@ class TensorEnv(ABC):
         """
 
     def numbers(self) -> Mapping[str, Tensor]:
-        """Gives tensors of one number each by name, as a distance or a success rate; they are read once an iteration,
-        and stand in results under `reported`.
+        """Returns tensors of one number each by name, as a distance or a success rate; they are read once per
+        iteration, and appear in results under `reported`.
         """
         return {}
 
     def render(self, lane: int) -> np.ndarray | None:
-        """Draws a copy, ``[height, width, 3]`` uint8; None if it draws nothing."""
+        """Draws an environment, ``[height, width, 3]`` uint8; None if it cannot render."""
         return None
 
-    def close(self) -> None:  # noqa: B027 - an environment need not hold anything
-        """Frees what the environment holds."""
+    def close(self) -> None:  # noqa: B027 - an environment need not have resources
+        """Releases the resources of the environment."""
 
     @property
     def can_be_saved(self) -> bool:
-        """Whether `state_dict` says where every copy is."""
+        """Whether `state_dict` has the state of every environment."""
         return bool(self.saved) or type(self).state_dict is not TensorEnv.state_dict
 
     def state_dict(self) -> dict[str, Any]:
-        """Gives copies of what `saved` names, and the state of the generator."""
+        """Returns copies of the attributes in `saved`, and the state of the generator."""
         return {"generator": self.generator.get_state(), **{name: _copied(getattr(self, name)) for name in self.saved}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from what `state_dict` gave; tensors may lie on another device there.
+        """Resumes from a state of `state_dict`; its tensors may be on another device.
 
         Raises:
             EnvError: If it is the state of another environment.
@@ -136,7 +136,7 @@ class TensorEnv(ABC):
 
 
 def _copied(value: Any) -> Any:
-    """A value with tensors of its own."""
+    """Returns a value with copies of its tensors."""
     if isinstance(value, Tensor):
         return value.clone()
     if isinstance(value, Mapping):
@@ -145,7 +145,7 @@ def _copied(value: Any) -> Any:
 
 
 def _placed(now: Any, value: Any, device: torch.device) -> Any:
-    """A saved value with its tensors on the device, in the memory of those that are there where these are alike."""
+    """Returns a saved value with its tensors on the device, in the memory of the current ones if they match."""
     if isinstance(value, Tensor):
         if isinstance(now, Tensor) and now.shape == value.shape and now.dtype == value.dtype:
             return now.copy_(value)

@@ -1,7 +1,7 @@
-"""`FunctionalEnv`: environments of pure functions over arrays of another library, which become tensors by DLPack.
+"""`FunctionalEnv`: environments of pure functions over arrays of another library, shared as tensors by DLPack.
 
-Nothing is copied on the way: a tensor and an array are two names of the same memory, on the same device. The library
-itself is not loaded here; whoever makes such an environment has it.
+Nothing is copied: a tensor and an array share the same memory, on the same device. The library itself is not loaded
+here; the caller has it.
 """
 
 from __future__ import annotations
@@ -20,27 +20,26 @@ from rookery.tensor_envs.actions import torch_type
 from rookery.tensor_envs.env import Observations, TensorEnv, TensorStep
 
 Taken = tuple[list[Any], Any]
-"""A state taken apart: its arrays, and how they were put together."""
+"""A flattened state: its arrays, and their structure."""
 
 
 class FunctionalEnv(TensorEnv):
-    """Plays an environment of two pure functions, as those of Brax and gymnax are, for N copies at once.
+    """Plays an environment of two pure functions, as in Brax and gymnax, for N environments at once.
 
-    Numbers of other types become those of the spaces: float32, int64, uint8, bool. An action is handed over in memory
-    of its own.
+    Numbers of other types become those of the spaces: float32, int64, uint8, bool. An action is passed in new memory.
 
     Args:
-        reset: Function ``seed -> (state, obs)``: begins an episode in every copy.
-        step: Function ``(state, actions) -> (state, obs, reward, terminated, truncated, final_obs)``: steps every copy,
-            and begins the next episode of those whose episode ends.
-        observation_space: Space of one copy's observations.
-        action_space: Space of one copy's actions.
-        num_envs: Number of copies.
+        reset: Function ``seed -> (state, obs)``: begins an episode in every environment.
+        step: Function ``(state, actions) -> (state, obs, reward, terminated, truncated, final_obs)``: steps every
+            environment, and begins the next episode of those whose episode ends.
+        observation_space: Observation space of one environment.
+        action_space: Action space of one environment.
+        num_envs: Number of environments.
         from_dlpack: The library's function that makes an array of a tensor, as ``jax.dlpack.from_dlpack``.
-        device: Where the arrays are, ``cpu`` or ``cuda``; None = the processor.
+        device: Device of the arrays, ``cpu`` or ``cuda``; None = the CPU.
         action_type: Type of the actions that `step` takes; None = that of the action space, int64 for Discrete.
-        flatten: Takes a state apart, as ``jax.tree.flatten``; None = a state of arrays in dicts, lists and tuples.
-        unflatten: Puts it together again, as ``jax.tree.unflatten``.
+        flatten: Flattens a state, as ``jax.tree.flatten``; None = a state of arrays in dicts, lists and tuples.
+        unflatten: Inverse of `flatten`, as ``jax.tree.unflatten``.
     """
 
     def __init__(
@@ -69,13 +68,13 @@ class FunctionalEnv(TensorEnv):
         self._state: Any = None
 
     def reset(self, seed: int) -> Observations:
-        """Begins an episode in every copy; see `TensorEnv.reset`."""
+        """Begins an episode in every environment; see `TensorEnv.reset`."""
         self._state, given = self._reset(seed)
         obs: Observations = self._seen(given)
         return obs
 
     def step(self, actions: Tensor) -> TensorStep:
-        """Steps every copy once; see `TensorEnv.step`."""
+        """Steps every environment once; see `TensorEnv.step`."""
         given = self._step(self._state, self._from_dlpack(actions.to(self._action_type or actions.dtype)))
         if not isinstance(given, tuple) or len(given) != 6:
             found = f"{len(given)} values" if isinstance(given, tuple | list) else type(given).__name__
@@ -93,9 +92,9 @@ class FunctionalEnv(TensorEnv):
         )
 
     def _seen(self, obs: Any, called: str = "obs", path: str = "") -> Any:
-        """Observations as tensors, in the structure that they have."""
+        """Returns observations as tensors, in the same structure."""
         if obs is None:
-            return None  # which is told of by who reads this
+            return None  # the reader raises a clear error for it
         inside = f"{path}/" if path else ""
         if isinstance(obs, Mapping):
             return {key: self._seen(part, called, f"{inside}{key}") for key, part in obs.items()}
@@ -104,24 +103,24 @@ class FunctionalEnv(TensorEnv):
         return self._tensor(obs, f"{called}: {path}" if path else called, self._types.get(path or "obs"))
 
     def _tensor(self, array: Any, what: str, dtype: torch.dtype | None) -> Tensor:
-        """The tensor of an array."""
+        """Returns the tensor of an array."""
         try:
             tensor: Tensor = array if isinstance(array, Tensor) else from_dlpack(array)
         except Exception as error:
             raise EnvError(
-                f"{type(self).__name__}: {what} is {type(array).__name__}, expected an array that DLPack hands over: "
+                f"{type(self).__name__}: {what} is {type(array).__name__}, expected an array that DLPack can share: "
                 f"{type(error).__name__}: {error}"
             ) from error
         return tensor if dtype is None or tensor.dtype is dtype else tensor.to(dtype)
 
     def state_dict(self) -> dict[str, Any]:
-        """Gives the arrays of the state as tensors, in the order in which `flatten` gives them."""
+        """Returns the arrays of the state as tensors, in the order of `flatten`."""
         arrays, _ = self._flatten(self._state)
         kept = [one if _is_plain(one) else self._tensor(one, "state", None).clone() for one in arrays]
         return {"state": kept}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from what `state_dict` gave, after a `reset`, whose state says how arrays are put together.
+        """Resumes from a state of `state_dict`, after a `reset`, whose state defines the structure.
 
         Raises:
             EnvError: If it is the state of another environment.
@@ -146,24 +145,25 @@ def _is_plain(value: Any) -> bool:
 
 
 def taken_apart(state: Any) -> Taken:
-    """Takes a state of arrays in dicts, lists and tuples apart: the arrays in order, and the state itself as the form.
+    """Flattens a state of arrays in dicts, lists and tuples: the arrays in order, and the state itself as the
+    structure.
 
     Raises:
-        EnvError: If something in it is no array and no plain value.
+        EnvError: If it holds an object other than arrays and plain values.
     """
     if isinstance(state, Mapping | list | tuple):
         parts = state.values() if isinstance(state, Mapping) else state
         return [leaf for part in parts for leaf in taken_apart(part)[0]], state
     if not _is_plain(state) and not hasattr(state, "__dlpack__"):
         raise EnvError(
-            f"the state of a FunctionalEnv has something of {type(state).__name__} in it, which is no array; pass "
-            "flatten and unflatten, as jax.tree.flatten and jax.tree.unflatten"
+            f"the state of a FunctionalEnv has an object of {type(state).__name__} in it, which is not an array; "
+            "pass flatten and unflatten, as jax.tree.flatten and jax.tree.unflatten"
         )
     return [state], state
 
 
 def put_together(form: Any, leaves: list[Any]) -> Any:
-    """Puts together what `taken_apart` took apart."""
+    """Inverse of `taken_apart`."""
     rest = iter(leaves)
 
     def built(part: Any) -> Any:

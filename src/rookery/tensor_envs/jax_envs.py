@@ -1,6 +1,6 @@
-"""Environments of gymnax and Brax as tensors: both are written in JAX, whose arrays PyTorch reads where they lie.
+"""Environments of gymnax and Brax as tensors: both are written in JAX, whose arrays PyTorch reads without a copy.
 
-JAX is loaded when one of them is made. It has to see the device that is asked for.
+JAX is loaded when one of them is made. It must have the requested device.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rookery.core.errors import EnvError
 from rookery.tensor_envs.functional import FunctionalEnv
 
 OVER = "done"
-"""What Brax calls the flag of an end, as a number."""
+"""Brax's name of the flag of an end, as a number."""
 
 
 def _jax() -> ModuleType:
@@ -30,7 +30,7 @@ def _jax() -> ModuleType:
 
 
 def _device(jax: ModuleType, device: str) -> Any:
-    """The device of JAX that a name of PyTorch's means."""
+    """Returns the JAX device for PyTorch's name of a device."""
     kind, _, number = device.partition(":")
     try:
         return jax.devices("cuda" if kind == "cuda" else kind)[int(number or 0)]
@@ -39,19 +39,19 @@ def _device(jax: ModuleType, device: str) -> Any:
 
 
 class JaxEnv(FunctionalEnv):
-    """Plays functions written in JAX: what its environments have in common.
+    """Base class of environments in JAX.
 
     Args:
-        begin: Function ``key -> (state, obs)``: begins an episode in every copy.
+        begin: Function ``key -> (state, obs)``: begins an episode in every environment.
         step: Function ``(key, state, actions) -> (state, obs, reward, terminated, truncated, final_obs)``: steps every
-            copy, and begins the next episode of those whose episode ends.
-        observation_space: Space of one copy's observations.
-        action_space: Space of one copy's actions.
-        num_envs: Number of copies.
-        device: Where they are, ``cpu`` or ``cuda``; None = the processor.
+            environment, and begins the next episode of those whose episode ends.
+        observation_space: Observation space of one environment.
+        action_space: Action space of one environment.
+        num_envs: Number of environments.
+        device: Device, ``cpu`` or ``cuda``; None = the CPU.
 
     Raises:
-        EnvError: If JAX is not installed, or does not find the device.
+        EnvError: If JAX is not installed, or does not have the device.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class JaxEnv(FunctionalEnv):
 
 
 def where_ended(ended: Any, begun: Any, after: Any) -> Any:
-    """Gives, leaf by leaf, what belongs to the next episode where one has ended, else what came of the step.
+    """Returns, leaf by leaf, the values of the next episode where one has ended, else those after the step.
 
     Args:
         ended: ``[N]`` bool.
@@ -109,16 +109,16 @@ def where_ended(ended: Any, begun: Any, after: Any) -> Any:
 
 
 class GymnaxEnv(JaxEnv):
-    """Plays an environment of gymnax in N copies; each episode has a start of its own.
+    """Plays N environments of gymnax; each episode has its own initial state.
 
     Args:
-        num_envs: Number of copies.
-        env: Name of it there, or the object.
-        device: Where the copies are, ``cpu`` or ``cuda``; None = the processor.
-        parameters: Fields of its parameters that are to be others, as ``max_steps_in_episode=200``.
+        num_envs: Number of environments.
+        env: Its name in gymnax, or the object.
+        device: Device, ``cpu`` or ``cuda``; None = the CPU.
+        parameters: Changed fields of its parameters, as ``max_steps_in_episode=200``.
 
     Raises:
-        EnvError: If gymnax is not installed, or a space of it has no like in Gymnasium.
+        EnvError: If gymnax is not installed, or one of its spaces has no equivalent in Gymnasium.
     """
 
     def __init__(self, num_envs: int, env: Any, device: str | None = None, **parameters: Any) -> None:
@@ -144,7 +144,7 @@ class GymnaxEnv(JaxEnv):
             final_obs, after, reward, ended, _ = stepped
             if tells_cut:
                 truncated, terminated = jax.vmap(env.is_truncated, (0, None))(after, params), ended
-            else:  # older versions say that an episode is over, and not why
+            else:  # older versions report the end of an episode without the reason
                 truncated = ended & (after.time >= params.max_steps_in_episode)
                 terminated = ended & ~truncated
             over = terminated | truncated
@@ -157,14 +157,14 @@ class GymnaxEnv(JaxEnv):
 
 
 class BraxEnv(JaxEnv):
-    """Plays an environment of Brax, or one with its interface, in N copies.
+    """Plays N environments of Brax, or with its interface.
 
-    As in Brax, a copy whose episode ends goes back to the state that its first episode began in.
+    As in Brax, an environment whose episode ends returns to the initial state of its first episode.
 
     Args:
-        num_envs: Number of copies.
-        env: Name of it there, or the object: not wrapped, for one copy.
-        device: Where the copies are, ``cpu`` or ``cuda``; None = the processor.
+        num_envs: Number of environments.
+        env: Its name in Brax, or the object: not wrapped, for one environment.
+        device: Device, ``cpu`` or ``cuda``; None = the CPU.
         episode_length: Steps after which an episode is truncated.
         settings: Other arguments of the environment, as ``backend="spring"``.
 
@@ -209,7 +209,7 @@ def _box(size: Any) -> spaces.Space[Any]:
 
 
 def gym_space(space: Any) -> spaces.Space[Any]:
-    """Returns the space of Gymnasium that is like one of gymnax.
+    """Returns the Gymnasium space that is equivalent to one of gymnax.
 
     Raises:
         EnvError: If there is none.
@@ -225,4 +225,4 @@ def gym_space(space: Any) -> spaces.Space[Any]:
         dtype = np.dtype(np.uint8) if np.dtype(space.dtype) == np.uint8 else np.dtype(np.float32)
         low, high = (np.broadcast_to(np.asarray(bound, dtype), space.shape).copy() for bound in (space.low, space.high))
         return spaces.Box(low, high, dtype=dtype)
-    raise EnvError(f"{space} of gymnax has no like in Gymnasium")
+    raise EnvError(f"{space} of gymnax has no equivalent in Gymnasium")

@@ -1,8 +1,8 @@
-"""`TensorRows`: a `TensorEnv` as the `VectorEnv` that everything else plays, and a way around it for tensors.
+"""`TensorRows`: a `TensorEnv` as a `VectorEnv`, with a direct way for tensors.
 
-As a `VectorEnv` it copies what each step shows into arrays of this process, which is correct and, on a graphics card,
-slow: the device is waited for in every step. Who can decide where the tensors are calls `step_tensors` instead
-(`rollout/loops/device.py`), and says afterwards what came of it.
+As a `VectorEnv` it copies the results of each step into arrays of this process, which is correct but slow on a GPU:
+every step waits for the device. A caller whose policy runs on the device uses `step_tensors` instead
+(`rollout/loops/device.py`), and reports the ends afterwards.
 """
 
 from __future__ import annotations
@@ -31,24 +31,23 @@ LAST = ", in the last observation before a truncation"
 
 
 class TensorRows(VectorBase):
-    """Shows a `TensorEnv` as rows of arrays: one agent a lane, one row a lane.
+    """Presents a `TensorEnv` as rows of arrays: one agent and one row per lane.
 
     The first episodes come from the seed that the plan has for lane 0; later ones are drawn by the environment, so that
-    an episode depends on the ones before. Runs repeat all the same, and go on exactly where the environment can be
-    saved.
+    an episode depends on the ones before. Runs repeat nevertheless, and resume exactly if the environment can be saved.
 
     Args:
         env: The environment.
-        num_lanes: Number of copies that it must have.
-        name: Name of it in messages.
+        num_lanes: Number of environments that it must have.
+        name: Name of the environment for messages.
 
     Attributes:
         tensors: The environment.
-        obs: What all copies show, ``[N, ...]`` by leaf path, on the device.
-        to_env: Makes the environment's actions of stored ones.
+        obs: Observations of all environments, ``[N, ...]`` by leaf path, on the device.
+        to_env: Converts stored actions to the environment's.
 
     Raises:
-        EnvError: If it has another number of copies, or its spaces cannot be used.
+        EnvError: If it has another number of environments, or its spaces cannot be used.
     """
 
     def __init__(self, env: TensorEnv, num_lanes: int, name: str) -> None:
@@ -76,23 +75,23 @@ class TensorRows(VectorBase):
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors are."""
+        """Device of the tensors."""
         return self.tensors.device
 
     # --- as tensors ---------------------------------------------------------------------------------------------------
 
     def step_tensors(self, actions: Tensor) -> Parts:
-        """Steps every copy once, and waits for nothing; `passed` must be called before the rows are used again.
+        """Steps every environment once, without waiting; `passed` must be called before the rows are used again.
 
         Args:
-            actions: What `to_env` gave.
+            actions: Result of `to_env`.
 
         Returns:
-            Observations, rewards, ends and final observations, on the device; the environment may write over them in
-            its next step.
+            Observations, rewards, ends and final observations, on the device; the environment may overwrite them in its
+            next step.
 
         Raises:
-            EnvError: If the environment raises, or gives something of another form.
+            EnvError: If the environment raises, or its results have another form.
         """
         try:
             given = self.tensors.step(actions)
@@ -107,21 +106,20 @@ class TensorRows(VectorBase):
         return parts
 
     def passed(self, ended: np.ndarray) -> None:
-        """Notes what became of steps that were made as tensors: ``[lanes]`` how many episodes have ended in each."""
+        """Records the ends of steps that were made as tensors: ``[lanes]`` number of ended episodes in each."""
         self.episode += ended
 
     def check(self, obs: TensorTree, reward: Tensor, cut: Tensor, final_obs: TensorTree) -> None:
-        """Sees that what was shown in steps that were made as tensors is sound: one question to the device, unless it
-        is not.
+        """Checks the results of steps that were made as tensors: one read from the device, unless there is a fault.
 
         Args:
-            obs: ``[S, N, ...]`` what was shown before each of the last S steps.
-            reward: ``[S, N]`` what came of them.
+            obs: ``[S, N, ...]`` observations before each of the last S steps.
+            reward: ``[S, N]`` their rewards.
             cut: ``[K, 2]`` step and lane of each episode that was cut off.
-            final_obs: ``[K, ...]`` what was seen last in each of these.
+            final_obs: ``[K, ...]`` last observation of each of these.
 
         Raises:
-            EnvError: If something is not finite, or outside of the space; says which lane and step.
+            EnvError: If a value is not finite, or outside of the space; the message names lane and step.
         """
         contract, steps = self._contract, len(reward)
         flags = [
@@ -144,7 +142,7 @@ class TensorRows(VectorBase):
             self._check({path: _array(leaf[step]) for path, leaf in shown.items()}, self._lanes, "", steps - step)
 
     def show(self) -> None:
-        """Sees that the rows hold what copies show, after steps that were made as tensors; nobody has ended in them."""
+        """Updates the rows after steps that were made as tensors, in the last of which no episode ended."""
         if not self._is_shown:
             self._clear()
             self._rows.obs = _arrays(self.obs)
@@ -158,7 +156,7 @@ class TensorRows(VectorBase):
         return self._begin(seeds)
 
     def _begin(self, seeds: SeedPlan) -> Step:
-        """Starts an episode in every lane, by the seed of lane 0's."""
+        """Starts an episode in every lane, with the seed of lane 0's."""
         self._seeds, self._clock = seeds, 0
         try:
             given = self.tensors.reset(seeds(0, int(self.episode[0])))
@@ -195,13 +193,13 @@ class TensorRows(VectorBase):
         return step
 
     def _show_checked(self) -> None:
-        """Shows what all copies show, if it is sound."""
+        """Writes the observations of all environments, if they are valid."""
         self._rows.obs = _arrays(self.obs)
         self._is_shown = True
         self._check(self._rows.obs, self._lanes, "", 0)
 
     def _check(self, tree: Tree, lanes: np.ndarray, where: str, back: int) -> None:
-        """Raises an EnvError for the first of some observations that is not sound."""
+        """Raises an EnvError for the first invalid observation."""
         spec = self.kinds[0].obs
         if not spec.check(tree, slice(None)):
             return
@@ -210,7 +208,7 @@ class TensorRows(VectorBase):
                 raise self.breach(lane, problem + where, back)
 
     def _clear(self) -> None:
-        """Forgets the rewards and ends of the last step."""
+        """Clears the rewards and ends of the last step."""
         rows, step = self._rows, self._step
         rows.reward[:] = 0.0
         rows.terminated[:] = rows.truncated[:] = step.ended[:] = False
@@ -219,11 +217,11 @@ class TensorRows(VectorBase):
             rows.final_index, rows.final_obs = np.zeros(0, dtype=np.int64), self.kinds[0].obs.allocate(0)
 
     def breach(self, lane: int, problem: str, back: int) -> EnvError:
-        """Makes an error that says what a lane did wrong.
+        """Returns an error with the fault of a lane.
 
         Args:
-            lane: Which lane.
-            problem: What is wrong.
+            lane: Number of the lane.
+            problem: The fault.
             back: Vector steps since then.
         """
         return EnvError(f"{self.name}: lane {lane}, vector step {self._clock - back}: {problem}")
@@ -234,14 +232,14 @@ class TensorRows(VectorBase):
     # --- state --------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Where every copy is; without that of the environment where it cannot be saved."""
+        """Returns the state of every environment; without the environment's own state if it cannot be saved."""
         shown = {path: array.copy() for path, array in _arrays(self.obs).items()}
         state: dict[str, Any] = {"rows": [{"obs": shown, "waiting": self._rows.waiting.copy()}]}
         state |= {"episode": self.episode.copy(), "clock": self._clock}
         return {**state, "tensors": self.tensors.state_dict() if self.tensors.can_be_saved else None}
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state, or begins new episodes where it says nothing of the environment's own; see
+        """Resumes from a state, or begins new episodes if it lacks the environment's own; see
         `VectorEnv.load_state_dict`.
         """
         wanted = {"rows", "episode", "clock", "tensors"}
@@ -253,7 +251,7 @@ class TensorRows(VectorBase):
             self.episode += 1
             return self._begin(seeds), np.ones(self.num_lanes, dtype=bool)
         self._seeds, self._clock = seeds, state["clock"]
-        self.tensors.reset(seeds(0, 0))  # so that everything is there that the state is put into
+        self.tensors.reset(seeds(0, 0))  # so that all attributes exist that the state is loaded into
         self.tensors.load_state_dict(state["tensors"])
         self.obs = {path: torch.from_numpy(leaf).to(self.device) for path, leaf in state["rows"][0]["obs"].items()}
         self._clear()
@@ -261,20 +259,20 @@ class TensorRows(VectorBase):
         return self._step, np.zeros(self.num_lanes, dtype=bool)
 
     def render(self, lane: int) -> np.ndarray | None:
-        """A picture ``[height, width, 3]`` uint8 of a lane, or None if the environment draws none."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane, or None if the environment cannot render."""
         return self.tensors.render(lane)
 
     def close(self) -> None:
-        """Closes the environment; what it raises becomes a warning."""
+        """Closes the environment; its exceptions become warnings."""
         close_env(self.tensors, self.name)
 
 
 class TensorNumbers(ReportedNumbers):
-    """The numbers that an environment reports beside, read when they are asked for.
+    """Additional numbers that an environment reports, read on request.
 
     Args:
         env: The environment.
-        name: Name of it in messages.
+        name: Name of the environment for messages.
     """
 
     def __init__(self, env: TensorEnv, name: str) -> None:
@@ -282,16 +280,16 @@ class TensorNumbers(ReportedNumbers):
         self._env, self._name = env, name
 
     def take(self) -> dict[str, tuple[HowReported, list[float]]]:
-        """Gives the numbers as they are now, by name: one copy from the device for all of them.
+        """Returns the current numbers, by name: one copy from the device for all of them.
 
         Raises:
-            EnvError: If one is no tensor of one number.
+            EnvError: If one is not a tensor of one number.
         """
         numbers = self._env.numbers()
         for key, value in numbers.items():
             if not isinstance(value, Tensor) or value.numel() != 1:
                 found = f"of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-                raise EnvError(f"{self._name}: numbers() gives {key!r} {found}, expected a tensor of one number")
+                raise EnvError(f"{self._name}: numbers() returned {key!r} {found}, expected a tensor of one number")
         if numbers:
             read = torch.stack([value.reshape(()).to(torch.float64) for value in numbers.values()]).tolist()
             for key, number in zip(numbers, read, strict=True):
@@ -304,7 +302,7 @@ def _not_finite(reward: float) -> str:
 
 
 def _array(tensor: Tensor) -> np.ndarray:
-    """The numbers of a tensor in this process: its own memory where it is there already."""
+    """Returns the array of a tensor in this process: its own memory if it is on the CPU."""
     return tensor.cpu().numpy()
 
 
@@ -313,7 +311,7 @@ def _arrays(tree: TensorTree) -> Tree:
 
 
 class TensorEnvs(EnvScheme):
-    """Environments of tensors, which their makers have made already."""
+    """Tensor environments that their makers have made already."""
 
     def build(
         self,

@@ -70,7 +70,7 @@ class RankedPool(LocalPool):
         self, worker: RolloutWorker, share: LaneShare, ranks: Ranks, staleness: int, lane_group: int | None = None
     ) -> None:
         super().__init__(worker, staleness, lane_group)
-        self.share, self.ranks = share, ranks.beside()
+        self.share, self.ranks = share, ranks.thread_group()
         self.demands: dict[str, Demand] = {}
         self.standing = RankStanding()
 

@@ -32,7 +32,7 @@ def wait_for_shares(ranks: Ranks, target: Path) -> None:
     """
     if ranks.size == 1:
         return
-    ranks.announce("save", str(target.absolute()))
+    ranks.broadcast_call("save", str(target.absolute()))
     for problem in ranks.gather(""):
         if problem:
             raise FileError(problem)
@@ -50,7 +50,7 @@ def write_share(run: Run, replays: SavedReplays, state: Mapping[str, Any]) -> Pa
         replays: Which rows of its replay lie on the disk already.
         state: All that changes in it.
     """
-    target = Path(run.ranks.announce("save"))
+    target = Path(run.ranks.broadcast_call("save"))
     place = checkpoint.share_of(target, run.ranks.rank)
     problem = ""
     try:
@@ -77,7 +77,7 @@ def own_share(ranks: Ranks, saved: checkpoint.Saved | None) -> checkpoint.Saved:
         FileError: If the share of a rank is missing.
     """
     if ranks.rank:
-        return checkpoint.read_checkpoint(checkpoint.share_of(Path(ranks.announce("load")), ranks.rank))
+        return checkpoint.read_checkpoint(checkpoint.share_of(Path(ranks.broadcast_call("load")), ranks.rank))
     assert saved is not None
     for rank in range(1, ranks.size):
         share = checkpoint.share_of(saved.path, rank)
@@ -86,7 +86,7 @@ def own_share(ranks: Ranks, saved: checkpoint.Saved | None) -> checkpoint.Saved:
                 f"{saved.path}: the share of learner {rank} of {ranks.size} is missing, which lay beside it as "
                 f"{share.name}: copy it too, or begin anew with its weights, policies.main.init_from={saved.path}"
             )
-    ranks.announce("load", str(saved.path.absolute()))
+    ranks.broadcast_call("load", str(saved.path.absolute()))
     return saved
 
 

@@ -26,7 +26,7 @@ def run_facts(run: Run, notes: Sequence[str], criteria: Mapping[str, float]) -> 
         for name, policy in run.policies.items()
     }
     num_agents = sum(len(kind.agents) for kind in env.kinds)
-    notes, lanes = [*filter(None, [run.ranks.told]), *notes], env.num_lanes * run.ranks.size
+    notes, lanes = [*filter(None, [run.ranks.description]), *notes], env.num_lanes * run.ranks.size
     made = max((one.gradient_steps for one in run.replays.values()), default=0)
     return RunFacts(env.name, lanes, num_agents, run.seed, facts, notes, criteria, made)
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rookery.cluster.local_ranks import LocalRanks, joined, say_why
+from rookery.cluster.local_ranks import LocalRanks, joined, send_error
 from rookery.cluster.ranks import Ranks
 from rookery.core.process.child_process import Gone, die_with
 from rookery.core.process.interrupt import Interrupt
@@ -66,7 +66,7 @@ class CountedRanks(Ranks):
         self._count(2, GATHERED_BYTES)
         return [value] * self.size
 
-    def announce(self, call: str, argument: Any = None) -> Any:
+    def broadcast_call(self, call: str, argument: Any = None) -> Any:
         """Returns what this learner says."""
         self.gather((call, argument))
         return argument
@@ -142,5 +142,5 @@ if __name__ == "__main__":
     except Gone:
         pass
     except BaseException as error:
-        say_why(line, error, traceback.format_exc())
+        send_error(line, error, traceback.format_exc())
     os._exit(0)

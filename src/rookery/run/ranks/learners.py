@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import cloudpickle
 
 from rookery.algorithms.capabilities import algorithms_with, one_of, supports_multi_learner
-from rookery.cluster.address import AUTO, STARTS, guard_own_cluster, will_begin
+from rookery.cluster.address import AUTO, STARTS, guard_own_cluster, will_start_cluster
 from rookery.cluster.local_ranks import LocalRanks
 from rookery.cluster.ranks import Ranks
 from rookery.cluster.torchrun import meet_started, started
@@ -143,7 +143,7 @@ def _others(config: RunConfig, task: RankTask) -> Ranks:
             f"cluster.learners = {cluster.learners} on cluster.ray = {cluster.ray} needs Ray, which is not installed "
             f"here ({error}): pip install 'rookery[ray]'; or set cluster.ray=auto, and they learn on this machine"
         ) from error
-    if config.logging.console != "quiet" and will_begin(cluster.ray):
+    if config.logging.console != "quiet" and will_start_cluster(cluster.ray):
         reporter(config.logging.console).note(STARTS)
     return RayRanks(
         MODULE,

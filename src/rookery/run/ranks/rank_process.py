@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from rookery.cluster.local_ranks import joined, say_why
+from rookery.cluster.local_ranks import joined, send_error
 from rookery.cluster.ranks import Gathered
 from rookery.core.process.child_process import Gone, die_with
 from rookery.core.process.interrupt import Interrupted
@@ -44,10 +44,10 @@ def serve(ranks: Gathered, task: RankTask) -> None:
             "collect": partial(trainer.iteration_apart, "collect", None),
             "save": trainer.save,
             "load": lambda: load_share(trainer, trainer.saved_replays),
-            "end": lambda: ranks.announce("end"),
+            "end": lambda: ranks.broadcast_call("end"),
         }
         while True:
-            call = calls[ranks.heard()]
+            call = calls[ranks.receive_call()]
             with suppress(Interrupted):  # rank 0 says what comes then
                 call()
 
@@ -62,5 +62,5 @@ if __name__ == "__main__":
     except Gone:
         pass
     except BaseException as error:
-        say_why(line, error, traceback.format_exc())
+        send_error(line, error, traceback.format_exc())
     os._exit(1)

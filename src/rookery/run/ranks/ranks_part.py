@@ -21,7 +21,7 @@ class RanksPart(RunPart):
             TrainingError: If rank 0 makes another call.
         """
         run = self._run
-        announced = run.ranks.announce(call, (run.horizon, run.criteria, run.paused, task))
+        announced = run.ranks.broadcast_call(call, (run.horizon, run.criteria, run.paused, task))
         run.horizon, run.criteria, run.paused, given = announced
         return given
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import cloudpickle
 
-from rookery.cluster.address import STARTS, guard_own_cluster, will_begin
+from rookery.cluster.address import STARTS, guard_own_cluster, will_start_cluster
 from rookery.core.config import Resolved
 from rookery.core.errors import ConfigError, EnvError, refuse
 from rookery.core.process.interrupt import Interrupt
@@ -235,7 +235,7 @@ def hosts_of(config: RunConfig, count: int, setting: str, note: Callable[[str], 
             f"{setting} = {count} plays on Ray, which is not installed here ({error}): pip install 'rookery[ray]'; or "
             f"{instead}"
         ) from error
-    if config.logging.console != "quiet" and will_begin(cluster.ray):
+    if config.logging.console != "quiet" and will_start_cluster(cluster.ray):
         note(STARTS)
     return RayHosts(
         cluster.ray,

@@ -30,7 +30,7 @@ def follow(
     last: IterationResult | None = None
     stopped: Interrupted | None = None
     with interrupt.watching():
-        while (call := ranks.heard()) != "end":
+        while (call := ranks.receive_call()) != "end":
             if call not in (wanted, "save"):
                 raise TrainingError(
                     f"rank {ranks.rank} is at {wanted}, and rank 0 calls {call}: make the same calls on all"
@@ -46,7 +46,7 @@ def follow(
                 continue  # rank 0 ends the training, as after a criterion
             except Interrupted as error:
                 stopped = error  # rank 0 writes a checkpoint first
-    final: IterationResult = ranks.announce("end")
+    final: IterationResult = ranks.broadcast_call("end")
     if stopped is not None:
         raise stopped
     yield final

@@ -1,7 +1,9 @@
-"""The multi-agent arena: an explorer covers a grid while a blocker gets in its way; one copy by dicts, many by arrays.
+"""The multi-agent arena: an explorer covers a grid while a blocker gets in its way; single with dicts, vectorized with
+arrays.
 
 Both agents see ``[own tile, other tile]``, tiles numbered row by row from 0, and move one tile: 0 up, 1 right, 2 down,
-3 left. A wall or the other agent stops a move. Who moves first in a step is a coin flip. The rewards of a step:
+3 left. A wall or the other agent stops a move. A coin flip decides which agent moves first in a step. The rewards of a
+step:
 
 =====================================  ======  ======
 what happened                          agent1  agent2
@@ -12,8 +14,8 @@ else                                     -0.5    -0.1
 =====================================  ======  ======
 
 `agent1` starts in the upper left corner, which does not count as visited until a step ends there, `agent2` in the lower
-right corner. The episode is truncated after `max_timesteps`. `BatchedArena`, and `ArenaInC` where it was compiled, give
-the same numbers, bit for bit, as one `MultiAgentArena` a lane with the same seeds and actions.
+right corner. The episode is truncated after `max_timesteps`. `BatchedArena`, and `ArenaInC` if it is compiled, give the
+same numbers, bit for bit, as one `MultiAgentArena` per lane with the same seeds and actions.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ class ArenaSettings:
         check_render_mode("MultiAgentArena", self.render_mode)
 
     def updated(self, config: Mapping[str, Any] | None) -> ArenaSettings:
-        """Returns these settings with those in `config` replaced; raises a ValueError for a key that is no setting."""
+        """Returns these settings with those in `config` replaced; raises a ValueError for an unknown key."""
         known = [field.name for field in fields(self)]
         for key in config or {}:
             if key not in known:
@@ -76,7 +78,7 @@ class ArenaSettings:
         return self.width * self.height
 
     def observation_space(self) -> spaces.MultiDiscrete:
-        """Returns the space of what either agent sees: its own tile and the tile of the other agent."""
+        """Returns the observation space of either agent: its own tile and the tile of the other agent."""
         return spaces.MultiDiscrete([self.num_tiles, self.num_tiles])
 
     def coins(self, rng: np.random.Generator) -> np.ndarray:
@@ -92,7 +94,7 @@ class ArenaSettings:
         return drawing.draw_arena(board, cells, returns, timestep, self.max_timesteps)
 
     def letters(self, tiles: np.ndarray, visited: np.ndarray) -> str:
-        """Writes an arena in letters: agent1 ``1``, agent2 ``2``, tiles that agent1 has visited ``+``."""
+        """Writes an arena as text: agent1 ``1``, agent2 ``2``, tiles that agent1 has visited ``+``."""
         cells = np.where(visited, "+", ".")
         cells[tiles] = "1", "2"
         return "\n".join(" ".join(row) for row in cells.reshape(-1, self.width))
@@ -108,7 +110,7 @@ class MultiAgentArena:
         agents: Agents in the running episode: both, or none after it ended.
         observation_spaces: Space of each agent's observation, a MultiDiscrete ``[own tile, other tile]``.
         action_spaces: Space of each agent's action, Discrete(4).
-        batched: Vector env that plays many copies with the same numbers, or None. A subclass may have other rules, so
+        batched: Vectorized environment with the same numbers, or None. A subclass may have other rules, so
             that of its parent is not used for it.
     """
 
@@ -212,7 +214,7 @@ class MultiAgentArena:
         return {"agent1": np.array([own, other]), "agent2": np.array([other, own])}
 
     def render(self) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of the arena."""
+        """Returns an image ``[height, width, 3]`` uint8 of the arena."""
         tiles = self._observe()["agent1"]
         return self.settings.draw(tiles, self._visited.ravel(), self.timestep, list(self._returns.values()))
 
@@ -223,7 +225,8 @@ class MultiAgentArena:
 class BatchedArena(BatchedEnv):
     """Many arenas stepped by a few array operations: a `VectorEnv` of one kind, rows ``lane * 2 + agent``.
 
-    An episode ends only at its time limit, so all lanes begin and end theirs together and one clock serves all.
+    An episode ends only at its time limit, so the episodes of all lanes begin and end together and one clock serves
+    all.
     """
 
     render_fps = MultiAgentArena.metadata["render_fps"]
@@ -250,7 +253,7 @@ class BatchedArena(BatchedEnv):
         self._rewards = np.array(REWARDS)
         self._lane_start = np.arange(num_lanes) * self.settings.num_tiles  # in `_visited`
         self._visited = np.zeros(num_lanes * self.settings.num_tiles, dtype=bool)
-        self._leads = np.zeros((self.settings.max_timesteps, 2, num_lanes), dtype=bool)  # who moves first
+        self._leads = np.zeros((self.settings.max_timesteps, 2, num_lanes), dtype=bool)  # which agent moves first
         self._returns = np.zeros((num_lanes, 2))
 
         # Work space, [agent, lane], with the views of it that a step needs: making a view costs as much as a sum.
@@ -276,8 +279,8 @@ class BatchedArena(BatchedEnv):
             self._clear_ends()
         place, target, free, seen, event = self._place, self._target, self._free, self._seen, self._event
 
-        # Is the way free? At first as if the other stood still. But for an agent that moves second, after one that did
-        # move, it is free if they do not go to the same tile.
+        # Is the way free? First as if the other agent stood still. For an agent that moves second, after one that did
+        # move, it is free unless both go to the same tile.
         np.add(place, action.reshape(self.num_lanes, 2).T, out=self._index)
         self._moves.take(self._index, out=target, mode="clip")
         np.not_equal(target, self._other_place, out=free)
@@ -322,13 +325,13 @@ class BatchedArena(BatchedEnv):
         return self.timestep
 
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
         tiles = self.settings.num_tiles
         visited = self._visited[lane * tiles : (lane + 1) * tiles]
         return self.settings.draw(self._own_tile[:, lane], visited, self.timestep, self._returns[lane].tolist())
 
     def text(self, lane: int) -> str:
-        """Returns a lane in letters; see `ArenaSettings.letters`."""
+        """Returns a lane as text; see `ArenaSettings.letters`."""
         tiles = self.settings.num_tiles
         return self.settings.letters(self._own_tile[:, lane], self._visited[lane * tiles : (lane + 1) * tiles])
 
@@ -348,7 +351,7 @@ class ArenaInC(BatchedCVariant):
         super().__init__(num_lanes, width=width, height=height, max_timesteps=settings.max_timesteps)
 
     def as_batched(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Gives the state with the lanes last, tiles in units of four, and one clock."""
+        """Converts the state to the batched one: lanes last, tiles in units of four, and one clock."""
         fields = state["fields"]
         coins = fields["coins"].reshape(self.num_lanes, -1).T.astype(bool)
         return {
@@ -361,7 +364,7 @@ class ArenaInC(BatchedCVariant):
         }
 
     def from_batched(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Takes the same apart."""
+        """Converts the batched state."""
         lanes, timestep, shapes = self.num_lanes, int(state["timestep"]), self.fields
         fields = {
             "tiles": state["place"].T // 4,
@@ -373,12 +376,12 @@ class ArenaInC(BatchedCVariant):
         return {"clock": timestep, "began": np.zeros(lanes, dtype=np.int64), "fields": fields}
 
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
         tiles, visited, returns = (self.fields[name][lane] for name in ("tiles", "visited", "returns"))
         return self.settings.draw(tiles, visited.astype(bool), self._timestep(lane), returns.tolist())
 
     def text(self, lane: int) -> str:
-        """Returns a lane in letters; see `ArenaSettings.letters`."""
+        """Returns a lane as text; see `ArenaSettings.letters`."""
         return self.settings.letters(self.fields["tiles"][lane], self.fields["visited"][lane])
 
 
@@ -395,4 +398,4 @@ def _move_table(width: int, height: int) -> np.ndarray:
 MultiAgentArena.batched, BatchedArena.native_variant = (
     BatchedArena,
     ArenaInC,
-)  # here, because classes had to exist first
+)  # here, because it needs the classes

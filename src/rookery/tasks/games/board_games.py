@@ -1,11 +1,11 @@
-"""Board games of two who take turns, many boards at once: tic-tac-toe and connect four.
+"""Board games of two players who take turns, vectorized: tic-tac-toe and connect four.
 
-Whoever is on turn sees the board from its own side, in two planes of 0 and 1: its own stones, then those of the other.
-The mask allows what the rules allow; anything else is refused. The winner gets 1, the loser -1, after a draw both 0,
-with the last move, which ends the game for both.
+The player whose turn it is sees the board from its own side, in two planes of 0 and 1: its own stones, then those of
+the other. The mask has the moves that the rules allow; others raise an error. The winner gets 1, the loser -1, after a
+draw both 0, with the last move, which ends the game for both.
 
 Boards are kept as two numbers, one for each player, with a bit for each place. So a step of many boards is a few
-operations on integers, and who has won is a look into a table or four shifts.
+operations on integers, and a win is found by a table look-up or four shifts.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ DIRECTIONS = (1, ROWS, ROWS + 1, ROWS + 2)
 """How many bits further the next place of a line is: up, down to the right, to the right, up to the right."""
 
 BITS = np.arange(COLUMNS) * (ROWS + 1) + np.arange(ROWS)[::-1, None]
-"""Bit of each place of connect four, the uppermost row first: for each column a bit more than it has places, so that
-no line goes on in the next column, ``[6, 7]``.
+"""Bit of each place of connect four, the uppermost row first: for each column a bit more than it has places, so that no
+line continues in the next column, ``[6, 7]``.
 """
 
 
 class BoardGame(BatchedAgents):
-    """A game of two who take turns on a board; a subclass says where a stone goes and who has won.
+    """A game of two players who take turns on a board; a subclass defines moves and wins.
 
     Observations are ``board`` ``[2 * places]``, own stones and those of the other, row by row from the upper left, and
     ``action_mask``. Row ``lane * 2 + player``; the first agent begins.
@@ -66,7 +66,7 @@ class BoardGame(BatchedAgents):
             agents: The two players; the first begins.
             bits: Number of the bit of each place, ``[rows, columns]``.
             num_actions: Number of moves that there are on an empty board.
-            opening: Number of plies to draw at random; so few that nobody can have won.
+            opening: Number of plies to draw at random; so few that no player can have won.
         """
         self.shape, self.random_opening = bits.shape, opening
         places = bits.size
@@ -126,7 +126,9 @@ class BoardGame(BatchedAgents):
         self._mask[...] = self.allowed(self._stones[:, 0] | self._stones[:, 1])[:, None]
 
     def board(self, lane: int) -> np.ndarray:
-        """Returns the board of a lane, ``[rows, columns]``: -1 where nothing is, else the number of the player."""
+        """Returns the board of a lane, ``[rows, columns]``: -1 where a place is empty, else the number of the
+        player.
+        """
         planes = ((self._stones[lane, :, None] >> self._bits) & 1).reshape(2, *self.shape)
         return np.where(planes[0] > 0, 0, np.where(planes[1] > 0, 1, -1))
 
@@ -140,7 +142,7 @@ class BoardGame(BatchedAgents):
         return found.reshape(self.shape)
 
     def text(self, lane: int) -> str:
-        """Returns the board of a lane in letters, with the numbers of the moves, and who is on turn if anybody is."""
+        """Returns the board of a lane as text, with the numbers of the moves, and the player whose turn it is."""
         agents = self.kinds[0].agents
         letters = {-1: ".", 0: agents[0][0], 1: agents[1][0]}
         rows = [" ".join(self._letter(lane, place, letters) for place in row) for row in self._places()]
@@ -149,7 +151,7 @@ class BoardGame(BatchedAgents):
         return "\n".join([*rows, *foot, *turn])
 
     def _is_over(self, lane: int) -> bool:
-        """Returns whether somebody has a line, or the board of a lane is full."""
+        """Returns whether a player has a line, or the board of a lane is full."""
         return bool(int(self._plies[lane]) == len(self._bits) or self._line(lane).any())
 
     def _places(self) -> list[list[int]]:
@@ -165,7 +167,7 @@ class BoardGame(BatchedAgents):
         return bool(self.kinds[0].action.sizes[0] == self.shape[1])
 
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
         from rookery.tasks import drawing
 
         agents, plies = self.kinds[0].agents, int(self._plies[lane])
@@ -174,7 +176,7 @@ class BoardGame(BatchedAgents):
 
 
 class TicTacToe(BoardGame):
-    """Tic-tac-toe: nine places, x begins, three of one's own in a line win. A move is the number of a place."""
+    """Tic-tac-toe: nine places, x begins, three in a line win. A move is the number of a place."""
 
     def __init__(self, num_lanes: int, random_opening: FewFromZero = 0) -> None:
         """Makes boards.
@@ -182,7 +184,7 @@ class TicTacToe(BoardGame):
         Args:
             num_lanes: Number of boards.
             random_opening: Number of plies, 0 to 4, that are drawn at random before a game begins; with an odd number,
-                o is on turn first.
+                o moves first.
 
         Raises:
             ValueError: If `random_opening` is no integer from 0 to 4.
@@ -204,7 +206,7 @@ class TicTacToe(BoardGame):
 
 
 class ConnectFour(BoardGame):
-    """Connect four: stones fall into seven columns of six places, red begins, four of one's own in a line win.
+    """Connect four: stones fall into seven columns of six places, red begins, four in a line win.
 
     A move is the number of a column. The board that is observed has its uppermost row first.
     """
@@ -215,7 +217,7 @@ class ConnectFour(BoardGame):
         Args:
             num_lanes: Number of boards.
             random_opening: Number of plies, 0 to 6, that are drawn at random before a game begins; with an odd number,
-                yellow is on turn first.
+                yellow moves first.
 
         Raises:
             ValueError: If `random_opening` is no integer from 0 to 6.
@@ -258,4 +260,6 @@ def _check_opening(owner: str, opening: int, most: int) -> None:
     """Raises a ValueError unless an opening has from 0 to `most` plies."""
     check_least(owner, 0, random_opening=opening)
     if opening > most:
-        raise ValueError(f"{owner}: random_opening is {opening}, it must be from 0 to {most}: nobody may have won yet")
+        raise ValueError(
+            f"{owner}: random_opening is {opening}, it must be from 0 to {most}: no player may have won yet"
+        )

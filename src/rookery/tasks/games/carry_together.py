@@ -1,4 +1,5 @@
-"""Carrying together: loads of weight 1, 2 and 3 move only if as many agents lift at once; all get what any delivers.
+"""Carrying together: loads of weight 1, 2 and 3 move only if as many agents lift at once; all share the reward of a
+delivery.
 
 After the task PushBlockCollab of ML-Agents. Three agents and three loads are on a grid whose leftmost column is home.
 An agent walks, or lifts the load in whose cell it stands. If in one step as many agents lift a load as it weighs, it
@@ -6,8 +7,8 @@ comes one column nearer to home, and those who lifted it with it. For its whole 
 each column an equal part of that: 1 in all, when nothing is left, which ends the episode. After `max_steps` it is cut
 off.
 
-Agents do not see each other, only how many stand where they stand. So from what one agent sees, it cannot tell whether
-the group has earned something by what it did, or by what the others did elsewhere.
+Agents do not see each other, only how many stand in the same cell. So an agent cannot tell from its observation whether
+the group reward came from its own action or from the others'.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ there on four for each load: whether it is still there, whether it is here, rows
 class CarryTogether(BatchedAgents):
     """Many grids, a row for each lane and agent.
 
-    Actions are 0 up, 1 right, 2 down, 3 left, 4 lift. What the entries of an observation ``[23]`` are say `OWN`, `HERE`
-    and `LOADS`.
+    Actions are 0 up, 1 right, 2 down, 3 left, 4 lift. `OWN`, `HERE` and `LOADS` describe the entries of an observation
+    ``[23]``.
     """
 
     render_fps = 6
@@ -110,7 +111,7 @@ class CarryTogether(BatchedAgents):
         seen[:, :, LOADS:] = loads.reshape(*place.shape[:2], -1)
 
     def text(self, lane: int) -> str:
-        """Returns the grid of a lane in letters: agents, weights of loads, and ``|`` where home is."""
+        """Returns the grid of a lane as text: agents, weights of loads, and ``|`` beside home."""
         cells = [["."] * COLUMNS for _ in range(ROWS)]
         for weight, (row, column), there in zip(WEIGHTS, self._load[lane], self._there[lane], strict=True):
             if there:
@@ -120,7 +121,7 @@ class CarryTogether(BatchedAgents):
         return "\n".join("|" + " ".join(f"{cell:<4}" for cell in row) for row in cells)
 
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
         from rookery.tasks import drawing
 
         loads = [

@@ -1,13 +1,13 @@
-"""FoodCollector: five agents gather food, leave poison alone, and may freeze each other; after ML-Agents' task.
+"""FoodCollector: five agents collect food, avoid poison, and may freeze each other; after ML-Agents' task.
 
-The arena is a square from -40 to 40. Food pays 1 to the agent that touches it, poison costs 1; what is gone comes back
-elsewhere at once. An agent moves forward and to the right, at up to `SPEED` in all, and turns to the left, by up to 30
-degrees a step. It has inertia: half of its speed stays. With the laser it freezes the nearest agent that stands before
-it, at most 2 beside the beam: whoever is frozen neither acts nor moves for `FROZEN` steps. Shooting halves one's push.
-A step stands for 0.1 seconds. Agents do not stop each other. After `max_steps` an episode is truncated.
+The arena is a square from -40 to 40. Food pays 1 to the agent that touches it, poison costs 1; a piece that is eaten
+comes back elsewhere at once. An agent moves forward and to the right, at up to `SPEED` in all, and turns to the left,
+by up to 30 degrees a step. It has inertia: half of its speed stays. With the laser it freezes the nearest agent that
+stands before it, at most 2 beside the beam: a frozen agent neither acts nor moves for `FROZEN` steps. Shooting halves
+an agent's push. A step is 0.1 seconds. Agents do not stop each other. After `max_steps` an episode is truncated.
 
 Two parameters can be drawn, with the bounds that ML-Agents recommends: ``laser_length``, 1 for a beam of 25, and
-``agent_scale``, on which depends how near food must be.
+``agent_scale``, which sets how near food must be.
 
 Returns of an agent in 1000 steps (`benchmarks/results/worlds.md`): random actions 0.0, the scripted player 32.1.
 ML-Agents counts its own task as solved at 10.
@@ -30,23 +30,23 @@ RANGE = 40.0
 """Half of the arena's width."""
 
 SPEED, INERTIA, TURN = 0.5, 0.5, np.deg2rad(30.0)
-"""Way of an agent in a step, at most; what is left of its speed after one; and angle that it turns by, at most."""
+"""Largest way of an agent in a step; share of its speed that is left after one; and largest angle of a turn."""
 
 AGENT, MEAL = 1.0, 0.5
 """Radius of an agent of scale 1, and of food and poison."""
 
 BEAM, BESIDE, FROZEN = 25.0, 2.0, 40
-"""Length of a beam of length 1, how far beside it an agent is hit, and for how many steps that one is frozen then."""
+"""Length of a beam of length 1, how far beside it an agent is hit, and for how many steps it is then frozen."""
 
 SEEN = 20.0
-"""How far an agent sees, forward, back and to either side."""
+"""View range of an agent, forward, back and to either side."""
 
 FOOD, POISON, OTHER, OTHER_FROZEN, WALL = range(5)
-"""Channels of what is seen."""
+"""Channels of a view."""
 
 ACTION = spaces.Dict({"laser": spaces.Discrete(2), "move": spaces.Box(-1.0, 1.0, (3,))})
 LASER, FORWARD, RIGHT, LEFT_TURN = range(4)
-"""Elements of an action as it is stored: first the choice, then the numbers."""
+"""Elements of an action as it is stored: first the discrete part, then the continuous ones."""
 
 PARAMETERS = {"laser_length": Parameter(1.0, 0.2, 7.0), "agent_scale": Parameter(1.0, 0.5, 5.0)}
 """Length of the laser's beam, and size of the agents."""
@@ -82,7 +82,7 @@ class FoodCollector(BatchedAgents):
             num_lanes: Number of arenas.
             food: Number of pieces of food.
             poison: Number of pieces of poison.
-            view: Number of rows and of columns of what an agent sees, at least 6.
+            view: Number of rows and of columns of an agent's view, at least 6.
             max_steps: Number of steps after which an episode is truncated.
 
         Raises:
@@ -97,11 +97,11 @@ class FoodCollector(BatchedAgents):
         shape, num = (num_lanes, len(AGENTS)), int(food) + int(poison)
         self._place, self._speed = np.zeros((2, *shape, 2))  # the speed in the world, not as the agent looks
         self._heading = np.zeros(shape)  # angle from the x axis, counterclockwise
-        self._frozen = np.zeros(shape, dtype=np.int64)  # steps to go
+        self._frozen = np.zeros(shape, dtype=np.int64)  # steps left
         self._shoots = np.zeros(shape, dtype=bool)
         self._meals = np.zeros((num_lanes, num, 2))  # food first, then poison
         self._key = np.zeros(num_lanes, dtype=np.uint64)
-        self._drawn_meals = np.zeros(num_lanes, dtype=np.int64)  # how many came back
+        self._drawn_meals = np.zeros(num_lanes, dtype=np.int64)  # how many were replaced
         self._beam, self._scale = np.zeros((2, num_lanes))
         self._worth = np.where(np.arange(num) < self.food, 1.0, -1.0)
         self._others = ~np.eye(len(AGENTS), dtype=bool)
@@ -135,7 +135,7 @@ class FoodCollector(BatchedAgents):
         return np.stack([cosine, sine], axis=2), np.stack([sine, -cosine], axis=2)
 
     def _eat(self) -> None:
-        """Pays for what agents touch, each piece to the nearest one, and lets it come back elsewhere."""
+        """Pays for pieces that agents touch, each to the nearest agent, and replaces them elsewhere."""
         way = self._meals[:, None] - self._place[:, :, None]
         far = way[..., 0] * way[..., 0] + way[..., 1] * way[..., 1]  # [lanes, agents, meals]
         reach = AGENT * self._scale + MEAL
@@ -155,7 +155,7 @@ class FoodCollector(BatchedAgents):
         return np.asarray(RANGE * (2.0 * fraction(bits) - 1.0))
 
     def _shoot(self, forward: np.ndarray, right: np.ndarray) -> None:
-        """Freezes whom lasers meet first."""
+        """Freezes the first agent that each laser hits."""
         way = self._place[:, None] - self._place[:, :, None]  # from a shooter to an other: [lanes, agents, agents, 2]
         ahead, aside = self._within(way, forward, right)
         beam = (BEAM * self._beam)[:, None, None]
@@ -165,7 +165,7 @@ class FoodCollector(BatchedAgents):
         np.copyto(self._frozen, FROZEN, where=met.any(axis=1) & (self._frozen == 0))
 
     def _within(self, way: np.ndarray, forward: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns how far ways ``[lanes, agents, N, 2]`` lead ahead and to the right, ``[lanes, agents, N]`` each."""
+        """Returns the part of ways ``[lanes, agents, N, 2]`` ahead and to the right, ``[lanes, agents, N]`` each."""
         x, y = way[..., 0], way[..., 1]
         ahead = x * forward[:, :, None, 0] + y * forward[:, :, None, 1]
         return ahead, x * right[:, :, None, 0] + y * right[:, :, None, 1]
@@ -202,7 +202,7 @@ class FoodCollector(BatchedAgents):
         way = np.where(self._others[:, :, None], self._place[:, None] - self._place[:, :, None], np.inf)
         self._mark(view, way, forward, right, kinds)
 
-        # how far to the east and north the rows and columns of a view lead; beyond the edge, cells are walls
+        # offsets to the east and north of the rows and columns of a view; beyond the edge, cells are walls
         beyond = np.zeros((self.num_lanes, agents, self.view, self.view), dtype=bool)
         for k in range(2):
             rows = self._place[:, :, k, None] + self._ahead * forward[:, :, k, None]
@@ -236,12 +236,12 @@ class FoodCollector(BatchedAgents):
         view[lane * len(AGENTS) + agent, (row * self.view + column) * 5 + kind] = 1
 
     def text(self, lane: int) -> str:
-        """Returns the arena of a lane in letters: agents as numbers, ``*`` if frozen, food ``o``, poison ``x``."""
+        """Returns the arena of a lane as text: agents as numbers, ``*`` if frozen, food ``o``, poison ``x``."""
         width, height = 60, 24
         cells = [["."] * width for _ in range(height)]
 
         def put(place: np.ndarray, letter: str) -> None:
-            """Writes a letter where something is."""
+            """Writes a letter at a place."""
             column, row = ((place / RANGE + 1.0) / 2 * (width - 1, height - 1)).round().astype(int)
             cells[height - 1 - row][column] = letter
 
@@ -252,7 +252,7 @@ class FoodCollector(BatchedAgents):
         return "\n".join("".join(row) for row in cells)
 
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
         from rookery.tasks import drawing
 
         agents = [

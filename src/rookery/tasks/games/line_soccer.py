@@ -1,12 +1,12 @@
 """Line soccer: two teams of discs and a ball between two goal lines, many pitches at once.
 
-Each player says in which direction, and how fast, it runs. A player that touches the ball kicks it away from itself.
+Each player chooses the direction and the speed of its run. A player that touches the ball kicks it away from itself.
 The ball slows down, and comes back from the side lines. Beyond a goal line, wherever, it is a goal, which ends the
 episode: the team that scored gets 1, the other -1, as the reward of the group. Two play against two, where `max_steps`
-cut the episode off, or so many strikers against so many goalies, who win if nobody has scored until then.
+cut the episode off, or any number of strikers against goalies, who win if no goal was scored by then.
 
-All that a player sees and does is in the view of its own team, which plays from left to right: so one policy can play
-both. The pitch is 2 long and 0.8 wide, its middle is (0, 0).
+Observations and actions of a player are in the view of its own team, which plays from left to right: so one policy can
+play both. The pitch is 2 long and 0.8 wide, its middle is (0, 0).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from rookery.envs.adapters.batched import check_least
 from rookery.envs.adapters.batched_agents import BatchedAgents
 
 SPEED = 0.06
-"""Way of a player in a step, at most."""
+"""Largest way of a player in a step."""
 
 KICK, FRICTION = 0.08, 0.93
-"""Speed of the ball after a kick, and what is left of it after a step."""
+"""Speed of the ball after a kick, and share that is left of it after a step."""
 
 REACH = 0.1
 """Distance from a player's middle at which it kicks the ball."""
@@ -39,8 +39,8 @@ on the ways to mates, and then to opponents, two each. Ways are divided by 2, th
 class LineSoccer(BatchedAgents):
     """Many pitches, a row for each lane and player; groups are ``blue`` and ``red``.
 
-    Actions are ``[2]``, forward and to the left in the view of the own team, each from -1 to 1; what is longer than 1
-    in all is shortened to it.
+    Actions are ``[2]``, forward and to the left in the view of the own team, each from -1 to 1; a longer vector than 1
+    is shortened to it.
 
     Attributes:
         teams: Number of players of blue and of red.
@@ -64,12 +64,12 @@ class LineSoccer(BatchedAgents):
         Args:
             num_lanes: Number of pitches.
             players: Number of players of each team.
-            strikers: Number of players of blue, if there are goalies: who must score in time.
-            goalies: Number of players of red, if there are strikers: who win if time runs out.
+            strikers: Number of players of blue, if there are goalies: they must score in time.
+            goalies: Number of players of red, if there are strikers: they win if time runs out.
             max_steps: Number of steps that an episode may have.
-            time_cost: What an episode of so many steps costs each player, of its own.
-            progress: What a player gets, of its own, for the ball's way from the middle to the goal of the other team;
-                it pays for the way back. The winner is the same with and without.
+            time_cost: Cost of an episode of `max_steps` steps for each player, as its own reward.
+            progress: Own reward of a player for the ball's way from the middle to the goal of the other team; negative
+                for the way back. The winner is the same with and without.
 
         Raises:
             ValueError: If a setting is out of range, or only one of `strikers` and `goalies` is given.
@@ -100,12 +100,12 @@ class LineSoccer(BatchedAgents):
             {"blue": blue, "red": red},
             group_rewards=True,
         )
-        self._view = np.repeat([1.0, -1.0], self.teams)[:, None]  # red sees the pitch turned round
+        self._view = np.repeat([1.0, -1.0], self.teams)[:, None]  # red sees the pitch turned by 180 degrees
         self._place, self._ball, self._speed = (
             np.zeros(shape) for shape in ((num_lanes, num, 2), *[(num_lanes, 2)] * 2)
         )
         self._seen = self._rows.obs["obs"].reshape(num_lanes, num, self._size)
-        # whom each player sees where in its observation: mates first, then opponents
+        # which players each player sees where in its observation: mates first, then opponents
         team = np.repeat([0, 1], self.teams)
         self._pairs = [
             (player, other, OTHERS + 2 * slot)
@@ -127,7 +127,9 @@ class LineSoccer(BatchedAgents):
             ahead = np.where(distance[..., None] > 1e-6, way / np.maximum(distance, 1e-6)[..., None], self._forward())
             kicked = (ahead * touches[..., None]).sum(axis=1)
             force = np.sqrt((kicked * kicked).sum(axis=1, keepdims=True))
-            kicked *= KICK / np.maximum(force, 1e-3)  # between two who kick against each other it slips out sideways
+            kicked *= KICK / np.maximum(
+                force, 1e-3
+            )  # between two players who kick against each other it slips out sideways
             np.copyto(self._speed, kicked, where=touches.any(axis=1)[:, None])
         before = self._ball[:, 0].copy()
         self._ball += self._speed
@@ -171,7 +173,7 @@ class LineSoccer(BatchedAgents):
         seen[:, self._seer, self._shown_at + 1] = ways[..., 1]
 
     def text(self, lane: int) -> str:
-        """Returns the pitch of a lane in letters: B and R are players, o is the ball; goal lines are left and right."""
+        """Returns the pitch of a lane as text: B and R are players, o is the ball; goal lines are left and right."""
         width, height = 41, 11
 
         def cell(place: np.ndarray) -> tuple[int, int]:
@@ -188,7 +190,7 @@ class LineSoccer(BatchedAgents):
         return "\n".join([side, *(f"|{''.join(row)}|" for row in cells), side])
 
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
         from rookery.tasks import drawing
 
         players = [

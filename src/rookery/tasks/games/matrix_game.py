@@ -1,9 +1,9 @@
-"""The two-step game of the QMIX paper (arXiv:1803.11485, section 5): what two agents must find out together.
+"""The two-step game of the QMIX paper (arXiv:1803.11485, section 5): two agents must coordinate.
 
-In the first step agent a alone decides which game is played in the second. In one of them the team gets 7 whatever
-both do, in the other 8 if both choose their second action, 1 if one does, else 0. So 8 is the best score. Values that
-are sums over agents cannot tell the second game: who learns them, plays for 7. Each agent gets half of what the team
-does, as its own reward.
+In the first step agent a alone decides which game is played in the second. In one of them the team gets 7 for any
+actions, in the other 8 if both choose their second action, 1 if one does, else 0. So 8 is the best score. Values that
+are sums over agents cannot represent the second game: policies with them play for 7. Each agent gets half of the team's
+reward, as its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rookery.core.spaces.arrays import CENTRAL
 from rookery.envs.adapters.batched_agents import BatchedAgents
 
 PAYOFFS = np.array([[[7.0, 7.0], [7.0, 7.0]], [[0.0, 1.0], [1.0, 8.0]]])
-"""What the team gets in the second step, by game, action of a and action of b."""
+"""Reward of the team in the second step, by game, action of a and action of b."""
 
 AGENTS = ("a", "b")
 
@@ -23,8 +23,8 @@ AGENTS = ("a", "b")
 class MatrixGame(BatchedAgents):
     """Many two-step games, a row for each lane and agent.
 
-    An observation has ``own`` ``[5]``, one of three states and which of two agents one is, as flags; and, for critics
-    alone, ``central/state`` ``[3]``, the flags of the state.
+    An observation has ``own`` ``[5]``, one of three states and which of the two agents it is, as flags; and, for
+    critics only, ``central/state`` ``[3]``, the flags of the state.
     """
 
     render_fps = 2
@@ -58,7 +58,7 @@ class MatrixGame(BatchedAgents):
         self._own[:, :, 3:] = np.eye(2, dtype=np.uint8)
 
     def text(self, lane: int) -> str:
-        """Returns where a lane's game stands, in words."""
+        """Returns the state of a lane's game, in words."""
         state = int(self._state[lane])
         if not state:
             return "step 1: a chooses the game, 0 or 1"
@@ -66,7 +66,7 @@ class MatrixGame(BatchedAgents):
         return f"step 2, game {state - 1}: the team gets, by the actions of a and b,\n{first}\n{second}"
 
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
         from rookery.tasks import drawing
 
         return drawing.draw_payoffs(PAYOFFS, int(self._state[lane]) - 1, self._timestep(lane))

@@ -18,7 +18,7 @@ from rookery.tasks.games import board_games, carry_together, food_collector, lin
 
 
 def tic_tac_toe_perfect(obs: Tree, rng: np.random.Generator) -> np.ndarray:
-    """Draws one of the moves of tic-tac-toe that no other is better than, ``[N]`` int64; never loses."""
+    """Draws a best move of tic-tac-toe, ``[N]`` int64; never loses."""
     planes = obs["board"].reshape(-1, 2, 9).astype(np.int64) << np.arange(9)
     own, other = planes.sum(axis=2).T
     return _draw(_best_moves()[own, other], rng)
@@ -63,7 +63,7 @@ def line_soccer_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
 
 
 def sacrifice_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
-    """Plays Sacrifice as well as it can be, ``[N]`` int64: the leftmost goes to the altar, the others to the exit."""
+    """Plays Sacrifice perfectly, ``[N]`` int64: the leftmost goes to the altar, the others to the exit."""
     flags = obs["obs"]
     cells = np.arange(sacrifice.CELLS)
     own = (flags[:, : sacrifice.CELLS] * cells).sum(axis=1)
@@ -95,7 +95,7 @@ def basic_best(obs: Tree, rng: np.random.Generator) -> np.ndarray:
 
 
 def ball_plate_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
-    """Plays BallPlate, ``[N, 2]`` float32: tilts the cube against the ball's place and speed, which it must see.
+    """Plays BallPlate, ``[N, 2]`` float32: tilts the cube against the ball's place and speed, which must be observed.
 
     Raises:
         ConfigError: If the speed is not observed, as in the hard task.
@@ -111,7 +111,7 @@ def ball_plate_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
 
 
 def goal_grid_best(obs: Tree, rng: np.random.Generator) -> np.ndarray:
-    """Plays GoalGrid by a shortest way around the wrong one, ``[N]`` int64; sees the grid as ``one_hot``.
+    """Plays GoalGrid by a shortest way around the wrong goal, ``[N]`` int64; needs the grid as ``one_hot``.
 
     Raises:
         ConfigError: If the grid is observed in another way.
@@ -134,7 +134,7 @@ def goal_grid_best(obs: Tree, rng: np.random.Generator) -> np.ndarray:
 
 
 def push_block_best(obs: Tree, rng: np.random.Generator) -> np.ndarray:
-    """Plays PushBlock by a shortest way, ``[N]`` int64; sees the room as ``grid``.
+    """Plays PushBlock by a shortest way, ``[N]`` int64; needs the room as ``grid``.
 
     Raises:
         ConfigError: If the room is observed in another way.
@@ -199,14 +199,14 @@ def food_collector_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
 
 
 def match3_greedy(obs: Tree, rng: np.random.Generator) -> np.ndarray:
-    """Plays Match3, ``[N]`` int64: one of the moves that clear most at once; sees the board as ``visual``.
+    """Plays Match3, ``[N]`` int64: one of the moves that clear most at once; needs the board as ``visual``.
 
     Raises:
         ConfigError: If the board is observed in another way.
     """
     boards = []
     if obs["cells"].ndim != 4:
-        raise ConfigError("match3_greedy: it needs to see pictures: env.config.observation=visual")
+        raise ConfigError("match3_greedy: it needs image observations: env.config.observation=visual")
     for part in ("cells", "special"):
         flags = obs[part].astype(np.int8)
         boards.append(np.where(flags.any(axis=3), flags.argmax(axis=3), match3.OUTSIDE))
@@ -216,14 +216,14 @@ def match3_greedy(obs: Tree, rng: np.random.Generator) -> np.ndarray:
 
 
 def _part(obs: Tree, part: str, player: str, observation: str) -> np.ndarray:
-    """Returns a part of observations; raises a ConfigError if it is not there, which says how it comes to be there."""
+    """Returns a part of observations; raises a ConfigError with the needed setting if it is missing."""
     if part not in obs:
-        raise ConfigError(f"{player}: it needs to see {part!r}: env.config.observation={observation}")
+        raise ConfigError(f"{player}: it needs {part!r} in observations: env.config.observation={observation}")
     return obs[part]
 
 
 def _draw(good: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draws evenly one of the good moves ``[N, moves]`` of each row, ``[N]`` int64."""
+    """Draws uniformly one of the good moves ``[N, moves]`` of each row, ``[N]`` int64."""
     return np.asarray(np.where(good, rng.random(good.shape), -1.0).argmax(axis=1))
 
 
@@ -234,7 +234,7 @@ def _best_moves() -> np.ndarray:
     values: dict[tuple[int, int], int] = {}
 
     def value(own: int, other: int) -> int:
-        """Returns what whoever is on turn gets: 1, 0 or -1."""
+        """Returns the value for the player whose turn it is: 1, 0 or -1."""
         if (own, other) not in values:
             if board_games.WINNING[other]:
                 values[own, other] = -1

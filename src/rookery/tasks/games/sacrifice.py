@@ -1,13 +1,13 @@
-"""Sacrifice: one of three must give itself up so that the others get out; what that is worth is seen after its end.
+"""Sacrifice: one of three agents must give itself up so that the others get out; its reward comes after its end.
 
 After the task DungeonEscape of ML-Agents. Three agents stand in a corridor that a door divides. At its left end is an
-altar: whoever steps on it is gone, pays `cost` of its own, and the door opens. Behind the door, at the right end, is
-the exit. As soon as one agent gets there, the group gets half a point for each agent that still lives, and the episode
-is over; so it is when nobody lives, or, cut off, after `max_steps`.
+altar: an agent that steps on it is gone, pays `cost` of its own, and the door opens. Behind the door, at the right end,
+is the exit. As soon as one agent gets there, the group gets half a point for each agent that still lives, and the
+episode is over; it also ends when no agent is alive, or, truncated, after `max_steps`.
 
-So the group gets 1 at best: exactly one goes to the altar, the others to the exit. What an agent itself earns after its
-end is nothing: by its own rewards, and by those of its group as long as it lives, the altar can only cost. Only who
-credits an ended agent with what its group earns later can learn to step on it.
+So the group gets 1 at best: exactly one goes to the altar, the others to the exit. An agent earns nothing itself after
+its end: by its own rewards, and by those of its group while it is alive, the altar can only cost. Only an algorithm
+that credits an ended agent with later group rewards can learn to step on it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ STARTS = (2, 3, 4)
 class Sacrifice(BatchedAgents):
     """Many corridors, a row for each lane and agent.
 
-    Actions are 0 left, 1 stay, 2 right. An observation ``[2 * CELLS + 1]`` has which cell one is in, which cells others
-    who live are in, as flags, and whether the door is open.
+    Actions are 0 left, 1 stay, 2 right. An observation ``[2 * CELLS + 1]`` has the agent's cell and the cells of other
+    live agents, as flags, and whether the door is open.
     """
 
     render_fps = 6
@@ -45,7 +45,7 @@ class Sacrifice(BatchedAgents):
         Args:
             num_lanes: Number of corridors.
             max_steps: Number of steps after which an episode is truncated.
-            cost: What an agent pays for stepping on the altar, of its own.
+            cost: What an agent pays for stepping on the altar, from its own reward.
 
         Raises:
             ValueError: If a setting is out of range.
@@ -87,7 +87,7 @@ class Sacrifice(BatchedAgents):
         self._seen[:, :, -1] = self._open[:, None]
 
     def text(self, lane: int) -> str:
-        """Returns the corridor of a lane in letters: the altar ``!``, the door ``|``, the exit ``>``."""
+        """Returns the corridor of a lane as text: the altar ``!``, the door ``|``, the exit ``>``."""
         cells = ["!", *["."] * (CELLS - 2), ">"]
         where: dict[int, str] = {}
         for agent, cell, alive in zip(AGENTS, self._cell[lane].tolist(), self._alive[lane].tolist(), strict=True):
@@ -98,7 +98,7 @@ class Sacrifice(BatchedAgents):
         return " ".join(shown).rstrip()
 
     def render(self, lane: int) -> np.ndarray:
-        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns an image ``[height, width, 3]`` uint8 of a lane."""
         from rookery.tasks import drawing
 
         where = [(int(cell), bool(alive)) for cell, alive in zip(self._cell[lane], self._alive[lane], strict=True)]

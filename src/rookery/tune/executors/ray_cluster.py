@@ -19,7 +19,7 @@ import cloudpickle
 import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayError
 
-from rookery.cluster.connection import Resources, connect, disconnect, free_of_all, in_a_line, nodes, settle_in
+from rookery.cluster.connection import Resources, as_line, connect, disconnect, free_of_all, nodes, prepare_process
 from rookery.cluster.ray_heartbeats import HeartbeatMonitor, new_key, store_heartbeats
 from rookery.cluster.ray_waits import ready_of, value_of
 from rookery.cluster.same_code import ask_code, checked
@@ -66,7 +66,7 @@ class TrialActor(TrialWorker):
     """
 
     def __init__(self, job: bytes, cores: int, cwd: str, path: list[str], key: str) -> None:
-        settle_in(cores, cwd, path, {})
+        prepare_process(cores, cwd, path, {})
         store_heartbeats(key)
         super().__init__(lambda: cloudpickle.loads(job), redirect_process_output)
 
@@ -271,7 +271,7 @@ class RayExecutor(Executor):
                 problem = f"the trial did not end within {END_SECONDS:g} seconds, and its process was killed"
                 worker.node = ""
             except RayError as error:
-                problem = f"the trial was lost while it ended, after its last checkpoint: {in_a_line(error)}"
+                problem = f"the trial was lost while it ended, after its last checkpoint: {as_line(error)}"
                 worker.node = ""
         worker.start = None
         worker.ahead.clear()
@@ -316,7 +316,7 @@ class RayExecutor(Executor):
         except RayError as error:
             if isinstance(error, RayActorError) and error.actor_init_failed:
                 raise ConfigError(
-                    f"tune.place = ray: a node cannot run trials: {in_a_line(error)}; every node needs this library, "
+                    f"tune.place = ray: a node cannot run trials: {as_line(error)}; every node needs this library, "
                     "and the modules that the trials use, in the same versions"
                 ) from error
             return self._lost(worker, error)
@@ -345,7 +345,7 @@ class RayExecutor(Executor):
             self._waiting[trial].order = None
         else:
             trial = worker.start.trial
-        how = worker.why or f"is gone: {in_a_line(error)}"
+        how = worker.why or f"is gone: {as_line(error)}"
         return Failed(trial, f"its worker on Ray {how}", str(error), lost=True)
 
     def interrupt(self) -> None:
