@@ -2,15 +2,11 @@
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 
 import pytest
 from pages import ROOT, blocks, path_here, path_of, run
-from typer.main import get_command
-
-from rookery.cli.main import app
 
 README, TUTORIAL = ROOT / "README.md", ROOT / "docs" / "tutorial.md"
 
@@ -82,23 +78,6 @@ def test_the_blocks_of_a_page_use_only_names_that_blocks_before_them_made(page):
     ]
     done = subprocess.run(checked, input=python, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
-
-
-@pytest.mark.parametrize("page", [README, TUTORIAL], ids=lambda page: page.stem)
-def test_the_commands_of_a_page_have_the_arguments_and_options_that_it_shows(page):
-    whole = get_command(app)
-    for block in blocks(page):
-        for line in block.code.splitlines() if block.language == "sh" else ():
-            program, *arguments = shlex.split(line, comments=True) or [""]
-            if program.rpartition("/")[2] != "rookery":
-                continue
-            command = whole
-            while hasattr(command, "commands") and arguments:
-                if "run" in command.commands and arguments[0] not in command.commands:
-                    arguments = ["run", *arguments]  # rookery tune X is rookery tune run X
-                command, arguments = command.commands[arguments[0]], arguments[1:]
-            context = command.make_context("rookery", [], resilient_parsing=True)
-            command.make_parser(context).parse_args(list(arguments))  # raises on an option that does not exist
 
 
 def test_no_two_blocks_of_the_readme_write_to_one_folder_of_trials():
