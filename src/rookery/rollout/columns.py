@@ -1,4 +1,4 @@
-"""The way of writing where each slot has a clock of its own: it writes its decisions down a column at its own pace."""
+"""Writing of decisions where each slot has its own clock: each slot fills a column of the storage at its own pace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rookery.rollout.storage import DecisionSlab, FragmentStorage, Outcome
 
 
 class ColumnWriter(FragmentStorage, ABC):
-    """Writes decisions of some slots, or of all that do not stand at the same row.
+    """Writes decisions of some slots, or of all slots when they are at different rows.
 
     A full column is followed by a new one. The reward between two decisions is summed into the earlier one, which is
     *pending* until then.
@@ -19,16 +19,16 @@ class ColumnWriter(FragmentStorage, ABC):
 
     @abstractmethod
     def _leave_lockstep(self) -> None:
-        """Lets each slot have a place of its own from now on."""
+        """Gives each slot its own row and column from now on."""
 
     @abstractmethod
     def _begin(self) -> None:
-        """Starts writing over what was taken."""
+        """Starts to overwrite the data that was handed out."""
 
     def _place_some(
         self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, memory: np.ndarray | None
     ) -> DecisionSlab:
-        """The same where not all slots decide, or do not stand at the same row."""
+        """Writes observations where not all slots decide, or where slots are at different rows."""
         self._leave_lockstep()
         slots = np.flatnonzero(self._active) if slots is None else slots
         full = (self._column[slots] < 0) | (self._filled[slots] == self.demand.fragment_length)
@@ -52,7 +52,7 @@ class ColumnWriter(FragmentStorage, ABC):
         return decisions
 
     def _next_columns(self, slots: np.ndarray, full: np.ndarray, slab: Tree, rows: slice | np.ndarray) -> None:
-        """Gives a new column to the slots marked `full`; the one before ends with what the slot sees now."""
+        """Starts a new column for the slots marked `full`; the old column ends with the slot's observation."""
         fresh = slots[full]
         before = self._column[fresh]
         ending = before >= 0
@@ -67,13 +67,13 @@ class ColumnWriter(FragmentStorage, ABC):
         self._open_columns(column, fresh)
 
     def answer(self, decisions: DecisionSlab) -> None:
-        """Keeps what was decided since the last `place`; not needed for decisions that stand in the storage."""
+        """Writes actions and log-probabilities after `place`; not needed for decisions that lie in the storage."""
         assert decisions.at is not None
         self._store["action"][decisions.at] = decisions.action
         self._store["logp"][decisions.at] = decisions.logp
 
     def _record_some(self, slots: np.ndarray | None, outcome: Outcome) -> None:
-        """The same where not all slots acted and wait again, or do not stand at the same row."""
+        """Writes outcomes where not all slots acted and wait again, or where slots are at different rows."""
         if self._taken:
             self._begin()
         self._leave_lockstep()
@@ -94,12 +94,12 @@ class ColumnWriter(FragmentStorage, ABC):
         self.complete += int(np.count_nonzero(finished))
 
     def final(self, slots: np.ndarray, final_obs: Tree, which: np.ndarray) -> None:
-        """Notes the last observations of truncated agents; comes before the `record` of the same step.
+        """Stores the final observations of truncated agents; called before the `record` of the same step.
 
         Args:
-            slots: ``[K]`` slots truncated in this step; those that decided nothing in the episode are passed over.
-            final_obs: Observations of the step's truncated rows.
-            which: ``[K]`` which of them belong to `slots`.
+            slots: ``[K]`` slots truncated in this step; slots without a decision in the episode are skipped.
+            final_obs: Final observations of the step's truncated rows.
+            which: ``[K]`` indices of the rows of `final_obs` that belong to `slots`.
         """
         if self._taken:
             self._begin()
@@ -111,7 +111,7 @@ class ColumnWriter(FragmentStorage, ABC):
         self._keep_finals(row, column, final_obs, which)
 
     def _keep_finals(self, row: np.ndarray, column: np.ndarray, final_obs: Tree, which: np.ndarray) -> None:
-        """Keeps some of these observations, as the last ones of the decisions that stand there."""
+        """Stores rows `which` of `final_obs` as the final observations of the decisions at (`row`, `column`)."""
         finals = self._finals
         end = finals["count"] + len(row)
         if end > len(finals["index"]):

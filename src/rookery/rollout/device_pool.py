@@ -1,8 +1,8 @@
-"""`DevicePool`: one worker that plays an environment of tensors where these are, and hands rollouts over there.
+"""`DevicePool`: one worker that plays a tensor environment on its device, and returns rollouts on that device.
 
-It is a `LocalPool` whose worker has another way to make many steps (`loops/device.py`) and another storage
-(`device_store.py`); everything else is the same, the state in checkpoints included, so that a run goes on with either.
-What cannot be played by tensors alone is played by rows of arrays, step by step, and a line says why.
+It is a `LocalPool` whose worker has another loop for many steps (`loops/device.py`) and another storage
+(`device_store.py`); everything else is the same, the state in checkpoints included, so that a run can be resumed with
+either. Where the device loop cannot be used, the environment is stepped through arrays, and a line gives the reason.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from rookery.tensor_envs.rows import TensorRows
 
 
 class DevicePool(LocalPool):
-    """One worker in this process that plays an environment of tensors on its device, for one policy that learns.
+    """One worker in this process that plays a tensor environment on its device, for one policy that learns.
 
     Args:
-        worker: Plays copies that are tensors.
-        env: These copies.
+        worker: Worker whose environment is made of tensors.
+        env: This environment.
         lane_group: Lanes whose agents decide together where torch computes a policy; None = all of them.
-        note: Function that is given a line which a user should read once.
+        note: Function that receives a line which a user should read once.
 
     Attributes:
-        player: Plays on the device, as long as `obstacle` is empty.
-        obstacle: Why that cannot be, in a few words.
+        player: Loop on the device, used as long as `obstacle` is empty.
+        obstacle: Reason why the device loop cannot be used; empty if it can.
     """
 
     fixed: ClassVar[tuple[str, ...]] = ("player", "obstacle", "note")
@@ -62,25 +62,25 @@ class DevicePool(LocalPool):
 
 
 def by_rows(name: str, why: str) -> str:
-    """Says that an environment of tensors is played by rows of arrays, and why."""
+    """Returns the line that a tensor environment is stepped through arrays, with the reason."""
     return f"{name}: each step is copied from its tensors to arrays of this process and back, because {why}"
 
 
 def tensors_in(env: VectorEnv) -> TensorRows | None:
-    """Finds the environment of tensors that copies are, or that they show in groups or teams; None if there is none."""
+    """Returns the tensor environment below groups and teams; None if there is none."""
     while isinstance(env, GroupEnv | TeamEnv):
         env = env.env
     return env if isinstance(env, TensorRows) else None
 
 
 def pool_here(worker: RolloutWorker, staleness: int, lane_group: int | None, note: Callable[[str], None]) -> LocalPool:
-    """Makes the pool of one worker in this process: on its environment's device if that has tensors to play.
+    """Creates the pool of one worker in this process: on the environment's device if it is made of tensors.
 
     Args:
-        worker: Plays.
+        worker: The worker.
         staleness: 1 if `play_ahead` will be called.
         lane_group: Lanes whose agents decide together where torch computes a policy; None = all of them.
-        note: Function that is given a line which a user should read once.
+        note: Function that receives a line which a user should read once.
     """
     env = tensors_in(worker.env)
     if env is None:
@@ -91,9 +91,9 @@ def pool_here(worker: RolloutWorker, staleness: int, lane_group: int | None, not
     elif staleness:
         why = "sampling.staleness = 1 plays ahead in a thread"
     elif worker.listeners is not None:
-        why = "callbacks are told of its episodes"
+        why = "callbacks follow its episodes"
     elif not worker.mapping.is_static:
-        why = "who plays changes from episode to episode"
+        why = "the mapping of policies to agents changes from episode to episode"
     if not why:
         return DevicePool(worker, env, lane_group, note)
     note(by_rows(env.name, why))

@@ -1,8 +1,8 @@
-"""`DeviceStore`: the fragments of one policy in tensors on a device, for who decides and steps there.
+"""`DeviceStore`: the fragments of one policy in tensors on a device, for policies that act and step there.
 
-It is a `SlotStore` whose rows may lie in tensors instead of in its arrays, while all slots decide in every step: what
-it hands over then lies on the device too. On the processor both are the same memory. Where anybody needs the arrays, as
-a checkpoint or a step that Python takes part in does, the rows are brought there first.
+It is a `SlotStore` whose rows may lie in tensors instead of in its arrays, while all slots decide in every step;
+rollouts then lie on the device too. On the CPU both are the same memory. Where the arrays are needed, as for a
+checkpoint or a step in Python, the rows are copied there first.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from rookery.rollout.slots import SlotStore
 from rookery.rollout.storage import OF_FRAGMENTS, OF_ROWS, DecisionSlab
 
 ON_DEVICE = (*OF_ROWS, "last_obs")
-"""What is kept in tensors; of the rest of a fragment only the processor asks."""
+"""Columns kept in tensors; all other parts of a fragment are only read on the CPU."""
 
 
 class TensorRow(NamedTuple):
     """A row of the storage: views ``[slots, ...]``, on the device.
 
     Attributes:
-        obs: What is decided on.
-        action: Room for the actions, as they are stored.
-        logp: Room for their log-probabilities.
-        reward: Room for the rewards.
-        terminated: Room for the ends without a future.
-        truncated: Room for episodes that are cut off.
-        slab: The first three as arrays that kernels write to; None where they cannot.
+        obs: Observations of the decisions.
+        action: Memory for the actions, as they are stored.
+        logp: Memory for their log-probabilities.
+        reward: Memory for the rewards.
+        terminated: Memory for terminations.
+        truncated: Memory for truncations.
+        slab: The first three as arrays that kernels write to; None where kernels cannot.
     """
 
     obs: TensorTree
@@ -48,9 +48,9 @@ class DeviceStore(SlotStore):
     """Open and finished fragments of one policy, on a device while whole rows are written.
 
     Args:
-        arguments: As of `SlotStore`.
-        device: Where.
-        apart: Whether tensors there have memory of their own; None = they have it everywhere but on the processor.
+        arguments: Those of `SlotStore`.
+        device: Device of the tensors.
+        apart: Whether the tensors have their own memory; None = everywhere but on the CPU.
     """
 
     fixed: ClassVar[tuple[str, ...]] = (
@@ -73,13 +73,13 @@ class DeviceStore(SlotStore):
         self._tensors: dict[str, Any] = {}
         self._mirrored: dict[str, Any] | None = None  # the arrays that the tensors stand for
         self._rows: dict[int, list[TensorRow]] = {}  # by `_base`
-        self._finals_there: list[tuple[Tensor, TensorTree]] = []  # places [K, 2], and what was seen last there
+        self._finals_there: list[tuple[Tensor, TensorTree]] = []  # indices [K, 2], and final observations
         self._seen: TensorTree = {}
 
     # --- between arrays and tensors -----------------------------------------------------------------------------------
 
     def _mirror(self) -> dict[str, Any]:
-        """The tensors of the arrays that there are now; new ones hold what the arrays hold."""
+        """Returns the tensors of the present arrays; new tensors are filled from the arrays."""
         if self._mirrored is not self._store:
             self._mirrored = self._store
             self._tensors = {name: _each(self._store[name], self._placed) for name in ON_DEVICE}
@@ -91,14 +91,14 @@ class DeviceStore(SlotStore):
         return tensor.to(self.device, copy=True) if self.apart else tensor
 
     def _fetch(self) -> None:
-        """Brings rows from the tensors to the arrays."""
+        """Copies rows from the tensors to the arrays."""
         if self.apart and self._mirrored is self._store:
             for name in ON_DEVICE:
                 for array, tensor in zip(_parts(self._store[name]), _parts(self._tensors[name]), strict=True):
                     array[...] = tensor.cpu().numpy()
 
     def to_host(self) -> None:
-        """Sees that the arrays hold everything."""
+        """Brings the arrays up to date; they are then used instead of the tensors."""
         if not self.on_device:
             return
         self._fetch()
@@ -111,7 +111,7 @@ class DeviceStore(SlotStore):
         self._finals_there = []
 
     def to_device(self) -> None:
-        """Sees that the tensors hold everything."""
+        """Brings the tensors up to date; they are then used instead of the arrays."""
         if self.on_device:
             return
         if self.apart:
@@ -127,7 +127,7 @@ class DeviceStore(SlotStore):
             self._finals_there, self._finals["count"] = [(places, seen)], 0
 
     def _reserve(self, columns: int) -> None:
-        """Sees that there is room for so many fragments; what is there stays."""
+        """Ensures memory for `columns` fragments; existing contents are kept."""
         if self.on_device and 0 < len(self._store["slot"]) < columns:
             self._fetch()
         super()._reserve(columns)
@@ -135,10 +135,10 @@ class DeviceStore(SlotStore):
     # --- whole rows ---------------------------------------------------------------------------------------------------
 
     def rows_ahead(self, slab: TensorTree) -> int:
-        """Says how many rows can be written from here on, where `rows` says; 0 if none can.
+        """Returns how many rows can be written from here on through `rows`; 0 if none.
 
         Args:
-            slab: What the slots see now, on the device.
+            slab: Current observations of the slots, on the device.
         """
         if self._taken:
             self._begin()
@@ -149,7 +149,7 @@ class DeviceStore(SlotStore):
         return super().rows_ahead(slab)
 
     def rows(self) -> list[TensorRow]:
-        """The rows of the fragments that are being written; the next one is that of the number `next_row`."""
+        """Returns the rows of the open fragments; `next_row` is the number of the next one."""
         tensors = self._mirror()
         if self._base not in self._rows:
             columns = slice(self._base, self._base + self.num_slots)
@@ -158,11 +158,11 @@ class DeviceStore(SlotStore):
 
     @property
     def next_row(self) -> int:
-        """Number of the next row of the fragments that are being written."""
+        """Number of the next row of the open fragments."""
         return self._row
 
     def block(self, first: int, count: int) -> dict[str, Any]:
-        """Some rows of the fragments that are being written, ``[count, slots, ...]``, by the names of `Rollout`."""
+        """Returns `count` rows of the open fragments, ``[count, slots, ...]``, by the names of `Rollout`."""
         columns = slice(self._base, self._base + self.num_slots)
         return {name: _each(self._tensors[name], lambda leaf: leaf[first : first + count, columns]) for name in OF_ROWS}
 
@@ -175,14 +175,14 @@ class DeviceStore(SlotStore):
         return TensorRow(obs, action, logp, reward, terminated, truncated, slab)
 
     def written(self, steps: int, finals: Tensor, final_obs: TensorTree, starts: np.ndarray, seen: TensorTree) -> None:
-        """Counts rows that somebody else has written, as so many times `place`, `final` and `record`.
+        """Counts rows that a loop has written, as `steps` times `place`, `final` and `record`.
 
         Args:
-            steps: How many.
-            finals: ``[K, 2]`` int64 which of them, and which slot, of agents that were truncated, in that order.
-            final_obs: What each of these saw last.
-            starts: ``[slots]`` bool, whose episode ended in the last of them.
-            seen: What all slots see now; used until the environment is stepped again.
+            steps: Number of rows.
+            finals: ``[K, 2]`` int64, row and slot of each truncated agent, in that order.
+            final_obs: Their final observations.
+            starts: ``[slots]`` bool, whether the slot's episode ended in the last row.
+            seen: Current observations of all slots; used until the environment is stepped again.
         """
         if len(finals):
             self._finals_there.append((finals + finals.new_tensor([self._row, self._base]), final_obs))
@@ -191,7 +191,7 @@ class DeviceStore(SlotStore):
         self._starts, self._seen = starts, seen
 
     def _keep_last(self, slab: Any, rows: slice | np.ndarray) -> None:
-        """Keeps what the slots see after the last row of their fragments."""
+        """Stores the observations after the last row of the open fragments."""
         if not self.on_device:
             super()._keep_last(slab, rows)
             return
@@ -199,11 +199,12 @@ class DeviceStore(SlotStore):
             tensor[self._base : self._base + self.num_slots] = self._seen[path]
 
     def take(self, slab: Tree, row_of_slot: np.ndarray) -> Rollout:
-        """All complete decisions, as a rollout on this store's own memory: on the device if they were written there.
+        """Returns all complete decisions as a rollout on this store's own memory: on the device if they were written
+        there.
 
         Args:
-            slab: What the slots that wait see now; of no use for what was written on the device.
-            row_of_slot: ``[slots]`` the row of the slab that each slot plays.
+            slab: Current observations of the waiting slots; not used for data written on the device.
+            row_of_slot: ``[slots]`` row of the slab of each slot.
         """
         if not self.on_device:
             return super().take(slab, row_of_slot)
@@ -226,19 +227,19 @@ class DeviceStore(SlotStore):
         )
 
     def _begin(self) -> None:
-        """Starts writing over what was taken."""
+        """Starts to overwrite the data that was handed out."""
         self._finals_there = []
         super()._begin()
         if self.apart and self.on_device:
             for name in ("terminated", "truncated"):
                 self._mirror()[name].zero_()
 
-    # --- what Python takes part in ------------------------------------------------------------------------------------
+    # --- steps in Python ----------------------------------------------------------------------------------------------
 
     def place(
         self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, memory: np.ndarray | None = None
     ) -> DecisionSlab:
-        """Writes what the slots see into the next row of each; see `SlotStore.place`."""
+        """Writes the observations into the next row of each slot; see `SlotStore.place`."""
         self.to_host()
         return super().place(slots, slab, rows, memory)
 
@@ -247,21 +248,21 @@ class DeviceStore(SlotStore):
         super()._leave_lockstep()
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes, as of a `SlotStore`."""
+        """Returns everything that changes, as a `SlotStore` does."""
         self.to_host()
         return super().state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave."""
+        """Restores the result of `state_dict`."""
         self.on_device, self._mirrored, self._finals_there = False, None, []
         super().load_state_dict(state)
 
 
 def _parts(kept: Any) -> list[Any]:
-    """An array or tensor, or those of a tree."""
+    """Returns a list of one array or tensor, or of the leaves of a tree."""
     return list(kept.values()) if isinstance(kept, dict) else [kept]
 
 
 def _each(kept: Any, function: Any) -> Any:
-    """An array or tensor, or each of a tree, after it went through a function."""
+    """Applies a function to an array or tensor, or to each leaf of a tree."""
     return {path: function(leaf) for path, leaf in kept.items()} if isinstance(kept, dict) else function(kept)

@@ -1,7 +1,7 @@
-"""Episodes as others see them: what is noted of a finished one, and a running one as a user's code sees it.
+"""Episodes for callbacks: the result of a finished episode, and a running episode as user code sees it.
 
-Listeners are told of episodes. Who only wants to know that an episode began or ended costs nothing while it runs: what
-happened is read from what the worker counts anyway. Who overrides `on_episode_step` pays for each step.
+Listeners are called when episodes begin and end. A listener of beginnings and ends costs nothing while an episode
+runs: its data is read from what the worker counts anyway. A listener that overrides `on_episode_step` pays per step.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class EpisodeResult:
     """A finished episode.
 
     Attributes:
-        lane: Which copy of the environment.
+        lane: Number of the environment among the vectorized environments.
         index: Number of the episode in that lane.
         length: Environment steps.
-        total: Sum of rewards over all agents, and over all groups.
-        agents: Sum of rewards of each agent that took part, without those of its group.
-        policies: The policy each of them was played by.
-        metrics: What callbacks measured.
-        histograms: Numbers that callbacks collected.
-        parameters: Parameters that were drawn for the episode.
-        lessons: Lesson that each parameter with lessons was in when the episode began, from 0.
-        groups: Sum of rewards of each group that the environment names, beside what its members got by themselves.
-        vector_step: How many vector steps its lane's worker had made when it ended.
+        total: Sum of rewards over all agents and groups.
+        agents: Sum of rewards of each agent that took part, without group rewards.
+        policies: Policy of each of these agents.
+        metrics: Metrics set by callbacks.
+        histograms: Numbers collected by callbacks.
+        parameters: Environment parameters drawn for the episode.
+        lessons: Lesson of each parameter with lessons when the episode began, from 0.
+        groups: Sum of group rewards of each group, in addition to the rewards of its members.
+        vector_step: Vector steps of the lane's worker when the episode ended.
         sources: Name of the callback that measured each metric (`names_of`); None if none measured anything.
     """
 
@@ -62,31 +62,31 @@ class EpisodeResult:
 class Episode(Stateful):
     """A running episode of one lane, or one that has just ended.
 
-    Where no listener overrides `on_episode_step`, an episode is not followed: `obs`, `action` and `reward` then hold,
-    at its end, the agents that acted in its last step, were paid or were truncated in it.
+    Where no listener overrides `on_episode_step`, an episode is not followed: at its end, `obs`, `action` and `reward`
+    hold the agents that acted, were rewarded or were truncated in its last step.
 
-    Where episodes are those of agents, in lanes that never end, this is at its end the episode of an agent, or of a
-    group, with their observations, actions, rewards and returns alone. What is told before is what happened to all
-    agents of the lane since an episode last ended in it, and what a listener has collected until then goes with the
-    episode that ends first.
+    Where agents have their own episodes, in lanes that never end, this is at its end the episode of one agent, or of
+    one group, with only their observations, actions, rewards and returns. Before that it covers all agents of the lane
+    since an episode last ended there, and data that a listener has collected until then belongs to the episode that
+    ends first.
 
     Attributes:
-        lane: Which copy of the environment.
+        lane: Number of the environment among the vectorized environments.
         index: Number of the episode in that lane, from 0.
         length: Environment steps so far.
         parameters: Environment parameters of the episode.
         obs: The latest observation of each agent that had to act, as a tree (`core/spaces/arrays.py`); when the episode
             has ended, the final one of those that were truncated.
-        action: The latest action of each agent, as the environment got it.
-        reward: What each agent got in the latest step; agents that neither acted nor were paid are missing.
+        action: The latest action of each agent, as passed to the environment.
+        reward: Reward of each agent in the latest step; agents that neither acted nor were rewarded are missing.
         returns: The sum of rewards of each agent so far.
-        info: What the environment said beside its latest step, by agent; empty before the first one, and for batched
+        info: Infos of the latest step, by agent; empty before the first step, and for batched
             environments.
-        policies: Which policy played each agent; known when the episode has ended.
-        groups: What each group of the environment has earned, beside what its members got by themselves; likewise.
-        metrics: Yours: numbers that are averaged over episodes, into results, curves and the console.
+        policies: Policy of each agent; set when the episode has ended.
+        groups: Group rewards of each group, in addition to the rewards of its members; set when the episode has ended.
+        metrics: Yours: numbers that are averaged over episodes, for results, curves and the console.
         histograms: Yours: lists of numbers, shown as histograms.
-        user_data: Yours: whatever you need until the episode ends. Plain values and arrays survive a restart.
+        user_data: Yours: any data you need until the episode ends. Plain values and arrays survive a restart.
         sources: Name of the callback that measured each metric (`names_of`).
     """
 
@@ -113,26 +113,26 @@ class Episode(Stateful):
         self.sources: dict[str, str] = {}
 
     def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
-        """Adds to states of version 1 who measured each metric, which is not known."""
+        """Adds the unknown sources of metrics to states of version 1."""
         return {**state, "sources": {}}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, but user data only if all of it can be written without pickle."""
+        """Returns everything; user data only if all of it can be written without pickle."""
         kept = self.user_data
         try:
             encode(kept)
         except EncodingError:
-            self.user_data = {}  # before anything copies it: some things cannot be copied either
+            self.user_data = {}  # before it is copied: some objects cannot be copied either
         try:
             return super().state_dict()
         finally:
             self.user_data = kept
 
     def measured(self) -> tuple[dict[str, float], dict[str, list[float]]]:
-        """The metrics and the histograms, as numbers.
+        """Returns the metrics and the histograms as numbers.
 
         Raises:
-            ConfigError: If one is not made of finite numbers; names it.
+            ConfigError: If one does not consist of finite numbers; names it.
         """
         metrics, histograms = {}, {}
         for name, value in self.metrics.items():
@@ -150,7 +150,7 @@ FINITE = "a finite number; leave it out of episodes in which there is none"
 
 
 def _number(value: Any) -> float:
-    """Gives a value as a number; nan for what is none."""
+    """Returns a value as a number; nan if it is not a number."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -158,23 +158,23 @@ def _number(value: Any) -> float:
 
 
 class EpisodeListener:
-    """Hears of the episodes that are played for training; a subclass overrides the methods that it needs."""
+    """Receives the episodes of training; a subclass overrides the methods that it needs."""
 
     def on_episode_start(self, episode: Episode) -> None:
-        """An episode has begun; `episode.obs` holds what the first agents see."""
+        """Called when an episode has begun; `episode.obs` holds the first observations."""
 
     def on_episode_step(self, episode: Episode) -> None:
-        """The environment was stepped; also called for the last step of an episode."""
+        """Called after each environment step, the last one of an episode included."""
 
     def on_episode_end(self, episode: Episode) -> None:
-        """An episode is over: the moment to fill `episode.metrics` and `episode.histograms`."""
+        """Called when an episode has ended, to fill `episode.metrics` and `episode.histograms`."""
 
 
 MOMENTS = ("on_episode_start", "on_episode_step", "on_episode_end")
 
 
 def moments_of(listener: Any) -> set[str]:
-    """The methods about episodes that a listener has of its own."""
+    """Returns the episode methods that a listener overrides."""
     return {
         name for name in MOMENTS if getattr(type(listener), name, None) not in (None, getattr(EpisodeListener, name))
     }
@@ -201,12 +201,12 @@ def names_of(listeners: Sequence[EpisodeListener]) -> list[str]:
 
 
 class EpisodeListeners(Stateful):
-    """Tells listeners of the episodes of a worker.
+    """Calls the listeners of the episodes of a worker.
 
     Args:
-        env: The copies that are played.
-        listeners: Whom to tell, in order; each has the methods of `EpisodeListener`.
-        plan: Plan of the episodes; None where it is of no interest, because nobody draws parameters.
+        env: The environments.
+        listeners: The listeners in the order of calls; each has the methods of `EpisodeListener`.
+        plan: Plan of the episodes; None if no environment parameters are drawn.
     """
 
     saved = ("episodes",)
@@ -219,15 +219,15 @@ class EpisodeListeners(Stateful):
         self.every_step = bool(self._told["on_episode_step"])
         """Whether episodes are followed step by step."""
         self.episodes: list[Episode | None] = [None] * env.num_lanes
-        """The running episode of each lane; None where nobody has asked for it yet."""
+        """The running episode of each lane; None if no listener has needed it yet."""
         env.keep_infos = "all" if self.every_step else "ended"
 
     def load_lanes(self, state: dict[str, Any], lanes: np.ndarray) -> None:
-        """Takes over the episodes of some lanes.
+        """Restores the episodes of some lanes.
 
         Args:
-            state: What `state_dict` gave.
-            lanes: ``[lanes]`` bool, of which.
+            state: Result of `state_dict`.
+            lanes: ``[lanes]`` bool, the lanes to restore.
         """
         for lane in np.flatnonzero(lanes).tolist():
             if (saved := state["episodes"][lane]) is not None:
@@ -235,7 +235,7 @@ class EpisodeListeners(Stateful):
                 episode.load_state_dict(saved)
 
     def begin(self, lane: int, step: Step) -> None:
-        """A lane starts its next episode, of which `step` shows the beginning."""
+        """Starts the next episode of a lane, whose first observations are in `step`."""
         self.episodes[lane] = None
         if self.every_step or self._told["on_episode_start"]:
             episode = self.episodes[lane] = Episode(lane, int(self.env.episode[lane]))
@@ -244,11 +244,11 @@ class EpisodeListeners(Stateful):
             self._tell("on_episode_start", episode)
 
     def stepped(self, step: Step, tables: Sequence[RowTable], lengths: np.ndarray) -> None:
-        """Every lane was stepped. Called where episodes are followed, before `end`.
+        """Updates the episodes after a vector step. Called where episodes are followed, before `end`.
 
         Args:
-            step: What the environment showed.
-            tables: Who played its rows, one for each kind.
+            step: Result of the vector step.
+            tables: Policies of its rows, one table per kind.
             lengths: ``[lanes]`` environment steps of each lane's episode.
         """
         for lane, episode in enumerate(self.episodes):
@@ -262,12 +262,12 @@ class EpisodeListeners(Stateful):
             self._tell("on_episode_step", episode)
 
     def end(self, result: EpisodeResult, step: Step, tables: Sequence[RowTable]) -> EpisodeResult:
-        """An episode has ended; returns its result with the metrics and histograms that listeners gave it.
+        """Ends an episode; returns its result with the metrics and histograms set by listeners.
 
         Args:
-            result: What the worker noted of it.
-            step: The step that it ended in.
-            tables: Who played its rows, one for each kind.
+            result: Result from the worker.
+            step: Step in which the episode ended.
+            tables: Policies of its rows, one table per kind.
         """
         episode = self.episodes[result.lane] or Episode(result.lane, result.index)
         if not self.every_step or self.own_episodes:
@@ -292,7 +292,7 @@ class EpisodeListeners(Stateful):
                 episode.sources.update(dict.fromkeys(list(episode.metrics)[known:], name))
 
     def _note(self, episode: Episode, step: Step, tables: Sequence[RowTable]) -> None:
-        """What happened to a lane in a step."""
+        """Stores actions, rewards and final observations of a lane's step in its episode."""
         episode.info = self.env.infos.get(episode.lane, {})
         episode.reward = {}
         for kind, rows, table in zip(self.env.kinds, step.rows, tables, strict=True):
@@ -316,7 +316,7 @@ class EpisodeListeners(Stateful):
                 episode.obs[agent] = {path: array[position].copy() for path, array in rows.final_obs.items()}
 
     def _see(self, episode: Episode, step: Step) -> None:
-        """What those who must act next observe."""
+        """Stores the observations of the agents that must act next."""
         for kind, rows in zip(self.env.kinds, step.rows, strict=True):
             first = episode.lane * len(kind.agents)
             for column in np.flatnonzero(rows.waiting[first : first + len(kind.agents)]).tolist():

@@ -1,4 +1,4 @@
-"""Slots that explore at rates of their own, as the actors of Ape-X do (Horgan et al. 2018, 1803.00933, section 4.1)."""
+"""Slots with their own exploration rates, as the actors of Ape-X (Horgan et al. 2018, 1803.00933, section 4.1)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from rookery.rollout.storage import DecisionSlab
 
 
 class LadderPolicy(WorkerPolicy):
-    """A policy whose slot i of N explores at the rate of all raised to the power ``1 + ladder * i / (N - 1)``.
+    """A policy whose slot i of N explores at the common rate raised to the power ``1 + ladder * i / (N - 1)``.
 
-    Log-probabilities of what it plays are nan: those that its head computes are of the rate of all.
+    Log-probabilities of its actions are nan: those of its head belong to the common rate.
 
     Args:
-        name: What the mapping calls the policy.
+        name: Name in the policy mapping.
         number: Its place among the worker's policies.
-        policy: Weights and normalizer, of its own.
-        store: Where its decisions are kept.
-        noise: What its actions are drawn with, as if all slots were alike.
-        slots_in_run: N, in the whole run; any beyond them explore as the last one does.
+        policy: Its own copy of weights and normalizer.
+        store: Storage of its decisions.
+        noise: Random numbers of its actions.
+        slots_in_run: N, in the whole run; slots beyond N explore as the last one does.
     """
 
     fixed: ClassVar[tuple[str, ...]] = (*WorkerPolicy.fixed, "_last", "_power")

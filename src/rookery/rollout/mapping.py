@@ -1,4 +1,4 @@
-"""Which policy plays which agent."""
+"""Mapping of agents to policies."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from rookery.envs.async_copies.async_env import behaviors_of, team_of
 
 @dataclass(frozen=True)
 class EpisodeInfo:
-    """What a mapping function may look at.
+    """Episode data passed to a mapping function.
 
     Attributes:
-        lane: Which copy of the environment.
+        lane: Number of the environment among the vectorized environments.
         index: Number of the episode in that lane, from 0.
         parameters: Environment parameters drawn for the episode.
-        rng: A generator of the episode's own, for mappings that draw (opponents, say). It starts afresh for each
-            agent, so that all agents of an episode see the same numbers and can agree on who plays what.
+        rng: Generator of the episode's own, for mappings that draw (opponents, for example). It starts afresh for each
+            agent, so all agents of an episode get the same numbers and can agree on their policies.
     """
 
     lane: int
@@ -38,7 +38,7 @@ class EpisodeInfo:
 
     @cached_property
     def rng(self) -> np.random.Generator:
-        """Made when first used."""
+        """Generator of the episode; created when first used."""
         return self.streams.generator(Role.MAPPING, self.lane, self.index)
 
 
@@ -46,18 +46,18 @@ MappingFunction = Callable[[str, EpisodeInfo], str]
 
 
 class PolicyMapping:
-    """Asked once for each agent when it first appears in an episode.
+    """Maps agents to policies; called once for each agent when it first appears in an episode.
 
     Args:
         rule: A dict from agent to policy (agents that come and go, as ``Striker#2?team=1``, may be named all at once by
             their behaviour, ``Striker?team=1`` or ``Striker``), a function ``(agent, episode) -> policy`` or
             ``(agent) -> policy``, or None: the only policy plays everyone, or, where agents and policies have the same
-            names, each agent its own. A function may have an attribute `spaces`, observation and action space by
-            policy: it says what policies are made for whose agents may all appear later.
-        policies: Names of the policies there are.
+                names, each agent its own. A function may have an attribute `spaces`, observation and action space by
+                policy: policies are then created from it if all their agents may appear later.
+        policies: Names of the policies.
 
     Raises:
-        ConfigError: If the rule is neither, names a policy that there is not, or takes other arguments.
+        ConfigError: If the rule is of another type, names an unknown policy, or takes other arguments.
     """
 
     def __init__(self, rule: Mapping[str, str] | MappingFunction | None, policies: list[str]) -> None:
@@ -66,7 +66,7 @@ class PolicyMapping:
         self.policies = policies
         self.is_static = not callable(rule)
         self.moves = False
-        """Whether policies go from one side to another at the next episode."""
+        """Whether an agent may change from one policy to another at the next episode."""
         if rule is not None and not callable(rule) and not isinstance(rule, Mapping):
             raise ConfigError(
                 f"policy_mapping = {rule!r}: must be a dict from agent to policy, or (in code) a function "
@@ -83,10 +83,10 @@ class PolicyMapping:
                 raise ConfigError(*wrong)
 
     def __call__(self, agent: str, episode: EpisodeInfo) -> str:
-        """The policy of `agent` in `episode`.
+        """Returns the policy of `agent` in `episode`.
 
         Raises:
-            ConfigError: If the agent has no policy, or one that does not exist.
+            ConfigError: If the agent has no policy, or an unknown one.
         """
         if callable(self.rule):
             with users_modes():
@@ -117,7 +117,7 @@ class PolicyMapping:
 
 
 def _two_arguments(rule: Callable[..., str]) -> MappingFunction:
-    """Gives a mapping function that is called with the agent and the episode.
+    """Returns a mapping function that is called with the agent and the episode.
 
     Raises:
         ConfigError: If the rule can be called neither with both nor with the agent alone.
@@ -140,44 +140,45 @@ def _two_arguments(rule: Callable[..., str]) -> MappingFunction:
 
 
 SNAPSHOT = "@"
-"""What stands between the name of a policy and the number of its snapshot: ``main@3``."""
+"""Separates the name of a policy from the number of its snapshot: ``main@3``."""
 
 NOW = "@now"
-"""What follows the name of a policy where it plays as it is, and nothing is kept."""
+"""Suffix of the name of a policy that plays with its current weights, without recording."""
 
 
 def snapshot_number(name: str) -> int:
-    """Gives the number of a snapshot, 3 of ``main@3``."""
+    """Returns the number of a snapshot, 3 of ``main@3``."""
     return int(name.rpartition(SNAPSHOT)[2])
 
 
 def side_finder(sides: Sequence[Sequence[str]]) -> Callable[[str], int | None]:
-    """Gives what finds the number of an agent's side: its own, or that of its team if it has come later."""
+    """Returns a function that maps an agent to its side's number: its own, or that of its team if it joined later."""
     side_of = {agent: number for number, side in enumerate(sides) for agent in side}
     of_team = {team: number for agent, number in side_of.items() if (team := team_of(agent))}
     return lambda agent: side_of.get(agent, of_team.get(team_of(agent)))
 
 
 class OpponentMapping(PolicyMapping, Stateful):
-    """Draws who plays whom: in each episode one side is played by a policy that learns, the others by opponents.
+    """Draws the policies of each episode: a learning policy plays one side, opponents play the others.
 
-    Everything comes from the stream OPPONENT of the lane, so that it does not depend on who steps which lane: which
-    policy learns and on which side, by the episode; opponents by the deal, a number that grows when they are to be
-    drawn again, or by the episode where a deal lasts for one. A lineup changes between two steps; an episode keeps the
-    players that it began with. Where episodes are those of agents, several games may run in a lane that never ends: who
-    learns on which side then stays until the lineup changes, so that whoever comes to a running game fits into it.
+    Everything comes from the stream OPPONENT of the lane, so it does not depend on which worker steps which lane: the
+    learning policy and its side, by the episode; opponents by the deal, a number that grows when they are to be drawn
+    again, or by the episode where a deal lasts for one. A lineup changes between two steps; an episode keeps the
+    policies that it began with. Where agents have their own episodes, several games may run in a lane that never ends:
+    the learning policy and its side then stay until the lineup changes, so that agents that join a running game fit
+    into it.
 
     Args:
-        rule: The policy of each agent, before anybody is drawn.
+        rule: The policy of each agent before opponents are drawn.
         sides: Agents of each side.
         streams: The run's streams.
-        lanes: Copies of the environment.
+        lanes: Number of vectorized environments.
         lineup: The first lineup: ``learn``, the policies that learn, with their shares of the episodes; ``stand_for``,
             the policy of `rule` on whose sides each of them plays; ``pools``, by it and by the policy of another side
             the opponents there: ``names`` with their ``shares``, the number of the ``deal``, and whether ``each``
             episode is one; ``kept``, the numbers of the snapshots of each policy that there still are;
             ``round``, how often there has been another one.
-        own_episodes: Whether episodes are those of agents (`VectorBase.own_episodes`).
+        own_episodes: Whether agents have their own episodes (`VectorBase.own_episodes`).
     """
 
     saved = ("lineup", "episode", "players")
@@ -199,14 +200,14 @@ class OpponentMapping(PolicyMapping, Stateful):
         self.episode = [-1] * lanes
         """Episode of each lane for which `players` were drawn."""
         self.players: list[list[str]] = [[] for _ in range(lanes)]
-        """Of each lane, who plays each side."""
+        """Policy of each side, per lane."""
         self.own_episodes, self._side_of = own_episodes, side_finder(self.sides)
         self._policy_of_side = [rule[side[0]] for side in self.sides]
         self._words: dict[tuple[int | str, ...], LastWord] = {}
         self._dealt: dict[tuple[int | str, ...], tuple[int, str]] = {}
 
     def __call__(self, agent: str, episode: EpisodeInfo) -> str:
-        """Who plays `agent` in `episode`.
+        """Returns the policy of `agent` in `episode`.
 
         Raises:
             ConfigError: If the agent belongs to no side.
@@ -219,23 +220,23 @@ class OpponentMapping(PolicyMapping, Stateful):
         if side is None:
             known = ", ".join(agent for side in self.sides for agent in side)
             raise ConfigError(
-                f"self_play: agent {agent!r} was not there when the run began, and belongs to no side; there are "
+                f"self_play: agent {agent!r} did not exist when the run began, and belongs to no side; there are "
                 f"{known}"
             )
         return self.players[lane][side]
 
     def snapshots_in_use(self, policy: str) -> set[int]:
-        """Gives the numbers of the snapshots of a policy that play now, or may be met in an episode to come."""
+        """Returns the numbers of the snapshots of a policy that play now, or may play in a later episode."""
         names = {name for players in self.players for name in players if name.startswith(policy + SNAPSHOT)}
         return {*self.lineup["kept"][policy], *(snapshot_number(name) for name in names if name != policy + NOW)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave."""
+        """Restores the result of `state_dict`."""
         super().load_state_dict(state)
         self._dealt.clear()
 
     def _draw(self, lane: int, index: int) -> list[str]:
-        """The players of an episode, side by side."""
+        """Draws the policies of an episode, one per side."""
         lineup = self.lineup
         names, moment = list(lineup["learn"]), lineup["round"] if self.own_episodes else index
         learns = names[0] if len(names) == 1 else self._drawn(lineup["learn"], moment, lane, "learns")
@@ -252,7 +253,7 @@ class OpponentMapping(PolicyMapping, Stateful):
         return players
 
     def _opponent(self, lane: int, index: int, learns: str, policy: str, met: int) -> str:
-        """Who plays the side of a policy, as the so-manieth opponent of one that learns."""
+        """Returns the policy of a side, as opponent number `met` of a learning policy."""
         pool = self.lineup["pools"][learns][policy]
         deal, key = (index if pool["each"] else pool["deal"]), (lane, learns, policy, met)
         if pool["each"] or self._dealt.get(key, (-1, ""))[0] != deal:
@@ -261,16 +262,16 @@ class OpponentMapping(PolicyMapping, Stateful):
         return self._dealt[key][1]
 
     def _drawn(self, shares: Mapping[str, float], last: int, *key: int | str) -> str:
-        """One of some names by their shares, which sum to 1."""
+        """Returns one of the names, drawn by shares that sum to 1."""
         at = self._number(last, *key) / 2**31
         for name, share in shares.items():
             at -= share
             if at < 0:
                 return name
-        return list(shares)[-1]  # what rounding has left over
+        return list(shares)[-1]  # rounding error
 
     def _number(self, last: int, *key: int | str) -> int:
-        """An integer in [0, 2**31) of the stream with that key and, as the last of it, a number."""
+        """Returns an integer in [0, 2**31) of the stream with that key, whose last word is `last`."""
         words = self._words.get(key)
         if words is None:
             numbers = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in key]

@@ -1,4 +1,4 @@
-"""The random numbers behind actions: a fixed amount for each slot and vector step, whatever else happens.
+"""Random numbers of actions: a fixed amount for each slot and vector step, whatever else happens.
 
 Numbers come in blocks of 256 vector steps, slot by slot, from a stream named by policy and block. A block for more
 slots begins with the block for fewer, so a slot's actions do not depend on how many others there are.
@@ -20,15 +20,15 @@ BLOCK = 256
 
 @dataclass
 class ActionNoise:
-    """Noise of one policy.
+    """Random numbers of one policy's actions.
 
     Attributes:
         streams: The run's streams.
         policy: The policy's name.
-        uniform: Uniform numbers a decision, in [0, 1); they come first.
-        normal: Standard normal numbers a decision.
-        device: Where the policy is; a block goes there at once.
-        first_slot: Number of slot 0 among those that the policy has in the whole run.
+        uniform: Uniform numbers per decision, in [0, 1); they come first.
+        normal: Standard normal numbers per decision.
+        device: Device of the policy; a block is copied there at once.
+        first_slot: Number of slot 0 among the policy's slots in the whole run.
     """
 
     streams: Streams
@@ -45,7 +45,8 @@ class ActionNoise:
         self._steps: Sequence[Tensor] = ()  # of each vector step in the block, [slots, n]
 
     def at(self, slots: np.ndarray | None, num_slots: int, vector_step: int) -> Tensor:
-        """``[N, uniform + normal]`` float32 for the given slots (None = the first `num_slots`) in a vector step; read
+        """Returns ``[N, uniform + normal]`` float32 for the given slots (None = the first `num_slots`) in a vector
+        step; read
         it before the next block is drawn.
         """
         number, offset = divmod(vector_step, BLOCK)
@@ -57,18 +58,20 @@ class ActionNoise:
         return step if num_slots == self._slots else step[:num_slots]
 
     def ahead(self, num_slots: int, vector_step: int, steps: int) -> Tensor:
-        """``[steps, N, uniform + normal]`` of the first `num_slots` in so many vector steps of one block."""
+        """Returns ``[steps, N, uniform + normal]`` for the first `num_slots` in the next `steps` vector steps of a
+        block.
+        """
         self.at(None, num_slots, vector_step)
         offset = vector_step % BLOCK
         return self._block[offset : offset + steps, :num_slots]
 
     @property
     def slots(self) -> int:
-        """Slots that numbers are drawn for."""
+        """Slots for which numbers are drawn."""
         return self._slots
 
     def _renew(self, number: int, slots: int) -> None:
-        """Draws the numbers of a block for so many slots."""
+        """Draws a block of numbers for `slots` slots."""
         block = self._draw(self.first_slot + slots, number)[self.first_slot :].transpose(0, 1)
         if slots == self._slots:  # the views of single steps take longer to make than the numbers
             self._block.copy_(block)

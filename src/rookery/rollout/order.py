@@ -1,4 +1,4 @@
-"""The one order in which fragments are handed over, whoever has played them: one worker, or many with a share each."""
+"""The order of fragments in a rollout, which does not depend on the workers that played them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rookery.core.batch import OF_FRAGMENTS, Rollout
 
 
 def in_order(rollout: Rollout) -> Rollout:
-    """Gives a rollout whose fragments stand by the clock of their first decision, and among equal ones by slot; final
-    observations stand by the clock of the decision that bootstraps from them, and then by slot.
+    """Returns a rollout with its fragments sorted by the clock of their first decision, then by slot, and its final
+    observations by the clock of the decision that bootstraps from them, then by slot.
 
-    The order follows from what fragments say of themselves, so it does not depend on which worker has played them. A
-    rollout that has it already is returned as it is, and so is one in which a slot was given to another agent: its
-    clock began anew there, and fragments of one slot stay in the order of time.
+    The order follows from the fragments alone, so it does not depend on the worker that played them. A rollout already
+    in that order is returned as it is, and so is one in which a slot was given to another agent: its clock began anew
+    there, and fragments of one slot stay in the order of time.
     """
     slot, clock = rollout.slot.numpy(), rollout.clock.numpy()
     by_slot = np.argsort(slot, kind="stable")

@@ -1,4 +1,4 @@
-"""Actions that agents chose by themselves, and decisions that no learner uses: environments outside may send both."""
+"""Actions that agents chose by themselves, and decisions that are not recorded: external environments may send both."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from rookery.rollout.worker_state import WorkerState
 
 
 def act_beside(state: WorkerState, table: RowTable, rows: Rows, kind: Kind, step: int | None) -> np.ndarray:
-    """Returns the actions ``[R, ...]`` of all rows of a kind, some of whose agents chose theirs by themselves.
+    """Returns the actions ``[R, ...]`` of all rows of a kind, where some agents chose their own actions.
 
-    A policy that learns from any action keeps these. For another one, the fragment of such a slot is cut off before
+    A policy that learns from any action keeps these. For another policy, the fragment of such a slot is cut off before
     them, and a new one begins when the policy decides again.
 
     Args:
         state: State of the worker.
-        table: Which policy plays which row.
-        rows: What the rows show.
-        kind: Their kind of agents.
+        table: Policies of the rows.
+        rows: Current observations and outcomes of the rows.
+        kind: Kind of the agents.
         step: Number of the vector step; None for deterministic actions.
     """
     chosen = np.zeros((len(rows.reward), *kind.action.shape), dtype=kind.action.dtype)
@@ -46,8 +46,8 @@ def act_beside(state: WorkerState, table: RowTable, rows: Rows, kind: Kind, step
 
 
 def act_unlearned(state: WorkerState, table: RowTable, rows: Rows, kind: Kind, step: int | None) -> np.ndarray:
-    """Returns the actions ``[R, ...]`` of all rows of a kind, of which some are not learned from: policies decide for
-    these without storing anything. Arguments as of `act_beside`.
+    """Returns the actions ``[R, ...]`` of all rows of a kind, where some decisions are not recorded; policies remember
+    them all the same. Arguments are those of `act_beside`.
     """
     assert state.now is not None and state.now.unlearned is not None
     beyond = np.repeat(state.now.unlearned, len(kind.agents))

@@ -1,13 +1,13 @@
-"""The slots of one policy at a worker: what it remembers of them, what it decides there, and where that is kept.
+"""Slots of one policy at a worker: their memory, their decisions, and the storage of both.
 
 A *slot* is one agent of one lane. Each slot has its own clock: it writes its decisions down a column of the storage at
-its own pace, so agents that take turns, come late, die or come back are the normal case. A full column is followed by
-a new one. The reward between two decisions is summed into the earlier one; a decision whose reward is still due is
+its own pace, so agents that take turns, join late, die or return are the normal case. A full column is followed by a
+new one. The reward between two decisions is added to the earlier one; a decision whose reward is incomplete is
 *pending*.
 
 While every slot decides in every step (the usual case of one agent, or of agents that always act together) the store
-stays in *lockstep*: one row number serves all slots and each step is a few whole-row copies. The two ways write the
-same bytes. Where it is kept stands in `storage.py`, the way of writing with clocks of their own in `columns.py`.
+stays in *lockstep*: one row number serves all slots and each step is a few whole-row copies. Both ways write the same
+bytes. `storage.py` has the arrays, `columns.py` the way of writing with a clock per slot.
 """
 
 from __future__ import annotations
@@ -35,16 +35,15 @@ from rookery.rollout.storage import OF_FRAGMENTS, OF_ROWS, DecisionSlab, Outcome
 class SlotStore(ColumnWriter):
     """Open and finished fragments of one policy, as a struct of arrays ``[T, columns, ...]``.
 
-    The order of calls in a vector step is `place` (observations), `answer` (once actions are chosen, for those that do
-    not stand in the storage), and `record` (rewards and ends), with `final` for truncated agents before it. When
-    `complete` has reached `wanted`, `take` hands out what is complete; the next call of any of these begins to write
-    over it.
+    The order of calls in a vector step is `place` (observations), `answer` (actions, for decisions that do not lie in
+    the storage), and `record` (rewards and episode ends), with `final` for truncated agents before it. When `complete`
+    has reached `wanted`, `take` returns the complete decisions; the next call of any of these starts to overwrite them.
     """
 
     # --- slots --------------------------------------------------------------------------------------------------------
 
     def open_slot(self, slot: int) -> None:
-        """An agent takes `slot`. Its clock starts at `first_clock`, unless it goes on with an older fragment."""
+        """Opens `slot` for an agent. Its clock starts at `first_clock`, unless it continues an older fragment."""
         if self._taken:
             self._begin()
         self._leave_lockstep()
@@ -67,10 +66,10 @@ class SlotStore(ColumnWriter):
         self._clock[slot] = self.first_clock
 
     def close_slot(self, slot: int) -> None:
-        """The agent left, or plays another policy from now on: its fragment is cut here, and the slot is free.
+        """Cuts the fragment of an agent that left or changes to another policy, and frees the slot.
 
         Its episode has ended, or it was interrupted (`interrupt`), or its last decision is pending; that one is lost,
-        and what was seen then is the future of the one before.
+        and its observation becomes the last one of the fragment.
         """
         if self._taken:
             self._begin()
@@ -86,9 +85,9 @@ class SlotStore(ColumnWriter):
         self._column[slot] = -1
 
     def leave_slot(self, slot: int) -> None:
-        """The agent left after its episode; who takes the slot next goes on with its fragment, in an episode anew.
+        """Frees a slot at an episode end; the next agent continues the open fragment with a new episode.
 
-        Where its last decision is pending, the slot is closed instead.
+        If its last decision is pending, the slot is closed instead.
         """
         if self._taken:
             self._begin()
@@ -97,21 +96,21 @@ class SlotStore(ColumnWriter):
             self.close_slot(slot)
         self._active[slot] = False
 
-    # --- playing ------------------------------------------------------------------------------------------------------
+    # --- writing ------------------------------------------------------------------------------------------------------
 
     def place(
         self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, memory: np.ndarray | None = None
     ) -> DecisionSlab:
-        """Writes what the slots see into the next row of each.
+        """Writes the observations of the slots into the next row of each.
 
         Args:
             slots: ``[N]`` the deciding slots, each once; None if all of them decide, in order.
             slab: The step's observations.
-            rows: Which rows of the slab belong to `slots`, in the same order.
-            memory: ``[N, M]`` what the policy remembers of them; None if it remembers nothing.
+            rows: Rows of the slab of `slots`, in the same order.
+            memory: ``[N, M]`` memory of the policy for these slots; None if it has none.
 
         Returns:
-            What is to be decided; `answer` is called when it is.
+            Slab for the decisions; `answer` is called once they are made.
         """
         if self._taken:
             self._begin()
@@ -132,7 +131,7 @@ class SlotStore(ColumnWriter):
         return decisions
 
     def _find_row(self, slab: Tree, rows: slice | np.ndarray) -> None:
-        """Sees that there is a row to write; full fragments end with what their slots see now."""
+        """Ensures that there is a row to write; full fragments end with the current observations of their slots."""
         size = self.num_slots
         if self._row == self.demand.fragment_length:
             self._keep_last(slab, rows)
@@ -148,15 +147,15 @@ class SlotStore(ColumnWriter):
             self._open_columns(slice(low, high), slice(None))
 
     def _keep_last(self, slab: Any, rows: slice | np.ndarray) -> None:
-        """Keeps what the slots see after the last row of their fragments."""
+        """Stores the observations after the last row of the open fragments."""
         for path, array in self._store["last_obs"].items():
             array[self._base : self._base + self.num_slots] = slab[path][rows]
 
     def rows_ahead(self, slab: Any) -> int:
-        """Says how many steps can be written as whole rows from here on, where `next_rows` says; 0 if none can.
+        """Returns how many steps can be written as whole rows from here on, where `next_rows` points; 0 if none.
 
         Args:
-            slab: What the slots see now by leaf path, each in its row.
+            slab: Current observations of the slots by leaf path, each in its row.
         """
         if self._taken:
             self._begin()
@@ -166,10 +165,10 @@ class SlotStore(ColumnWriter):
         return self.demand.fragment_length - self._row
 
     def next_rows(self) -> tuple[np.ndarray, np.ndarray]:
-        """Gives the address of the next row in each stored array of rows, and the bytes from a row to the next: of the
-        leaves of observations in their order, then of `OF_ROWS` but these.
+        """Returns the address of the next row in each stored array of rows, and the bytes from a row to the next: for
+        the leaves of observations in their order, then for the rest of `OF_ROWS`.
         """
-        at = self._base, self._row  # the same ones come again and again while the storage stays where it is
+        at = self._base, self._row  # the same addresses return again and again while the storage stays where it is
         if at not in self._places:
             arrays = [*self._store["obs"].values(), *(self._store[name] for name in OF_ROWS if name != "obs")]
             numbers = [(array.ctypes.data, array.strides[0], array.strides[1]) for array in arrays]
@@ -178,11 +177,12 @@ class SlotStore(ColumnWriter):
         return self._places[at]
 
     def write_rows(self, steps: int, rows: Mapping[str, Any]) -> None:
-        """Writes the next rows of all slots, as so many times `place` and `record`; `rows_written` comes after.
+        """Writes the next rows of all slots, as `steps` times `place` and `record`; `rows_written` is called
+        afterwards.
 
         Args:
-            steps: How many.
-            rows: ``[steps or more, slots, ...]`` by the names of `OF_ROWS`; of observations by leaf path.
+            steps: Number of rows.
+            rows: ``[steps or more, slots, ...]`` by the names of `OF_ROWS`; observations by leaf path.
         """
         at = slice(self._row, self._row + steps), slice(self._base, self._base + self.num_slots)
         for path, array in self._store["obs"].items():
@@ -192,13 +192,13 @@ class SlotStore(ColumnWriter):
                 self._store[name][at] = rows[name][:steps]
 
     def rows_written(self, steps: int, finals: np.ndarray, final_obs: Tree, starts: np.ndarray | None) -> None:
-        """Counts rows that somebody else has written, as so many times `place`, `final` and `record`.
+        """Counts rows that a loop has written, as `steps` times `place`, `final` and `record`.
 
         Args:
-            steps: How many.
-            finals: ``[K, 2]`` which of them, and which slot, of agents that were truncated.
-            final_obs: What each of these saw last.
-            starts: ``[slots]`` bool, whose episode ended in the last of them; None if nobody's.
+            steps: Number of rows.
+            finals: ``[K, 2]`` row and slot of each truncated agent.
+            final_obs: Their final observations.
+            starts: ``[slots]`` bool, whether the slot's episode ended in the last row; None if no episode did.
         """
         if len(finals):
             self._keep_finals(self._row + finals[:, 0], self._base + finals[:, 1], final_obs, np.arange(len(finals)))
@@ -207,7 +207,7 @@ class SlotStore(ColumnWriter):
         self._starts = np.zeros(self.num_slots, dtype=bool) if starts is None else starts
 
     def _views(self) -> list[tuple[DecisionSlab, np.ndarray]]:
-        """Makes `_lines` of the present base; they serve until the storage grows."""
+        """Creates `_lines` of the present base; they are valid until the storage grows."""
         store, columns = self._store, slice(self._base, self._base + self.num_slots)
         lines = self._lines[self._base] = []
         for row in range(self.demand.fragment_length):
@@ -217,13 +217,14 @@ class SlotStore(ColumnWriter):
         return lines
 
     def record(self, slots: np.ndarray | None, outcome: Outcome) -> None:
-        """Notes what became of slots in a step.
+        """Writes rewards and episode ends of a step.
 
-        A decision is complete when its slot ends or waits again; what an agent gets before that is summed.
+        A decision is complete when its slot's episode ends or the slot must decide again; rewards before that are
+        summed.
 
         Args:
-            slots: ``[N]`` which; None if these are all slots, in order.
-            outcome: What became of them.
+            slots: ``[N]`` the slots; None if these are all slots, in order.
+            outcome: Their rewards and episode ends.
         """
         if slots is not None or not self._lockstep:
             self._record_some(slots, outcome)
@@ -239,11 +240,11 @@ class SlotStore(ColumnWriter):
             self._starts = np.zeros(self.num_slots, dtype=bool)
 
     def interrupt(self, slot: int, slab: Tree, row: int) -> None:
-        """The episode of a slot cannot go on: its last decision counts as truncated, with what the slot saw last.
+        """Truncates the episode of a slot that cannot continue: its last decision counts as truncated.
 
         Args:
-            slot: Which slot.
-            slab: Observations of that moment.
+            slot: The slot.
+            slab: Current observations, which become final observations.
             row: The slot's row there.
         """
         if self._taken:
@@ -251,7 +252,7 @@ class SlotStore(ColumnWriter):
         self._leave_lockstep()
         if self._column[slot] >= 0 and self._filled[slot] and not self._starts[slot]:
             self.complete += int(self._pending[slot])
-            self._pending[slot] = True  # for `final`, which passes over slots that decided nothing
+            self._pending[slot] = True  # for `final`, which skips slots without a decision
             self.final(np.array([slot]), {path: slab[path][row : row + 1] for path in slab}, np.array([0]))
             self._pending[slot] = False
             self._store["truncated"][self._filled[slot] - 1, self._column[slot]] = True
@@ -260,7 +261,7 @@ class SlotStore(ColumnWriter):
     # --- the two ways of writing --------------------------------------------------------------------------------------
 
     def _enter_lockstep(self) -> bool:
-        """Whether this step can be written as one row: from an untidy state it cannot, until everything is taken."""
+        """Returns whether this step can be written as one row: once clocks differ, only after everything was taken."""
         if self._lockstep:
             return True
         if self._used == 0 and self._active.all() and not self._pending.any():
@@ -277,7 +278,7 @@ class SlotStore(ColumnWriter):
             self._filled[:] = self._row
             self._clock += self._row
             written = self._base * self.demand.fragment_length + self._row * size
-            if self.complete < written:  # the last row was answered and waits for its outcome, which will be added up
+            if self.complete < written:  # the outcome of the last row is missing, and will be added up
                 self._pending[:] = True
                 self._starts[:] = False
                 self._store["reward"][self._row - 1, self._base : self._base + size] = 0.0
@@ -291,14 +292,14 @@ class SlotStore(ColumnWriter):
     # --- handing over -------------------------------------------------------------------------------------------------
 
     def take(self, slab: Tree, row_of_slot: np.ndarray) -> Rollout:
-        """All complete decisions, as a rollout on this store's own memory: read it before playing goes on.
+        """Returns all complete decisions, as a rollout on this store's own memory: read it before more is played.
 
         Args:
-            slab: What the slots that wait see now.
-            row_of_slot: ``[slots]`` the row of the slab that each slot plays; of meaning for slots that are in use.
+            slab: Current observations of the waiting slots.
+            row_of_slot: ``[slots]`` row of the slab of each slot; used for slots that are open.
 
         Returns:
-            Fragments by the clocks of their first decisions, and then by slots (`order.in_order`).
+            Fragments by the clocks of their first decisions, then by slots (`order.in_order`).
         """
         store = self._store
         if self._lockstep:
@@ -310,7 +311,7 @@ class SlotStore(ColumnWriter):
             self._close_open(slab, row_of_slot)
         self._taken = True
         self.complete = 0
-        at = self._base, self._row  # of which the same views serve as long as the storage does
+        at = self._base, self._row  # the same views are valid as long as the storage is
         whole = self._lockstep and not self._finals["count"] and self._row > 0
         if whole and at in self._handed:
             return self._handed[at]
@@ -320,7 +321,7 @@ class SlotStore(ColumnWriter):
         return rollout if self._lockstep else in_order(rollout)
 
     def _views_of_all(self) -> Rollout:
-        """Returns all columns that hold anything, as views where none is left out."""
+        """Returns all columns with data, as views where none is left out."""
         store = self._store
         length, boot = store["length"][: self._used], self._finals["index"][: self._finals["count"]]
         steps, pick = int(length.max(initial=0)), np.s_[: self._used] if length.all() else np.flatnonzero(length)
@@ -337,7 +338,7 @@ class SlotStore(ColumnWriter):
         )
 
     def _close_open(self, slab: Tree, row_of_slot: np.ndarray) -> None:
-        """Cuts every open fragment after its last complete decision; pending decisions are set aside."""
+        """Cuts every open fragment after its last complete decision; pending decisions are kept aside."""
         slots = np.flatnonzero(self._column >= 0)
         column, filled, pending = self._column[slots], self._filled[slots], self._pending[slots]
         self._store["length"][column] = filled - pending
@@ -347,7 +348,7 @@ class SlotStore(ColumnWriter):
             array[column] = slab[path][row_of_slot[slots]]
             array[column[pending]] = self._store["obs"][path][at]
         if len(due):
-            # the header says whether row 0 starts an episode; a later row does if the one before it ended
+            # the header stores whether row 0 starts an episode; a later row does if the row before ended one
             before = np.maximum(at[0] - 1, 0)
             ended = self._store["terminated"][before, at[1]] | self._store["truncated"][before, at[1]]
             self._carried = {
@@ -360,7 +361,7 @@ class SlotStore(ColumnWriter):
             }
 
     def _begin(self) -> None:
-        """Starts writing over what was taken; pending decisions open the new fragments of their slots."""
+        """Starts to overwrite the data that was handed out; pending decisions open the new fragments of their slots."""
         self._taken = False
         self._used, self._row, self._base = 0, 0, 0
         self._store["terminated"].fill(False)
@@ -371,7 +372,7 @@ class SlotStore(ColumnWriter):
             self._begin_columns()
 
     def _begin_columns(self) -> None:
-        """Lets slots begin new columns, each when it decides, or at once with a decision that was pending."""
+        """Makes slots begin new columns, each when it decides, or at once with a decision that was pending."""
         self._column[:] = -1
         self._filled[:] = 0
         if self._carried is not None:
@@ -379,7 +380,7 @@ class SlotStore(ColumnWriter):
             self._go_on_with(carried)
 
     def _go_on_with(self, carried: dict[str, Any]) -> None:
-        """Opens fragments with decisions that were pending when the others were taken."""
+        """Opens fragments with the decisions that were pending when the others were taken."""
         slots = carried["slots"]
         column = np.arange(len(slots))
         self._used = len(slots)
@@ -400,11 +401,11 @@ class SlotStore(ColumnWriter):
 
 
 class SlotMemory(Stateful):
-    """What a policy remembers of each of its slots between decisions, and behind it what its exploration carries.
+    """Memory of a policy for each of its slots between decisions, followed by the state of its exploration.
 
     Args:
-        width: Numbers kept of a slot (M).
-        reward_column: Which of them adds up what the last action earns, if any.
+        width: Numbers per slot (M).
+        reward_column: Column that adds up the reward of the last action, if any.
     """
 
     saved = ("memory", "starts")
@@ -418,15 +419,15 @@ class SlotMemory(Stateful):
         self.reward_column = reward_column
 
     def open(self, slot: int) -> None:
-        """An agent takes a slot."""
+        """Opens a slot for an agent."""
         if slot == len(self.starts):
             self.starts = np.append(self.starts, True)
             self.memory = np.concatenate((self.memory, np.zeros_like(self.memory, shape=(1, self.memory.shape[1]))))
         self.starts[slot] = True
 
     def before(self, slots: np.ndarray | None) -> np.ndarray:
-        """What is remembered ``[N, M]`` before the decisions of these slots (None = of all); nothing from before an
-        episode. Of all slots it is the memory itself.
+        """Returns the memory ``[N, M]`` before the decisions of these slots (None = all), zero at the start of an
+        episode. For all slots it is the array itself.
         """
         starts = self.starts if slots is None else self.starts[slots]
         if True in starts.tobytes():
@@ -436,13 +437,13 @@ class SlotMemory(Stateful):
         return self.memory if slots is None else self.memory[slots]
 
     def keep(self, slots: np.ndarray | None, memory: np.ndarray) -> None:
-        """Takes over what is remembered after these decisions."""
+        """Stores the memory after these decisions."""
         if slots is not None:
             self.memory[slots] = memory
 
     def record(self, slots: np.ndarray | None, reward: np.ndarray, ended: np.ndarray | None) -> None:
-        """What became of slots (None = of all) in a step: ``[N]`` rewards, and whether their episodes ended (None = of
-        none).
+        """Adds rewards ``[N]`` of a step to the memory of slots (None = all), and marks those whose episodes ended
+        (None = no episode did).
         """
         if self.reward_column is not None:
             self.memory[slice(None) if slots is None else slots, self.reward_column] += reward
@@ -451,30 +452,30 @@ class SlotMemory(Stateful):
 
 
 class WorkerPolicy(Stateful):
-    """A policy as one worker plays it: weights of its own, slots, and experience that is still open.
+    """A policy at one worker: its own copy of the weights, its slots, and its open experience.
 
     Args:
-        name: What the mapping calls the policy.
-        number: Its place among the worker's policies, by which row tables know it.
-        policy: Weights and normalizer, of its own.
-        store: Where its decisions are kept; None if nobody learns from them.
-        noise: What its actions are drawn with.
-        of: The policy whose weights it has, and that results name; None = the one of its own name.
+        name: Name in the policy mapping.
+        number: Its place among the worker's policies, used in row tables.
+        policy: Its own copy of weights and normalizer.
+        store: Storage of its decisions; None if they are not recorded.
+        noise: Random numbers of its actions.
+        of: The policy whose weights it uses, and that results name; None = the policy of its own name.
 
     Attributes:
-        staging: The way of observations to the policy and of actions back; None where it acts on the CPU.
-        actor: Acts on kernels; None where only the policy's modules can.
-        memory: What it remembers of its slots, and what its exploration carries; None if it has neither.
-        kind: Number of the kind whose agents it plays; -1 before the first of them.
+        staging: Copies observations to the policy's device and actions back; None where it acts on the CPU.
+        actor: Acts by kernels; None where only the policy's modules can.
+        memory: Memory of its slots and state of its exploration; None if it has neither.
+        kind: Number of the kind of its agents; -1 before the first of them.
         taken: ``[slots]`` whether an agent holds the slot.
-        row_of_slot: ``[slots]`` row of the slab that holds the slot, or held it last.
+        row_of_slot: ``[slots]`` row of the slab of each slot, the present or the last one.
         decided: Its decisions of the last step in which it acted; None before the first.
-        acted: Decisions it has made since it was made itself, those included that nobody learns from.
+        acted: Decisions since this object was created, unrecorded ones included.
     """
 
     saved: ClassVar[tuple[str, ...]] = ("number", "policy", "store", "memory", "kind", "taken", "row_of_slot")
     follows: ClassVar[bool] = True
-    """Whether it takes over the weights of that policy whenever these are handed out."""
+    """Whether it takes over the weights of `of` whenever these are sent."""
     fixed: ClassVar[tuple[str, ...]] = (
         "name",
         "of",
@@ -516,26 +517,26 @@ class WorkerPolicy(Stateful):
         self.decided: DecisionSlab | None = None
         self.acted = 0
         self.group: int | None = None
-        """Slots that decide together where torch computes the policy; None = all that have to."""
+        """Slots that decide together where torch computes the policy; None = all that must act."""
         self.deciding: np.ndarray | None = None
         """``[N]`` the slots that decide now; None = all."""
         self.use_weights()
 
     def tensors_from(self, source: Policy) -> tuple[list[Tensor], list[Tensor]]:
-        """Its own weights and statistics, and those of a policy like its own, in the same order."""
-        if source is not self._source:  # to walk through modules takes longer than to copy
+        """Returns its own weights and statistics, and those of a policy of the same shape, in the same order."""
+        if source is not self._source:  # walking through modules takes longer than copying
             self._source = source
             mine, theirs = ([*policy.parameters(), *policy.buffers()] for policy in (self.policy, source))
             self._tensors = mine, theirs
         return self._tensors
 
     def use_weights(self) -> None:
-        """Lets kernels act by the policy's weights as they are now; comes after any change of them."""
+        """Makes kernels use the policy's present weights; called after any change of them."""
         if self.actor is not None:
             self.actor.pack()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave. Where nothing was kept and now something is, fragments begin here."""
+        """Restores the result of `state_dict`. Where decisions are recorded only from now on, fragments begin here."""
         store = self.store
         if state["store"] is None:
             self.store = None
@@ -549,17 +550,17 @@ class WorkerPolicy(Stateful):
     def decide(
         self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, vector_step: int | None
     ) -> np.ndarray:
-        """Actions ``[N, ...]`` as they are stored, from one forward pass over rows of a slab; they are kept.
+        """Returns actions ``[N, ...]`` as they are stored, from one forward pass over rows of a slab; records them.
 
         Args:
             slots: ``[N]`` the slots that decide, each once; None if all of them do, in order.
             slab: The step's observations.
-            rows: Which rows of the slab belong to `slots`, in the same order.
-            vector_step: Which one, for noise; None = the most probable actions.
+            rows: Rows of the slab of `slots`, in the same order.
+            vector_step: Number of the vector step, for noise; None = the most probable actions.
         """
         policy, memory = self.policy, None if self.memory is None else self.memory.before(slots)
         if self.store is None:
-            seen = {path: np.array(array[rows]) for path, array in slab.items()}  # the slab is written over
+            seen = {path: np.array(array[rows]) for path, array in slab.items()}  # the slab will be overwritten
             self.decided = decisions = DecisionSlab.on(seen, policy.obs_spec, policy.action_spec)
         else:
             remembered = None if memory is None or not policy.memory_size else memory[:, : policy.memory_size]
@@ -577,9 +578,9 @@ class WorkerPolicy(Stateful):
         """Writes actions and their log-probabilities, from one forward pass.
 
         Args:
-            decisions: What is seen, types as stored, and where to write.
-            noise: ``[N, noise.width]`` where the policy is, contiguous; None = the most probable actions.
-            memory: ``[N, M]`` what is remembered, and what exploration carries; changes in place.
+            decisions: Observations as they are stored, and memory for the results.
+            noise: ``[N, noise.width]`` on the policy's device, contiguous; None = the most probable actions.
+            memory: ``[N, M]`` memory of the policy and state of its exploration; changed in place.
         """
         if self.actor is not None:
             if decisions.call is None:
@@ -601,8 +602,8 @@ class WorkerPolicy(Stateful):
     def _act_in_groups(
         self, obs: TensorTree, noise: Tensor | None, deterministic: bool, memory: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Acts as `Policy.act` does, for one group of slots after the other, so that last bits do not depend on how
-        many other slots there are.
+        """Acts as `Policy.act` does, for one group of slots after the other, so that last bits do not depend on the
+        number of other slots.
         """
         assert self.group is not None
         slots = np.arange(len(next(iter(obs.values())))) if self.deciding is None else self.deciding
@@ -617,7 +618,7 @@ class WorkerPolicy(Stateful):
         return torch.cat(actions), torch.cat(logps)
 
     def decide_unlearned(self, slots: np.ndarray, slab: Tree, rows: np.ndarray, vector_step: int | None) -> np.ndarray:
-        """Actions as of `decide`, of which nothing is kept but what the policy itself remembers."""
+        """Returns actions as `decide` does, without recording them; the policy's own memory is updated."""
         store, self.store = self.store, None
         try:
             return self.decide(slots, slab, rows, vector_step)
@@ -625,12 +626,12 @@ class WorkerPolicy(Stateful):
             self.store = store
 
     def correct(self, slots: np.ndarray | None, places: np.ndarray, actions: np.ndarray) -> None:
-        """Puts what slots have done by themselves in the place of what was decided for them; comes after `decide`.
+        """Replaces decisions by the actions that agents chose themselves; called after `decide`.
 
         Args:
-            slots: ``[N]`` the slots that decided, as `decide` was told.
-            places: ``[A]`` which of them have acted by themselves.
-            actions: ``[A, ...]`` what they did, as it is stored.
+            slots: ``[N]`` the slots passed to `decide`.
+            places: ``[A]`` indices of those whose agents chose their own actions.
+            actions: ``[A, ...]`` their actions, as they are stored.
         """
         decided, recall = self.decided, self.policy.recall
         assert decided is not None
@@ -642,21 +643,21 @@ class WorkerPolicy(Stateful):
             self.store.answer(decided)
 
     def record(self, slots: np.ndarray | None, outcome: Outcome) -> None:
-        """Notes what became of slots in a step; arguments as of `SlotStore.record`."""
+        """Stores rewards and episode ends of a step; arguments as of `SlotStore.record`."""
         if self.memory is not None:
             self.memory.record(slots, outcome.reward, outcome.ended)
         if self.store is not None:
             self.store.record(slots, outcome)
 
     def interrupt(self, slot: int, slab: Tree, row: int) -> None:
-        """The episode of a slot cannot go on; see `SlotStore.interrupt`."""
+        """Truncates the episode of a slot; see `SlotStore.interrupt`."""
         if self.memory is not None:
             self.memory.starts[slot] = True
         if self.store is not None:
             self.store.interrupt(slot, slab, row)
 
     def open_slot(self, row: int) -> int:
-        """Gives a row of the slab the lowest free slot; returns its number."""
+        """Opens the lowest free slot for a row of the slab; returns its number."""
         free = np.flatnonzero(~self.taken)
         slot = int(free[0]) if len(free) else len(self.taken)
         if slot == len(self.taken):
@@ -671,14 +672,14 @@ class WorkerPolicy(Stateful):
         return slot
 
     def seat(self, slot: int, name: str) -> None:
-        """An agent that holds a slot is played under a name from now on: the policy's own, unless it has several."""
+        """Sets the name under which the agent of a slot is played; used where a policy has several names."""
 
     def player(self, slot: int) -> str:
-        """Names who plays a slot, for results."""
+        """Returns the name of the policy of a slot, for results."""
         return self.of
 
     def leave_slot(self, slot: int) -> None:
-        """Frees a slot whose agent goes over to another policy after an episode, and takes another's place."""
+        """Frees a slot at an episode end, because its agent changes to another policy and takes a slot there."""
         self.taken[slot] = False
         if self.store is not None:
             self.store.leave_slot(slot)
@@ -691,7 +692,7 @@ class WorkerPolicy(Stateful):
 
 
 def _tensors_at(kept: Any, at: Any) -> Any:
-    """Views of an array, or of each leaf of a tree, as tensors."""
+    """Returns views of an array, or of each leaf of a tree, as tensors."""
     if isinstance(kept, dict):
         return {path: torch.from_numpy(array[at]) for path, array in kept.items()}
     return torch.from_numpy(kept[at])

@@ -1,7 +1,7 @@
-"""Frozen policies of one shape that play together: however many there are, they decide in one pass.
+"""Frozen policies of one shape that act together: any number of them decides in one pass.
 
-A worker knows the snapshots of a policy as one policy, whose slots say which snapshot plays there. So a hundred of them
-cost no more calls than one: a slot's rows go to the weights of its snapshot within the kernel.
+A worker treats the snapshots of a policy as one policy, whose slots name their snapshots. So a hundred of them cost no
+more calls than one: the kernel routes a slot's rows to the weights of its snapshot.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from rookery.rollout.storage import DecisionSlab
 
 
 class SnapshotStack(WorkerPolicy):
-    """All snapshots of one policy as one worker plays them: frozen, nothing they do is kept.
+    """All snapshots of one policy at one worker: frozen, without recording.
 
-    A decision draws the numbers of its slot here and of the vector step, whichever snapshot makes it. Policies that
-    remember, and those that kernels do not know, take a pass for each snapshot that plays.
+    A decision uses the random numbers of its slot and of the vector step, whichever snapshot makes it. Policies with a
+    memory, and those that kernels do not support, take one pass per snapshot.
 
     Args:
-        of: The policy that they are snapshots of.
+        of: The policy of the snapshots.
         number: Place among the worker's policies.
         policy: One of the same shape.
-        noise: What actions are drawn with, of all slots.
-        snapshots: By number, shared with whoever takes them: others may be added at any time, none is changed, and
-            those that nobody can meet any more are removed here.
+        noise: Random numbers of all slots.
+        snapshots: By number, shared with the caller: others may be added at any time, none is changed, and those that
+            no episode can use any more are removed here.
     """
 
     follows = False
@@ -52,29 +52,29 @@ class SnapshotStack(WorkerPolicy):
         self._alone: dict[int, WorkerPolicy] = {}  # of those that cannot be stacked
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave; snapshots of the same numbers may be others then."""
+        """Restores the result of `state_dict`; snapshots of the same numbers may have changed."""
         super().load_state_dict(state)
         self._alone.clear()
         if self._stacked is not None:
             self._stacked = StackedActors()
 
     def seat(self, slot: int, name: str) -> None:
-        """The snapshot of that name plays a slot from now on."""
+        """Sets the snapshot of a slot by its name."""
         self.member[slot] = snapshot_number(name)
 
     def player(self, slot: int) -> str:
-        """Names the snapshot that plays a slot."""
+        """Returns the name of the snapshot of a slot."""
         return f"{self.name}{self.member[slot]}"
 
     def open_slot(self, row: int) -> int:
-        """Gives a row of the slab the lowest free slot; returns its number."""
+        """Opens the lowest free slot for a row of the slab; returns its number."""
         slot = super().open_slot(row)
         if slot == len(self.member):
             self.member = np.append(self.member, 0)
         return slot
 
     def keep(self, numbers: Collection[int]) -> None:
-        """Forgets all snapshots but these."""
+        """Removes all snapshots but these."""
         for number in [number for number in self.snapshots if number not in numbers]:
             del self.snapshots[number]
             self._alone.pop(number, None)
@@ -84,12 +84,12 @@ class SnapshotStack(WorkerPolicy):
     def decide(
         self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, vector_step: int | None
     ) -> np.ndarray:
-        """Actions ``[N, ...]`` as they are stored; arguments as of `WorkerPolicy.decide`."""
+        """Returns actions ``[N, ...]`` as they are stored; arguments as of `WorkerPolicy.decide`."""
         held = self.member if slots is None else self.member[slots]
         order = np.argsort(held, kind="stable")
         ranked = held[order]
         begins = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
-        seen = {path: np.array(array[rows]) for path, array in slab.items()}  # the slab is written over
+        seen = {path: np.array(array[rows]) for path, array in slab.items()}  # the slab will be overwritten
         self.decided = decisions = DecisionSlab.on(seen, self.policy.obs_spec, self.policy.action_spec)
         noise = None if vector_step is None else self.noise.at(slots, len(self.taken), vector_step)
         starts = np.append(begins, len(order)).astype(np.int32)
@@ -118,7 +118,7 @@ class SnapshotStack(WorkerPolicy):
         noise: torch.Tensor | None,
         memory: np.ndarray | None,
     ) -> None:
-        """A pass of one snapshot over its rows."""
+        """Runs one snapshot on its rows."""
         if number not in self._alone:
             self._alone[number] = WorkerPolicy(self.name, self.number, self.snapshots[number], None, self.noise)
         obs = {path: array[mine] for path, array in decisions.obs.items()}

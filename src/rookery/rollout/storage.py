@@ -1,4 +1,4 @@
-"""Where the experience of one policy is kept until it is handed over: fragments of slots in columns, as one struct of
+"""Storage of the experience of one policy until it is handed out: fragments of slots in columns, as one struct of
 arrays, which grows as it must.
 """
 
@@ -16,22 +16,22 @@ from rookery.core.spaces.arrays import ActionSpec, ObsSpec, Tree
 from rookery.core.state import Stateful
 
 OF_ROWS = ("obs", "action", "logp", "reward", "terminated", "truncated")
-"""What is kept of each row of a fragment."""
+"""Columns stored for each row of a fragment."""
 
 OF_FRAGMENTS = ("last_obs", "slot", "clock", "length", "first", "version")
-"""What is kept of each fragment."""
+"""Columns stored for each fragment."""
 
 
 class DecisionSlab:
-    """What N slots decide together.
+    """Decisions that N slots make together.
 
     Attributes:
-        obs: What they see, ``[N, ...]``, such as kernels can read.
-        action: Room for their actions, ``[N, ...]`` as they are stored.
-        logp: Room for the log-probabilities of these, ``[N]``.
-        chosen: The actions for others to see: they are read-only there, because these may be the only ones kept.
-        call: Whoever acts on these arrays may keep here how.
-        at: Rows and columns ``[N]`` of the storage that the arrays are to be copied to; None if they stand there.
+        obs: Observations ``[N, ...]``, in a layout that kernels can read.
+        action: Memory for the actions, ``[N, ...]`` as they are stored.
+        logp: Memory for their log-probabilities, ``[N]``.
+        chosen: Read-only view of the actions for other code, because these may be the only copy.
+        call: Prepared call of an actor for these arrays.
+        at: Rows and columns ``[N]`` of the storage to which the arrays are copied; None if they lie there.
     """
 
     __slots__ = ("action", "at", "call", "chosen", "logp", "obs")
@@ -47,20 +47,20 @@ class DecisionSlab:
 
     @classmethod
     def on(cls, obs: Tree, seen: ObsSpec, spec: ActionSpec) -> DecisionSlab:
-        """Decisions on these observations, with room of their own."""
+        """Creates decisions for these observations, on memory of their own."""
         obs = {leaf.path: readable(obs[leaf.path], leaf.dtype) for leaf in seen.leaves}
         num = len(next(iter(obs.values())))
         return cls(obs, np.empty((num, *spec.shape), spec.dtype), np.empty(num, np.float32))
 
 
 class Outcome(NamedTuple):
-    """What became of N rows in a step.
+    """Rewards and episode ends of N rows in a step.
 
     Attributes:
-        reward: ``[N]`` what each earned.
-        terminated: ``[N]`` whose episode ended and has no future; None if no agent's ended.
-        truncated: ``[N]`` whose episode was cut off; None if no agent's ended.
-        waiting: ``[N]`` who must act next; None if all of them must.
+        reward: ``[N]`` rewards.
+        terminated: ``[N]`` whether the agent's episode was terminated; None if no agent's ended.
+        truncated: ``[N]`` whether the agent's episode was truncated; None if no agent's ended.
+        waiting: ``[N]`` whether the agent must act next; None if all must.
     """
 
     reward: np.ndarray
@@ -70,20 +70,20 @@ class Outcome(NamedTuple):
 
     @property
     def ended(self) -> np.ndarray | None:
-        """``[N]`` whose episode is over, either way; None if nobody's is."""
+        """``[N]`` whether the agent's episode ended, either way; None if none did."""
         return None if self.terminated is None or self.truncated is None else self.terminated | self.truncated
 
 
 class FragmentStorage(Stateful):
-    """Open and finished fragments of one policy: the arrays, and what is known of each slot that writes them.
+    """Open and finished fragments of one policy: the arrays, and the state of each slot that writes them.
 
     Args:
         obs: Layout of the observations.
         action: Layout of the actions.
-        demand: How much makes an update, and how long a fragment is.
-        memory_size: Numbers that the policy remembers of a slot; 0 = nothing.
-        memory_every: Every so many decisions of a fragment, from the first on, these are kept.
-        first_slot: Number of slot 0 among the slots that the policy has in the whole run.
+        demand: Decisions per update, and length of a fragment.
+        memory_size: Numbers of memory per slot; 0 = none.
+        memory_every: The memory is stored at every so many decisions of a fragment, from the first on.
+        first_slot: Number of slot 0 among the policy's slots in the whole run.
     """
 
     saved: ClassVar[tuple[str, ...]] = (
@@ -105,24 +105,24 @@ class FragmentStorage(Stateful):
         first_slot: int = 0,
     ) -> None:
         self.first_slot = first_slot
-        """Number of slot 0 among the slots that the policy has in the whole run."""
+        """Number of slot 0 among the policy's slots in the whole run."""
         self.first_clock = 0
-        """Clock of a slot that is opened: decisions that it has made elsewhere."""
+        """Clock of a newly opened slot: decisions that it has made at other workers."""
         self.by_request = False
-        """Whether decisions are handed over only when somebody asks, however many they are."""
+        """Whether decisions are handed out only when asked for, however many they are."""
         self.obs_spec = obs
         self.action_spec = action
         self.demand = demand
         self.memory_size = memory_size
-        """Numbers that the policy remembers of a slot; 0 = nothing."""
+        """Numbers of memory per slot; 0 = none."""
         self.memory_every = memory_every
-        """Every so many decisions of a fragment, from the first on, these are kept."""
+        """The memory is stored at every so many decisions of a fragment, from the first on."""
         self.version = 0
         """Number of the weights that play."""
         self.complete = 0
         """Decisions that can be taken now."""
         self.wanted = demand.decisions or 0
-        """How many make an update; 0 while that is not known, because nobody has played."""
+        """Decisions per update; 0 before the first slot, when this is not known yet."""
         self.rewards_without_decision = 0
         """Rewards before an agent's first decision in an episode, or after its end: nothing learns from them."""
         self._lockstep = True
@@ -135,29 +135,29 @@ class FragmentStorage(Stateful):
         self._lines: dict[int, list[tuple[DecisionSlab, np.ndarray]]] = {}
         self._due = np.zeros(0, dtype=np.float32)
         self._handed: dict[tuple[int, int], Rollout] = {}  # by `_base` and `_row`, while all decide in every step
-        self._places: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}  # of rows, see `next_rows`
+        self._places: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}  # addresses of rows, see `next_rows`
         self._active = np.zeros(0, dtype=bool)  # [slots] an agent holds it
         self._column = np.zeros(0, dtype=np.int64)  # [slots] the column it writes, or -1
         self._filled = np.zeros(0, dtype=np.int64)  # [slots] rows of that column it has written
         self._pending = np.zeros(0, dtype=bool)  # [slots] the last of them still waits for its reward
         self._starts = np.zeros(0, dtype=bool)  # [slots] its next decision is the first of an episode
         self._clock = np.zeros(0, dtype=np.int64)  # [slots] decisions in its life
-        self._before = np.zeros((0, memory_size), dtype=np.float32)  # [slots, M] remembered before the last decision
+        self._before = np.zeros((0, memory_size), dtype=np.float32)  # [slots, M] memory before the last decision
         self._store = self._allocate(0)
         self._finals: dict[str, Any] = {"obs": obs.allocate(16), "index": np.zeros((16, 2), dtype=np.int64), "count": 0}
 
     @property
     def num_slots(self) -> int:
-        """Slots ever opened; the highest slot number plus one."""
+        """Number of slots ever opened; the highest slot number plus one."""
         return len(self._column)
 
     @property
     def pending(self) -> int:
-        """Decisions that are made and wait for what comes of them; between two vector steps."""
+        """Decisions that wait for their outcome, between two vector steps."""
         return 0 if self._lockstep else int(np.count_nonzero(self._pending))
 
     def _allocate(self, columns: int) -> dict[str, Any]:
-        """Room for so many fragments; names, shapes and types as of `Rollout`, time first."""
+        """Allocates `columns` fragments; names, shapes and types as of `Rollout`, time first."""
         steps, numbers = self.demand.fragment_length, np.int64
         memories = -(-steps // self.memory_every) if self.memory_size else 0
         return {
@@ -174,7 +174,7 @@ class FragmentStorage(Stateful):
         }
 
     def _reserve(self, columns: int) -> None:
-        """Sees that there is room for so many fragments; what is there stays."""
+        """Ensures memory for `columns` fragments; existing contents are kept."""
         had = len(self._store["slot"])
         if columns <= had:
             return
@@ -190,12 +190,12 @@ class FragmentStorage(Stateful):
         self._forget_views()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave."""
+        """Restores the result of `state_dict`."""
         super().load_state_dict(state)
         self._forget_views()
 
     def _open_columns(self, columns: slice | np.ndarray, slots: slice | np.ndarray) -> None:
-        """Notes whose fragments begin in these columns."""
+        """Writes the headers of fragments that begin in these columns."""
         header = self._store
         header["slot"][columns] = self.first_slot + np.arange(self.num_slots)[slots]
         header["clock"][columns] = self._clock[slots]
@@ -203,7 +203,7 @@ class FragmentStorage(Stateful):
         header["version"][columns] = self.version
 
     def _forget_views(self) -> None:
-        """The storage is another one from now on."""
+        """Drops cached views, because the arrays have changed."""
         self._lines.clear()
         self._handed.clear()
         self._places.clear()

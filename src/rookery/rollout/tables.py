@@ -1,4 +1,4 @@
-"""Who plays which row: the rows of each kind of agents, and how they split by policy in a step."""
+"""Tables of rows: the policy and slot of each row of a kind of agents, and how rows split by policy in a step."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rookery.rollout.storage import DecisionSlab
 
 @dataclass
 class Route:
-    """Rows of one kind's slab that one policy plays in a step.
+    """Rows of one kind's slab for which one policy acts in a step.
 
     Attributes:
         policy: The policy.
-        rows: The numbers of its rows, ascending; a slice where they are evenly spaced.
+        rows: Numbers of its rows, ascending; a slice where they are evenly spaced.
         slots: Its slots in the order of `rows`; None if these are all its slots in order.
     """
 
@@ -29,22 +29,22 @@ class Route:
 
 
 class RowTable(Stateful):
-    """What the worker knows of each of the R rows of one kind: who plays it, in which slot, what it earned.
+    """Policy, slot and returns of each of the R rows of one kind.
 
-    An agent keeps its slot when its episode ends, so that one whose turn comes late in the next episode, or who died
-    and comes back, goes on where its fragment stopped. It gives the slot back when another policy is to play it.
+    An agent keeps its slot when its episode ends, so that an agent that acts late in the next episode, or died and
+    returns, continues its fragment. The slot is freed when another policy is to play the agent.
 
     Args:
         size: Rows (R).
 
     Attributes:
-        policy_of: ``[R]`` number of the policy that holds the row, or -1.
-        slot_of: ``[R]`` its slot there, or -1.
-        joined: ``[R]`` whether the agent has had to act in this episode, so that it is known who plays it.
-        returns: ``[R]`` rewards summed over the episode so far, without those of groups.
+        policy_of: ``[R]`` number of the policy of the row, or -1.
+        slot_of: ``[R]`` slot of the row at that policy, or -1.
+        joined: ``[R]`` whether the agent has had to act in this episode, so that its policy is known.
+        returns: ``[R]`` rewards summed over the episode so far, without group rewards.
         decisions: ``[R]`` actions in this episode; counted where agents have episodes of their own.
-        in_play: ``[R]`` whether the agent has acted in this episode and not ended; kept where groups earn something.
-        routes: How the rows split by policy when all of them wait; None when that must be found out again.
+        in_play: ``[R]`` whether the agent has acted in this episode and not ended; kept where there are group rewards.
+        routes: How the rows split by policy when all of them wait; None if this must be computed again.
         acted: The routes of the last step.
         all_acted: Whether all rows acted in the last step.
     """
@@ -64,7 +64,7 @@ class RowTable(Stateful):
         self.all_acted = False
 
     def begin_anew(self, rows: slice, keep_players: bool = False) -> None:
-        """Forgets what rows have earned and, unless `keep_players`, who plays them."""
+        """Resets returns and counts of rows and, unless `keep_players`, their policies."""
         self.returns[rows] = 0.0
         self.decisions[rows] = 0
         self.in_play[rows] = False
@@ -73,7 +73,7 @@ class RowTable(Stateful):
             self.routes = None
 
     def earned(self, rows: Rows) -> np.ndarray:
-        """``[R]`` what each agent is to learn from: its own reward, and that of its group while it is in play."""
+        """Returns ``[R]`` rewards to learn from: the agent's own reward, and its group's while it is in play."""
         if rows.group_reward is None:
             return rows.reward
         for route in self.acted:
@@ -83,10 +83,10 @@ class RowTable(Stateful):
         return np.asarray(earned)
 
     def widened(self, lanes: int, old_width: int, width: int) -> RowTable:
-        """The same with more agents in each lane; rows keep what is known of them.
+        """Returns the table with more agents in each lane; rows keep their data.
 
         Args:
-            lanes: Copies of the environment.
+            lanes: Number of vectorized environments.
             old_width: Agents of the kind so far.
             width: Agents of the kind from now on.
         """
@@ -102,7 +102,7 @@ class RowTable(Stateful):
         return wider
 
     def route(self, rows: np.ndarray, policies: Sequence[WorkerPolicy]) -> list[Route]:
-        """Groups rows ``[N]`` by who plays them, in the order of `policies`."""
+        """Groups rows ``[N]`` by their policies, in the order of `policies`."""
         players = self.policy_of[rows]
         routes = []
         for policy in policies:
@@ -114,7 +114,7 @@ class RowTable(Stateful):
         return routes
 
     def decisions_of(self, first: int, last: int) -> Iterator[tuple[int, DecisionSlab, int]]:
-        """The decisions of the last step by rows `first` to `last` - 1: row, decisions made together, place there."""
+        """Yields the decisions of the last step in rows `first` to `last` - 1: row, slab of decisions, index there."""
         for route in self.acted:
             rows, decided = route.rows, route.policy.decided
             assert decided is not None
@@ -128,7 +128,7 @@ class RowTable(Stateful):
 
 
 def evenly(rows: np.ndarray) -> slice | np.ndarray:
-    """A slice for evenly spaced rows, which gives views instead of copies; other rows as they are."""
+    """Returns a slice for evenly spaced rows, which selects views instead of copies; other rows as they are."""
     if len(rows) == 1:
         return slice(int(rows[0]), int(rows[0]) + 1, 1)
     stride = int(rows[1] - rows[0])

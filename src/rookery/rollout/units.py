@@ -1,4 +1,4 @@
-"""Episodes of agents in lanes that never end: who ended together in a step, and what counts as one episode."""
+"""Episodes of agents in lanes that never end: agents whose episodes end together in a step count as one episode."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rookery.rollout.worker_state import WorkerState
 
 @dataclass
 class Unit:
-    """Agents whose episode ended in a step: one, or those of one group that ended together.
+    """Agents whose episode ended in a step: one agent, or the members of one group that ended together.
 
     Attributes:
-        lane: Where they play.
+        lane: Their lane.
         members: For each, its name, the table of its kind and its row there.
-        group: Name of their group, if nobody of it plays on; None where there is none, or somebody does.
+        group: Name of their group, if no member plays on; None without a group, or if a member does.
     """
 
     lane: int
@@ -30,14 +30,14 @@ class Unit:
 
 
 def ended_units(env: VectorEnv, tables: Sequence[RowTable], step: Step) -> list[Unit]:
-    """Finds the agents that took part in an episode and ended in a step, by lane and group.
+    """Returns the agents that took part in an episode and ended in a step, by lane and group.
 
-    Agents of lanes that were lost are left out.
+    Agents of lost lanes are left out.
 
     Args:
-        env: The copies.
-        tables: Who plays their rows, one for each kind, with those that acted in this step.
-        step: What the environment showed.
+        env: The environments.
+        tables: Policies of their rows, one table per kind, with the rows that acted in this step.
+        step: Result of the vector step.
     """
     groups = groups_of(env)
     group_of = {agent: group for group, agents in groups.items() for agent in agents}
@@ -60,7 +60,7 @@ def ended_units(env: VectorEnv, tables: Sequence[RowTable], step: Step) -> list[
 
 
 def follow_agents(state: WorkerState, step: Step, playing: np.ndarray) -> None:
-    """Counts the decisions of agents; notes episodes of theirs, or of their groups, in lanes that never end."""
+    """Counts the decisions of agents; records episodes of agents, or of their groups, in lanes that never end."""
     for table in state.tables:
         for route in table.acted:
             table.decisions[route.rows] += 1

@@ -1,7 +1,7 @@
-"""Playing: environments are stepped from one call, `RolloutWorker.sample`, whose result is all experience.
+"""Sampling: environments are stepped in one call, `RolloutWorker.sample`, which returns all experience.
 
-Four loops stand behind it (`loops/loop.py`): in Python, in helper processes, in C and on a device. One contract test
-compares what they store, bit for bit. The state that they advance is in `worker_state.py`.
+It uses one of four loops (`loops/loop.py`): in Python, in environment processes, in C and on a device. One contract
+test compares what they store, bit for bit. Their state is in `worker_state.py`.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from rookery.rollout.worker_state import WorkerState
 
 @dataclass(slots=True)
 class Sample:
-    """What came of playing, and where it stands.
+    """Result of one `sample` call: rollouts, finished episodes, counters.
 
     Attributes:
-        rollouts: Experience of each policy whose demand is met. Its tensors live in the worker's memory until it plays
+        rollouts: Experience of each policy whose demand is met. Its tensors lie in the worker's memory until it plays
             on.
-        newcomers: Policies that agents are mapped to and that nobody has added yet, with the kind of these agents.
-            Nothing more is played until they are added.
-        finished: Episodes that ended, in the order they ended.
+        newcomers: Policies that agents are mapped to and that are not added yet, with the kind of these agents. Nothing
+            more is played until they are added.
+        finished: Episodes that ended, in that order.
         env_steps: Environment steps so far.
-        lane_steps: These, and those in which copies rested.
-        resting: Whether all copies rest, so that nothing comes of playing for now.
-        running_length: Mean length of the episodes that are running.
-        counters: What could not be learned from as it should, so far.
+        lane_steps: These, and steps in which lanes rested.
+        resting: Whether all environments rest, so that no agent can act for now.
+        running_length: Mean length of the running episodes.
+        counters: Counters of data that could not be learned from, so far.
     """
 
     rollouts: dict[str, Rollout]
@@ -69,22 +69,22 @@ class Sample:
 
 
 class RolloutWorker(WorkerState, Stateful):
-    """Plays policies in many copies of an environment and keeps what happened.
+    """Runs policies in vectorized environments and records their experience.
 
     Args:
-        env: The copies.
-        mapping: Which policy plays which agent.
+        env: The environments.
+        mapping: Policy of each agent.
         streams: Random streams of the run.
         seeds: Seed of each episode.
-        timers: Where to count time.
-        deterministic: Play the most likely action instead of a drawn one.
-        interrupt: Sampling ends early, between two vector steps, when a signal has come.
+        timers: Timers to add to.
+        deterministic: Take the most probable action instead of a drawn one.
+        interrupt: Sampling ends early, between two vector steps, after a signal.
     """
 
     state_version = 2
     saved = ("policies", "tables", "layout", "env_steps", "vector_steps", "standstills", "lengths", "finished", "asked",
              "version", "group_returns", "finals_stale", "rewards_unclaimed", "actions_not_learned")  # fmt: skip
-    # `now` is what the environment shows: it comes from the environment's own state, and `listeners` go with that
+    # `now` is the present step of the environment: it follows from the environment's own state, and so do `listeners`
     fixed = ("env", "mapping", "streams", "seeds", "lanes_in_run", "timers", "deterministic", "interrupt",
              "listeners", "unheard", "now", "groups", "own_episodes", "is_watched", "draws", "first_of_groups",
              "python_loop", "fragments", "make_store", "_lost")  # fmt: skip
@@ -102,26 +102,26 @@ class RolloutWorker(WorkerState, Stateful):
         super().__init__(env, mapping, streams, seeds, timers, deterministic)
         self.interrupt = interrupt
         self.lanes_in_run: int | None = None
-        """Lanes of the whole run; None = those that are here."""
+        """Lanes of the whole run; None = those of this worker."""
         self.unheard: dict[str, Any] | None = None
-        """The state of listeners that are not here, until playing goes on."""
+        """State of listeners that are missing, until more is played."""
         self.python_loop = PythonLoop()
-        """Makes one vector step in a call, whatever is played."""
+        """Makes one vector step per call, in all cases."""
         self.fragments: Loop | None = None
-        """Makes many vector steps in one call, where environment and policy can; None while no policy can."""
+        """Makes many vector steps per call, where environment and policy allow it; None if no policy does."""
         self.make_store: Callable[..., SlotStore] = SlotStore
-        """Makes what keeps the decisions of a policy."""
+        """Creates the storage of a policy's decisions."""
         self.version = 0
         self._lost = np.zeros(env.num_lanes, dtype=bool)
 
     # --- state --------------------------------------------------------------------------------------------------------
 
     def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
-        """Adds to states of version 1 that there were neither environment parameters nor opponents to draw."""
+        """Adds to states of version 1 that no environment parameters or opponents were drawn."""
         return {"plan": None, "mapping": None, **state}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, the environments in the middle of their episodes included."""
+        """Returns everything, the environments in the middle of their episodes included."""
         state = super().state_dict()
         state["finished"] = [asdict(episode) for episode in self.finished]
         state["env"] = None if self.now is None else self._env_state()
@@ -131,22 +131,22 @@ class RolloutWorker(WorkerState, Stateful):
         return state
 
     def _env_state(self) -> dict[str, Any]:
-        """The environments in the middle of their episodes."""
+        """Returns the environments in the middle of their episodes."""
         with users_modes():
             return self.env.state_dict()
 
     def load_env(self, state: dict[str, Any]) -> dict[str, Kind]:
-        """Takes up the environments alone, which comes before `load_state_dict`.
+        """Restores the environments alone, before `load_state_dict`.
 
         Args:
-            state: What `state_dict` gave.
+            state: Result of `state_dict`.
 
         Returns:
-            The policies in `state` that have not been added yet, with the kind of agents that they play; they must be
-            added before `load_state_dict`.
+            The policies in `state` that are not added yet, with the kind of their agents; they must be added before
+            `load_state_dict`.
 
         Raises:
-            EnvError: If the state is of another environment.
+            EnvError: If the state belongs to another environment.
         """
         state = self.upgraded(state)
         if isinstance(self.seeds, EpisodePlan) and state["plan"] is not None:
@@ -161,10 +161,10 @@ class RolloutWorker(WorkerState, Stateful):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave, after `load_env`.
+        """Restores the result of `state_dict`, after `load_env`.
 
         Raises:
-            KeyError: If there are policies that the state does not have, or what is saved of one differs.
+            KeyError: If the state lacks policies, or the saved fields of one differ.
         """
         state = dict(self.upgraded(state))
         env_state, heard, drawn = state.pop("env"), state.pop("listeners"), state.pop("mapping")
@@ -177,7 +177,7 @@ class RolloutWorker(WorkerState, Stateful):
             raise KeyError(f"RolloutWorker: state has policies {there}, expected {here}")
         self.tables = [RowTable(len(table["slot_of"])) for table in state["tables"]]
         finished = [EpisodeResult(**episode) for episode in state.pop("finished")]
-        if env_state is None:  # nothing was played yet, perhaps because there was no environment: lanes are those here
+        if env_state is None:  # nothing was played yet, perhaps without an environment: lanes are those of this one
             state |= {"lengths": self.lengths, "group_returns": self.group_returns}
         super().load_state_dict({**state, "finished": []})
         self.finished = finished
@@ -185,7 +185,7 @@ class RolloutWorker(WorkerState, Stateful):
         self._place_groups()
         self.policies = {one.name: one for one in sorted(self.policies.values(), key=lambda one: one.number)}
         if self.listeners is not None and self.now is not None:
-            for lane in range(self.env.num_lanes):  # lanes that nobody listened to, or lost their episode, begin anew
+            for lane in range(self.env.num_lanes):  # lanes without listeners, or with lost episodes, begin anew
                 if heard is None or self._lost[lane] or heard["episodes"][lane] is None:
                     self.listeners.begin(lane, self.now)
             if heard is not None:
@@ -196,12 +196,12 @@ class RolloutWorker(WorkerState, Stateful):
     # --- lessons ------------------------------------------------------------------------------------------------------
 
     def change_lessons(self, lessons: Mapping[str, int], restart: bool) -> None:
-        """Lets the next episode of each lane have other lessons.
+        """Changes the lessons of the next episode of each lane.
 
         Args:
             lessons: Number of the lesson of each parameter that has lessons, from 0.
-            restart: Whether episodes that run are given up: their open decisions are cut off where they stand, and the
-                next episodes begin at once.
+            restart: Whether running episodes are abandoned: their open decisions are cut off, and the next episodes
+                begin at once.
         """
         assert isinstance(self.seeds, EpisodePlan), "a run with lessons has a plan that knows them"
         self.seeds.change(lessons, None if self.now is None else self.env.episode)
@@ -221,10 +221,10 @@ class RolloutWorker(WorkerState, Stateful):
 
     @contextmanager
     def lent(self) -> Iterator[VectorEnv]:
-        """Lends the copies to somebody who resets them and plays on their own; nothing is sampled meanwhile.
+        """Lends the environments to a caller that resets them and plays on its own; nothing is sampled meanwhile.
 
-        Afterwards playing goes on as from a checkpoint: where the environment cannot take up its episodes again, their
-        open decisions are cut off where they stood, and the next ones begin.
+        Afterwards sampling continues as from a checkpoint: where the environment cannot resume its episodes, their open
+        decisions are cut off, and the next ones begin.
         """
         state = None if self.now is None else deepcopy(self._env_state())
         try:
@@ -246,10 +246,10 @@ class RolloutWorker(WorkerState, Stateful):
         """Adds a copy of a policy.
 
         Args:
-            name: What the mapping calls it.
-            policy: Weights and normalizer to play with until `set_weights`.
-            demand: How much experience its learner wants; None for a frozen policy, of which nothing is kept.
-            first_slot: Number of its first slot here among those that it has in the whole run.
+            name: Name in the policy mapping.
+            policy: Weights and normalizer to act with until `set_weights`.
+            demand: Experience that its learner wants; None for a frozen policy, which is not recorded.
+            first_slot: Number of its first slot here among its slots in the whole run.
             lane_group: Lanes whose agents decide together where torch computes the policy; None = all.
         """
         store = None
@@ -271,7 +271,7 @@ class RolloutWorker(WorkerState, Stateful):
             self.fragments = fragment_player(self.env)
 
     def played_by(self, name: str) -> int:
-        """Counts the agents of a lane that a policy plays, at most."""
+        """Returns the number of agents of a lane that a policy plays, at most."""
         agents = [agent for kind in self.env.kinds for agent in kind.agents]
         if not self.mapping.is_static:
             return len(agents)
@@ -279,14 +279,14 @@ class RolloutWorker(WorkerState, Stateful):
         return sum(self.mapping(agent, info) == name for agent in agents) or len(agents)
 
     def retire(self, name: str) -> None:
-        """Lets a policy play on without anything being kept of it; what is kept now is forgotten."""
+        """Stops recording a policy, which plays on; its open experience is dropped."""
         self.policies[name].store = None
 
     def add_opponents(self, of: str, policy: Policy, snapshots: MutableMapping[int, Policy]) -> None:
-        """Adds what agents are mapped to that meet a policy of the worker as opponents.
+        """Adds the opponents derived from a policy: its snapshots, and the policy itself without recording.
 
         Args:
-            of: The policy, which also plays as it is with nothing kept, as ``main@now``.
+            of: The policy; it also plays with its current weights, without recording, as ``main@now``.
             policy: Its weights.
             snapshots: Its snapshots by number, to which others may be added: ``main@3`` is snapshot 3.
         """
@@ -302,7 +302,7 @@ class RolloutWorker(WorkerState, Stateful):
                 self.policies[name] = SnapshotStack(of, number, acting, noise, snapshots)
 
     def change_opponents(self, lineup: dict[str, Any]) -> None:
-        """Lets the next episode of each lane be drawn from another lineup, see `OpponentMapping`."""
+        """Draws the opponents of the next episode of each lane from another lineup, see `OpponentMapping`."""
         assert isinstance(self.mapping, OpponentMapping), "a run with opponents has a mapping that draws them"
         self.mapping.lineup = lineup
         for mine in self.policies.values():
@@ -310,7 +310,7 @@ class RolloutWorker(WorkerState, Stateful):
                 mine.keep(self.mapping.snapshots_in_use(mine.of))
 
     def set_weights(self, policies: Mapping[str, Policy]) -> None:
-        """Takes over weights and normalizers; nothing the learners do is seen here before."""
+        """Takes over weights and normalizers; changes by the learners have no effect before."""
         with self.timers["set_weights"]:
             self.version += 1
             for mine in [one for one in self.policies.values() if one.follows and one.of in policies]:
@@ -336,14 +336,14 @@ class RolloutWorker(WorkerState, Stateful):
         """Plays until a learner's demand is met.
 
         Args:
-            max_env_steps: Stop after this many environment steps (rounded up to whole vector steps) in any case; those
-                in which copies rest count here.
+            max_env_steps: Stop after this many environment steps (rounded up to whole vector steps) in any case; steps
+                in which lanes rest count here.
             episodes: Stop when the episodes ``index * lanes + lane < episodes`` have finished; used for evaluation,
-                which goes on through rests.
+                    which continues through rests.
 
         Returns:
-            The rollouts of the policies whose demand is met: none if the limit came first, if nobody acts because all
-            copies rest, or if a policy is not here yet that an agent is mapped to (`Sample.newcomers`).
+            The rollouts of the policies whose demand is met: none if the limit came first, if all environments rest, or
+            if an agent is mapped to a policy that is not added yet (`Sample.newcomers`).
         """
         if self.now is None:
             self.reset()
@@ -372,12 +372,12 @@ class RolloutWorker(WorkerState, Stateful):
         return Sample(rollouts, newcomers, finished, *at, self.counters())
 
     def _count_played(self, episodes: int) -> bool:
-        """Whether every lane is past its share of the first episodes, counted over the lanes in turn."""
+        """Returns whether every lane is past its share of the first episodes, counted over the lanes in turn."""
         lanes = np.arange(self.env.num_lanes)
         return bool((self.env.episode * self.env.num_lanes + lanes >= episodes).all())
 
     def _find_players(self) -> dict[str, Kind]:
-        """Finds out who plays the rows that wait; returns policies that are needed and not here, with their kinds."""
+        """Finds the policies of the rows that wait; returns the missing ones with their kinds."""
         assert self.now is not None
         if self.layout != self.env.layout:
             self.lay_out()
@@ -391,7 +391,7 @@ class RolloutWorker(WorkerState, Stateful):
         return newcomers
 
     def _find_routes(self, number: int, waiting: np.ndarray, newcomers: dict[str, Kind]) -> None:
-        """Finds out who plays the rows of a kind that wait; adds the kind of policies that are not here."""
+        """Finds the policies of the waiting rows of a kind; adds the missing ones to `newcomers`."""
         table = self.tables[number]
         for row in waiting[~table.joined[waiting]].tolist():
             if (name := self._join(number, row)) is not None:
@@ -401,14 +401,14 @@ class RolloutWorker(WorkerState, Stateful):
             table.routes = table.acted if table.all_acted else None
 
     def _join(self, number: int, row: int) -> str | None:
-        """Asks who plays an agent that must act for the first time in its episode, and sees that it has a slot there.
+        """Asks the mapping for the policy of an agent that acts for the first time in its episode, and opens a slot.
 
         Args:
-            number: Of the agent's kind.
+            number: Number of the agent's kind.
             row: The agent's row.
 
         Returns:
-            The name of its policy, if that is not here yet; else None.
+            The name of its policy, if it is missing; else None.
         """
         table, kind = self.tables[number], self.env.kinds[number]
         lane, column = divmod(row, len(kind.agents))

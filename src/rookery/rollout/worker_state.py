@@ -1,4 +1,4 @@
-"""State that the loops of a worker advance: which policy plays which row, running episodes, and counters.
+"""State that the loops of a worker advance: policies of the rows, running episodes, and counters.
 
 `RolloutWorker` adds policies, weights and checkpoints; the loops (`loops/loop.py`) make vector steps.
 """
@@ -26,14 +26,14 @@ from rookery.rollout.tables import RowTable
 
 @dataclass(frozen=True)
 class EndedEpisodes:
-    """Episodes that have ended in a call, E of them in the order in which they did.
+    """Episodes that have ended in a call, E of them in that order.
 
     Attributes:
-        lane: ``[E]`` lane that each was in.
+        lane: ``[E]`` lane of each.
         index: ``[E]`` its number there.
-        step: ``[E]`` steps of the call until then, its last one included.
+        step: ``[E]`` steps of the call until its end, its last one included.
         length: ``[E]`` its steps.
-        earned: ``[E, agents]`` what each agent got.
+        earned: ``[E, agents]`` return of each agent.
     """
 
     lane: np.ndarray
@@ -43,24 +43,24 @@ class EndedEpisodes:
     earned: np.ndarray
 
     def but(self, these: np.ndarray) -> EndedEpisodes:
-        """All but some of them; `these` is ``[E]`` bool."""
+        """Returns all but those of `these`, ``[E]`` bool."""
         return EndedEpisodes(*(each[~these] for each in (self.lane, self.index, self.step, self.length, self.earned)))
 
 
 def episodes_of(
     step: np.ndarray, lane: np.ndarray, earned: np.ndarray, made: int, lengths: np.ndarray, episode: np.ndarray
 ) -> EndedEpisodes:
-    """Puts together which episodes have ended in a call.
+    """Returns the episodes that have ended in a call.
 
     Args:
-        step: ``[E]`` step of the call, from 0, that each ended in, ascending.
+        step: ``[E]`` step of the call, from 0, in which each ended, ascending.
         lane: ``[E]`` its lane.
-        earned: ``[E, agents]`` what each agent got.
+        earned: ``[E, agents]`` return of each agent.
         made: Steps of the call.
-        lengths: ``[lanes]`` steps of the running episodes; changes in place.
-        episode: ``[lanes]`` number of the episode that each was in before.
+        lengths: ``[lanes]`` steps of the running episodes; changed in place.
+        episode: ``[lanes]`` number of each lane's episode before the call.
     """
-    if not len(lane):  # usual where a call makes few steps, of which each operation would be felt
+    if not len(lane):  # usual where a call makes few steps, when each operation would cost time
         lengths += made
         return EndedEpisodes(lane, lane, step, step, earned)
     order, place = np.argsort(lane, kind="stable"), np.arange(len(lane))
@@ -75,15 +75,15 @@ def episodes_of(
 
 
 class WorkerState:
-    """Copies of an environment while policies play in them. `RolloutWorker` is one, and says which attributes it saves.
+    """Vectorized environments and the policies in them. `RolloutWorker` extends it, and lists the saved attributes.
 
     Args:
-        env: The copies.
-        mapping: Which policy plays which agent.
+        env: The environments.
+        mapping: Policy of each agent.
         streams: Random streams of the run.
         seeds: Seed of each episode.
-        timers: Where to count time.
-        deterministic: Play the most likely action instead of a drawn one.
+        timers: Timers to add to.
+        deterministic: Take the most probable action instead of a drawn one.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class WorkerState:
         self.timers = timers
         self.deterministic = deterministic
         self.is_watched = is_noted()
-        """Whether another process wants to know what this worker does and since when."""
+        """Whether another process monitors the steps of this worker."""
         self.draws = isinstance(seeds, EpisodePlan | NotifyingPlan)
         """Whether episodes may have drawn parameters or lessons."""
         self.listeners: EpisodeListeners | None = None
@@ -113,31 +113,31 @@ class WorkerState:
         self.lengths = np.zeros(env.num_lanes, dtype=np.int64)
         self.finished: list[EpisodeResult] = []
         self.groups = tuple(groups_of(env))
-        """Names of the groups of agents that the environment names."""
+        """Names of the environment's groups of agents."""
         self.own_episodes = has_own_episodes(env)
-        """Whether episodes are those of agents, or of their groups, in lanes that never end."""
+        """Whether agents, or their groups, have their own episodes, in lanes that never end."""
         self.first_of_groups: list[list[tuple[int, int]]] = []
-        """Of each kind, the groups whose first member it has: number of the group, and column of that member."""
+        """Per kind, the groups whose first member belongs to it: number of the group, and column of that member."""
         self.group_returns = np.zeros((env.num_lanes, len(self.groups)))
-        """``[lanes, groups]`` what each group got in the running episode."""
+        """``[lanes, groups]`` group rewards summed over the running episode."""
         self.env_steps = 0
         self.vector_steps = 0
         self.standstills = 0
-        """Lanes that did not step, added up over vector steps."""
+        """Lanes that did not step, summed over vector steps."""
         self.finals_stale = 0
-        """Truncated agents that were not on turn: their final observation is an older one."""
+        """Truncated agents that did not have to act: their final observation is an older one."""
         self.asked: dict[tuple[int, int], str] = {}
-        """Who plays an agent, by the numbers of its kind and row, as long as that policy is not here yet."""
+        """Policy of an agent, by the numbers of its kind and row, as long as that policy is missing."""
         self.rewards_unclaimed = 0
-        """Rewards of agents that had never had to act yet."""
+        """Rewards of agents that have never had to act."""
         self.actions_not_learned = 0
-        """Actions of agents by themselves that their learners cannot learn from."""
+        """Actions chosen by agents themselves that their learners cannot learn from."""
 
-    # --- who plays ----------------------------------------------------------------------------------------------------
+    # --- policies of rows ---------------------------------------------------------------------------------------------
 
     def sole_policy(self) -> WorkerPolicy | None:
-        """Returns the policy that plays all rows, each in the slot of its number, if nothing has to be done between two
-        vector steps; else None.
+        """Returns the policy of all rows, each in the slot of its number, if nothing has to be done between two vector
+        steps; else None.
         """
         between = self.listeners is not None or self.deterministic or not self.mapping.is_static
         if between or self.groups or self.own_episodes:
@@ -147,7 +147,7 @@ class WorkerState:
         return table.acted[0].policy if alone else None
 
     def lay_out(self) -> None:
-        """Makes a table for each kind; rows keep their players when an agent or a kind has been added."""
+        """Creates a table for each kind; rows keep their policies when an agent or a kind was added."""
         lanes = self.env.num_lanes
         for number, kind in enumerate(self.env.kinds):
             width = len(kind.agents)
@@ -163,7 +163,7 @@ class WorkerState:
         self._place_groups()
 
     def _place_groups(self) -> None:
-        """Finds out where what each group got is to be read."""
+        """Finds the columns from which the reward of each group is read."""
         members = enumerate(groups_of(self.env).values())
         firsts = [(group, agents[0]) for group, agents in members]
         self.groups = tuple(groups_of(self.env))  # may have grown
@@ -177,11 +177,11 @@ class WorkerState:
     # --- episodes -----------------------------------------------------------------------------------------------------
 
     def standing(self, lane: int, index: int) -> EpisodeResult:
-        """The running episode of a lane as it stands: what it would be if it ended here.
+        """Returns the running episode of a lane as if it ended here.
 
         Args:
-            lane: Whose episode.
-            index: Its number in that lane.
+            lane: The lane.
+            index: Number of the episode in that lane.
         """
         agents: dict[str, float] = {}
         policies: dict[str, str] = {}
@@ -210,7 +210,7 @@ class WorkerState:
         }
 
     def finish(self, lane: int, index: int, step: Step) -> None:
-        """Notes an ended episode of a lane; whom another policy may play in the next one will be asked for anew."""
+        """Records an ended episode of a lane; policies that may change with the next one are asked for again."""
         result = self.standing(lane, index)
         for table, kind, rows in zip(self.tables, self.env.kinds, step.rows, strict=True):
             width = len(kind.agents)
@@ -226,10 +226,10 @@ class WorkerState:
     def count_steps(
         self, mine: WorkerPolicy, made: int, ended: EndedEpisodes, seconds: Mapping[str, float], timer: Timer
     ) -> None:
-        """Counts vector steps that a loop has made in one call, and notes the episodes that ended in them.
+        """Counts vector steps that a loop has made in one call, and records the episodes that ended in them.
 
         Args:
-            mine: The policy that played all rows.
+            mine: The policy of all rows.
             made: Vector steps.
             ended: The episodes.
             seconds: Time spent, by part.
@@ -248,18 +248,18 @@ class WorkerState:
         self.vector_steps, self.env_steps = self.vector_steps + made, self.env_steps + made * self.env.num_lanes
 
     def forget(self, lane: int) -> None:
-        """The episode of a lane counts for nothing; whom another policy may play in the next one is asked for anew."""
+        """Drops the episode of a lane; policies that may change with the next one are asked for again."""
         for table, kind in zip(self.tables, self.env.kinds, strict=True):
             table.begin_anew(slice(lane * len(kind.agents), (lane + 1) * len(kind.agents)))
         self.lengths[lane] = 0
         self.group_returns[lane] = 0.0
 
     def abandon(self, lane: int, seen: list[Tree]) -> None:
-        """The episode of a lane cannot be taken up again: its open decisions are cut off where they stood.
+        """Cuts off the open decisions of a lane whose episode cannot be resumed.
 
         Args:
-            lane: Whose episode.
-            seen: The slabs of observations of that moment, one for each kind.
+            lane: The lane.
+            seen: Current slabs of observations, one per kind.
         """
         policies = list(self.policies.values())
         for table, kind, slab in zip(self.tables, self.env.kinds, seen, strict=True):
@@ -273,17 +273,17 @@ class WorkerState:
 
     @property
     def lane_steps(self) -> int:
-        """Steps of copies so far: environment steps, and those in which a copy rested."""
+        """Steps of all lanes so far: environment steps, and steps in which a lane rested."""
         return self.vector_steps * self.env.num_lanes - self.standstills
 
     @property
     def resting(self) -> bool:
-        """Whether nobody acts, because all copies rest."""
+        """Whether no agent can act, because all environments rest."""
         return self.now is not None and self.now.any_rest and bool(self.now.at_rest().all())
 
     def running_lengths(self) -> tuple[int, int]:
-        """Sum of the lengths of the episodes that are running, of lanes, or of agents where these have their own; and
-        how many they are.
+        """Returns the summed lengths of the running episodes, of lanes, or of agents where these have their own; and
+        the number of these episodes.
         """
         lengths = [self.lengths]
         if self.own_episodes:
@@ -291,7 +291,7 @@ class WorkerState:
         return sum(int(some.sum()) for some in lengths), sum(map(len, lengths))
 
     def counters(self) -> dict[str, int]:
-        """What could not be learned from as it should, so far."""
+        """Returns counters of data that could not be learned from, so far."""
         stores = [policy.store for policy in self.policies.values() if policy.store is not None]
         rested = self.lane_steps - self.env_steps
         return {

@@ -1,8 +1,7 @@
-"""The loop on a device, where an environment's tensors are: a vector step is a fixed number of operations that nothing
-waits for.
+"""The loop on a device, for tensor environments: a vector step is a fixed number of operations without waiting.
 
-Observe, decide, step, write a row of the storage: all on one device. What episodes came to is added up there and read
-once a call, which makes up to a whole fragment.
+Observe, decide, step, write a row of the storage: all on one device. Returns of episodes are summed there and read
+once per call, which makes up to a whole fragment.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from rookery.tensor_envs.rows import TensorRows
 
 
 class DevicePlayer:
-    """Plays one policy in all copies of an environment of tensors.
+    """Loop for one policy in a tensor environment.
 
     Args:
         env: The environment.
-        interrupt: Playing ends early, between two vector steps, when a signal has come; None = never.
+        interrupt: Playing ends early, between two vector steps, after a signal; None = never.
     """
 
     def __init__(self, env: TensorRows, interrupt: Interrupt | None) -> None:
@@ -40,17 +39,17 @@ class DevicePlayer:
         self._room: _Room | None = None
 
     def obstacle(self, mine: WorkerPolicy) -> str:
-        """Says why a policy cannot be played by tensors alone, in a few words; nothing if it can."""
+        """Returns the reason why a policy cannot act on tensors alone, in a few words; empty if it can."""
         if mine.memory is not None:
             return (
-                f"policy {mine.name!r} remembers" if mine.policy.memory_size else f"{mine.name!r} carries its noise on"
+                f"policy {mine.name!r} has a memory" if mine.policy.memory_size else f"{mine.name!r} has noise in time"
             )
         if type(mine) is not WorkerPolicy:
-            return f"the copies of policy {mine.name!r} explore at rates of their own"
+            return f"policy {mine.name!r} explores at a rate per environment"
         if not isinstance(mine.store, DeviceStore):
-            return f"nobody learns from policy {mine.name!r}"
+            return f"policy {mine.name!r} is not recorded"
         if mine.group is not None:
-            return f"sampling.lane_group = {mine.group} lets lanes decide in groups"
+            return f"sampling.lane_group = {mine.group} makes lanes decide in groups"
         there = device_of(mine.policy)
         if there != self._env.device:
             return f"policy {mine.name!r} is on {there} and the environment on {self._env.device}"
@@ -90,7 +89,7 @@ class DevicePlayer:
     def _play(
         self, step: Callable[[Tensor], Parts], mine: WorkerPolicy, steps: int, state: WorkerState
     ) -> tuple[int, EndedEpisodes, dict[str, float]]:
-        """Makes up to so many vector steps; returns how many, which episodes ended in them, and seconds by part."""
+        """Makes up to `steps` vector steps; returns their number, the ended episodes, and seconds by part."""
         store, env, returns = mine.store, self._env, state.tables[0].returns
         assert isinstance(store, DeviceStore)
         rows, first = store.rows(), store.next_row
@@ -117,7 +116,7 @@ class DevicePlayer:
         return made, ended, {"act": act, "env.step": env_step, "record": record + perf_counter() - now}
 
     def _decide(self, mine: WorkerPolicy, row: TensorRow, vector_step: int) -> None:
-        """Writes what the policy does, and its log-probability, beside what it sees."""
+        """Writes actions and their log-probabilities into the row."""
         noise = mine.noise.at(None, self._env.num_lanes, vector_step)
         if mine.actor is not None and row.slab is not None:
             if row.slab.call is None:
@@ -131,7 +130,7 @@ class DevicePlayer:
     def _hand_over(
         self, store: DeviceStore, room: _Room, first: int, made: int, returns: np.ndarray, lengths: np.ndarray
     ) -> EndedEpisodes:
-        """Tells the storage of its new rows, and brings here what became of episodes: all that is brought here."""
+        """Counts the new rows in the storage, and copies the results of episodes to the CPU, nothing else."""
         env, ended, block = self._env, room.ended[:made], store.block(first, made)
         at = ended.nonzero()
         earned = room.earned[:made][at[:, 0], at[:, 1]].cpu().numpy()
@@ -154,13 +153,13 @@ class DevicePlayer:
 
 
 class _Room:
-    """What is noted beside the storage of up to T steps of N copies, on the device.
+    """Episode data of up to T steps of N lanes, on the device, in addition to the storage.
 
     Attributes:
-        returns: ``[N]`` float64, what was earned in the running episodes.
-        earned: ``[T, N]`` the same after each step, before those that ended in it are forgotten.
-        ended: ``[T, N]`` bool, whose episode ended in it.
-        final_obs: ``[T, N, ...]`` what the environment gave as final observations.
+        returns: ``[N]`` float64, returns of the running episodes.
+        earned: ``[T, N]`` returns after each step, including episodes that ended in it.
+        ended: ``[T, N]`` bool, whether the lane's episode ended.
+        final_obs: ``[T, N, ...]`` final observations from the environment.
     """
 
     def __init__(self, env: TensorRows, steps: int) -> None:
@@ -173,7 +172,7 @@ class _Room:
         self._rows = list(zip(self.ended.unbind(), self.earned.unbind(), finals, strict=True))
 
     def note(self, step: int, row: TensorRow, final_obs: TensorTree) -> None:
-        """Notes what became of a step."""
+        """Stores returns, ends and final observations of a step."""
         ended, earned, finals = self._rows[step]
         torch.logical_or(row.terminated, row.truncated, out=ended)
         self.returns.add_(row.reward)

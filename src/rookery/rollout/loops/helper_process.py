@@ -1,7 +1,7 @@
-"""The loop in helper processes, which step Gymnasium environments for many steps, and a policy on kernels plays them.
+"""The loop in environment processes, which step Gymnasium environments for many steps with a policy on kernels.
 
 Each process decides for its own share of the lanes, step after step (`helper_side.py`), and all wait for each other
-once a burst (`envs/vector/burst.py`). Decisions stay here: how many steps, which random numbers, whose weights.
+once per burst (`envs/vector/burst.py`). The driver chooses the number of steps, the random numbers and the weights.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from rookery.rollout.storage import OF_ROWS
 from rookery.rollout.worker_state import EndedEpisodes, WorkerState, episodes_of
 
 LEAST = 4
-"""Steps from which on a burst is worth it: handing over takes about as long as deciding for so many."""
+"""Fewest steps that are worth a burst: starting one takes about as long as deciding for so many."""
 
 SECONDS = 0.25
-"""About the longest burst; a signal is answered after it."""
+"""Approximate length of the longest burst; signals are handled after it."""
 
 
 class BurstsPlayer:
-    """Plays one policy in all copies of an environment that helper processes step.
+    """Loop for one policy in an environment that is stepped by environment processes.
 
     Args:
         env: The environment.
@@ -44,8 +44,8 @@ class BurstsPlayer:
         self._env = env
         self._actor: NativeActor | None = None
         self._burst: Burst | None = None
-        self._numbers: list[tuple[np.ndarray, np.ndarray]] = []  # of the policy: where they are to be, and are
-        self._pace = SECONDS  # seconds that a step took last
+        self._numbers: list[tuple[np.ndarray, np.ndarray]] = []  # weights: in the burst's memory, and in the policy
+        self._pace = SECONDS  # seconds of the last steps
 
     def play(self, state: WorkerState, most: float) -> bool:
         """Makes vector steps for up to `SECONDS`; see `Loop.play`."""
@@ -66,7 +66,7 @@ class BurstsPlayer:
         return True
 
     def _burst_for(self, mine: WorkerPolicy) -> Burst | None:
-        """The memory for bursts of a policy, which all shares have; None if others cannot act for it."""
+        """Returns the shared memory for bursts of a policy; None if other processes cannot act for it."""
         actor, env = mine.actor, self._env
         assert actor is not None and mine.store is not None
         if actor is self._actor and (self._burst is None or self._burst is env.burst):
@@ -87,12 +87,12 @@ class BurstsPlayer:
         return self._burst
 
     def _bring_numbers(self) -> None:
-        """Lets all shares have the policy's numbers as they are now."""
+        """Copies the policy's present weights to the shared memory."""
         for there, here in self._numbers:
             np.copyto(there, here)
 
     def _play(self, mine: WorkerPolicy, steps: int, state: WorkerState) -> tuple[int, EndedEpisodes, dict[str, float]]:
-        """Makes up to so many vector steps; returns how many, which episodes ended in them, and seconds by part."""
+        """Makes up to `steps` vector steps; returns their number, the ended episodes, and seconds by part."""
         began, env, burst, store = perf_counter(), self._env, self._burst, mine.store
         assert burst is not None and store is not None
         self._bring_numbers()
@@ -110,7 +110,7 @@ class BurstsPlayer:
     def _take(
         self, mine: WorkerPolicy, burst: Burst, made: int, state: WorkerState, index: np.ndarray
     ) -> EndedEpisodes:
-        """Takes over what was played: rows, and what became of episodes, of which each lane was in number `index`."""
+        """Stores the rows of a burst; returns its ended episodes. `index` has the episode of each lane before it."""
         store = mine.store
         assert store is not None
         lost = burst.lost[:made]
@@ -129,9 +129,9 @@ class BurstsPlayer:
 
 
 def fragment_player(env: VectorEnv) -> Loop | None:
-    """Makes what plays an environment for many steps in a call; None if it can only be stepped.
+    """Creates the loop that makes many steps per call; None if the environment can only be stepped singly.
 
-    Environments in C are, where something was compiled, and those that helper processes step.
+    There is one for compiled environments in C, and for those that environment processes step.
     """
     if isinstance(env, CEnv) and can_play(env):
         return FragmentPlayer(env)

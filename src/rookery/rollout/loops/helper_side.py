@@ -1,6 +1,6 @@
-"""The loop that runs inside a helper process, and in the driver for its own share: decide, step, write rows down.
+"""The loop inside an environment process, and in the driver for its own share: decide, step, write rows.
 
-`helper_process.py` hands it to all shares. This module imports no torch, because helper processes have none.
+`helper_process.py` passes it to all shares. This module imports no torch, because environment processes have none.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from rookery.envs.vector.serial import SerialEnv
 
 
 class BurstPlayer:
-    """Plays the part of a share in a burst; see `ShareLoop`.
+    """Runs a burst for one share; see `ShareLoop`.
 
     Args:
-        share: The share, whose lanes are those of Gymnasium environments.
-        burst: The memory.
-        lanes: Which lanes of it are the share's.
+        share: The share of the lanes, with Gymnasium environments.
+        burst: The shared memory.
+        lanes: The share's lanes in it.
 
     Attributes:
-        seconds: How long deciding and recording took in the last burst, as ``act`` and ``record``.
+        seconds: Time of deciding and recording in the last burst, as ``act`` and ``record``.
     """
 
     def __init__(self, share: SerialEnv, burst: Burst, lanes: range) -> None:
@@ -35,14 +35,14 @@ class BurstPlayer:
         self._flags = (burst.terminated, burst.truncated, burst.ended, burst.lost, burst.final)
 
     def _line(self, step: int) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, Callable[[], None]]:
-        """Where a step's observations, actions and rewards go, and the call that decides."""
+        """Returns the memory of a step's observations, actions and rewards, and the call that decides."""
         burst, at = self._burst, (step, self._mine)
         obs, action = {path: leaf[at] for path, leaf in burst.obs.items()}, burst.action[at]
         call = self._decider.prepare(obs, burst.noise[at], action, burst.logp[at])
         return list(obs.values()), action, burst.reward[at], call
 
     def play(self, steps: int, beat: Callable[[], None] | None = None) -> int:
-        """Makes so many steps; see `ShareLoop.play`."""
+        """Makes `steps` steps; see `ShareLoop.play`."""
         share, to_env = self._share, self._burst.plan.kind.action.to_env
         rows, sums = share.slab.blocks[0].rows, self._burst.before[:, self._mine].copy()
         shown = list(rows.obs.values())
@@ -56,7 +56,7 @@ class BurstPlayer:
             for there, here in zip(obs, shown, strict=True):
                 there[...] = here
             decide()
-            given = [np.array(to_env(action))]  # an environment may keep the action it is given
+            given = [np.array(to_env(action))]  # an environment may keep the action that it receives
             acted = perf_counter()
             share.play(given, share.waiting())
             stepped = perf_counter()
@@ -75,7 +75,7 @@ class BurstPlayer:
         return steps
 
     def _note_ends(self, step: int, sums: np.ndarray) -> None:
-        """Notes which episodes have ended in a step, what they came to, and what was seen last."""
+        """Stores ends, returns and final observations of the episodes that ended in a step."""
         burst, slab, at = self._burst, self._share.slab, (step, self._mine)
         block = slab.blocks[0]
         burst.terminated[at], burst.truncated[at] = block.rows.terminated, block.rows.truncated

@@ -1,6 +1,6 @@
-"""The loop in C: many steps in one call, where an environment in C meets a policy on kernels.
+"""The loop in C: many steps per call, for an environment in C and a policy on kernels.
 
-Decisions stay in Python: how many steps, which random numbers, whose weights, which episodes come next.
+Python chooses the number of steps, the random numbers, the weights and the next episodes.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from rookery.rollout.slots import SlotStore, WorkerPolicy
 from rookery.rollout.worker_state import EndedEpisodes, WorkerState, episodes_of
 
 LEAST = 2
-"""Steps from which on a call of its own is worth it."""
+"""Fewest steps that are worth a call of this loop."""
 
 
 def steps_ahead(mine: WorkerPolicy, rows: Rows, vector_step: int) -> int:
-    """Says how many steps of a policy can be written as whole rows, by kernels and one block of random numbers; 0 where
-    none can.
+    """Returns how many steps of a policy can be written as whole rows, by kernels and with one block of random numbers;
+    0 if none.
 
     Args:
-        mine: The policy, which plays all rows, each in the slot of its number.
-        rows: What they show.
+        mine: The policy of all rows, each in the slot of its number.
+        rows: Their current observations.
         vector_step: Vector steps of the worker so far.
     """
     store, actor = mine.store, mine.actor
@@ -45,7 +45,7 @@ def steps_ahead(mine: WorkerPolicy, rows: Rows, vector_step: int) -> int:
 
 
 class FragmentPlayer:
-    """Plays one policy in all copies of an environment in C.
+    """Loop for one policy in an environment in C.
 
     Args:
         env: The environment.
@@ -76,7 +76,7 @@ class FragmentPlayer:
         return True
 
     def _play(self, mine: WorkerPolicy, steps: int, state: WorkerState) -> tuple[int, EndedEpisodes, dict[str, float]]:
-        """Makes up to so many vector steps; returns how many, which episodes ended in them, and seconds by part."""
+        """Makes up to `steps` vector steps; returns their number, the ended episodes, and seconds by part."""
         store, env, returns = mine.store, self._env, state.tables[0].returns
         assert store is not None
         if self._playing is None or self._playing.returns is not returns:
@@ -96,7 +96,7 @@ class FragmentPlayer:
         return made, ended, {"act": playing.entry.acting, "env.step": playing.entry.stepping}
 
     def _decide_by(self, mine: WorkerPolicy, playing: Playing) -> None:
-        """Says by which weights is decided; they lie where they lay unless the policy is another."""
+        """Passes the policy's weights to C; their addresses stay the same unless the policy is another."""
         actor, entry = mine.actor, playing.entry
         assert actor is not None
         if actor is self._actor:
@@ -111,7 +111,7 @@ class FragmentPlayer:
         entry.mask = playing.paths.index(MASK) if actor.masked else -1
 
     def _keep_in(self, store: SlotStore, playing: Playing) -> None:
-        """Says where the next rows of the storage are."""
+        """Passes the addresses of the next rows of the storage to C."""
         entry, leaves, places = playing.entry, len(self._order), store.next_rows()
         if places is self._places:
             return

@@ -23,10 +23,10 @@ Stepping = Callable[[Callable[[Any], Any], Any], Any]
 
 
 class PythonLoop:
-    """Makes one vector step in a call: policies decide, environments are stepped, and the outcome is recorded.
+    """Makes one vector step per call: policies act, environments are stepped, and the outcome is recorded.
 
     Attributes:
-        stepping: Calls `VectorEnv.step`; None where nothing has to be done around it.
+        stepping: Wrapper around `VectorEnv.step`; None if none is needed.
     """
 
     def __init__(self) -> None:
@@ -57,10 +57,10 @@ class PythonLoop:
 
 @contextmanager
 def stepping(is_watched: bool) -> Iterator[Stepping | None]:
-    """Yields how environments are stepped inside; None where the function itself is to be called.
+    """Yields the wrapper with which environments are stepped in the block; None if none is needed.
 
     Args:
-        is_watched: Whether another process wants to know of each step.
+        is_watched: Whether another process monitors the steps.
     """
     yield (_in_users_modes if users_differ() else _noted if is_watched else None)
     keep_own()
@@ -77,7 +77,7 @@ def _in_users_modes(step: Callable[[Any], Any], actions: Any) -> Any:
 
 
 def uncount(state: WorkerState, step: Step, resting: np.ndarray | None) -> None:
-    """Takes back what was counted of lanes that did not go on in a vector step, or were at rest before it."""
+    """Subtracts steps of lanes that did not continue in a vector step, or rested before it."""
     still = np.zeros(state.env.num_lanes, dtype=bool) if step.stepped is None else ~step.stepped
     state.standstills += int(np.count_nonzero(still))
     still = still if resting is None else still | resting
@@ -88,7 +88,7 @@ def uncount(state: WorkerState, step: Step, resting: np.ndarray | None) -> None:
 
 
 def act(state: WorkerState, number: int) -> np.ndarray:
-    """Actions of the waiting rows of one kind, as the environment wants them."""
+    """Returns the actions of the waiting rows of one kind, as the environment wants them."""
     assert state.now is not None
     table, rows, kind = state.tables[number], state.now.rows[number], state.env.kinds[number]
     step = None if state.deterministic else state.vector_steps
@@ -106,11 +106,11 @@ def act(state: WorkerState, number: int) -> np.ndarray:
 
 
 def record(state: WorkerState, step: Step, playing: np.ndarray) -> None:
-    """Rewards, ends and final observations go to the decisions that earned them; ended episodes are noted.
+    """Assigns rewards, ends and final observations to the decisions; records ended episodes.
 
     Args:
-        step: What the environment showed.
-        playing: ``[lanes]`` number of the episode that each played in that step.
+        step: Result of the vector step.
+        playing: ``[lanes]`` number of each lane's episode in that step.
     """
     for table, rows in zip(state.tables, step.rows, strict=True):
         table.returns += rows.reward
@@ -136,7 +136,7 @@ def record(state: WorkerState, step: Step, playing: np.ndarray) -> None:
 
 
 def earned(state: WorkerState, table: RowTable, rows: Rows) -> np.ndarray:
-    """``[R]`` what the rows of a kind are to learn from; adds up what groups got (members are told the same)."""
+    """Returns ``[R]`` rewards to learn from for the rows of a kind; sums group rewards, which all members share."""
     if rows.group_reward is not None:
         each = rows.group_reward.reshape(state.env.num_lanes, -1)
         for group, column in state.first_of_groups[state.tables.index(table)]:
@@ -145,7 +145,7 @@ def earned(state: WorkerState, table: RowTable, rows: Rows) -> np.ndarray:
 
 
 def record_some(state: WorkerState, table: RowTable, rows: Rows, reward: np.ndarray) -> None:
-    """What became of all rows that hold a slot, whether they acted now, earlier or not yet in this episode."""
+    """Records outcomes for all rows with a slot, whether they acted now, earlier or not yet in this episode."""
     state.rewards_unclaimed += int(np.count_nonzero(rows.reward[table.policy_of < 0]))
     for policy in state.policies.values():
         mine = np.flatnonzero(table.policy_of == policy.number)
@@ -155,7 +155,7 @@ def record_some(state: WorkerState, table: RowTable, rows: Rows, reward: np.ndar
 
 
 def record_finals(state: WorkerState, table: RowTable, rows: Rows) -> None:
-    """Hands final observations to the policies of truncated agents."""
+    """Passes final observations to the policies of truncated agents."""
     state.finals_stale += rows.final_stale
     players = table.policy_of[rows.final_index]
     for policy in state.policies.values():
@@ -165,7 +165,7 @@ def record_finals(state: WorkerState, table: RowTable, rows: Rows) -> None:
 
 
 def record_lost(state: WorkerState, step: Step) -> None:
-    """Forgets episodes that were given up in a step; the next ones of their lanes have begun."""
+    """Drops episodes that were lost in a step; the next ones of their lanes have begun."""
     assert step.lost is not None
     for lane in np.flatnonzero(step.lost).tolist():
         state.forget(lane)

@@ -1,4 +1,4 @@
-"""Where the workers of shares live, as a `RemotePool` sees it; and the simplest place, this process."""
+"""Hosts of the workers of shares, as a `RemotePool` sees them; and the simplest host, this process."""
 
 from __future__ import annotations
 
@@ -13,56 +13,56 @@ from rookery.core.settings.starting_folder import started_in, starting_folder
 
 
 class Hosts(Protocol):
-    """Processes, perhaps on other machines, that each keep the workers of some shares.
+    """Processes, perhaps on other machines, that run the workers of shares.
 
-    Calls of one share are done one after the other, in the order in which they were made; those of shares on different
-    hosts at the same time.
+    Calls of one share run one after the other, in the order in which they were made; those of shares on different hosts
+    run at the same time.
     """
 
     def begin(self, share: int, make: bytes) -> None:
-        """Makes the worker of a share, in place of the one that it had, on a host that has room for it.
+        """Creates the worker of a share, in place of the previous one, on a host with room for it.
 
         Args:
             share: Number of the share.
-            make: A pickled function without arguments that makes it.
+            make: A pickled function without arguments that creates it.
 
         Raises:
-            WorkerLostError: If no host can be had, or the run is to stop before there is one.
+            WorkerLostError: If no host is available, or the run has to stop before there is one.
         """
         ...
 
     def vacancies(self) -> list[int]:
-        """Says, now and then, which shares have a better host by now, because room has come: if one of them is begun
-        anew, it is there.
+        """Returns, now and then, the shares for which a better host has become free: `begin` would create their workers
+        there.
         """
         ...
 
     def publish(self, value: Any) -> Any:
-        """Sends a value to hosts, once to each machine; returns what stands for it as an argument of `call`."""
+        """Sends a value to hosts, once per machine; returns a reference for it as an argument of `call`."""
         ...
 
     def call(self, share: int, method: str, *arguments: Any) -> Any:
-        """Calls a method of the worker of a share; returns at once a ticket for what it will return. Arguments that
-        `publish` gave come last.
+        """Calls a method of the worker of a share; returns at once a ticket for its result. Arguments from `publish`
+        come last.
         """
         ...
 
     def ready(self, tickets: Sequence[Any], seconds: float) -> list[Any]:
-        """Waits until at least one of the calls is over, or so many seconds; returns the tickets of those that are."""
+        """Waits until at least one of the calls is over, at most `seconds`; returns tickets of finished calls."""
         ...
 
     def result(self, ticket: Any) -> Any:
-        """Returns what a call returned, once it is over.
+        """Returns the result of a call that is over.
 
         Raises:
-            WorkerLostError: If the worker is gone, or was ended because it hangs.
-            Exception: What the method raised.
+            WorkerLostError: If the worker is gone, or was ended because it hung.
+            Exception: The exception of the method.
         """
         ...
 
     def hurry(self, is_stopping: bool) -> None:
-        """Begins or ends a time in which the run is to stop: all workers end what they play after the vector step
-        under way, and a worker that does not answer counts as hung sooner.
+        """Begins or ends a time in which the run has to stop: all workers stop playing after the current vector step,
+        and a worker that does not answer counts as hung sooner.
         """
         ...
 
@@ -73,14 +73,14 @@ class Hosts(Protocol):
 
 @dataclass
 class CallHere:
-    """A call that waits to be done in this process, or is over.
+    """A call in this process, waiting or finished.
 
     Attributes:
-        share: Of which share's worker.
-        method: What is called.
+        share: Share of the worker.
+        method: Name of the method.
         arguments: Pickled, as they would be sent.
-        answer: What it returned, pickled; None before.
-        error: What it raised.
+        answer: Its pickled result; None before.
+        error: Its exception.
     """
 
     share: int
@@ -91,7 +91,7 @@ class CallHere:
 
 
 class HostsHere:
-    """Keeps the workers of all shares in this process, and does a call when somebody waits for it.
+    """Runs the workers of all shares in this process; a call runs when its result is waited for.
 
     Nothing is shared with the caller: arguments and answers are pickled as if they were sent.
     """
@@ -102,13 +102,13 @@ class HostsHere:
         self._calls: list[CallHere] = []
 
     def begin(self, share: int, make: bytes) -> None:
-        """Makes the worker of a share."""
+        """Creates the worker of a share."""
         builder: Callable[[], Any] = cloudpickle.loads(make)
         with started_in(self._folder):
             self._workers[share] = builder()
 
     def vacancies(self) -> list[int]:
-        """Names none: there is no room but this process."""
+        """Returns none: there is no host but this process."""
         return []
 
     def publish(self, value: Any) -> Any:
@@ -122,13 +122,13 @@ class HostsHere:
         return call
 
     def ready(self, tickets: Sequence[CallHere], seconds: float) -> list[CallHere]:
-        """Does the calls up to the first of these, and says which are over."""
+        """Runs calls until one of these is over; returns those that are."""
         while self._calls and not any(_is_over(ticket) for ticket in tickets):
             self._do(self._calls[0])
         return [ticket for ticket in tickets if _is_over(ticket)]
 
     def result(self, ticket: CallHere) -> Any:
-        """Does the calls up to this one, and returns its answer."""
+        """Runs the calls up to this one; returns its result."""
         while not _is_over(ticket):
             self._do(self._calls[0])
         if ticket.error is not None:
@@ -140,7 +140,7 @@ class HostsHere:
         """Does nothing: a call is over before anything else happens in this process."""
 
     def lose(self, share: int) -> bool:
-        """Forgets the worker of a share, as if its machine were gone; returns whether it was there."""
+        """Removes the worker of a share, as if its machine were gone; returns whether it existed."""
         return self._workers.pop(share, None) is not None
 
     def close(self, at_once: bool = False) -> None:
@@ -158,7 +158,7 @@ class HostsHere:
             return
         try:
             call.answer = cloudpickle.dumps(getattr(worker, call.method)(*cloudpickle.loads(call.arguments)))
-        except BaseException as error:  # it belongs to who waits for the answer
+        except BaseException as error:  # raised where the result is read
             call.error = error
 
 

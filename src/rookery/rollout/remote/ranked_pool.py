@@ -1,9 +1,9 @@
-"""Where several learners play: each a share of the lanes, in rounds that all of them agree on.
+"""Pool of one of several learners: each plays a share of the lanes, in rounds that all of them agree on.
 
-A policy is due when its demand is met by what all ranks have played together. So that this falls into the same round
-for all, whatever their agents do, ranks tell each other where they stand, and then each plays as many vector steps as
-cannot overshoot any demand. Agents may take turns, come late and die: a rank that has nothing of a policy that is due
-hands over a rollout without fragments.
+The demand of a policy is met by all ranks together. So that this falls into the same round for all, whatever their
+agents do, ranks exchange their counters, and then each plays as many vector steps as cannot overshoot any demand.
+Agents may take turns, join late and die: a rank without data of a policy whose demand is met returns a rollout without
+fragments.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from rookery.rollout.worker import RolloutWorker, Sample
 
 
 class RankStanding(Stateful):
-    """How far all ranks have come together.
+    """Counters of all ranks together.
 
     Attributes:
-        until: Vector steps that every rank is to have made; one behind has met a policy that was missing, or rests.
-        behind: Whether a rank has made fewer.
+        until: Vector steps that every rank shall reach; a rank behind has met a missing policy, or rests.
+        behind: Whether a rank has not reached them.
         env_steps: Environment steps of all ranks so far.
-        lane_steps: These, and those in which copies rested.
-        complete: Decisions of each policy that learns, of all ranks, that nobody has been given yet.
-        slots: Slots that it has at all ranks.
+        lane_steps: These, and steps in which lanes rested.
+        complete: Decisions of each policy that learns, of all ranks, that are not handed out yet.
+        slots: Its slots at all ranks.
         taken: Decisions that were taken from stores last, by policy.
-        handed: Those that were handed over last.
+        handed: Decisions that were handed out last, by policy.
     """
 
     saved = ("until", "behind", "env_steps", "lane_steps", "complete", "slots", "taken", "handed")
@@ -49,18 +49,18 @@ class RankStanding(Stateful):
 
 
 class RankedPool(LocalPool):
-    """The worker of one of several learners.
+    """Pool of the worker of one of several learners.
 
     Args:
-        worker: Plays the lanes of this rank.
-        share: Which lanes of the run these are.
+        worker: Worker of the lanes of this rank.
+        share: These lanes.
         ranks: All learners.
         staleness: 1 if `play_ahead` will be called.
         lane_group: Lanes whose agents decide together where torch computes a policy; None = all of this rank.
 
     Attributes:
-        demands: What all ranks are to play together of each policy that learns.
-        standing: How far they have come.
+        demands: Demand of each policy that learns, for all ranks together.
+        standing: Counters of all ranks together.
     """
 
     saved = ("standing",)
@@ -75,7 +75,7 @@ class RankedPool(LocalPool):
         self.standing = RankStanding()
 
     def add_policy(self, name: str, policy: Policy, demand: Demand | None) -> None:
-        """Adds a policy to the worker; `demand` is what all ranks play together, None = frozen."""
+        """Adds a policy to the worker; `demand` is for all ranks together, None = frozen."""
         self.policies[name] = policy
         own = None if demand is None else replace(demand, decisions=None)
         self.worker.add_policy(name, policy, own, self.share.first * self.worker.played_by(name), self.lane_group)
@@ -85,21 +85,21 @@ class RankedPool(LocalPool):
             self.demands[name] = demand
 
     def retire(self, name: str) -> None:
-        """Lets a policy play on without anything being kept of it."""
+        """Stops recording a policy, which plays on."""
         super().retire(name)
         self.demands.pop(name, None)
 
     def delivered(self, name: str, rollout: Rollout) -> int:
-        """Counts the decisions that all ranks were handed with a rollout."""
+        """Returns the number of decisions that all ranks received with a rollout."""
         return self.standing.handed[name]
 
     def undelivered(self, name: str) -> int:
-        """Counts the complete decisions of a policy at all ranks that nobody has been given yet."""
+        """Returns the number of complete decisions of a policy at all ranks not handed out yet."""
         return 0 if self.staleness else self.standing.complete.get(name, 0)
 
     @property
     def passed(self) -> int:
-        """Steps of the copies of all ranks so far."""
+        """Lane steps of all ranks so far."""
         return self.standing.lane_steps
 
     def sample(self, max_env_steps: int) -> Sample:
@@ -109,7 +109,7 @@ class RankedPool(LocalPool):
         return sample
 
     def play(self, max_env_steps: int) -> Sample:
-        """Plays, whatever was played ahead."""
+        """Plays, regardless of a sample that was played ahead."""
         standing, limit = self.standing, self.passed + max_env_steps
         finished: list[EpisodeResult] = []
         while True:
@@ -126,21 +126,21 @@ class RankedPool(LocalPool):
         return Sample(rollouts, newcomers, finished, *at, self.worker.counters())
 
     def _most_steps(self, limit: int) -> int:
-        """Vector steps after which no demand and no limit has been passed."""
+        """Returns vector steps that overshoot no demand and no limit."""
         lanes = self.worker.env.num_lanes * self.ranks.size
         steps = -(-(limit - self.passed) // lanes)
         for name in self.demands:
-            slots = self.standing.slots.get(name, 0)  # 0 of a policy that nobody plays yet: it may begin at any moment
+            slots = self.standing.slots.get(name, 0)  # 0 of a policy without agents so far: some may join at any moment
             steps = min(steps, -(-(self._wanted(name) - self.standing.complete.get(name, 0)) // slots) if slots else 1)
         return max(steps, 1)
 
     def _wanted(self, name: str) -> int:
-        """Decisions of all ranks that make an update; 0 while that is not known, because nobody has played."""
+        """Returns decisions of all ranks per update; 0 before the first slot, when this is not known yet."""
         demand = self.demands[name]
         return demand.decisions or demand.fragment_length * self.standing.slots.get(name, 0)
 
     def _play(self, finished: list[EpisodeResult]) -> dict[str, Kind]:
-        """Plays on, unless a policy is missing, or all copies here rest; notes episodes that ended."""
+        """Plays until `until`, a policy is missing, or all lanes here rest; adds ended episodes to `finished`."""
         worker = self.worker
         while (left := self.standing.until - worker.vector_steps) > 0:
             sample = worker.sample(left * worker.env.num_lanes)
@@ -150,10 +150,10 @@ class RankedPool(LocalPool):
         return {}
 
     def _agree(self, newcomers: Mapping[str, Kind]) -> tuple[float, float, bool, bool]:
-        """Tells the other ranks where this one stands, and hears where they do.
+        """Exchanges counters with the other ranks.
 
         Returns:
-            Summed lengths of the running episodes; how many these are; whether all copies rest; whether a policy is
+            Summed lengths of the running episodes; their number; whether all environments rest; whether a policy is
             missing.
         """
         worker, own = self.worker, []
@@ -172,7 +172,7 @@ class RankedPool(LocalPool):
         return sum(lengths), sum(counts), all(resting), any(missing)
 
     def _due(self) -> dict[str, Rollout]:
-        """What this rank has of the policies whose demand is met."""
+        """Returns this rank's data of the policies whose demand is met."""
         rollouts, standing = {}, self.standing
         for name in self.demands:
             if not 0 < self._wanted(name) <= standing.complete[name]:
@@ -184,11 +184,11 @@ class RankedPool(LocalPool):
         return rollouts
 
     def _seen(self, kind: int, policy: Policy) -> Tree:
-        """What the agents of a kind see now; of one that nobody here has played, nothing."""
+        """Returns the current observations of a kind of agents; none for a policy without agents here."""
         assert self.worker.now is not None
         return self.worker.now.rows[kind].obs if kind >= 0 else policy.obs_spec.allocate(0)
 
     def close(self) -> None:
-        """Frees the environments, and leaves the other ranks, which hear of it at once."""
+        """Closes the environments, and leaves the other ranks, which notice it at once."""
         super().close()
         self.ranks.close()

@@ -1,8 +1,8 @@
-"""Workers elsewhere: each plays a share of the run's lanes, and one pool asks them and puts together what they play.
+"""Pool of remote workers: each plays a share of the run's lanes, and the pool joins their experience.
 
-Synchronous playing asks every worker for as many vector steps as cannot overshoot what a learner wants, and waits for
-all of them: the experience, and so the weights, are those of one worker. Asynchronous playing takes what comes, from
-workers that play on with the weights they have (docs/how-to/workers.md).
+Synchronous sampling asks every worker for as many vector steps as cannot overshoot a learner's demand, and waits for
+all of them: experience and weights are those of one worker. Asynchronous sampling takes what has arrived, from workers
+that play on with the weights they have (docs/how-to/workers.md).
 """
 
 from __future__ import annotations
@@ -36,39 +36,39 @@ from rookery.rollout.remote.wait_times import WaitTimes
 from rookery.rollout.worker import RolloutWorker, Sample
 
 CALL_SECONDS = 2.0
-"""About the longest that a call of a worker takes, so that an interrupt or a loss is soon known."""
+"""Approximate longest duration of a worker's call, so that an interrupt or a loss is soon noticed."""
 
 FIRST_STEPS = 4
-"""Vector steps of the first calls, by which it is measured how many make so many seconds."""
+"""Vector steps of the first calls, which measure how many steps take `CALL_SECONDS`."""
 
 WAIT_SECONDS = 0.5
-"""Longest wait for asynchronous workers, before what else there is to do."""
+"""Longest wait for asynchronous workers before other work is done."""
 
 STOPPING_SECONDS = 1.0
-"""How long a run that is to stop waits for workers before a note says so."""
+"""Seconds that a stopping run waits for workers before a note is written."""
 
 
 @dataclass
 class ShareStanding:
-    """How far a share has come, as it said last.
+    """Counters of a share, as last reported.
 
     Attributes:
         share: The share.
-        vector_steps: Vector steps that it has made.
-        ordered: Those that it has made when all that it was asked for is over.
-        complete: Complete decisions of each policy that it has not handed over.
-        pending: Decisions of these policies that are made and wait for what comes of them.
+        vector_steps: Vector steps made.
+        ordered: Vector steps after all its calls are over.
+        complete: Complete decisions of each policy that are not handed out.
+        pending: Decisions of these policies that wait for their outcome.
         slots: Slots of each policy that learns.
-        kinds: Number of the kind of agents that each policy plays.
-        episode: ``[lanes]`` running episode of each of its lanes.
-        resting: Whether all its copies rest.
-        running: Summed lengths of its running episodes, and how many these are.
-        counters: What could not be learned from there.
-        version: Number of the weights that it was sent last, by policy.
-        pace: Seconds of a vector step there; None before it is measured.
-        calls: Tickets of what it was asked for and has not answered, the oldest first.
-        acted: Decisions that it has made.
-        is_absent: Whether the share has no worker; it gets one when it is next asked to play.
+        kinds: Number of the kind of each policy's agents.
+        episode: ``[lanes]`` running episode of each lane.
+        resting: Whether all its environments rest.
+        running: Summed lengths of its running episodes, and their number.
+        counters: Counters of data that could not be learned from.
+        version: Number of the weights that were sent last, by policy.
+        pace: Seconds per vector step; None before it is measured.
+        calls: Tickets of its open calls, the oldest first.
+        acted: Decisions made.
+        is_absent: Whether the share has no worker; it gets one with its next order to play.
     """
 
     share: LaneShare
@@ -90,26 +90,26 @@ class ShareStanding:
 
 
 class RemotePool(Stateful):
-    """Workers of shares, wherever they are.
+    """Pool of the workers of shares, wherever they run.
 
     Args:
-        hosts: Keep the workers.
-        shares: The lanes of each of them.
-        make: Makes the worker of a share, without policies; it is pickled, and called where the share is.
-        env: What stands for the environment here.
-        timers: Where to count time.
-        interrupt: Sampling ends early when a signal has come.
+        hosts: Hosts of the workers.
+        shares: Lanes of each worker.
+        make: Creates the worker of a share, without policies; it is pickled, and called on the share's host.
+        env: Stand-in for the remote environment.
+        timers: Timers to add to.
+        interrupt: Sampling ends early after a signal.
         lane_group: Lanes whose agents decide together where torch computes a policy; None = all of a share.
-        asynchronous: Whether workers play on while nobody waits for them.
-        in_flight: Fragments that each of them is asked for ahead, where playing is asynchronous.
-        max_lag: Updates by which weights may have changed since they played what is learned from; what is older is
-            left out, and counted. None = any.
-        max_losses: How often a worker may be lost before the run ends.
-        note: Function that is given a line which a user should read.
+        asynchronous: Whether workers play on without being waited for.
+        in_flight: Fragments requested from each worker ahead, in asynchronous sampling.
+        max_lag: Largest number of updates between the weights that played a rollout and the present ones; older
+            rollouts are left out, and counted. None = any.
+        max_losses: Lost workers after which the run ends.
+        note: Function that receives a line which a user should read.
 
     Attributes:
-        threads: Threads of torch to act with, of each worker.
-        plays_ahead: Whether `play_ahead` is to be called; never.
+        threads: Torch threads with which each worker acts.
+        plays_ahead: Whether to call `play_ahead`; never.
     """
 
     saved = ("version", "env_steps", "lane_steps", "counted", "finished", "vector_steps", "lessons")
@@ -146,18 +146,18 @@ class RemotePool(Stateful):
         self.version = 0
         self.env_steps = self.lane_steps = self.vector_steps = 0
         self.counted: dict[str, int] = {}
-        """What was lost or left out so far, and counters of workers that are gone."""
+        """Counters of lost or dropped data, and of workers that are gone."""
         self.finished: list[EpisodeResult] = []
-        """Episodes that nobody has been told of yet."""
+        """Finished episodes that were not returned yet."""
         self.held: dict[str, list[Rollout]] = {}
-        """Experience that has come and has not been given to anybody, by policy."""
+        """Received experience that was not returned yet, by policy."""
         self.weights: dict[str, tuple[int, Any]] = {}
-        """Of each policy that has been handed out, the number of its weights and what stands for them at hosts."""
+        """Number of the weights of each policy that was sent, and their reference at the hosts."""
         self.lessons: dict[str, int] | None = None
-        """Lessons that were handed out last, for workers that take over lanes."""
+        """Lessons that were sent last, for workers that take over lanes."""
         self.waiting = WaitTimes(timers)
         self.moving: set[int] = set()
-        """Shares that go to another host as soon as they have done what they were asked for."""
+        """Shares that move to another host once their open calls are over."""
         self.standing = [ShareStanding(share) for share in shares]
         for one in self.standing:
             self._begin(one)
@@ -165,21 +165,21 @@ class RemotePool(Stateful):
     # --- workers ------------------------------------------------------------------------------------------------------
 
     def _begin(self, one: ShareStanding, vector_step: int = 0) -> None:
-        """Makes the worker of a share."""
+        """Creates the worker of a share."""
         self.hosts.begin(one.share.number, cloudpickle.dumps(partial(ShareWorker, one.share, self.make, vector_step)))
 
     def _over(self, tickets: Sequence[Any], within: float = math.inf) -> list[Any]:
-        """Waits until at least one of some calls is over, or its worker is lost, and returns those that are."""
+        """Waits until at least one call is over, or its worker is lost; returns the finished ones."""
         return wait_until(lambda left: self.hosts.ready(tickets, left) or None, within, self._heed) or []
 
     def _result(self, ticket: Any) -> Any:
-        """Waits for what a call returns; raises as `Hosts.result`."""
+        """Waits for the result of a call; raises as `Hosts.result`."""
         self._over([ticket])
         return self.hosts.result(ticket)
 
     def _heed(self) -> None:
-        """Lets workers stop early after a signal; tells a user who waits what for."""
-        if not self.interrupt.number:  # none, or the end of the time, which a round may outlast
+        """Makes workers stop early after a signal; notes the workers that a stopping run waits for."""
+        if not self.interrupt.number:  # none, or the time limit, which may pass within a round
             return
         if self._stopping_since is None:
             self._stopping_since = monotonic()
@@ -188,19 +188,19 @@ class RemotePool(Stateful):
             self._has_told = True
             names = ", ".join(str(one.share.number) for one in self.standing if one.calls)
             self.note(
-                f"stopping after the step under way{names and f' of worker {names}'}; one that hangs is given up, and "
-                "its copies begin their next episodes when the run is resumed; Ctrl-C again stops at once"
+                f"stopping after the current step{names and f' of worker {names}'}; one that hangs is given up, and "
+                "its environments begin their next episodes when the run is resumed; Ctrl-C again stops at once"
             )
 
     def _go_on(self) -> None:
-        """Forgets a request to stop that was acted on."""
+        """Resets a request to stop that was handled."""
         if self._stopping_since is not None and self.interrupt.number is None:
             self._stopping_since, self._has_told = None, False
             self.hosts.hurry(False)
 
     def _everywhere(self, method: str, *arguments: Any) -> None:
-        """Calls a method of all workers and waits until all have done it; one that has been replaced meanwhile, or
-        comes later, begins with the standing of the run, so that it needs no such call.
+        """Calls a method of all workers and waits until all have returned; a worker that was replaced meanwhile, or
+        comes later, begins with the present state of the run, so it needs no such call.
         """
         present = [one for one in self.standing if not one.is_absent]
         for one, ticket in [(one, self.hosts.call(one.share.number, method, *arguments)) for one in present]:
@@ -210,10 +210,10 @@ class RemotePool(Stateful):
                 self._replace(one, error)
 
     def _replace(self, one: ShareStanding, error: WorkerLostError) -> None:
-        """Lets the lanes of a worker that is gone begin their next episodes elsewhere; counts what is lost with it.
+        """Replaces a lost worker, whose lanes begin their next episodes; counts what is lost with it.
 
         Raises:
-            WorkerLostError: If too many are gone already.
+            WorkerLostError: If too many are lost already.
         """
         self._count("workers_lost", 1)
         self.waiting.lost(one.share.number)
@@ -224,24 +224,24 @@ class RemotePool(Stateful):
                 f"{self.max_losses}"
             ) from error
         then = "when the run is resumed" if self.interrupt.number else "with another worker"
-        self.note(f"{error}; its copies begin their next episodes {then}")
+        self.note(f"{error}; its environments begin their next episodes {then}")
         self._begin_anew(one)
 
     def _most_under_way(self, one: ShareStanding) -> int:
-        """Returns how many decisions a worker can have made at most in what it was asked for and has not answered."""
+        """Returns the largest number of decisions that a worker can have made in its open calls."""
         agents = sum(len(kind.agents) for kind in self.env.kinds) * one.share.lanes
         return max(one.ordered - one.vector_steps, 0) * max(sum(one.slots.values()), agents)
 
     def _count_lost(self, reported: int, under_way: int = 0) -> None:
-        """Counts decisions that nothing will be learned from: those that workers have reported, and at most so many
+        """Counts decisions that will not be learned from: those that workers have reported, and at most `under_way`
         that they may have made since.
         """
         self._count("decisions_lost", reported)
         self._count("decisions_lost_at_most", reported + under_way)
 
     def _move(self, one: ShareStanding) -> None:
-        """Lets the lanes of a worker that has nothing to do begin their next episodes on another host; what it has
-        played comes first.
+        """Moves the lanes of an idle worker to another host, where they begin their next episodes; its experience is
+        fetched first.
         """
         for name in [name for name, number in one.complete.items() if number and name not in self.retired]:
             rollout = self._result(self.hosts.call(one.share.number, "take", [name]))[name]
@@ -254,7 +254,7 @@ class RemotePool(Stateful):
         self._begin_anew(one)
 
     def _begin_anew(self, one: ShareStanding) -> None:
-        """Makes a worker whose lanes go on with their next episodes, in place of one that is gone or moves."""
+        """Creates a worker whose lanes continue with their next episodes, in place of one that is lost or moves."""
         self.moving.discard(one.share.number)
         for name, number in one.counters.items():
             self._count(name, number)
@@ -265,12 +265,12 @@ class RemotePool(Stateful):
         slots, kinds = dict(one.slots), dict(one.kinds)
         fresh = ShareStanding(share, at, at, slots=slots, kinds=kinds, episode=np.array(begun) + 1, is_absent=True)
         vars(one).update(vars(fresh))
-        if not self.interrupt.number:  # else only a checkpoint is to be written, which needs no new worker
+        if not self.interrupt.number:  # else only a checkpoint is written, which needs no new worker
             self._bring_in(one)
 
     def _bring_in(self, one: ShareStanding) -> None:
-        """Makes the worker of a share that has none, with all that the run has told the others; the share stays
-        without one if the run is to stop.
+        """Creates the worker of a share that has none, in the present state of the run; the share stays without one if
+        the run has to stop.
         """
         try:
             self._begin(one, one.vector_steps)
@@ -288,7 +288,7 @@ class RemotePool(Stateful):
         self.counted[name] = self.counted.get(name, 0) + number
 
     def _introduce(self, one: ShareStanding, name: str) -> Any:
-        """Adds a policy to a worker, with the weights that it has now."""
+        """Adds a policy to a worker, with its present weights."""
         demand = None if name in self.retired else self.demands[name]
         one.version[name] = self.version
         return self.hosts.call(one.share.number, "add_policy", name, self.policies[name], demand, self.lane_group)
@@ -299,7 +299,7 @@ class RemotePool(Stateful):
         """Adds a policy to every worker; `demand` None = frozen."""
         self.policies[name], self.demands[name] = policy, demand
         if len(self.standing) > 1 and self.lane_group is None and native_actor(policy) is None:
-            self.env.exact = False  # last bits of torch depend on how many rows there are
+            self.env.exact = False  # last bits of torch depend on the number of rows
         present = [one for one in self.standing if not one.is_absent]
         for one, ticket in [(one, self._introduce(one, name)) for one in present]:
             try:
@@ -308,32 +308,32 @@ class RemotePool(Stateful):
                 self._replace(one, error)
 
     def delivered(self, name: str, rollout: Rollout) -> int:
-        """Counts the decisions of a rollout: there is one learner."""
+        """Returns the number of decisions of a rollout: there is one learner."""
         return rollout.num_decisions
 
     def undelivered(self, name: str) -> int:
-        """Counts the complete decisions of a policy that nobody has been given yet."""
+        """Returns the number of complete decisions of a policy not handed out yet."""
         held = sum(rollout.num_decisions for rollout in self.held.get(name, ()))
         return held + sum(one.complete.get(name, 0) for one in self.standing)
 
     def retire(self, name: str) -> None:
-        """Lets a policy play on without anything being kept of it."""
+        """Stops recording a policy, which plays on."""
         self.retired.append(name)
         self.held.pop(name, None)
         self._everywhere("retire", name)
 
     def add_opponents(self, of: str, policy: Policy, snapshots: MutableMapping[int, Policy]) -> None:
-        """Refuses: opponents play in one process for now."""
+        """Raises an error: opponents play in one process for now."""
         raise ConfigError(
             f"self_play.{of}: opponents are played in this process only: set sampling.workers=0, and let "
-            "sampling.env_processes step the copies"
+            "sampling.env_processes step the environments"
         )
 
     def change_opponents(self, lineup: dict[str, Any] | None) -> None:
-        """Does nothing: there are none."""
+        """Does nothing: there are no opponents."""
 
     def set_weights(self, policies: Mapping[str, Policy]) -> None:
-        """Hands out weights and normalizers: with the next call of each worker, and once to each machine."""
+        """Sends weights and normalizers with the next call of each worker, once per machine."""
         if not policies:
             return
         with self.timers["set_weights"]:
@@ -342,20 +342,20 @@ class RemotePool(Stateful):
                 self.weights[name] = self.version, self.hosts.publish(packed_weights(policy))
 
     def change_lessons(self, lessons: Mapping[str, int], restart: bool) -> None:
-        """Hands out lessons; see `RolloutWorker.change_lessons`."""
+        """Sends lessons; see `RolloutWorker.change_lessons`."""
         self.lessons = dict(lessons)
         self._everywhere("change_lessons", self.lessons, restart)
 
     @contextmanager
     def lent(self) -> Iterator[VectorEnv]:
-        """Refuses: whoever has the only copies there are has them here."""
-        raise ConfigError("sampling.workers: the copies of the environment are with the workers, and cannot be lent")
+        """Raises an error: only the workers have environments."""
+        raise ConfigError("sampling.workers: the environments are with the workers, and cannot be lent")
         yield self.env
 
     # --- playing ------------------------------------------------------------------------------------------------------
 
     def sample(self, max_env_steps: int) -> Sample:
-        """Plays, see `WorkerPool.sample`; or takes what has been played, where playing is asynchronous."""
+        """Plays, see `WorkerPool.sample`; asynchronous sampling returns experience that has arrived."""
         self._go_on()
         limit = self.lane_steps + max_env_steps
         body = self._collect if self.asynchronous else self._round
@@ -375,8 +375,8 @@ class RemotePool(Stateful):
         return Sample(rollouts, newcomers, finished, self.env_steps, self.lane_steps, resting, length, self.counters())
 
     def _round(self, limit: int) -> dict[str, Kind]:
-        """Lets all workers play as many vector steps as cannot overshoot a demand or a limit; returns newcomers."""
-        start = max(one.vector_steps for one in self.standing)  # one behind has met a newcomer
+        """Makes all workers play as many steps as cannot overshoot a demand or a limit; returns missing policies."""
+        start = max(one.vector_steps for one in self.standing)  # a share behind has met a missing policy
         behind = any(one.vector_steps < start for one in self.standing)
         steps = 0 if behind else self._most_steps(limit)
         expected = {} if behind else self._expected(steps)
@@ -395,7 +395,7 @@ class RemotePool(Stateful):
         return newcomers
 
     def _most_steps(self, limit: int) -> int:
-        """Vector steps after which no demand and no limit has been passed, and a call does not last too long."""
+        """Returns vector steps that overshoot no demand and no limit, and do not take too long."""
         steps = -(-(limit - self.lane_steps) // self.env.num_lanes)
         for name in self._learning():
             slots = sum(one.slots.get(name, 0) for one in self.standing)
@@ -406,7 +406,7 @@ class RemotePool(Stateful):
         return max(1, min(steps, longest))
 
     def _expected(self, steps: int) -> list[str]:
-        """Policies whose demand is met after so many vector steps if all their agents decide in each of them."""
+        """Returns policies whose demand is met after `steps` vector steps if all their agents decide in each."""
         met = []
         for name in self._learning():
             slots = sum(one.slots.get(name, 0) for one in self.standing)
@@ -418,13 +418,13 @@ class RemotePool(Stateful):
         return [name for name, demand in self.demands.items() if demand is not None and name not in self.retired]
 
     def _wanted(self, name: str) -> int:
-        """Decisions that make an update of a policy; 0 while that is not known."""
+        """Returns decisions per update of a policy; 0 while this is not known."""
         demand = self.demands[name]
         assert demand is not None
         return demand.decisions or demand.fragment_length * sum(one.slots.get(name, 0) for one in self.standing)
 
     def _ready(self) -> dict[str, Rollout]:
-        """What is complete of the policies whose demand is met, everything that workers have of it included."""
+        """Returns complete experience of the policies whose demand is met, including what their workers have."""
         rollouts = {}
         for name in self._learning():
             held = self.held.get(name, [])
@@ -434,13 +434,13 @@ class RemotePool(Stateful):
             if not self.asynchronous:
                 held += self._taken(name)
             self.held.pop(name, None)
-            if held:  # not lost at this moment
+            if held:  # not lost meanwhile
                 with self.waiting.join():
                     rollouts[name] = in_order(joined(held))
         return rollouts
 
     def _taken(self, name: str) -> list[Rollout]:
-        """What workers still have of a policy."""
+        """Fetches experience of a policy that workers still have."""
         found = []
         asked = [one for one in self.standing if one.complete.get(name)]
         tickets = [self.hosts.call(one.share.number, "take", [name]) for one in asked]
@@ -455,7 +455,7 @@ class RemotePool(Stateful):
         return found
 
     def _order(self, one: ShareStanding, until: int, expected: Mapping[str, int] | None) -> None:
-        """Asks a worker to play until it has made so many vector steps, with the weights of now."""
+        """Asks a worker to play until it has made `until` vector steps, with the present weights."""
         if one.is_absent:
             self._bring_in(one)
         if one.is_absent:
@@ -470,7 +470,7 @@ class RemotePool(Stateful):
         one.ordered = until
 
     def _answer(self, one: ShareStanding) -> PlayReport | None:
-        """Takes the oldest answer of a worker; None if it is gone, and another has its lanes by now."""
+        """Takes the oldest answer of a worker; None if it is lost, and another has its lanes now."""
         ticket = one.calls.pop(0)
         try:
             with self.waiting.fetch():
@@ -483,7 +483,7 @@ class RemotePool(Stateful):
         if steps > 0:
             one.pace = report.seconds / steps
         one.vector_steps = report.vector_steps
-        if self.interrupt.number and not one.calls:  # it was asked to stop before it has done all
+        if self.interrupt.number and not one.calls:  # it was stopped before it was done
             one.ordered = one.vector_steps
         one.complete, one.slots, one.episode = report.complete, report.slots, report.episode
         one.pending, one.kinds, one.acted = report.pending, report.kinds, report.acted
@@ -507,7 +507,7 @@ class RemotePool(Stateful):
     # --- asynchronously -----------------------------------------------------------------------------------------------
 
     def _collect(self, limit: int) -> dict[str, Kind]:
-        """Keeps all workers at work, and takes what at least one of them has played."""
+        """Keeps all workers busy, and takes the experience of at least one of them."""
         self.moving.update(self.hosts.vacancies())
         for one in self.standing:
             self._keep_busy(one)
@@ -523,7 +523,7 @@ class RemotePool(Stateful):
         return newcomers
 
     def _keep_busy(self, one: ShareStanding) -> None:
-        """Asks a worker for fragments until so many are under way as may be; one that is to move does these first."""
+        """Orders fragments from a worker up to the limit in flight; one that moves finishes its orders first."""
         if one.share.number in self.moving:
             if one.calls:
                 return
@@ -536,7 +536,7 @@ class RemotePool(Stateful):
             self._order(one, max(one.ordered, one.vector_steps) + min(lengths, default=FIRST_STEPS), None)
 
     def _hold(self, name: str, rollout: Rollout) -> None:
-        """Keeps what has come until it is learned from; leaves out what is too old."""
+        """Keeps received experience until it is learned from; drops what is too old."""
         if self.max_lag is not None and self.asynchronous:
             fresh = (self.version - rollout.version) <= self.max_lag
             if not bool(fresh.all()):
@@ -545,11 +545,11 @@ class RemotePool(Stateful):
         self.held.setdefault(name, []).append(rollout)
 
     def play_ahead(self, max_env_steps: int) -> None:
-        """Does nothing: workers play on by themselves where playing is asynchronous."""
+        """Does nothing: asynchronous workers play on by themselves."""
 
     def lag(self, name: str, rollout: Rollout) -> dict[str, float]:
-        """Says by how many updates weights have changed since they played a rollout that is learned from now: the mean
-        over its decisions and the most; nothing where workers wait for weights.
+        """Returns by how many updates weights have changed since a rollout was played: the mean over its decisions and
+        the maximum; nothing where workers wait for weights.
         """
         if not self.asynchronous:
             return {}
@@ -560,15 +560,15 @@ class RemotePool(Stateful):
         return {"stale_fraction": stale, "lag_mean": mean, "lag_max": float(behind.max())}
 
     def waits(self) -> dict[str, float]:
-        """Says what this process has waited for since it began, by name; see `WaitTimes.row`."""
+        """Returns the waiting times of this process so far, by name; see `WaitTimes.row`."""
         return self.waiting.row()
 
     def acted(self) -> int:
-        """Counts the decisions of all policies since they were added, those included that nobody learns from."""
+        """Returns the number of decisions of all policies since they were added, unrecorded ones included."""
         return sum(one.acted for one in self.standing)
 
     def counters(self) -> dict[str, int]:
-        """What could not be learned from as it should, so far, over all workers; what was lost or left out."""
+        """Returns counters of data that could not be learned from, over all workers; of lost and dropped data."""
         total = dict(self.counted)
         for one in self.standing:
             for name, number in one.counters.items():
@@ -578,9 +578,7 @@ class RemotePool(Stateful):
     # --- state --------------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Waits until every worker has done what it was asked for, and has the weights of now; what it has played is
-        kept.
-        """
+        """Waits until every worker is done with its orders, and has the present weights; its experience is kept."""
         for one in self.standing:
             behind = any(version > one.version.get(name, 0) for name, (version, _) in self.weights.items())
             if behind and not one.is_absent:
@@ -592,20 +590,20 @@ class RemotePool(Stateful):
                 self._answer(one)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes. What has come and waits stays here and is not part of it, but how much it is. A
-        share whose worker is lost or hangs begins anew where the state is taken up.
+        """Returns everything that changes. Received experience is not part of it, only its amount. A share whose worker
+        is lost or hangs begins anew where the state is restored.
         """
         self.settle()
         tickets = [None if one.is_absent else self.hosts.call(one.share.number, "state_dict") for one in self.standing]
         shares = [self._state_of(one, ticket) for one, ticket in zip(self.standing, tickets, strict=True)]
         held: dict[str, Any] = {}
         lost = sum(rollout.num_decisions for rollouts in self.held.values() for rollout in rollouts)
-        if lost and not self.asynchronous:  # some workers had done all they were asked for when the others were stopped
+        if lost and not self.asynchronous:  # some workers were done with their orders when the others were stopped
             lost, held = 0, {"held": {name: [vars(one) for one in rollouts] for name, rollouts in self.held.items()}}
         return {**super().state_dict(), "finished": [], "in_transit": lost, "shares": shares, **held}
 
     def _state_of(self, one: ShareStanding, ticket: Any) -> dict[str, Any]:
-        """Waits for the state of a share; of one that begins anew only where it begins."""
+        """Waits for the state of a share; of one that begins anew, only where it begins."""
         try:
             if ticket is not None:
                 state: dict[str, Any] = self._result(ticket)
@@ -616,16 +614,16 @@ class RemotePool(Stateful):
         return {"share": asdict(one.share), "worker": None, **numbers}
 
     def load_env(self, state: dict[str, Any]) -> dict[str, Kind]:
-        """Takes up the environments of a state; see `RolloutWorker.load_env`.
+        """Restores the environments of a state; see `RolloutWorker.load_env`.
 
         Raises:
-            ConfigError: If lanes are divided otherwise there.
+            ConfigError: If its lanes are divided otherwise.
         """
         there = len(state["shares"]) if "shares" in state else 0
         if there != len(self.standing):
             raise ConfigError(
                 f"sampling.workers = {len(self.standing)}: the run was played by {there or 'no'} workers, and "
-                "goes on with as many; they may be on fewer machines"
+                "resumes with as many; they may be on fewer machines"
             )
         newcomers: dict[str, Kind] = {}
         tickets = []
@@ -644,7 +642,7 @@ class RemotePool(Stateful):
         return newcomers
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave, after `load_env`."""
+        """Restores the result of `state_dict`, after `load_env`."""
         state = dict(state)
         shares, lost, held = state.pop("shares"), state.pop("in_transit"), state.pop("held", {})
         super().load_state_dict(state)
@@ -661,12 +659,12 @@ class RemotePool(Stateful):
             if one.is_absent:
                 one.vector_steps = one.ordered = mine["before"]
                 one.slots, one.kinds = mine["slots"], mine["kinds"]
-        for one, _ in there:  # where they stand
+        for one, _ in there:  # only reports their counters
             self._order(one, 0, {})
         for one, _ in there:
             self._over(one.calls[:1])
             self._answer(one)
 
     def close(self) -> None:
-        """Frees the environments."""
+        """Closes the environments."""
         self.hosts.close(at_once=bool(self.interrupt.number) and any(one.calls for one in self.standing))

@@ -1,7 +1,7 @@
-"""A share of a run's lanes, and the worker that plays it wherever it is.
+"""A share of a run's lanes, and its worker on any host.
 
-Lanes and slots are numbered for the whole run, so a share plays what one worker of all lanes would have played there:
-the same episodes, the same random numbers. `RemotePool` puts the shares' experience together again.
+Lanes and slots are numbered for the whole run, so a share plays the same episodes with the same random numbers as one
+worker of all lanes would. `RemotePool` joins the shares' experience.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from rookery.rollout.worker import RolloutWorker
 
 @dataclass(frozen=True)
 class LaneShare:
-    """Some lanes of a run, one after the other.
+    """Consecutive lanes of a run.
 
     Attributes:
-        number: Which share, from 0.
+        number: Number of the share, from 0.
         first: Number of its first lane in the whole run.
-        lanes: How many.
-        skipped: ``[lanes]`` episodes of each lane that others have played before, or lost.
+        lanes: Number of lanes.
+        skipped: ``[lanes]`` episodes of each lane that other workers have played before, or lost.
     """
 
     number: int
@@ -46,7 +46,7 @@ class LaneShare:
     skipped: tuple[int, ...]
 
     def place(self, lane: int, episode: int) -> tuple[int, int]:
-        """Returns the lane and episode in the whole run of what is (lane, episode) here."""
+        """Returns lane and episode in the whole run for (lane, episode) of the share."""
         return self.first + lane, episode + self.skipped[lane]
 
     def placed(self, episode: EpisodeResult) -> EpisodeResult:
@@ -59,8 +59,8 @@ def shares_of(lanes: int, shares: int, group: int = 1) -> list[LaneShare]:
     """Divides lanes into shares of almost the same size.
 
     Args:
-        lanes: Of the whole run.
-        shares: How many; at most one for each group.
+        lanes: Lanes of the whole run.
+        shares: Number of shares; at most one per group.
         group: Lanes that stay together; the last group may have fewer.
     """
     groups = -(-lanes // group)
@@ -71,10 +71,10 @@ def shares_of(lanes: int, shares: int, group: int = 1) -> list[LaneShare]:
 
 
 class ShareMapping(PolicyMapping):
-    """Answers as the mapping of the whole run does, for the lanes of a share.
+    """Applies the mapping of the whole run to the lanes of a share.
 
     Args:
-        whole: That mapping.
+        whole: The mapping of the whole run.
         share: The share.
     """
 
@@ -84,35 +84,35 @@ class ShareMapping(PolicyMapping):
         self.is_static, self.moves, self.spaces = whole.is_static, whole.moves, whole.spaces
 
     def __call__(self, agent: str, episode: EpisodeInfo) -> str:
-        """Says who plays an agent, see `PolicyMapping`."""
+        """Returns the policy of an agent, see `PolicyMapping`."""
         lane, index = self._share.place(episode.lane, episode.index)
         return self._whole(agent, EpisodeInfo(lane, index, episode.streams, episode.parameters))
 
 
 @dataclass(frozen=True)
 class PlayReport:
-    """What a share says after it has played.
+    """Report of a share after it has played.
 
     Attributes:
-        vector_steps: Where it stands.
-        env_steps: Environment steps since it said so last.
-        lane_steps: These, and those in which lanes rested.
+        vector_steps: Vector steps made.
+        env_steps: Environment steps since the last report.
+        lane_steps: These, and steps in which lanes rested.
         complete: Complete decisions of each policy that have not been handed over.
-        pending: Decisions, of all policies that learn, that are made and wait for what comes of them.
+        pending: Decisions of all policies that learn that wait for their outcome.
         slots: Slots of each policy that learns.
-        kinds: Number of the kind of agents that each policy plays.
-        rollouts: Experience that was asked for and is complete, by policy.
-        finished: Episodes that ended, lanes and numbers those of the whole run.
-        newcomers: Policies that are missing; nothing more is played until they are added.
+        kinds: Number of the kind of each policy's agents.
+        rollouts: Experience that was ordered and is complete, by policy.
+        finished: Episodes that ended, with lanes and numbers of the whole run.
+        newcomers: Missing policies; nothing more is played until they are added.
         episode: ``[lanes]`` number of the running episode of each lane in the whole run.
-        resting: Whether all its copies rest.
-        running: Summed lengths of the episodes that are running, and how many these are.
-        counters: What could not be learned from as it should, so far.
-        reported: Numbers that the environment has reported since it was asked last.
+        resting: Whether all its environments rest.
+        running: Summed lengths of the running episodes, and their number.
+        counters: Counters of data that could not be learned from, so far.
+        reported: Numbers reported by the environment since the last report.
         all_joined: Whether every agent has a slot by now, so that slots are numbered as in the whole run.
         acted: Decisions of all policies since they were added.
-        seconds: How long playing took here.
-        timers: What took how long, as `Timers` give it.
+        seconds: Duration of playing on the host.
+        timers: State of the timers.
     """
 
     vector_steps: int
@@ -137,12 +137,12 @@ class PlayReport:
 
 
 class ShareWorker:
-    """Plays a share of the lanes of a run, with the engine of one machine inside.
+    """Plays a share of the lanes of a run on one machine.
 
     Args:
-        share: Which lanes.
-        make: Makes the worker of these lanes, without policies.
-        vector_step: How many vector steps the run has made, if it is under way.
+        share: The lanes.
+        make: Creates the worker of these lanes, without policies.
+        vector_step: Vector steps of the run so far, if it is resumed.
 
     Attributes:
         interrupt: Once its number is set, `play` returns after the vector step under way.
@@ -154,10 +154,11 @@ class ShareWorker:
         self.worker = make(share)
         self.worker.interrupt = self.interrupt
         self.worker.vector_steps = vector_step
-        self.worker.env_steps = vector_step * share.lanes  # of whoever had the lanes before, and counted there
+        self.worker.env_steps = vector_step * share.lanes  # of the previous worker of these lanes, and counted there
         self._make = make
         self._before = vector_step
-        """Clock that slots begin with: no two decisions of a slot have one clock, whoever played the lanes before."""
+        """First clock of slots: no two decisions of a slot have the same clock, whichever worker had the lanes before.
+        """
         self._sources: dict[str, Policy] = {}
         self._counted = self.worker.env_steps, self.worker.lane_steps
 
@@ -174,7 +175,7 @@ class ShareWorker:
             store.first_clock, store.by_request = self._before, True
 
     def retire(self, name: str) -> None:
-        """Lets a policy play on without anything being kept of it."""
+        """Stops recording a policy, which plays on."""
         self.worker.retire(name)
 
     def set_weights(self, version: int, weights: Mapping[str, list[np.ndarray]]) -> None:
@@ -182,7 +183,7 @@ class ShareWorker:
 
         Args:
             version: Their number in the whole run.
-            weights: By policy, what `packed_weights` gave.
+            weights: By policy, the result of `packed_weights`.
         """
         for name, arrays in weights.items():
             with torch.no_grad():
@@ -192,7 +193,7 @@ class ShareWorker:
         self.worker.set_weights({name: self._sources[name] for name in weights})
 
     def change_lessons(self, lessons: Mapping[str, int], restart: bool) -> None:
-        """Lets the next episodes have other lessons; see `RolloutWorker.change_lessons`."""
+        """Changes the lessons of the next episodes; see `RolloutWorker.change_lessons`."""
         self.worker.change_lessons(lessons, restart)
 
     # --- playing ------------------------------------------------------------------------------------------------------
@@ -206,18 +207,18 @@ class ShareWorker:
         names: Sequence[str],
         *weights: list[np.ndarray],
     ) -> PlayReport:
-        """Plays until so many vector steps are made, all lanes rest, a policy is missing, or `interrupt` is set.
+        """Plays until `until` vector steps are made, all lanes rest, a policy is missing, or `interrupt` is set.
 
         Args:
-            until: Vector steps of the run, this share's own count.
-            expected: Policies whose experience is handed over if, then, so many of its decisions are complete here;
-                None = all that is complete.
-            threads: Threads of torch to act with.
-            version: Number of the weights to play with from here on.
-            names: Policies that get weights now.
-            weights: Of each of them, as of `set_weights`.
+            until: Vector steps of the run, counted by this share.
+            expected: Policies whose experience is returned if exactly so many of their decisions are complete then;
+                None = all complete experience.
+            threads: Torch threads to act with.
+            version: Number of the weights from here on.
+            names: Policies with new weights.
+            weights: Weights of each of them, as of `set_weights`.
         """
-        note_activity(STEP)  # from here on, so that a process that is frozen now is not waited for as for a reset
+        note_activity(STEP)  # from here on, so that a process frozen now does not count as one that resets environments
         start, worker = perf_counter(), self.worker
         worker.is_watched = is_noted()
         worker.timers = timers = Timers()
@@ -264,7 +265,7 @@ class ShareWorker:
         )
 
     def take(self, names: list[str]) -> dict[str, Rollout]:
-        """Hands over all complete decisions of some policies, on memory of their own."""
+        """Returns all complete decisions of some policies, on memory of their own."""
         note_activity(STEP)
         worker, found = self.worker, {}
         for name in names:
@@ -277,11 +278,11 @@ class ShareWorker:
     # --- state --------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes, the environments in the middle of their episodes included."""
+        """Returns everything that changes, the environments in the middle of their episodes included."""
         return {"share": asdict(self.share), "before": self._before, "worker": self.worker.state_dict()}
 
     def load_env(self, state: dict[str, Any]) -> dict[str, Kind]:
-        """Takes up the environments of a state; see `RolloutWorker.load_env`."""
+        """Restores the environments of a state; see `RolloutWorker.load_env`."""
         saved = LaneShare(**{**state["share"], "skipped": tuple(state["share"]["skipped"])})
         if saved != self.share:  # these lanes had been lost and begun anew
             close_env(self.worker.env, self.worker.env.name)
@@ -291,7 +292,7 @@ class ShareWorker:
         return self.worker.load_env(state["worker"])
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave, after `load_env`, once all its policies are added."""
+        """Restores the result of `state_dict`, after `load_env`, once all its policies are added."""
         self.worker.load_state_dict(state["worker"])
         for name, mine in self.worker.policies.items():
             if name in self._sources:
@@ -300,7 +301,7 @@ class ShareWorker:
         self._counted = self.worker.env_steps, self.worker.lane_steps
 
     def close(self) -> None:
-        """Frees the environments."""
+        """Closes the environments."""
         close_env(self.worker.env, self.worker.env.name)
 
 
@@ -318,5 +319,5 @@ def _tensors_of(policy: Policy) -> list[Tensor]:
 
 
 def _as_tensor(array: np.ndarray) -> Tensor:
-    """A tensor of an array that may be read-only; it is only read here."""
+    """Returns a tensor of an array that may be read-only; the tensor is only read."""
     return torch.from_numpy(array if array.flags.writeable else array.copy())

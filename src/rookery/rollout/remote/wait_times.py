@@ -1,4 +1,4 @@
-"""What a run with workers elsewhere waits for: seconds of waiting, fetching, joining, and how idle each worker is."""
+"""Waiting times of a run with remote workers: seconds of waiting, fetching, joining, and idle share of each worker."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rookery.core.batch import Rollout
 from rookery.core.timers import Timer, Timers
 
 ANSWERS = 16
-"""Answers of a worker that its idle share is taken over: the latest."""
+"""Latest answers of a worker over which its idle share is computed."""
 
 
 class WaitTimes:
-    """Counts what this process waits for, and what each worker does meanwhile.
+    """Counts waiting times of this process, and the idle time of each worker.
 
     Args:
         timers: Tree whose nodes `workers.wait`, `workers.fetch` and `workers.join` count the seconds too.
-        clock: Tells seconds.
+        clock: Returns seconds.
     """
 
     def __init__(self, timers: Timers, clock: Callable[[], float] = perf_counter) -> None:
@@ -35,31 +35,31 @@ class WaitTimes:
         return _Counted(self, "wait", self._timers["workers.wait"])
 
     def fetch(self) -> _Counted:
-        """Returns a context in which an answer is fetched that is there."""
+        """Returns a context in which an available answer is fetched."""
         return _Counted(self, "fetch", self._timers["workers.fetch"])
 
     def join(self) -> _Counted:
-        """Returns a context in which rollouts are put together."""
+        """Returns a context in which rollouts are joined."""
         return _Counted(self, "join", self._timers["workers.join"])
 
     def asked(self, worker: int) -> None:
-        """Hears that a worker is asked to play; its time is counted from the first call on."""
+        """Notes that a worker was asked to play; its time is counted from the first call on."""
         self._since.setdefault(worker, self._clock())
 
     def answered(self, worker: int, playing: float) -> None:
-        """Hears that a worker has answered, and how many seconds it has played since its answer before."""
+        """Notes that a worker has answered, and how many seconds it has played since its last answer."""
         now = self._clock()
         passed = now - self._since.get(worker, now)
         self._answers.setdefault(worker, deque(maxlen=ANSWERS)).append((playing, passed))
         self._since[worker] = now
 
     def lost(self, worker: int) -> None:
-        """Hears that a worker is gone: who takes its place is counted anew."""
+        """Notes that a worker is lost: the one that replaces it is counted anew."""
         self._since.pop(worker, None)
         self._answers.pop(worker, None)
 
     def received(self, rollout: Rollout) -> None:
-        """Counts the bytes of a rollout that has come."""
+        """Counts the bytes of a received rollout."""
 
         def count(_: str, tensor: Tensor) -> Tensor:
             self.bytes += tensor.numel() * tensor.element_size()
@@ -68,7 +68,7 @@ class WaitTimes:
         rollout.map(count)
 
     def idle(self) -> dict[int, float]:
-        """Returns the share of its latest wall time, in [0, 1], in which each worker did not play."""
+        """Returns the share of its latest wall time, in [0, 1], in which each worker was idle."""
         shares = {}
         for worker, answers in sorted(self._answers.items()):
             playing, passed = (sum(numbers) for numbers in zip(*answers, strict=True))
@@ -76,7 +76,7 @@ class WaitTimes:
         return shares
 
     def row(self) -> dict[str, float]:
-        """Returns all of it by the names that a run's rows have it under."""
+        """Returns all waiting times by their names in a run's results."""
         seconds = {f"workers/{what}": round(value, 6) for what, value in self.seconds.items()}
         idle = {f"workers/idle/{worker}": round(share, 4) for worker, share in self.idle().items()}
         return {**seconds, "workers/bytes": self.bytes, **idle}
