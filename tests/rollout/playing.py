@@ -1,4 +1,4 @@
-"""What the tests of playing share: a policy that rolls dice, a worker for it, and rollouts read back one by one."""
+"""Shared parts of the rollout tests: a random policy, a worker for it, and rollouts read back one by one."""
 
 import copy
 from dataclasses import dataclass
@@ -169,7 +169,7 @@ def decisions_of(rollout):
 
 
 def same_bytes(one, other):
-    """Whether two rollouts hold the same numbers in all valid rows, to the last bit."""
+    """Compares two rollouts: the same numbers in all valid rows, to the last bit."""
     valid = one.valid
     pairs = [(one.length, other.length), (one.slot, other.slot), (one.clock, other.clock), (one.first, other.first)]
     pairs += [(one.version, other.version), (one.boot_index, other.boot_index)]
@@ -259,7 +259,7 @@ class ScriptedEnv:
             self.fresh[player], self.last[player] = False, truth
             self.account.append(truth)
         self.vector_steps += 1
-        self.rows = Rows.allocate(self.kinds[0], self.num_lanes)  # whoever kept the old arrays sees old numbers
+        self.rows = Rows.allocate(self.kinds[0], self.num_lanes)  # a reference to the old arrays sees old numbers
         ended, finals = np.zeros(self.num_lanes, dtype=bool), []
         for lane in range(self.num_lanes):
             ended[lane] = self.chance(0.15)

@@ -1,4 +1,4 @@
-"""An environment that tells all that was said and heard; helper processes load no more than this."""
+"""An environment that records all calls and results; helper processes load no more than this."""
 
 import gymnasium
 import numpy as np

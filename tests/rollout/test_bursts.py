@@ -55,14 +55,14 @@ def digest(state):
 
 
 def told(trainer, results):
-    """What a run comes to: what was learned, and what is said of its episodes."""
+    """Result of a run: learned weights, and results of its episodes."""
     weights = {name: policy.state_dict() for name, policy in trainer.policies.items()}
     said = [(each.env_steps, each.episodes, each.return_mean, each.length_mean) for each in results]
     return digest(weights), said, results[-1].counters
 
 
 def played(env, settings, at_once=True, iterations=4, algorithm=PPO, whole=False, **more):
-    """What a run comes to, with all of the worker's state if that is wanted; and how many bursts it played."""
+    """Returns the result of a run, with the worker's state if wanted, and its number of bursts."""
     with Trainer(env, algorithm, seed=3, config=[settings], **{"num_envs": 5, **more}) as trainer:
         if not at_once:
             trainer.pool.worker.fragments = None

@@ -41,7 +41,7 @@ SAC = SACConfig(learning_starts=64, train_every=8, batch_size=16, model={"hidden
 
 @pytest.fixture(params=[False, True], ids=["shared", "apart"])
 def apart(request, monkeypatch):
-    """Whether tensors have memory of their own, as on a graphics card."""
+    """Parameter: whether tensors have memory of their own, as on a GPU."""
     store = functools.partial(DeviceStore, apart=request.param)
     monkeypatch.setattr(device_pool, "DeviceStore", store)
     return request.param
@@ -67,7 +67,7 @@ def told(result):
 
 
 def played(env, algorithm, by_tensors, iterations=3, **more):
-    """What a run comes to, and the state that it leaves."""
+    """Returns the results and the state of a run."""
     with Trainer(env, algorithm, seed=3, **{"num_envs": 6, **more}) as trainer:
         assert isinstance(trainer.pool, DevicePool)
         assert trainer.pool.obstacle == ""
@@ -290,7 +290,7 @@ def test_on_a_graphics_card_rollouts_stay_there_and_runs_repeat(env):
     assert torch.equal(*found)
 
 
-# --- going on -------------------------------------------------------------------------------------------------------
+# --- resuming -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("algorithm", [PPO, NORMALIZED.replace(rollout_size=100), DQN])
@@ -328,7 +328,7 @@ def test_a_run_goes_on_by_rows_where_tensors_played_and_the_other_way_round(tmp_
             return hash_of(trainer)
 
     assert len({go_on([], []), go_on([Told()], []), go_on([], [Told()])}) == 1
-    assert "because callbacks are told of its episodes" in capsys.readouterr().err
+    assert "because callbacks follow its episodes" in capsys.readouterr().err
 
 
 def test_a_signal_ends_playing_between_two_steps_and_the_run_goes_on_to_the_same(tmp_path, monkeypatch, apart):
@@ -384,13 +384,13 @@ def test_where_time_goes_is_told_by_part():
 @pytest.mark.parametrize(
     ("why", "algorithm", "more"),
     [
-        ("policy 'main' remembers", PPO.replace(model={"hidden": (16,), "memory": {"kind": "gru"}}), {}),
+        ("policy 'main' has a memory", PPO.replace(model={"hidden": (16,), "memory": {"kind": "gru"}}), {}),
         ("sampling.staleness = 1 plays ahead in a thread", PPO, {"sampling": {"staleness": 1}}),
-        ("callbacks are told of its episodes", PPO, {"callbacks": [Told()]}),
+        ("callbacks follow its episodes", PPO, {"callbacks": [Told()]}),
         ("its agents are shown in groups or teams", POCAConfig(fragment_length=8, model={"hidden": (16,)}), {}),
-        ("sampling.lane_group = 2 lets lanes decide in groups", PPO, {"sampling": {"lane_group": 2}}),
+        ("sampling.lane_group = 2 makes lanes decide in groups", PPO, {"sampling": {"lane_group": 2}}),
         (
-            "the copies of policy 'main' explore at rates of their own",
+            "policy 'main' explores at a rate per environment",
             DQN.replace(exploration={"per_env_epsilon": 3.0}),
             {"iteration_steps": 24},
         ),
@@ -410,7 +410,7 @@ def test_a_frozen_policy_is_played_by_rows(capsys):
     with Trainer(Ticking, policies={"main": {"frozen": True}}, seed=3, num_envs=4, iteration_steps=16) as trainer:
         trainer.train_iteration()
         assert trainer.env_steps == 16
-    assert "because nobody learns from policy 'main'" in capsys.readouterr().err
+    assert "because policy 'main' is not recorded" in capsys.readouterr().err
 
 
 def test_a_policy_that_has_learned_enough_plays_on_by_rows():

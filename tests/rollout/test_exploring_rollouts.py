@@ -1,4 +1,4 @@
-"""Exploration while playing: what it carries from decision to decision, and who tells it how much to try out."""
+"""Exploration while playing: its state from decision to decision, and the source of its exploration rate."""
 
 import copy
 

@@ -29,7 +29,7 @@ def state_of(trainer):
 
 
 def played(env, algorithm, at_once, iterations=3, **more):
-    """What a run comes to, and how many calls for many steps it made."""
+    """Returns the result of a run, and its number of calls for many steps."""
     with Trainer(env, algorithm, seed=3, **{"num_envs": 6, **more}) as trainer:
         worker = trainer.pool.worker
         if not at_once:

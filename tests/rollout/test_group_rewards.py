@@ -1,4 +1,4 @@
-"""What groups earn is counted once, and learned by members as long as they are in play, where nobody sees the group."""
+"""Group rewards are counted once, and learned by members as long as they are in play, without a group critic."""
 
 import numpy as np
 import pytest
@@ -91,7 +91,7 @@ def test_who_stays_as_a_row_earns_what_the_group_earns(cfg):
 def test_group_rewards_between_turns_go_to_the_pending_decision():
     rollout, result = played(PPOConfig(fragment_length=8, epochs=1, rollout_size=12), turns=True)
     total = rollout.reward[rollout.valid]
-    # a decides once, and gets two steps of it; b at its first turn one step until it goes on alone, then one each
+    # a decides once, and gets two steps of it; b at its first turn one step until it continues alone, then one each
     assert set(total.tolist()) <= {22.0, 11.0, 33.0}
     assert result.groups == {"two": 40.0} and result.agents == {"a": 2.0, "b": 4.0}
 

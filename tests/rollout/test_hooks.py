@@ -1,4 +1,4 @@
-"""What a user's code sees of an episode, compared with accounts that the environments keep by themselves."""
+"""Episodes as user code sees them, compared with records that the environments keep."""
 
 from collections import defaultdict
 
@@ -61,7 +61,7 @@ def watched(env, env_steps, hooks=None, **arguments):
 
 @pytest.fixture(scope="module")
 def recorded():
-    """The diary of a Gymnasium environment, and each finished episode as the environment told it."""
+    """The diary of a Gymnasium environment, and each finished episode as the environment reported it."""
     Recording.episodes.clear()
     worker, diary = watched(Recording, 400, lanes=3)
     by_seed = {own["info"][0]["seed"]: own for own in Recording.episodes}
@@ -127,7 +127,7 @@ def test_observations_are_the_environments_and_the_final_one_is_shown_when_an_ep
     for key, own in truth.items():
         seen = [note["obs"]["agent"]["obs"].tolist() for note in diary.notes[key]]
         said = [obs.tolist() for obs in own["obs"]]
-        last = said[-1] if own["cut"] else said[-2]  # nobody acts on what a terminated episode shows last
+        last = said[-1] if own["cut"] else said[-2]  # no agent acts on the last observation of a terminated episode
         assert seen == [*said[:-1], last, last]
 
 

@@ -1,4 +1,4 @@
-"""Slots that explore at rates of their own, as the actors of Ape-X do, wherever they play."""
+"""Slots with their own exploration rates, as the actors of Ape-X, at any worker."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ POWERS = 1 + 7 * np.arange(8) / 7
 
 
 def played(head, steps, native=True, shift=None, **settings):
-    """What eight lanes play in so many steps after the learner has set how to explore."""
+    """Returns the actions of eight lanes in some steps after the learner has set the exploration."""
     worker, made = playing(head, lanes=8, T=steps, native=native, **settings)
     worker.sample(8)
     for name, value in (shift or {}).items():
@@ -35,7 +35,7 @@ def test_each_slot_acts_at_random_as_often_as_its_own_epsilon_says():
     rollout, policy = played(QValues(ladder=7.0), 2000, choices=4, shift={"epsilon": 0.4})
     expected = torch.from_numpy(0.75 * 0.4**POWERS)
     assert (explored(rollout, policy) - expected).abs().max() < 0.035  # four standard deviations
-    assert rollout.logp[1:].isnan().all()  # nobody knows it, rather than that of the epsilon of all
+    assert rollout.logp[1:].isnan().all()  # unknown, rather than that of the common epsilon
     rollout, policy = played(QValues(ladder=7.0), 500, choices=4, shift={"epsilon": 1.0})
     assert explored(rollout, policy).min() > 0.6
 

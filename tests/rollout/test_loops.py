@@ -131,7 +131,7 @@ def test_each_loop_stores_the_bytes_of_the_loop_in_python(loop, implementation, 
 
 @pytest.fixture(params=[pytest.param("1", marks=kernels), "0"], ids=["kernels", "torch"])
 def computes(request, monkeypatch):
-    """What computes the policy."""
+    """Backend of the policy."""
     monkeypatch.setenv(SWITCH, request.param)
     best_build.cache_clear()
     yield

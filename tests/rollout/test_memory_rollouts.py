@@ -1,4 +1,4 @@
-"""What a policy remembers while it plays: nothing before an episode, its own past within one, and just that is kept."""
+"""Memory of a policy during rollouts: empty at an episode start, the agent's own past within one, and stored as such."""
 
 import copy
 import itertools

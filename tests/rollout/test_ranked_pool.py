@@ -1,4 +1,4 @@
-"""How several learners agree on rounds of playing; the other rank is scripted."""
+"""Rounds of playing that several learners agree on; the other rank is scripted."""
 
 from counting import Counting
 from playing import Dice

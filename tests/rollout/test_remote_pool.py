@@ -1,4 +1,4 @@
-"""What a pool of workers elsewhere asks them for, and what it makes of their answers; the workers are scripted."""
+"""Orders of a pool to its remote workers, and its use of their answers; the workers are scripted."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_worker_that_is_lost_is_replaced_and_what_it_had_is_counted():
     # three decisions were complete there and one was pending; three steps of three lanes at most were under way
     assert pool.counters() == {"workers_lost": 1, "decisions_lost": 4, "decisions_lost_at_most": 7}
     assert hosts.begun == [0, 1, 1] and pool.standing[1].share.skipped == (1, 1, 1) and not pool.env.exact
-    assert notes == ["worker 1 is gone; its copies begin their next episodes with another worker"]
+    assert notes == ["worker 1 is gone; its environments begin their next episodes with another worker"]
     hosts.lost = {0}
     with pytest.raises(WorkerLostError, match=r"2 workers were lost, and sampling\.max_restarts = 1"):
         pool.sample(5)

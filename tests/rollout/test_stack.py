@@ -1,4 +1,4 @@
-"""Snapshots that play together: each decides as it would alone, whoever else plays; slots and names follow."""
+"""Snapshots that play together: each decides as it would alone; slots and names follow."""
 
 import copy
 

@@ -18,12 +18,12 @@ LEARNED, SHOWN = 1.0, 7.0
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    """Steps in which nobody says anything return soon, so that tests end soon."""
+    """Steps without any message return soon, so that tests end soon."""
     monkeypatch.setattr("rookery.envs.async_copies.async_env.PATIENCE", 0.05)
 
 
 def show_and_learn(address, played, errors):
-    """Plays episodes of 1 to 4 decisions; of every second one nobody learns. Decision n of an episode earns n."""
+    """Plays episodes of 1 to 4 decisions; every second one is not learned from. Decision n of an episode earns n."""
     try:
         with Client("{}:{}".format(*address), TOKEN, quiet=True) as client:
             for number in range(10**6):

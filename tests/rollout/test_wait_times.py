@@ -1,4 +1,4 @@
-"""What is waited for: shares of a clock that the test moves by hand."""
+"""Waiting times, by a clock that the test moves by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rookery.rollout.remote.wait_times import ANSWERS, WaitTimes
 
 
 class ClockByHand:
-    """Tells the seconds that it is set to."""
+    """Returns the seconds that it is set to."""
 
     def __init__(self):
         self.now = 100.0
@@ -27,7 +27,7 @@ def test_a_worker_is_idle_for_what_it_does_not_play():
     waiting.answered(0, 1.0)
     waiting.answered(1, 4.0)
     assert waiting.idle() == {0: 0.75, 1: 0.0}
-    clock.now += 4.0  # nobody asks it: that is idle too
+    clock.now += 4.0  # it has no order: that is idle too
     waiting.asked(0)
     clock.now += 2.0
     waiting.answered(0, 2.0)

@@ -393,7 +393,7 @@ def test_agents_of_one_kind_that_end_in_the_same_step_each_get_their_own_end():
 
 
 def test_an_agent_keeps_its_slot_from_episode_to_episode():
-    # b acts second in every episode; its fragments go on over the ends of games instead of being cut by them
+    # b acts second in every episode; its fragments continue across game ends instead of being cut there
     worker = play(CountingAEC, T=4, decisions=48)
     rollout = worker.sample()["main"]
     assert worker.policies["main"].store.num_slots == 3
