@@ -73,9 +73,9 @@ SUBJECTS = (
     ),
     (
         "loops that step environments",
-        "rollout/loops/loop.py:Loop, rollout/loops/python.py:PythonLoop, rollout/loops/helper_process.py:BurstsPlayer, "
-        "rollout/loops/helper_side.py:BurstPlayer, rollout/loops/native.py:FragmentPlayer, "
-        "rollout/loops/device.py:DevicePlayer, rollout/worker_state.py:WorkerState",
+        "rollout/loops/loop.py:Loop, rollout/loops/python.py:PythonLoop, rollout/loops/helper_process.py:HelperLoop, "
+        "rollout/loops/helper_side.py:HelperLoopServer, rollout/loops/native.py:NativeLoop, "
+        "rollout/loops/device.py:DeviceLoop, rollout/worker_state.py:WorkerState",
         "design.md",
     ),
     ("environments in C", "envs/native/c_env.py:CEnv, envs/native/c_playing.py:Playing", "how-to/c-environments.md"),

@@ -1,6 +1,6 @@
 """A way for tests to come in between the vector steps of a worker."""
 
-from rookery.rollout.loops.helper_process import fragment_player
+from rookery.rollout.loops.helper_process import fast_loop_of
 
 
 def after_each_step(worker, function):
@@ -13,10 +13,10 @@ def after_each_step(worker, function):
         return True
 
     worker.python_loop.play = stepped
-    worker.fragments = None  # which makes many steps in a call
+    worker.fast_loop = None  # which makes many steps in a call
 
 
 def as_ever(worker):
     """Lets nothing come in between the vector steps of a worker any more."""
     vars(worker.python_loop).pop("play")
-    worker.fragments = fragment_player(worker.env)
+    worker.fast_loop = fast_loop_of(worker.env)

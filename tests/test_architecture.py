@@ -252,7 +252,7 @@ def test_environments_are_stepped_from_one_call_by_four_loops():
     assert files_with(r"\.play_burst\(") == ["rollout/loops/helper_process.py"]  # likewise, in helper processes
     assert files_with(r"\.step_tensors\(", ignoring=ENVIRONMENTS) == ["rollout/loops/device.py"]  # and on a device
     worker = code_of(SOURCE / "rollout" / "worker.py")
-    for call in ("self.fragments.play(self, most)", "self.python_loop.play(self, most)"):
+    for call in ("self.fast_loop.play(self, most)", "self.python_loop.play(self, most)"):
         assert worker.count(call) == 1 and files_with(re.escape(call)) == ["rollout/worker.py"]
 
 

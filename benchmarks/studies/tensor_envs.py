@@ -65,7 +65,7 @@ def made(way: Way, device: str) -> Trainer:
     config = {"threads": usable_cores(), "logging.console": "quiet"}
     trainer = Trainer(way.env, settings, num_envs=COPIES, seed=0, device=device, config=config)
     if way.by_rows:
-        trainer.pool.worker.fragments = None
+        trainer.pool.worker.fast_loop = None
     elif way.env == "TensorCartPole":
         assert isinstance(trainer.pool, DevicePool)
         assert not trainer.pool.obstacle

@@ -51,7 +51,7 @@ def test_timers_show_seconds_share_calls_and_where_each_step_stands(rookery, run
     assert re.search(r"algorithms/on_policy/ppo\.py:\d+$", found["training_step"])  # the run's own algorithm
     at_once = best_build() is not None and fragment_player() is not None
     label, where, call = (
-        ("fragments", "worker", "self.fragments.play(") if at_once else ("env.step", "loops/python", "env.step(")
+        ("fragments", "worker", "self.fast_loop.play(") if at_once else ("env.step", "loops/python", "env.step(")
     )
     place = re.search(rf"(\S+rollout/{where}\.py):(\d+)$", found[label])
     with open(place[1]) as file:

@@ -286,9 +286,9 @@ def test_a_rank_without_rows_makes_the_steps_of_the_others(tmp_path):
         if decisions > 1:
             store.open_slot(0)
             for _ in range(decisions):
-                store.place(None, {"obs": rng.normal(size=(1, 3)).astype(np.float32)}, slice(None))
-                store.record(None, Outcome(rng.normal(size=1).astype(np.float32), None, None, None))
-        return store.take({"obs": np.zeros((1, 3), np.float32)}, np.zeros(len(store._clock), np.int64))
+                store.begin_step(None, {"obs": rng.normal(size=(1, 3)).astype(np.float32)}, slice(None))
+                store.write_outcomes(None, Outcome(rng.normal(size=1).astype(np.float32), None, None, None))
+        return store.drain({"obs": np.zeros((1, 3), np.float32)}, np.zeros(len(store._clock), np.int64))
 
     def run(ranks, size, decisions):
         ppo, rollout = learner(PPO, replace(cfg, minibatch_size=size), CHOICE), played(decisions)
@@ -415,9 +415,9 @@ def test_importance_weights_are_those_of_one_batch_of_all_ranks(tmp_path):
         store = SlotStore(obs_spec(OBS, CHOICE), action_spec(CHOICE), Demand(number), 0)
         store.open_slot(0)
         for _ in range(number):
-            store.place(None, {"obs": rng.normal(size=(1, 3)).astype(np.float32)}, slice(None))
-            store.record(None, Outcome(rng.normal(size=1).astype(np.float32), None, None, None))
-        one.replay.store(store.take({"obs": np.zeros((1, 3), np.float32)}, np.zeros(1, np.int64)))
+            store.begin_step(None, {"obs": rng.normal(size=(1, 3)).astype(np.float32)}, slice(None))
+            store.write_outcomes(None, Outcome(rng.normal(size=1).astype(np.float32), None, None, None))
+        one.replay.store(store.drain({"obs": np.zeros((1, 3), np.float32)}, np.zeros(1, np.int64)))
         buffer = one.replay.own
         buffer.update_priorities(torch.arange(number), torch.from_numpy(rng.random(number)))
         drawn = one.replay.sample(8, n_step=1, gamma=0.9, beta=0.7)

@@ -40,7 +40,7 @@ def trained(env, disturb=None, iterations=4, **settings):
                 return step(actions)
 
             trainer.env.step = disturbed
-            trainer.pool.worker.fragments = None  # a burst makes many steps in a call (tests/rollout/test_bursts.py)
+            trainer.pool.worker.fast_loop = None  # a burst makes many steps in a call (tests/rollout/test_bursts.py)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             result = trainer.train({"iterations": iterations})

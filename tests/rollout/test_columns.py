@@ -22,14 +22,14 @@ def store_of(T, slots, memory_size=0, memory_every=1):
 def act(store, seen, memory=None):
     """Each slot of `seen` sees its number and chooses the same number."""
     slots, numbers = np.array(list(seen)), np.array(list(seen.values()), np.float32)
-    decisions = store.place(slots, {"obs": numbers[:, None]}, slice(None), memory)
+    decisions = store.begin_step(slots, {"obs": numbers[:, None]}, slice(None), memory)
     decisions.action[...], decisions.logp[...] = numbers, -numbers
-    store.answer(decisions)
+    store.write_actions(decisions)
 
 
 def happen(store, slot, reward, *, terminated=False, truncated=False, waiting=True):
     flags = (np.array([flag]) for flag in (terminated, truncated, waiting))
-    store.record(np.array([slot]), Outcome(np.array([reward]), *flags))
+    store.write_outcomes(np.array([slot]), Outcome(np.array([reward]), *flags))
 
 
 def test_each_slot_writes_down_a_column_of_its_own_and_begins_another_when_that_is_full():
@@ -66,10 +66,10 @@ def test_rewards_belong_to_the_decision_that_waits_for_them_and_others_are_count
 def test_an_end_completes_a_decision_and_the_next_one_is_the_first_of_an_episode():
     store = store_of(T=4, slots=1)
     act(store, {0: 1.0})
-    store.final(np.array([0]), {"obs": np.array([[8.0]], np.float32)}, np.array([0]))
+    store.write_final_obs(np.array([0]), {"obs": np.array([[8.0]], np.float32)}, np.array([0]))
     happen(store, 0, 1.0, truncated=True, waiting=False)
     assert store.complete == 1 and store._starts.tolist() == [True]
-    store.final(np.array([0]), {"obs": np.array([[9.0]], np.float32)}, np.array([0]))  # it waits for nothing
+    store.write_final_obs(np.array([0]), {"obs": np.array([[9.0]], np.float32)}, np.array([0]))  # it waits for nothing
     assert store._finals["count"] == 1 and store._finals["index"][0].tolist() == [0, 0]
     assert store._finals["obs"]["obs"][0, 0] == 8.0
     act(store, {0: 2.0})

@@ -22,7 +22,7 @@ from rookery.policies.policy import Policy
 from rookery.rollout import device_pool
 from rookery.rollout.device_pool import DevicePool
 from rookery.rollout.device_store import DeviceStore
-from rookery.rollout.loops.device import DevicePlayer
+from rookery.rollout.loops.device import DeviceLoop
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.pool import LocalPool
 from rookery.rollout.tables import RowTable
@@ -72,7 +72,7 @@ def played(env, algorithm, by_tensors, iterations=3, **more):
         assert isinstance(trainer.pool, DevicePool)
         assert trainer.pool.obstacle == ""
         if not by_tensors:
-            trainer.pool.worker.fragments = None
+            trainer.pool.worker.fast_loop = None
         for _ in range(iterations):
             result = trainer.train_iteration()
         assert (calls_of(trainer) > 0) == by_tensors
@@ -184,14 +184,14 @@ def test_a_vector_step_is_so_many_operations_whatever_happens_and_none_waits(env
         watched.__enter__()
         return room_for(self, *arguments)
 
-    hand_over, room_for = DevicePlayer._hand_over, DevicePlayer._room_for
+    hand_over, room_for = DeviceLoop._hand_over, DeviceLoop._room_for
     watched = Watched()
     with Trainer(env, TORCH, seed=3, num_envs=6) as trainer:
         for _ in range(3):
             trainer.pool.sample(48)  # rooms are made, and noise is drawn, for 256 steps
         monkeypatch.setattr(TensorRows, "step_tensors", watched_step)
-        monkeypatch.setattr(DevicePlayer, "_hand_over", watched_end)
-        monkeypatch.setattr(DevicePlayer, "_room_for", watched_begin)
+        monkeypatch.setattr(DeviceLoop, "_hand_over", watched_end)
+        monkeypatch.setattr(DeviceLoop, "_room_for", watched_begin)
         totals, ended = [], 0
         for _ in range(6):
             before = watched.count
@@ -240,7 +240,7 @@ def test_the_loop_runs_where_nobody_can_read_a_number(make, monkeypatch):
     worker = RolloutWorker(env, PolicyMapping(None, ["main"]), Streams(0), Streams(0).episodes(Role.ENV), Timers())
     worker.make_store = functools.partial(DeviceStore, device=env.device)
     worker.add_policy("main", policy, Demand(4))
-    mine, player, seen = worker.policies["main"], DevicePlayer(env, None), []
+    mine, player, seen = worker.policies["main"], DeviceLoop(env, None), []
     for row in range(5):
         mine.open_slot(row)
     assert player.obstacle(mine) == ""
@@ -248,7 +248,7 @@ def test_the_loop_runs_where_nobody_can_read_a_number(make, monkeypatch):
     def stop(self, store, room, first, made, returns, lengths):
         seen.extend((made, store.rows()[first].action, room.earned, room.final_obs[kind.obs.leaves[0].path]))
 
-    monkeypatch.setattr(DevicePlayer, "_hand_over", stop)
+    monkeypatch.setattr(DeviceLoop, "_hand_over", stop)
     worker.tables = [RowTable(5)]
     assert player._steps_ahead(mine) == 4
     with torch.no_grad():
@@ -426,7 +426,7 @@ def test_a_policy_elsewhere_than_the_environment_is_played_by_rows():
     env = TensorRows(Ticking(4), 4, "Ticking")
     worker = RolloutWorker(env, PolicyMapping(None, ["main"]), Streams(0), Streams(0).episodes(Role.ENV), Timers())
     notes = []
-    pool = device_pool.pool_here(worker, 0, None, notes.append)
+    pool = device_pool.make_local_pool(worker, 0, None, notes.append)
     (kind,) = env.kinds
     policy = Policy(kind.obs, kind.action, ModelConfig(hidden=(8,)), generator=torch.default_generator)
     pool.add_policy("main", policy, Demand(4))
@@ -445,7 +445,7 @@ def test_what_an_environment_does_wrong_is_told_in_the_same_words(mistake):
         config = {"mistake": mistake}
         with Trainer(Broken, PPO, seed=3, num_envs=3, env_config=config, sampling={"warmup_steps": 0}) as trainer:
             if not by_tensors:
-                trainer.pool.worker.fragments = None
+                trainer.pool.worker.fast_loop = None
             with pytest.raises(EnvError) as caught:
                 trainer.train_iteration()
             said.append(str(caught.value))

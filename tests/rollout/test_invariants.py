@@ -51,7 +51,7 @@ def test_every_decision_is_taken_once_in_order_with_its_reward_and_its_future(
             played_by[name].append((worker.vector_steps, worker.version))
     for name, seat in worker.policies.items():
         if seat.store.complete:
-            received[name] += decisions_of(seat.store.take(worker.now.rows[seat.kind].obs, seat.row_of_slot))
+            received[name] += decisions_of(seat.store.drain(worker.now.rows[seat.kind].obs, seat.row_of_slot))
 
     truth = {entry.obs: entry for entry in env.account}
     found = []

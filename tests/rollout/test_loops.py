@@ -20,9 +20,9 @@ from rookery.envs.native.c_playing import fragment_player
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
 from rookery.rollout.device_store import DeviceStore
-from rookery.rollout.loops.device import DevicePlayer
-from rookery.rollout.loops.helper_process import BurstsPlayer
-from rookery.rollout.loops.native import FragmentPlayer
+from rookery.rollout.loops.device import DeviceLoop
+from rookery.rollout.loops.helper_process import HelperLoop
+from rookery.rollout.loops.native import NativeLoop
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.worker import RolloutWorker
 from rookery.tensor_envs.classic import TensorCartPole
@@ -35,19 +35,19 @@ compiled = pytest.mark.skipif(fragment_player() is None, reason="no environments
 
 
 def in_python(worker):
-    assert worker.fragments is None
+    assert worker.fast_loop is None
 
 
 def in_a_helper(worker):
-    assert type(worker.fragments) is BurstsPlayer
+    assert type(worker.fast_loop) is HelperLoop
 
 
 def in_c(worker):
-    assert type(worker.fragments) is FragmentPlayer
+    assert type(worker.fast_loop) is NativeLoop
 
 
 def on_a_device(worker):
-    worker.fragments = DevicePlayer(worker.env, None)
+    worker.fast_loop = DeviceLoop(worker.env, None)
 
 
 def plain(value):
@@ -94,7 +94,7 @@ def played(loop, env, implementation, **more):
             finished += sample.finished
             worker.set_weights({"main": policy})
         mine = worker.policies["main"]
-        rollouts.append(stored(mine.store.take(worker.now.rows[0].obs, mine.row_of_slot)))  # what is still open
+        rollouts.append(stored(mine.store.drain(worker.now.rows[0].obs, mine.row_of_slot)))  # what is still open
         state = worker.state_dict()
         for name in ("env", "policies"):  # each environment has a state of its own; slots follow
             del state[name]

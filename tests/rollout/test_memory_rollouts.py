@@ -1,4 +1,4 @@
-"""Memory of a policy during rollouts: empty at an episode start, the agent's own past within one, and stored as such."""
+"""Memory of a policy during rollouts: empty at an episode start, the agent's own past within one, stored as such."""
 
 import copy
 import itertools
@@ -155,7 +155,7 @@ def test_memory_is_empty_at_the_first_decision_of_an_episode_and_nowhere_else(
             stop = None
     for seat in worker.policies.values():
         if seat.store is not None and seat.store.complete:
-            check_rollout(seat.store.take(worker.now.rows[seat.kind].obs, seat.row_of_slot), book, min(every, T))
+            check_rollout(seat.store.drain(worker.now.rows[seat.kind].obs, seat.row_of_slot), book, min(every, T))
     check_notes(env, book)
     assert len(book) == len(env.account)
 

@@ -107,7 +107,7 @@ def test_a_policy_that_sees_its_last_action_remembers_what_was_done(config, acti
         played.open_slot(row)
     slab = {"obs": np.ones((3, 3), np.float32)}
     chosen = played.decide(None, slab, slice(0, 3), 0)
-    played.correct(None, np.array([0, 2]), did)
+    played.override_actions(None, np.array([0, 2]), did)
     assert chosen[[0, 2]].tolist() == did.tolist()
     columns = policy.recall.action_columns
     assert played.memory.memory[[0, 2], columns].tolist() == remembered

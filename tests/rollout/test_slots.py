@@ -35,22 +35,22 @@ class Table:
     def act(self, **seen):
         """Slots s0, s1 ... see a number and do it (mod 9)."""
         slots = np.array([int(slot[1:]) for slot in seen])
-        decisions = self.store.place(slots, self.slab(**seen), slots)
+        decisions = self.store.begin_step(slots, self.slab(**seen), slots)
         numbers = [int(np.ravel(value)[0]) for value in seen.values()]
         assert decisions.obs["obs"][:, 0].tolist() == numbers
         decisions.action[:] = np.array(numbers) % 9
         decisions.logp[:] = -np.array(numbers)
         if decisions.at is not None:
-            self.store.answer(decisions)
+            self.store.write_actions(decisions)
 
     def outcome(self, slot, reward, terminated=False, truncated=False, waiting=False, final=None):
         if final is not None:
-            self.store.final(np.array([slot]), {"obs": np.array([[final]], np.float32)}, np.array([0]))
+            self.store.write_final_obs(np.array([slot]), {"obs": np.array([[final]], np.float32)}, np.array([0]))
         flags = (np.array([flag]) for flag in (terminated, truncated, waiting))
-        self.store.record(np.array([slot]), Outcome(np.array([float(reward)]), *flags))
+        self.store.write_outcomes(np.array([slot]), Outcome(np.array([float(reward)]), *flags))
 
     def take(self, **seen):
-        return self.store.take(self.slab(**seen), np.arange(self.slots))
+        return self.store.drain(self.slab(**seen), np.arange(self.slots))
 
 
 def numbers(rollout):
@@ -204,11 +204,11 @@ def test_observations_keep_the_type_they_are_stored_in():
     store.open_slot(0)
     slab = spec.allocate(1)
     for _ in range(2):
-        decisions = store.place(None, slab, slice(0, 1))
+        decisions = store.begin_step(None, slab, slice(0, 1))
         if decisions.at is not None:
-            store.answer(decisions)
-        store.record(None, Outcome(np.zeros(1), None, None, None))
-    rollout = store.take(slab, np.zeros(1, np.int64))
+            store.write_actions(decisions)
+        store.write_outcomes(None, Outcome(np.zeros(1), None, None, None))
+    rollout = store.drain(slab, np.zeros(1, np.int64))
     assert {path: leaf.dtype for path, leaf in decisions.obs.items()} == {"obs": np.uint8, "count": np.int64}
     for tree in (rollout.obs, rollout.last_obs, rollout.final_obs):
         assert {path: leaf.dtype for path, leaf in tree.items()} == {"obs": torch.uint8, "count": torch.int64}
@@ -256,11 +256,11 @@ def test_a_saved_state_is_a_copy():
 def test_what_is_decided_in_lockstep_stands_in_the_storage_and_only_the_store_may_write_there():
     table = Table(T=3, decisions=6, slots=2)
     for step in range(3):
-        decisions = table.store.place(None, table.slab(s0=step, s1=step), slice(0, 2))
+        decisions = table.store.begin_step(None, table.slab(s0=step, s1=step), slice(0, 2))
         decisions.action[:] = step, step + 1
         if decisions.at is not None:
-            table.store.answer(decisions)
-        table.store.record(None, Outcome(np.zeros(2), None, None, None))
+            table.store.write_actions(decisions)
+        table.store.write_outcomes(None, Outcome(np.zeros(2), None, None, None))
         assert decisions.chosen.tolist() == [step, step + 1]
         with pytest.raises(ValueError, match="read-only"):
             decisions.chosen[0] = 5
@@ -272,11 +272,11 @@ def test_a_storage_that_grows_is_written_on_where_it_is_then():
     table = Table(T=2, decisions=None, slots=1)
     for rollout in range(2):
         for step in range(6 if rollout else 2):
-            decisions = table.store.place(None, table.slab(s0=step), slice(0, 1))
+            decisions = table.store.begin_step(None, table.slab(s0=step), slice(0, 1))
             decisions.action[:] = step
             if decisions.at is not None:
-                table.store.answer(decisions)
-            table.store.record(None, Outcome(np.array([10.0 + step]), None, None, None))
+                table.store.write_actions(decisions)
+            table.store.write_outcomes(None, Outcome(np.array([10.0 + step]), None, None, None))
         taken = table.take()
         expected = [[0, 2, 4], [1, 3, 5]] if rollout else [[0], [1]]
         assert taken.action.tolist() == expected
@@ -288,11 +288,11 @@ def test_a_store_that_takes_over_a_state_writes_on_in_its_new_memory():
     mine, other = Table(T=4, slots=2), Table(T=4, slots=2)
 
     def step(table, number):
-        decisions = table.store.place(None, table.slab(s0=number, s1=-number), slice(0, 2))
+        decisions = table.store.begin_step(None, table.slab(s0=number, s1=-number), slice(0, 2))
         decisions.action[:] = number
         if decisions.at is not None:
-            table.store.answer(decisions)
-        table.store.record(None, Outcome(np.full(2, float(number)), None, None, None))
+            table.store.write_actions(decisions)
+        table.store.write_outcomes(None, Outcome(np.full(2, float(number)), None, None, None))
 
     for number in (1, 2):
         step(mine, number)

@@ -60,7 +60,7 @@ def slab(stack, rows, seed):
 def seated(stack, numbers):
     for row, number in enumerate(numbers):
         slot = stack.open_slot(row)
-        stack.seat(slot, f"main@{number}")
+        stack.assign(slot, f"main@{number}")
     return stack
 
 
@@ -116,9 +116,9 @@ def test_a_seat_has_another_snapshot_after_a_new_one_and_forgets_who_is_gone(sta
     stack.snapshots = dict(stack.snapshots)
     stack.taken, stack.row_of_slot, stack.member = stack.taken[:0], stack.row_of_slot[:0], stack.member[:0]
     seated(stack, [4, 6])
-    assert [stack.player(slot) for slot in (0, 1)] == ["main@4", "main@6"]
-    stack.seat(0, "main@2")
-    assert stack.player(0) == "main@2"
+    assert [stack.display_name(slot) for slot in (0, 1)] == ["main@4", "main@6"]
+    stack.assign(0, "main@2")
+    assert stack.display_name(0) == "main@2"
     stack.keep({2, 6})
     assert set(stack.snapshots) == {2, 6}
     stack.close_slot(1)
@@ -147,7 +147,7 @@ def test_a_state_is_taken_up_with_snapshots_that_others_have_the_numbers_of(stac
     after = decided()
     stack.load_state_dict(state)
     for slot, number in enumerate([4, 5, 6, 4, 5, 6]):
-        stack.seat(slot, f"main@{number}")
+        stack.assign(slot, f"main@{number}")
     for mine, wanted in zip(after, decided(), strict=True):
         np.testing.assert_array_equal(mine, wanted)
     assert any((one != two).any() for one, two in zip(before, after, strict=True))

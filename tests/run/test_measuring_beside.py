@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from rookery import A2CConfig, Trainer
 from rookery.core.errors import WorkerLostError
-from rookery.rollout.remote.hosts import HostsHere
+from rookery.rollout.remote.hosts import LocalHosts
 from rookery.run.evaluate import evaluation_workers
 
 CFG = A2CConfig(model={"hidden": (8,)})
@@ -78,7 +78,7 @@ def test_an_evaluation_that_somebody_asks_for_is_played_here():
 
 
 def test_a_lost_worker_plays_its_episodes_again_and_too_many_end_the_run(monkeypatch):
-    class Losing(HostsHere):
+    class Losing(LocalHosts):
         left = 1
 
         def result(self, ticket):

@@ -424,11 +424,11 @@ DIFFERS = {
     "Forward._last_place": "likewise",
     "Adam.on_kernels": "set with every gradient",
     "RMSprop.on_kernels": "likewise",
-    "FragmentPlayer._inputs": "where things lie, found anew when it plays",
-    "FragmentPlayer._order": "likewise",
-    "FragmentPlayer._obs": "likewise",
-    "FragmentPlayer._playing": "likewise",
-    "FragmentPlayer._places": "likewise",
+    "NativeLoop._inputs": "where things lie, found anew when it plays",
+    "NativeLoop._order": "likewise",
+    "NativeLoop._obs": "likewise",
+    "NativeLoop._playing": "likewise",
+    "NativeLoop._places": "likewise",
     "SlotStore._places": "likewise",
     "WorkerPolicy.decided": "of the last step; the next one sets it before it is read",
     "WorkerPolicy.deciding": "likewise",
@@ -655,7 +655,7 @@ def test_every_object_comes_back_as_it_was(tmp_path, names):
             other.close()
     absent = set() if best_build() else {"Adam.on_kernels", "RMSprop.on_kernels"}
     absent |= set() if native_unavailable_reason() else {"BatchedCartPole._coming", "BatchedArena._reward"}
-    at_once = {name for name in DIFFERS if name.startswith(("FragmentPlayer.", "SlotStore._places"))}
+    at_once = {name for name in DIFFERS if name.startswith(("NativeLoop.", "SlotStore._places"))}
     absent |= at_once if native_unavailable_reason() or best_build() is None else set()
     if names is GRAPHS:
         assert needed == DIFFERS.keys() - absent, "an explanation that nothing needs"

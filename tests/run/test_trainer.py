@@ -453,7 +453,7 @@ def test_the_timer_tree_has_the_names_of_the_main_path():
 # --- what must be remembered ------------------------------------------------------------------------------------
 
 FORGETTABLE = {
-    "FragmentPlayer": "where policy, environment and storage lie, found anew when it plays",
+    "NativeLoop": "where policy, environment and storage lie, found anew when it plays",
     "Shelf": "where rows of replay lie, which save themselves",
     "Playing": "what a call is given: seeds ahead follow from the plan, the rest is others'",
     "PlayingEntry": "the same, as C reads it",
@@ -495,7 +495,7 @@ FORGETTABLE = {
     "TensorContract": "what an environment of tensors must give, which follows from its spaces",
     "TensorActions": "how it takes actions, which follows likewise",
     "PythonLoop": "how environments are stepped, found out anew by every call of sample",
-    "DevicePlayer": "room for what a call notes, read at its end",
+    "DeviceLoop": "room for what a call notes, read at its end",
     "_Room": "likewise; what episodes have earned stands in a RowTable between two calls",
     "CLibrary": "what was compiled, the same for all environments of its kind",
     "TableEntry": "likewise",

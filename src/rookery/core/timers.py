@@ -20,7 +20,7 @@ PLACES = {
     "workers.fetch": "rookery.rollout.remote.remote_pool:RemotePool._answer self.hosts.result",
     "workers.join": "rookery.rollout.remote.remote_pool:RemotePool._ready joined",
     "env.reset": "rookery.rollout.worker:RolloutWorker.reset self.env.reset",
-    "fragments": "rookery.rollout.worker:RolloutWorker.sample self.fragments.play",
+    "fragments": "rookery.rollout.worker:RolloutWorker.sample self.fast_loop.play",
     "act": "rookery.rollout.loops.python:act",
     "env.step": "rookery.rollout.loops.python:PythonLoop.play env.step",
     "wait": "rookery.envs.async_copies.async_env:AsyncCopiesEnv.step self._copies.step_messages",

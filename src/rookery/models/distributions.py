@@ -30,7 +30,7 @@ class NoiseSpec:
     Attributes:
         uniform: Numbers uniform in [0, 1).
         normal: Standard normal numbers.
-        ladder: Decrease of exploration from one slot of a run to the next, see `LadderPolicy`; 0 = all slots alike.
+        ladder: Decrease of exploration from one slot of a run to the next, see `PerEnvEpsilonPolicy`; 0 = all alike.
     """
 
     uniform: int = 0

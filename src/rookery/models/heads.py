@@ -149,7 +149,7 @@ class Head(nn.Module, ABC):
 
         Args:
             noise: ``[N, noise.width]`` as drawn for equal rates.
-            power: ``[N, 1]`` at least 1, see `LadderPolicy`; the rate (an epsilon, a standard deviation) is below 1.
+            power: ``[N, 1]`` at least 1, see `PerEnvEpsilonPolicy`; the rate (epsilon, standard deviation) is below 1.
         """
         raise NotImplementedError(f"{type(self).__name__} explores alike in all slots")
 

@@ -25,7 +25,7 @@ class ColumnWriter(FragmentStorage, ABC):
     def _begin(self) -> None:
         """Starts to overwrite the data that was handed out."""
 
-    def _place_some(
+    def _begin_step_of_some(
         self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, memory: np.ndarray | None
     ) -> DecisionSlab:
         """Writes observations where not all slots decide, or where slots are at different rows."""
@@ -66,13 +66,13 @@ class ColumnWriter(FragmentStorage, ABC):
         self._filled[fresh] = 0
         self._open_columns(column, fresh)
 
-    def answer(self, decisions: DecisionSlab) -> None:
-        """Writes actions and log-probabilities after `place`; not needed for decisions that lie in the storage."""
+    def write_actions(self, decisions: DecisionSlab) -> None:
+        """Writes actions and log-probabilities after `begin_step`; not needed for decisions that lie in the storage."""
         assert decisions.at is not None
         self._store["action"][decisions.at] = decisions.action
         self._store["logp"][decisions.at] = decisions.logp
 
-    def _record_some(self, slots: np.ndarray | None, outcome: Outcome) -> None:
+    def _write_outcomes_of_some(self, slots: np.ndarray | None, outcome: Outcome) -> None:
         """Writes outcomes where not all slots acted and wait again, or where slots are at different rows."""
         if self._taken:
             self._begin()
@@ -93,8 +93,8 @@ class ColumnWriter(FragmentStorage, ABC):
         self._pending[slots[finished]] = False
         self.complete += int(np.count_nonzero(finished))
 
-    def final(self, slots: np.ndarray, final_obs: Tree, which: np.ndarray) -> None:
-        """Stores the final observations of truncated agents; called before the `record` of the same step.
+    def write_final_obs(self, slots: np.ndarray, final_obs: Tree, which: np.ndarray) -> None:
+        """Stores the final observations of truncated agents; called before the `write_outcomes` of the same step.
 
         Args:
             slots: ``[K]`` slots truncated in this step; slots without a decision in the episode are skipped.

@@ -17,7 +17,7 @@ from rookery.envs.groups import GroupEnv
 from rookery.envs.teams import TeamEnv
 from rookery.policies.policy import Policy
 from rookery.rollout.device_store import DeviceStore
-from rookery.rollout.loops.device import DevicePlayer
+from rookery.rollout.loops.device import DeviceLoop
 from rookery.rollout.pool import LocalPool
 from rookery.rollout.worker import RolloutWorker
 from rookery.tensor_envs.rows import TensorRows
@@ -43,11 +43,11 @@ class DevicePool(LocalPool):
         self, worker: RolloutWorker, env: TensorRows, lane_group: int | None, note: Callable[[str], None]
     ) -> None:
         super().__init__(worker, 0, lane_group)
-        self.player = DevicePlayer(env, worker.interrupt)
+        self.player = DeviceLoop(env, worker.interrupt)
         self.obstacle = ""
         self.note = note
         worker.make_store = partial(DeviceStore, device=env.device)
-        worker.fragments = self.player
+        worker.fast_loop = self.player
 
     def add_policy(self, name: str, policy: Policy, demand: Demand | None) -> None:
         """Adds a policy to the worker; `demand` None = frozen."""
@@ -57,23 +57,25 @@ class DevicePool(LocalPool):
         several = "several policies play" if len(self.worker.policies) > 1 else ""
         self.obstacle = several or self.player.obstacle(self.worker.policies[name])
         if self.obstacle:
-            self.worker.fragments = None
-            self.note(by_rows(self.worker.env.name, self.obstacle))
+            self.worker.fast_loop = None
+            self.note(row_stepping_note(self.worker.env.name, self.obstacle))
 
 
-def by_rows(name: str, why: str) -> str:
+def row_stepping_note(name: str, why: str) -> str:
     """Returns the line that a tensor environment is stepped through arrays, with the reason."""
     return f"{name}: each step is copied from its tensors to arrays of this process and back, because {why}"
 
 
-def tensors_in(env: VectorEnv) -> TensorRows | None:
+def find_tensor_env(env: VectorEnv) -> TensorRows | None:
     """Returns the tensor environment below groups and teams; None if there is none."""
     while isinstance(env, GroupEnv | TeamEnv):
         env = env.env
     return env if isinstance(env, TensorRows) else None
 
 
-def pool_here(worker: RolloutWorker, staleness: int, lane_group: int | None, note: Callable[[str], None]) -> LocalPool:
+def make_local_pool(
+    worker: RolloutWorker, staleness: int, lane_group: int | None, note: Callable[[str], None]
+) -> LocalPool:
     """Creates the pool of one worker in this process: on the environment's device if it is made of tensors.
 
     Args:
@@ -82,7 +84,7 @@ def pool_here(worker: RolloutWorker, staleness: int, lane_group: int | None, not
         lane_group: Lanes whose agents decide together where torch computes a policy; None = all of them.
         note: Function that receives a line which a user should read once.
     """
-    env = tensors_in(worker.env)
+    env = find_tensor_env(worker.env)
     if env is None:
         return LocalPool(worker, staleness, lane_group)
     why = ""
@@ -96,5 +98,5 @@ def pool_here(worker: RolloutWorker, staleness: int, lane_group: int | None, not
         why = "the mapping of policies to agents changes from episode to episode"
     if not why:
         return DevicePool(worker, env, lane_group, note)
-    note(by_rows(env.name, why))
+    note(row_stepping_note(env.name, why))
     return LocalPool(worker, staleness, lane_group)

@@ -134,7 +134,7 @@ class DeviceStore(SlotStore):
 
     # --- whole rows ---------------------------------------------------------------------------------------------------
 
-    def rows_ahead(self, slab: TensorTree) -> int:
+    def free_rows(self, slab: TensorTree) -> int:
         """Returns how many rows can be written from here on through `rows`; 0 if none.
 
         Args:
@@ -146,7 +146,7 @@ class DeviceStore(SlotStore):
             return 0
         self.to_device()
         self._seen = slab
-        return super().rows_ahead(slab)
+        return super().free_rows(slab)
 
     def rows(self) -> list[TensorRow]:
         """Returns the rows of the open fragments; `next_row` is the number of the next one."""
@@ -175,7 +175,7 @@ class DeviceStore(SlotStore):
         return TensorRow(obs, action, logp, reward, terminated, truncated, slab)
 
     def written(self, steps: int, finals: Tensor, final_obs: TensorTree, starts: np.ndarray, seen: TensorTree) -> None:
-        """Counts rows that a loop has written, as `steps` times `place`, `final` and `record`.
+        """Counts rows that a loop has written, as `steps` times `begin_step`, `write_final_obs` and `write_outcomes`.
 
         Args:
             steps: Number of rows.
@@ -198,7 +198,7 @@ class DeviceStore(SlotStore):
         for path, tensor in self._mirror()["last_obs"].items():
             tensor[self._base : self._base + self.num_slots] = self._seen[path]
 
-    def take(self, slab: Tree, row_of_slot: np.ndarray) -> Rollout:
+    def drain(self, slab: Tree, row_of_slot: np.ndarray) -> Rollout:
         """Returns all complete decisions as a rollout on this store's own memory: on the device if they were written
         there.
 
@@ -207,7 +207,7 @@ class DeviceStore(SlotStore):
             row_of_slot: ``[slots]`` row of the slab of each slot.
         """
         if not self.on_device:
-            return super().take(slab, row_of_slot)
+            return super().drain(slab, row_of_slot)
         store, tensors = self._store, self._mirror()
         store["length"][self._base : self._base + self.num_slots] = self._row
         self._keep_last(slab, row_of_slot)
@@ -236,12 +236,12 @@ class DeviceStore(SlotStore):
 
     # --- steps in Python ----------------------------------------------------------------------------------------------
 
-    def place(
+    def begin_step(
         self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, memory: np.ndarray | None = None
     ) -> DecisionSlab:
-        """Writes the observations into the next row of each slot; see `SlotStore.place`."""
+        """Writes the observations into the next row of each slot; see `SlotStore.begin_step`."""
         self.to_host()
-        return super().place(slots, slab, rows, memory)
+        return super().begin_step(slots, slab, rows, memory)
 
     def _leave_lockstep(self) -> None:
         self.to_host()

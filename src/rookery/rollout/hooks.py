@@ -210,13 +210,13 @@ class EpisodeListeners(Stateful):
     """
 
     saved = ("episodes",)
-    fixed = ("env", "plan", "every_step", "own_episodes", "_told")
+    fixed = ("env", "plan", "every_step", "own_episodes", "_listening")
 
     def __init__(self, env: VectorEnv, listeners: Sequence[EpisodeListener], plan: SeedPlan | None = None) -> None:
         self.env, self.plan, self.own_episodes = env, plan, has_own_episodes(env)
         named = list(zip(names_of(listeners), listeners, strict=True))
-        self._told = {moment: [pair for pair in named if moment in moments_of(pair[1])] for moment in MOMENTS}
-        self.every_step = bool(self._told["on_episode_step"])
+        self._listening = {moment: [pair for pair in named if moment in moments_of(pair[1])] for moment in MOMENTS}
+        self.every_step = bool(self._listening["on_episode_step"])
         """Whether episodes are followed step by step."""
         self.episodes: list[Episode | None] = [None] * env.num_lanes
         """The running episode of each lane; None if no listener has needed it yet."""
@@ -237,11 +237,11 @@ class EpisodeListeners(Stateful):
     def begin(self, lane: int, step: Step) -> None:
         """Starts the next episode of a lane, whose first observations are in `step`."""
         self.episodes[lane] = None
-        if self.every_step or self._told["on_episode_start"]:
+        if self.every_step or self._listening["on_episode_start"]:
             episode = self.episodes[lane] = Episode(lane, int(self.env.episode[lane]))
             episode.parameters = parameters_of(self.plan, lane, episode.index)
-            self._see(episode, step)
-            self._tell("on_episode_start", episode)
+            self._observe(episode, step)
+            self._notify("on_episode_start", episode)
 
     def stepped(self, step: Step, tables: Sequence[RowTable], lengths: np.ndarray) -> None:
         """Updates the episodes after a vector step. Called where episodes are followed, before `end`.
@@ -258,8 +258,8 @@ class EpisodeListeners(Stateful):
             episode.length = int(lengths[lane])
             self._note(episode, step, tables)
             if not step.ended[lane]:
-                self._see(episode, step)
-            self._tell("on_episode_step", episode)
+                self._observe(episode, step)
+            self._notify("on_episode_step", episode)
 
     def end(self, result: EpisodeResult, step: Step, tables: Sequence[RowTable]) -> EpisodeResult:
         """Ends an episode; returns its result with the metrics and histograms set by listeners.
@@ -275,16 +275,16 @@ class EpisodeListeners(Stateful):
         if not self.every_step:
             self._note(episode, step, tables)
         if self.own_episodes:
-            for told in (episode.obs, episode.action, episode.reward):
-                for agent in told.keys() - result.agents.keys():
-                    del told[agent]
+            for seen in (episode.obs, episode.action, episode.reward):
+                for agent in seen.keys() - result.agents.keys():
+                    del seen[agent]
         episode.policies, episode.groups = result.policies, result.groups
-        self._tell("on_episode_end", episode)
+        self._notify("on_episode_end", episode)
         metrics, histograms = episode.measured()
         return replace(result, metrics=metrics, histograms=histograms, sources=episode.sources)
 
-    def _tell(self, moment: str, episode: Episode) -> None:
-        for name, listener in self._told[moment]:
+    def _notify(self, moment: str, episode: Episode) -> None:
+        for name, listener in self._listening[moment]:
             known = len(episode.metrics)
             with users_modes():
                 getattr(listener, moment)(episode)
@@ -315,7 +315,7 @@ class EpisodeListeners(Stateful):
                 agent = kind.agents[int(rows.final_index[position]) - first]
                 episode.obs[agent] = {path: array[position].copy() for path, array in rows.final_obs.items()}
 
-    def _see(self, episode: Episode, step: Step) -> None:
+    def _observe(self, episode: Episode, step: Step) -> None:
         """Stores the observations of the agents that must act next."""
         for kind, rows in zip(self.env.kinds, step.rows, strict=True):
             first = episode.lane * len(kind.agents)

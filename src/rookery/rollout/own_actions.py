@@ -9,7 +9,7 @@ from rookery.rollout.tables import Route, RowTable
 from rookery.rollout.worker_state import WorkerState
 
 
-def act_beside(state: WorkerState, table: RowTable, rows: Rows, kind: Kind, step: int | None) -> np.ndarray:
+def act_with_own_actions(state: WorkerState, table: RowTable, rows: Rows, kind: Kind, step: int | None) -> np.ndarray:
     """Returns the actions ``[R, ...]`` of all rows of a kind, where some agents chose their own actions.
 
     A policy that learns from any action keeps these. For another policy, the fragment of such a slot is cut off before
@@ -39,7 +39,7 @@ def act_beside(state: WorkerState, table: RowTable, rows: Rows, kind: Kind, step
         if own.any():
             assert rows.own_action is not None
             did = rows.own_action[np.searchsorted(rows.own_index, mine[own])]
-            policy.correct(route.slots, np.flatnonzero(own), did)
+            policy.override_actions(route.slots, np.flatnonzero(own), did)
         acted.append(route)
     table.acted, table.all_acted = acted, False
     return chosen
@@ -47,7 +47,7 @@ def act_beside(state: WorkerState, table: RowTable, rows: Rows, kind: Kind, step
 
 def act_unlearned(state: WorkerState, table: RowTable, rows: Rows, kind: Kind, step: int | None) -> np.ndarray:
     """Returns the actions ``[R, ...]`` of all rows of a kind, where some decisions are not recorded; policies remember
-    them all the same. Arguments are those of `act_beside`.
+    them all the same. Arguments are those of `act_with_own_actions`.
     """
     assert state.now is not None and state.now.unlearned is not None
     beyond = np.repeat(state.now.unlearned, len(kind.agents))
@@ -62,11 +62,11 @@ def act_unlearned(state: WorkerState, table: RowTable, rows: Rows, kind: Kind, s
     chosen = np.zeros((len(rows.reward), *kind.action.shape), dtype=kind.action.dtype)
     for route in apart:
         mine, policy = numbers[route.rows], route.policy
-        chosen[mine] = policy.decide_unlearned(table.slot_of[mine], rows.obs, mine, step)
+        chosen[mine] = policy.act_without_recording(table.slot_of[mine], rows.obs, mine, step)
         if rows.own_action is not None and (own := np.isin(mine, rows.own_index)).any():
             theirs = rows.own_action[np.searchsorted(rows.own_index, mine[own])]
-            policy.correct(table.slot_of[mine], np.flatnonzero(own), theirs)
+            policy.override_actions(table.slot_of[mine], np.flatnonzero(own), theirs)
     table.acted, table.all_acted = acted, False
-    kept = act_beside(state, table, rows, kind, step)
+    kept = act_with_own_actions(state, table, rows, kind, step)
     chosen[~beyond] = kept[~beyond]
     return chosen

@@ -35,9 +35,10 @@ from rookery.rollout.storage import OF_FRAGMENTS, OF_ROWS, DecisionSlab, Outcome
 class SlotStore(ColumnWriter):
     """Open and finished fragments of one policy, as a struct of arrays ``[T, columns, ...]``.
 
-    The order of calls in a vector step is `place` (observations), `answer` (actions, for decisions that do not lie in
-    the storage), and `record` (rewards and episode ends), with `final` for truncated agents before it. When `complete`
-    has reached `wanted`, `take` returns the complete decisions; the next call of any of these starts to overwrite them.
+    The order of calls in a vector step is `begin_step` (observations), `write_actions` (for decisions that do not lie
+    in the storage), and `write_outcomes` (rewards and episode ends), with `write_final_obs` for truncated agents before
+    it. When `complete` has reached `wanted`, `drain` returns the complete decisions; the next call of any of these
+    starts to overwrite them.
     """
 
     # --- slots --------------------------------------------------------------------------------------------------------
@@ -84,7 +85,7 @@ class SlotStore(ColumnWriter):
         self._pending[slot] = False
         self._column[slot] = -1
 
-    def leave_slot(self, slot: int) -> None:
+    def release_slot(self, slot: int) -> None:
         """Frees a slot at an episode end; the next agent continues the open fragment with a new episode.
 
         If its last decision is pending, the slot is closed instead.
@@ -98,7 +99,7 @@ class SlotStore(ColumnWriter):
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def place(
+    def begin_step(
         self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, memory: np.ndarray | None = None
     ) -> DecisionSlab:
         """Writes the observations of the slots into the next row of each.
@@ -110,12 +111,12 @@ class SlotStore(ColumnWriter):
             memory: ``[N, M]`` memory of the policy for these slots; None if it has none.
 
         Returns:
-            Slab for the decisions; `answer` is called once they are made.
+            Slab for the decisions; `write_actions` is called once they are made.
         """
         if self._taken:
             self._begin()
         if slots is not None or not (self._lockstep or self._enter_lockstep()):
-            return self._place_some(slots, slab, rows, memory)
+            return self._begin_step_of_some(slots, slab, rows, memory)
         if self._row == 0 or self._row == self.demand.fragment_length:
             self._find_row(slab, rows)
         lines = self._lines.get(self._base) or self._views()
@@ -151,7 +152,7 @@ class SlotStore(ColumnWriter):
         for path, array in self._store["last_obs"].items():
             array[self._base : self._base + self.num_slots] = slab[path][rows]
 
-    def rows_ahead(self, slab: Any) -> int:
+    def free_rows(self, slab: Any) -> int:
         """Returns how many steps can be written as whole rows from here on, where `next_rows` points; 0 if none.
 
         Args:
@@ -177,8 +178,7 @@ class SlotStore(ColumnWriter):
         return self._places[at]
 
     def write_rows(self, steps: int, rows: Mapping[str, Any]) -> None:
-        """Writes the next rows of all slots, as `steps` times `place` and `record`; `rows_written` is called
-        afterwards.
+        """Writes the next rows of all slots, as `steps` times `begin_step` and `write_outcomes`, before `rows_written`.
 
         Args:
             steps: Number of rows.
@@ -192,7 +192,7 @@ class SlotStore(ColumnWriter):
                 self._store[name][at] = rows[name][:steps]
 
     def rows_written(self, steps: int, finals: np.ndarray, final_obs: Tree, starts: np.ndarray | None) -> None:
-        """Counts rows that a loop has written, as `steps` times `place`, `final` and `record`.
+        """Counts rows that a loop has written, as `steps` times `begin_step`, `write_final_obs` and `write_outcomes`.
 
         Args:
             steps: Number of rows.
@@ -216,7 +216,7 @@ class SlotStore(ColumnWriter):
             lines.append((decisions, store["reward"][row, columns]))
         return lines
 
-    def record(self, slots: np.ndarray | None, outcome: Outcome) -> None:
+    def write_outcomes(self, slots: np.ndarray | None, outcome: Outcome) -> None:
         """Writes rewards and episode ends of a step.
 
         A decision is complete when its slot's episode ends or the slot must decide again; rewards before that are
@@ -227,7 +227,7 @@ class SlotStore(ColumnWriter):
             outcome: Their rewards and episode ends.
         """
         if slots is not None or not self._lockstep:
-            self._record_some(slots, outcome)
+            self._write_outcomes_of_some(slots, outcome)
             return
         self._due[...] = outcome.reward
         self.complete += self.num_slots
@@ -252,8 +252,8 @@ class SlotStore(ColumnWriter):
         self._leave_lockstep()
         if self._column[slot] >= 0 and self._filled[slot] and not self._starts[slot]:
             self.complete += int(self._pending[slot])
-            self._pending[slot] = True  # for `final`, which skips slots without a decision
-            self.final(np.array([slot]), {path: slab[path][row : row + 1] for path in slab}, np.array([0]))
+            self._pending[slot] = True  # for `write_final_obs`, which skips slots without a decision
+            self.write_final_obs(np.array([slot]), {path: slab[path][row : row + 1] for path in slab}, np.array([0]))
             self._pending[slot] = False
             self._store["truncated"][self._filled[slot] - 1, self._column[slot]] = True
         self._starts[slot] = True
@@ -291,7 +291,7 @@ class SlotStore(ColumnWriter):
 
     # --- handing over -------------------------------------------------------------------------------------------------
 
-    def take(self, slab: Tree, row_of_slot: np.ndarray) -> Rollout:
+    def drain(self, slab: Tree, row_of_slot: np.ndarray) -> Rollout:
         """Returns all complete decisions, as a rollout on this store's own memory: read it before more is played.
 
         Args:
@@ -377,9 +377,9 @@ class SlotStore(ColumnWriter):
         self._filled[:] = 0
         if self._carried is not None:
             carried, self._carried = self._carried, None
-            self._go_on_with(carried)
+            self._reopen_pending(carried)
 
-    def _go_on_with(self, carried: dict[str, Any]) -> None:
+    def _reopen_pending(self, carried: dict[str, Any]) -> None:
         """Opens fragments with the decisions that were pending when the others were taken."""
         slots = carried["slots"]
         column = np.arange(len(slots))
@@ -564,14 +564,14 @@ class WorkerPolicy(Stateful):
             self.decided = decisions = DecisionSlab.on(seen, policy.obs_spec, policy.action_spec)
         else:
             remembered = None if memory is None or not policy.memory_size else memory[:, : policy.memory_size]
-            self.decided = decisions = self.store.place(slots, slab, rows, remembered)
+            self.decided = decisions = self.store.begin_step(slots, slab, rows, remembered)
         self.deciding = slots
         self.act(decisions, None if vector_step is None else self.noise.at(slots, len(self.taken), vector_step), memory)
         self.acted += decisions.logp.size
         if self.memory is not None and memory is not None:
             self.memory.keep(slots, memory)
         if self.store is not None and decisions.at is not None:
-            self.store.answer(decisions)
+            self.store.write_actions(decisions)
         return decisions.chosen
 
     def act(self, decisions: DecisionSlab, noise: Tensor | None, memory: np.ndarray | None) -> None:
@@ -617,7 +617,9 @@ class WorkerPolicy(Stateful):
             logps.append(logp)
         return torch.cat(actions), torch.cat(logps)
 
-    def decide_unlearned(self, slots: np.ndarray, slab: Tree, rows: np.ndarray, vector_step: int | None) -> np.ndarray:
+    def act_without_recording(
+        self, slots: np.ndarray, slab: Tree, rows: np.ndarray, vector_step: int | None
+    ) -> np.ndarray:
         """Returns actions as `decide` does, without recording them; the policy's own memory is updated."""
         store, self.store = self.store, None
         try:
@@ -625,7 +627,7 @@ class WorkerPolicy(Stateful):
         finally:
             self.store = store
 
-    def correct(self, slots: np.ndarray | None, places: np.ndarray, actions: np.ndarray) -> None:
+    def override_actions(self, slots: np.ndarray | None, places: np.ndarray, actions: np.ndarray) -> None:
         """Replaces decisions by the actions that agents chose themselves; called after `decide`.
 
         Args:
@@ -640,14 +642,14 @@ class WorkerPolicy(Stateful):
             mine = places if slots is None else slots[places]
             self.memory.memory[mine, recall.action_columns] = recall.written(torch.from_numpy(actions)).numpy()
         if self.store is not None and decided.at is not None:
-            self.store.answer(decided)
+            self.store.write_actions(decided)
 
     def record(self, slots: np.ndarray | None, outcome: Outcome) -> None:
-        """Stores rewards and episode ends of a step; arguments as of `SlotStore.record`."""
+        """Stores rewards and episode ends of a step; arguments as of `SlotStore.write_outcomes`."""
         if self.memory is not None:
             self.memory.record(slots, outcome.reward, outcome.ended)
         if self.store is not None:
-            self.store.record(slots, outcome)
+            self.store.write_outcomes(slots, outcome)
 
     def interrupt(self, slot: int, slab: Tree, row: int) -> None:
         """Truncates the episode of a slot; see `SlotStore.interrupt`."""
@@ -671,18 +673,18 @@ class WorkerPolicy(Stateful):
             self.memory.open(slot)
         return slot
 
-    def seat(self, slot: int, name: str) -> None:
+    def assign(self, slot: int, name: str) -> None:
         """Sets the name under which the agent of a slot is played; used where a policy has several names."""
 
-    def player(self, slot: int) -> str:
+    def display_name(self, slot: int) -> str:
         """Returns the name of the policy of a slot, for results."""
         return self.of
 
-    def leave_slot(self, slot: int) -> None:
+    def release_slot(self, slot: int) -> None:
         """Frees a slot at an episode end, because its agent changes to another policy and takes a slot there."""
         self.taken[slot] = False
         if self.store is not None:
-            self.store.leave_slot(slot)
+            self.store.release_slot(slot)
 
     def close_slot(self, slot: int) -> None:
         """Frees a slot."""

@@ -58,11 +58,11 @@ class SnapshotStack(WorkerPolicy):
         if self._stacked is not None:
             self._stacked = StackedActors()
 
-    def seat(self, slot: int, name: str) -> None:
+    def assign(self, slot: int, name: str) -> None:
         """Sets the snapshot of a slot by its name."""
         self.member[slot] = snapshot_number(name)
 
-    def player(self, slot: int) -> str:
+    def display_name(self, slot: int) -> str:
         """Returns the name of the snapshot of a slot."""
         return f"{self.name}{self.member[slot]}"
 

@@ -110,7 +110,7 @@ class RowTable(Stateful):
             if len(mine):
                 slots = self.slot_of[mine]
                 everyone = np.array_equal(slots, np.arange(len(policy.taken)))
-                routes.append(Route(policy, evenly(mine), None if everyone else slots))
+                routes.append(Route(policy, as_slice(mine), None if everyone else slots))
         return routes
 
     def decisions_of(self, first: int, last: int) -> Iterator[tuple[int, DecisionSlab, int]]:
@@ -127,7 +127,7 @@ class RowTable(Stateful):
                     yield int(rows[position]), decided, position
 
 
-def evenly(rows: np.ndarray) -> slice | np.ndarray:
+def as_slice(rows: np.ndarray) -> slice | np.ndarray:
     """Returns a slice for evenly spaced rows, which selects views instead of copies; other rows as they are."""
     if len(rows) == 1:
         return slice(int(rows[0]), int(rows[0]) + 1, 1)

@@ -29,12 +29,12 @@ from rookery.envs.base import Kind, SeedPlan, VectorBase, VectorEnv
 from rookery.envs.parameters import EpisodePlan, parameters_of
 from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeResult
-from rookery.rollout.ladder import LadderPolicy
-from rookery.rollout.loops.helper_process import fragment_player
+from rookery.rollout.loops.helper_process import fast_loop_of
 from rookery.rollout.loops.loop import Loop
 from rookery.rollout.loops.python import PythonLoop, stepping
 from rookery.rollout.mapping import NOW, SNAPSHOT, EpisodeInfo, OpponentMapping, PolicyMapping
 from rookery.rollout.noise import ActionNoise
+from rookery.rollout.per_env_epsilon import PerEnvEpsilonPolicy
 from rookery.rollout.slots import SlotStore, WorkerPolicy
 from rookery.rollout.stack import SnapshotStack
 from rookery.rollout.tables import RowTable
@@ -86,8 +86,8 @@ class RolloutWorker(WorkerState, Stateful):
              "version", "group_returns", "finals_stale", "rewards_unclaimed", "actions_not_learned")  # fmt: skip
     # `now` is the present step of the environment: it follows from the environment's own state, and so do `listeners`
     fixed = ("env", "mapping", "streams", "seeds", "lanes_in_run", "timers", "deterministic", "interrupt",
-             "listeners", "unheard", "now", "groups", "own_episodes", "is_watched", "draws", "first_of_groups",
-             "python_loop", "fragments", "make_store", "_lost")  # fmt: skip
+             "listeners", "missing_listeners", "now", "groups", "own_episodes", "is_watched", "draws",
+             "first_of_groups", "python_loop", "fast_loop", "make_store", "_lost")  # fmt: skip
 
     def __init__(
         self,
@@ -103,11 +103,11 @@ class RolloutWorker(WorkerState, Stateful):
         self.interrupt = interrupt
         self.lanes_in_run: int | None = None
         """Lanes of the whole run; None = those of this worker."""
-        self.unheard: dict[str, Any] | None = None
+        self.missing_listeners: dict[str, Any] | None = None
         """State of listeners that are missing, until more is played."""
         self.python_loop = PythonLoop()
         """Makes one vector step per call, in all cases."""
-        self.fragments: Loop | None = None
+        self.fast_loop: Loop | None = None
         """Makes many vector steps per call, where environment and policy allow it; None if no policy does."""
         self.make_store: Callable[..., SlotStore] = SlotStore
         """Creates the storage of a policy's decisions."""
@@ -127,7 +127,7 @@ class RolloutWorker(WorkerState, Stateful):
         state["env"] = None if self.now is None else self._env_state()
         state["plan"] = self.seeds.state_dict() if isinstance(self.seeds, EpisodePlan) else None
         state["mapping"] = self.mapping.state_dict() if isinstance(self.mapping, OpponentMapping) else None
-        state["listeners"] = self.unheard if self.listeners is None else self.listeners.state_dict()
+        state["listeners"] = self.missing_listeners if self.listeners is None else self.listeners.state_dict()
         return state
 
     def _env_state(self) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class RolloutWorker(WorkerState, Stateful):
         del state["plan"]
         if isinstance(self.mapping, OpponentMapping):
             self.mapping.load_state_dict(drawn)
-        self.unheard = heard if self.listeners is None else None
+        self.missing_listeners = heard if self.listeners is None else None
         if set(state["policies"]) != set(self.policies):
             there, here = sorted(state["policies"]), sorted(self.policies)
             raise KeyError(f"RolloutWorker: state has policies {there}, expected {here}")
@@ -263,14 +263,14 @@ class RolloutWorker(WorkerState, Stateful):
         noise = ActionNoise(self.streams, name, *numbers, device_of(policy), first_slot)
         mine = WorkerPolicy(name, len(self.policies), acting, store, noise)
         if store is not None and policy.noise.ladder:
-            slots = (self.lanes_in_run or self.env.num_lanes) * self.played_by(name)
-            mine = LadderPolicy(name, len(self.policies), acting, store, noise, slots)
+            slots = (self.lanes_in_run or self.env.num_lanes) * self.agents_of(name)
+            mine = PerEnvEpsilonPolicy(name, len(self.policies), acting, store, noise, slots)
         self.policies[name] = mine
-        mine.group = lane_group and lane_group * self.played_by(name)
-        if self.fragments is None and mine.actor is not None:
-            self.fragments = fragment_player(self.env)
+        mine.group = lane_group and lane_group * self.agents_of(name)
+        if self.fast_loop is None and mine.actor is not None:
+            self.fast_loop = fast_loop_of(self.env)
 
-    def played_by(self, name: str) -> int:
+    def agents_of(self, name: str) -> int:
         """Returns the number of agents of a lane that a policy plays, at most."""
         agents = [agent for kind in self.env.kinds for agent in kind.agents]
         if not self.mapping.is_static:
@@ -347,18 +347,18 @@ class RolloutWorker(WorkerState, Stateful):
         """
         if self.now is None:
             self.reset()
-        self.unheard = None
+        self.missing_listeners = None
         limit = None if max_env_steps is None else self.lane_steps + max_env_steps
         rollouts: dict[str, Rollout] = {}
         with stepping(self.is_watched) as self.python_loop.stepping:
             while not (newcomers := self._find_players()):
                 most = math.inf if limit is None else -(-(limit - self.lane_steps) // self.env.num_lanes)
-                if episodes is not None or self.fragments is None or not self.fragments.play(self, most):
+                if episodes is not None or self.fast_loop is None or not self.fast_loop.play(self, most):
                     self.python_loop.play(self, most)
                 for name, policy in self.policies.items():
                     if policy.store is not None and 0 < policy.store.wanted <= policy.store.complete:
                         assert self.now is not None
-                        rollouts[name] = policy.store.take(self.now.rows[policy.kind].obs, policy.row_of_slot)
+                        rollouts[name] = policy.store.drain(self.now.rows[policy.kind].obs, policy.row_of_slot)
                 if (
                     rollouts
                     or (limit is not None and self.lane_steps >= limit)
@@ -424,7 +424,7 @@ class RolloutWorker(WorkerState, Stateful):
             return name
         table.joined[row] = True
         if table.policy_of[row] == mine.number:
-            mine.seat(int(table.slot_of[row]), name)
+            mine.assign(int(table.slot_of[row]), name)
             return None
         spec = mine.policy
         if not spec.obs_spec.is_within(kind.obs) or spec.action_spec != kind.action:
@@ -435,9 +435,9 @@ class RolloutWorker(WorkerState, Stateful):
             )
         if table.policy_of[row] >= 0:
             before = list(self.policies.values())[table.policy_of[row]]
-            (before.leave_slot if self.mapping.moves else before.close_slot)(int(table.slot_of[row]))
+            (before.release_slot if self.mapping.moves else before.close_slot)(int(table.slot_of[row]))
         mine.kind = number
         table.policy_of[row] = mine.number
         table.slot_of[row] = slot = mine.open_slot(row)
-        mine.seat(slot, name)
+        mine.assign(slot, name)
         return None

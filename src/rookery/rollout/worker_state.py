@@ -195,7 +195,7 @@ class WorkerState:
             columns = table.joined[mine].tolist(), table.policy_of[mine].tolist(), table.slot_of[mine].tolist()
             for agent, earned, joined, player, slot in zip(kind.agents, returns, *columns, strict=True):
                 if joined:
-                    agents[agent], policies[agent] = earned, known[player].player(slot)
+                    agents[agent], policies[agent] = earned, known[player].display_name(slot)
         groups = dict(zip(self.groups, self.group_returns[lane].tolist(), strict=True))
         total += sum(groups.values())
         drawn = self.drawn(lane, index) if self.draws else {}

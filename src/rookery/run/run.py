@@ -33,7 +33,7 @@ from rookery.envs.vector.closing import close_env
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
 from rookery.report.results import WINDOW
-from rookery.rollout.device_pool import pool_here
+from rookery.rollout.device_pool import make_local_pool
 from rookery.rollout.hooks import UNNAMED, EpisodeListener, EpisodeListeners, EpisodeResult, moments_of
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.pool import WorkerPool
@@ -385,7 +385,7 @@ class Run(Stateful):
             worker.listeners = EpisodeListeners(self.env, listeners, seeds)
         if several:
             return RankedPool(worker, share, self.ranks, sampling.staleness, sampling.lane_group)
-        return pool_here(worker, sampling.staleness, sampling.lane_group, self.note)
+        return make_local_pool(worker, sampling.staleness, sampling.lane_group, self.note)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Refuses to pickle or copy a run, which holds processes, files and environments."""

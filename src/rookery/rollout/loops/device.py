@@ -25,7 +25,7 @@ from rookery.tensor_envs.contract import Parts
 from rookery.tensor_envs.rows import TensorRows
 
 
-class DevicePlayer:
+class DeviceLoop:
     """Loop for one policy in a tensor environment.
 
     Args:
@@ -75,7 +75,7 @@ class DevicePlayer:
         if self.obstacle(mine) or not isinstance(store, DeviceStore) or len(mine.taken) != self._env.num_lanes:
             ahead = 0
         else:
-            ahead = store.rows_ahead(self._env.obs)
+            ahead = store.free_rows(self._env.obs)
         if ahead == 0 or store is None:
             self._env.show()  # for the loop in Python, which steps by rows
             return 0

@@ -18,9 +18,9 @@ from rookery.envs.vector.burst import Burst, BurstPlan
 from rookery.envs.vector.shares import SharesEnv
 from rookery.native.actor import NativeActor
 from rookery.native.recipe import recipe_of
-from rookery.rollout.loops.helper_side import BurstPlayer
+from rookery.rollout.loops.helper_side import HelperLoopServer
 from rookery.rollout.loops.loop import Loop
-from rookery.rollout.loops.native import FragmentPlayer, steps_ahead
+from rookery.rollout.loops.native import NativeLoop, steps_available
 from rookery.rollout.noise import BLOCK
 from rookery.rollout.slots import WorkerPolicy
 from rookery.rollout.storage import OF_ROWS
@@ -33,7 +33,7 @@ SECONDS = 0.25
 """Approximate length of the longest burst; signals are handled after it."""
 
 
-class BurstsPlayer:
+class HelperLoop:
     """Loop for one policy in an environment that is stepped by environment processes.
 
     Args:
@@ -44,7 +44,7 @@ class BurstsPlayer:
         self._env = env
         self._actor: NativeActor | None = None
         self._burst: Burst | None = None
-        self._numbers: list[tuple[np.ndarray, np.ndarray]] = []  # weights: in the burst's memory, and in the policy
+        self._weights: list[tuple[np.ndarray, np.ndarray]] = []  # weights: in the burst's memory, and in the policy
         self._pace = SECONDS  # seconds of the last steps
 
     def play(self, state: WorkerState, most: float) -> bool:
@@ -52,7 +52,7 @@ class BurstsPlayer:
         mine, env = state.sole_policy(), self._env
         if mine is None or state.now is None or not env.plays_bursts or True in state.now.rows[0].resting.tobytes():
             return False
-        ahead = steps_ahead(mine, state.now.rows[0], state.vector_steps)
+        ahead = steps_available(mine, state.now.rows[0], state.vector_steps)
         if ahead < LEAST or self._burst_for(mine) is None:
             return False
         steps = int(min(max(1, min(ahead, int(SECONDS / self._pace))), most))
@@ -71,31 +71,31 @@ class BurstsPlayer:
         assert actor is not None and mine.store is not None
         if actor is self._actor and (self._burst is None or self._burst is env.burst):
             return self._burst
-        self._actor, self._burst, self._numbers = actor, None, []
+        self._actor, self._burst, self._weights = actor, None, []
         found = recipe_of(mine.policy, actor) if mine.policy.obs_spec == env.kinds[0].obs else None
         if found is not None:
             recipe, numbers = found
             steps, noise = min(mine.store.demand.fragment_length, BLOCK), max(mine.noise.uniform + mine.noise.normal, 1)
-            plan = BurstPlan(env.kinds[0], env.num_lanes, steps, noise, recipe, BurstPlayer)
+            plan = BurstPlan(env.kinds[0], env.num_lanes, steps, noise, recipe, HelperLoopServer)
             self._burst = burst = Burst(plan)
             for start, tensor in numbers:
                 here = tensor.numpy()
                 there = burst.numbers[start : start + here.nbytes].view(here.dtype).reshape(here.shape)
-                self._numbers.append((there, here))
-            self._bring_numbers()
+                self._weights.append((there, here))
+            self._copy_weights()
             env.lend(burst)
         return self._burst
 
-    def _bring_numbers(self) -> None:
+    def _copy_weights(self) -> None:
         """Copies the policy's present weights to the shared memory."""
-        for there, here in self._numbers:
+        for there, here in self._weights:
             np.copyto(there, here)
 
     def _play(self, mine: WorkerPolicy, steps: int, state: WorkerState) -> tuple[int, EndedEpisodes, dict[str, float]]:
         """Makes up to `steps` vector steps; returns their number, the ended episodes, and seconds by part."""
         began, env, burst, store = perf_counter(), self._env, self._burst, mine.store
         assert burst is not None and store is not None
-        self._bring_numbers()
+        self._copy_weights()
         noise = mine.noise.ahead(env.num_lanes, state.vector_steps, steps).numpy()
         burst.noise[:steps, :, : noise.shape[2]] = noise
         burst.before[0] = state.tables[0].returns
@@ -128,11 +128,11 @@ class BurstsPlayer:
         return ended.but(lost[step, lane]) if lost.any() else ended
 
 
-def fragment_player(env: VectorEnv) -> Loop | None:
+def fast_loop_of(env: VectorEnv) -> Loop | None:
     """Creates the loop that makes many steps per call; None if the environment can only be stepped singly.
 
     There is one for compiled environments in C, and for those that environment processes step.
     """
     if isinstance(env, CEnv) and can_play(env):
-        return FragmentPlayer(env)
-    return BurstsPlayer(env) if isinstance(env, SharesEnv) and env.plays_bursts else None
+        return NativeLoop(env)
+    return HelperLoop(env) if isinstance(env, SharesEnv) and env.plays_bursts else None

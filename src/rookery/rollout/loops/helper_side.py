@@ -15,7 +15,7 @@ from rookery.envs.vector.burst import Burst
 from rookery.envs.vector.serial import SerialEnv
 
 
-class BurstPlayer:
+class HelperLoopServer:
     """Runs a burst for one share; see `ShareLoop`.
 
     Args:
@@ -24,7 +24,7 @@ class BurstPlayer:
         lanes: The share's lanes in it.
 
     Attributes:
-        seconds: Time of deciding and recording in the last burst, as ``act`` and ``record``.
+        seconds: Time of deciding and recording in the last burst, as ``act`` and ``write_outcomes``.
     """
 
     def __init__(self, share: SerialEnv, burst: Burst, lanes: range) -> None:

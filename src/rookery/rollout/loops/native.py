@@ -25,7 +25,7 @@ LEAST = 2
 """Fewest steps that are worth a call of this loop."""
 
 
-def steps_ahead(mine: WorkerPolicy, rows: Rows, vector_step: int) -> int:
+def steps_available(mine: WorkerPolicy, rows: Rows, vector_step: int) -> int:
     """Returns how many steps of a policy can be written as whole rows, by kernels and with one block of random numbers;
     0 if none.
 
@@ -39,12 +39,12 @@ def steps_ahead(mine: WorkerPolicy, rows: Rows, vector_step: int) -> int:
         return 0
     if actor.remembers or len(mine.taken) != len(rows.reward):
         return 0
-    most = min(store.rows_ahead(rows.obs), BLOCK - vector_step % BLOCK)
+    most = min(store.free_rows(rows.obs), BLOCK - vector_step % BLOCK)
     missing = store.wanted - store.complete
     return min(most, -(-missing // store.num_slots)) if store.wanted > 0 else most
 
 
-class FragmentPlayer:
+class NativeLoop:
     """Loop for one policy in an environment in C.
 
     Args:
@@ -65,7 +65,7 @@ class FragmentPlayer:
         mine = state.sole_policy()
         if mine is None or state.now is None or not self._env.steps_at_once:
             return False
-        steps = int(min(steps_ahead(mine, state.now.rows[0], state.vector_steps), most))
+        steps = int(min(steps_available(mine, state.now.rows[0], state.vector_steps), most))
         if steps < LEAST:
             return False
         if state.is_watched:

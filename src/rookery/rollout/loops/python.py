@@ -12,10 +12,10 @@ import numpy as np
 from rookery.core.process.activity import STEP, note_activity
 from rookery.core.process.torch_modes import in_users_modes, keep_own, users_differ
 from rookery.envs.base import Rows, Step
-from rookery.rollout.own_actions import act_beside, act_unlearned
+from rookery.rollout.agent_episodes import record_agent_episodes
+from rookery.rollout.own_actions import act_unlearned, act_with_own_actions
 from rookery.rollout.storage import Outcome
 from rookery.rollout.tables import RowTable
-from rookery.rollout.units import follow_agents
 from rookery.rollout.worker_state import WorkerState
 
 Stepping = Callable[[Callable[[Any], Any], Any], Any]
@@ -95,7 +95,7 @@ def act(state: WorkerState, number: int) -> np.ndarray:
     if state.now.unlearned is not None:
         return kind.action.to_env(act_unlearned(state, table, rows, kind, step)[rows.waiting])
     if rows.own_action is not None:
-        return kind.action.to_env(act_beside(state, table, rows, kind, step)[rows.waiting])
+        return kind.action.to_env(act_with_own_actions(state, table, rows, kind, step)[rows.waiting])
     if table.all_acted and len(table.acted) == 1:
         (route,) = table.acted
         return kind.action.to_env(route.policy.decide(route.slots, rows.obs, route.rows, step))
@@ -127,7 +127,7 @@ def record(state: WorkerState, step: Step, playing: np.ndarray) -> None:
     if state.listeners is not None and state.listeners.every_step:
         state.listeners.stepped(step, state.tables, state.lengths)
     if state.own_episodes:
-        follow_agents(state, step, playing)
+        record_agent_episodes(state, step, playing)
     if step.any_end:
         for lane in step.ended.nonzero()[0].tolist():
             state.finish(lane, int(playing[lane]), step)
@@ -161,7 +161,7 @@ def record_finals(state: WorkerState, table: RowTable, rows: Rows) -> None:
     for policy in state.policies.values():
         which = np.flatnonzero(players == policy.number)
         if policy.store is not None and len(which):
-            policy.store.final(table.slot_of[rows.final_index[which]], rows.final_obs, which)
+            policy.store.write_final_obs(table.slot_of[rows.final_index[which]], rows.final_obs, which)
 
 
 def record_lost(state: WorkerState, step: Step) -> None:

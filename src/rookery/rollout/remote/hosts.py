@@ -72,7 +72,7 @@ class Hosts(Protocol):
 
 
 @dataclass
-class CallHere:
+class LocalCall:
     """A call in this process, waiting or finished.
 
     Attributes:
@@ -90,7 +90,7 @@ class CallHere:
     error: BaseException | None = None
 
 
-class HostsHere:
+class LocalHosts:
     """Runs the workers of all shares in this process; a call runs when its result is waited for.
 
     Nothing is shared with the caller: arguments and answers are pickled as if they were sent.
@@ -99,7 +99,7 @@ class HostsHere:
     def __init__(self) -> None:
         self._folder = starting_folder()
         self._workers: dict[int, Any] = {}
-        self._calls: list[CallHere] = []
+        self._calls: list[LocalCall] = []
 
     def begin(self, share: int, make: bytes) -> None:
         """Creates the worker of a share."""
@@ -115,19 +115,19 @@ class HostsHere:
         """Returns the value itself."""
         return value
 
-    def call(self, share: int, method: str, *arguments: Any) -> CallHere:
+    def call(self, share: int, method: str, *arguments: Any) -> LocalCall:
         """Notes a call."""
-        call = CallHere(share, method, cloudpickle.dumps(arguments))
+        call = LocalCall(share, method, cloudpickle.dumps(arguments))
         self._calls.append(call)
         return call
 
-    def ready(self, tickets: Sequence[CallHere], seconds: float) -> list[CallHere]:
+    def ready(self, tickets: Sequence[LocalCall], seconds: float) -> list[LocalCall]:
         """Runs calls until one of these is over; returns those that are."""
         while self._calls and not any(_is_over(ticket) for ticket in tickets):
             self._do(self._calls[0])
         return [ticket for ticket in tickets if _is_over(ticket)]
 
-    def result(self, ticket: CallHere) -> Any:
+    def result(self, ticket: LocalCall) -> Any:
         """Runs the calls up to this one; returns its result."""
         while not _is_over(ticket):
             self._do(self._calls[0])
@@ -150,7 +150,7 @@ class HostsHere:
         self._workers.clear()
         self._calls.clear()
 
-    def _do(self, call: CallHere) -> None:
+    def _do(self, call: LocalCall) -> None:
         self._calls.remove(call)
         worker = self._workers.get(call.share)
         if worker is None:
@@ -162,5 +162,5 @@ class HostsHere:
             call.error = error
 
 
-def _is_over(call: CallHere) -> bool:
+def _is_over(call: LocalCall) -> bool:
     return call.answer is not None or call.error is not None

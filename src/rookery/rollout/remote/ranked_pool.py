@@ -78,7 +78,7 @@ class RankedPool(LocalPool):
         """Adds a policy to the worker; `demand` is for all ranks together, None = frozen."""
         self.policies[name] = policy
         own = None if demand is None else replace(demand, decisions=None)
-        self.worker.add_policy(name, policy, own, self.share.first * self.worker.played_by(name), self.lane_group)
+        self.worker.add_policy(name, policy, own, self.share.first * self.worker.agents_of(name), self.lane_group)
         store = self.worker.policies[name].store
         if demand is not None and store is not None:
             store.by_request = True
@@ -116,10 +116,10 @@ class RankedPool(LocalPool):
             if not standing.behind:
                 standing.until += self._most_steps(limit)
             newcomers = self._play(finished)
-            lengths, count, resting, missing = self._agree(newcomers)
+            lengths, count, resting, missing = self._exchange_counters(newcomers)
             if missing:
                 newcomers = {name: kind for some in self.ranks.gather(newcomers) for name, kind in some.items()}
-            rollouts = {} if missing else self._due()
+            rollouts = {} if missing else self._met_demands()
             if missing or rollouts or self.passed >= limit or resting:
                 break
         at = standing.env_steps, standing.lane_steps, resting, lengths / max(1, count)
@@ -149,7 +149,7 @@ class RankedPool(LocalPool):
                 return sample.newcomers
         return {}
 
-    def _agree(self, newcomers: Mapping[str, Kind]) -> tuple[float, float, bool, bool]:
+    def _exchange_counters(self, newcomers: Mapping[str, Kind]) -> tuple[float, float, bool, bool]:
         """Exchanges counters with the other ranks.
 
         Returns:
@@ -171,7 +171,7 @@ class RankedPool(LocalPool):
         standing.slots = dict(zip(self.demands, totals[1::2], strict=True))
         return sum(lengths), sum(counts), all(resting), any(missing)
 
-    def _due(self) -> dict[str, Rollout]:
+    def _met_demands(self) -> dict[str, Rollout]:
         """Returns this rank's data of the policies whose demand is met."""
         rollouts, standing = {}, self.standing
         for name in self.demands:
@@ -179,7 +179,7 @@ class RankedPool(LocalPool):
                 continue
             mine = self.worker.policies[name]
             assert mine.store is not None
-            rollouts[name] = mine.store.take(self._seen(mine.kind, mine.policy), mine.row_of_slot)
+            rollouts[name] = mine.store.drain(self._seen(mine.kind, mine.policy), mine.row_of_slot)
             standing.taken[name], standing.complete[name] = standing.complete[name], 0
         return rollouts
 

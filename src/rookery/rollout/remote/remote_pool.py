@@ -115,7 +115,7 @@ class RemotePool(Stateful):
     saved = ("version", "env_steps", "lane_steps", "counted", "finished", "vector_steps", "lessons")
     fixed = ("hosts", "make", "env", "timers", "interrupt", "lane_group", "asynchronous", "in_flight", "max_lag",
              "max_losses", "note", "threads", "policies", "demands", "standing", "held", "weights", "retired",
-             "waiting", "moving", "_stopping_since", "_has_told")  # fmt: skip
+             "waiting", "moving", "_stopping_since", "_has_noted")  # fmt: skip
     plays_ahead = False
 
     def __init__(
@@ -138,7 +138,7 @@ class RemotePool(Stateful):
         self.lane_group, self.asynchronous = lane_group, asynchronous
         self.in_flight, self.max_lag, self.max_losses, self.note = in_flight, max_lag, max_losses, note
         self._stopping_since: float | None = None
-        self._has_told = False
+        self._has_noted = False
         self.threads = 1
         self.policies: dict[str, Policy] = {}
         self.demands: dict[str, Demand | None] = {}
@@ -168,37 +168,37 @@ class RemotePool(Stateful):
         """Creates the worker of a share."""
         self.hosts.begin(one.share.number, cloudpickle.dumps(partial(ShareWorker, one.share, self.make, vector_step)))
 
-    def _over(self, tickets: Sequence[Any], within: float = math.inf) -> list[Any]:
+    def _wait_for(self, tickets: Sequence[Any], within: float = math.inf) -> list[Any]:
         """Waits until at least one call is over, or its worker is lost; returns the finished ones."""
-        return wait_until(lambda left: self.hosts.ready(tickets, left) or None, within, self._heed) or []
+        return wait_until(lambda left: self.hosts.ready(tickets, left) or None, within, self._check_stop) or []
 
     def _result(self, ticket: Any) -> Any:
         """Waits for the result of a call; raises as `Hosts.result`."""
-        self._over([ticket])
+        self._wait_for([ticket])
         return self.hosts.result(ticket)
 
-    def _heed(self) -> None:
+    def _check_stop(self) -> None:
         """Makes workers stop early after a signal; notes the workers that a stopping run waits for."""
         if not self.interrupt.number:  # none, or the time limit, which may pass within a round
             return
         if self._stopping_since is None:
             self._stopping_since = monotonic()
             self.hosts.hurry(True)
-        elif not self._has_told and monotonic() - self._stopping_since > STOPPING_SECONDS:
-            self._has_told = True
+        elif not self._has_noted and monotonic() - self._stopping_since > STOPPING_SECONDS:
+            self._has_noted = True
             names = ", ".join(str(one.share.number) for one in self.standing if one.calls)
             self.note(
                 f"stopping after the current step{names and f' of worker {names}'}; one that hangs is given up, and "
                 "its environments begin their next episodes when the run is resumed; Ctrl-C again stops at once"
             )
 
-    def _go_on(self) -> None:
+    def _clear_stop(self) -> None:
         """Resets a request to stop that was handled."""
         if self._stopping_since is not None and self.interrupt.number is None:
-            self._stopping_since, self._has_told = None, False
+            self._stopping_since, self._has_noted = None, False
             self.hosts.hurry(False)
 
-    def _everywhere(self, method: str, *arguments: Any) -> None:
+    def _call_all(self, method: str, *arguments: Any) -> None:
         """Calls a method of all workers and waits until all have returned; a worker that was replaced meanwhile, or
         comes later, begins with the present state of the run, so it needs no such call.
         """
@@ -320,7 +320,7 @@ class RemotePool(Stateful):
         """Stops recording a policy, which plays on."""
         self.retired.append(name)
         self.held.pop(name, None)
-        self._everywhere("retire", name)
+        self._call_all("retire", name)
 
     def add_opponents(self, of: str, policy: Policy, snapshots: MutableMapping[int, Policy]) -> None:
         """Raises an error: opponents play in one process for now."""
@@ -344,7 +344,7 @@ class RemotePool(Stateful):
     def change_lessons(self, lessons: Mapping[str, int], restart: bool) -> None:
         """Sends lessons; see `RolloutWorker.change_lessons`."""
         self.lessons = dict(lessons)
-        self._everywhere("change_lessons", self.lessons, restart)
+        self._call_all("change_lessons", self.lessons, restart)
 
     @contextmanager
     def lent(self) -> Iterator[VectorEnv]:
@@ -356,7 +356,7 @@ class RemotePool(Stateful):
 
     def sample(self, max_env_steps: int) -> Sample:
         """Plays, see `WorkerPool.sample`; asynchronous sampling returns experience that has arrived."""
-        self._go_on()
+        self._clear_stop()
         limit = self.lane_steps + max_env_steps
         body = self._collect if self.asynchronous else self._round
         rollouts: dict[str, Rollout] = {}
@@ -388,7 +388,7 @@ class RemotePool(Stateful):
             for one in self.standing:
                 while one.calls:
                     with self.waiting.wait():
-                        self._over(one.calls[:1])
+                        self._wait_for(one.calls[:1])
                     report = self._answer(one)
                     newcomers.update({} if report is None else report.newcomers)
         self.vector_steps = max(one.vector_steps for one in self.standing)
@@ -516,7 +516,7 @@ class RemotePool(Stateful):
             oldest = {id(one.calls[0]): one for one in self.standing if one.calls}
             tickets = [one.calls[0] for one in oldest.values()]
             with self.waiting.wait():
-                over = self._over(tickets, WAIT_SECONDS)
+                over = self._wait_for(tickets, WAIT_SECONDS)
             for ticket in over:
                 report = self._answer(oldest[id(ticket)])
                 newcomers.update({} if report is None else report.newcomers)
@@ -586,7 +586,7 @@ class RemotePool(Stateful):
         for one in self.standing:
             while one.calls:
                 with self.waiting.wait():
-                    self._over(one.calls[:1])
+                    self._wait_for(one.calls[:1])
                 self._answer(one)
 
     def state_dict(self) -> dict[str, Any]:
@@ -662,7 +662,7 @@ class RemotePool(Stateful):
         for one, _ in there:  # only reports their counters
             self._order(one, 0, {})
         for one, _ in there:
-            self._over(one.calls[:1])
+            self._wait_for(one.calls[:1])
             self._answer(one)
 
     def close(self) -> None:

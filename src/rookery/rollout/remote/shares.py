@@ -169,7 +169,7 @@ class ShareWorker:
         if demand is not None:
             demand = replace(demand, decisions=None)
         self._sources[name] = policy
-        self.worker.add_policy(name, policy, demand, self.share.first * self.worker.played_by(name), lane_group)
+        self.worker.add_policy(name, policy, demand, self.share.first * self.worker.agents_of(name), lane_group)
         store = self.worker.policies[name].store
         if store is not None:
             store.first_clock, store.by_request = self._before, True
@@ -271,7 +271,7 @@ class ShareWorker:
         for name in names:
             mine = worker.policies[name]
             assert worker.now is not None and mine.store is not None
-            rollout = mine.store.take(worker.now.rows[mine.kind].obs, mine.row_of_slot)
+            rollout = mine.store.drain(worker.now.rows[mine.kind].obs, mine.row_of_slot)
             found[name] = rollout.map(lambda _, tensor: tensor.clone(memory_format=torch.contiguous_format))
         return found
 

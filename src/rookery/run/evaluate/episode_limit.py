@@ -147,7 +147,7 @@ class BoundedEpisodes:
         if self.listeners:
             self.worker.listeners = EpisodeListeners(self.env, self.listeners, plan)
         for name, policy in self.policies.items():
-            self.worker.add_policy(name, policy, None, share.first and share.first * self.worker.played_by(name))
+            self.worker.add_policy(name, policy, None, share.first and share.first * self.worker.agents_of(name))
         self.worker.reset()
 
     @property

@@ -44,7 +44,7 @@ def played_observations(source: str | Path, rows: int, trust_code: TrustCode = F
         assert worker.now is not None
         for name, player in worker.policies.items():
             if name not in found and player.store is not None and player.kind >= 0 and player.store.complete:
-                found[name] = player.store.take(worker.now.rows[player.kind].obs, player.row_of_slot)
+                found[name] = player.store.drain(worker.now.rows[player.kind].obs, player.row_of_slot)
         return {name: _observed(rollout) for name, rollout in found.items()}
 
 

@@ -243,7 +243,7 @@ class EpisodeRecorder:
         assert self.worker.now is not None
         for name, policy in self.worker.policies.items():
             if policy.store is not None and policy.kind >= 0 and policy.store.complete:
-                rollout = policy.store.take(self.worker.now.rows[policy.kind].obs, policy.row_of_slot)
+                rollout = policy.store.drain(self.worker.now.rows[policy.kind].obs, policy.row_of_slot)
                 self._parts[name].append(rollout)
         found = {name: part.piece(cut) for name, part in self._parts.items() if part.total}
         self._parts = self._new_parts()

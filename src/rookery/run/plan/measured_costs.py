@@ -20,7 +20,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.process.processor import tree_seconds, usable_cores
 from rookery.core.timers import Timers
 from rookery.rollout.order import in_order
-from rookery.rollout.remote.hosts import Hosts, HostsHere
+from rookery.rollout.remote.hosts import Hosts, LocalHosts
 from rookery.rollout.remote.remote_pool import CALL_SECONDS, RemotePool
 from rookery.rollout.remote.shares import PlayReport, packed_weights
 from rookery.run.plan.background_load import crowd
@@ -305,7 +305,7 @@ def _with_sending(
 def _hosts(config: RunConfig) -> tuple[Hosts, str]:
     """Finds where workers can be on this machine, and says so."""
     if config.cluster.ray == "here":
-        return HostsHere(), "sending: within this process, as cluster.ray = here says; Ray's calls cost more"
+        return LocalHosts(), "sending: within this process, as cluster.ray = here says; Ray's calls cost more"
     cluster = replace(config.cluster, ray="local", worker_gpus=0.0, working_directory=None)
     one = replace(config, cluster=cluster, sampling=replace(config.sampling, workers=1))
     try:
@@ -313,7 +313,7 @@ def _hosts(config: RunConfig) -> tuple[Hosts, str]:
     except ConfigError as error:
         if not isinstance(error.__cause__, ImportError):
             raise
-    return HostsHere(), (
+    return LocalHosts(), (
         "sending: pickled within this process, because Ray is not installed; its calls cost more: pip install "
         "'rookery[ray]' and plan again"
     )

@@ -23,7 +23,7 @@ from rookery.envs.remote_env_stub import RemoteEnvStub
 from rookery.envs.vector.specs import ONLY_HERE, WithSpecs
 from rookery.rollout.hooks import EpisodeListener, EpisodeListeners, moments_of
 from rookery.rollout.mapping import PolicyMapping
-from rookery.rollout.remote.hosts import Hosts, HostsHere
+from rookery.rollout.remote.hosts import Hosts, LocalHosts
 from rookery.rollout.remote.remote_pool import RemotePool
 from rookery.rollout.remote.shares import LaneShare, ShareMapping, shares_of
 from rookery.rollout.worker import RolloutWorker
@@ -223,7 +223,7 @@ def hosts_of(config: RunConfig, count: int, setting: str, note: Callable[[str], 
     cluster = config.cluster
     each, asked = cluster.workers_per_process, (config.sampling.workers, config.evaluation.workers)
     if cluster.ray == "here":
-        return HostsHere()
+        return LocalHosts()
     guard_own_cluster(cluster.ray)
     instead = "set sampling.workers=0, and sampling.env_processes to step copies in processes of this machine"
     if setting != "sampling.workers":

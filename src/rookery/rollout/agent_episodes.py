@@ -15,7 +15,7 @@ from rookery.rollout.worker_state import WorkerState
 
 
 @dataclass
-class Unit:
+class AgentEpisode:
     """Agents whose episode ended in a step: one agent, or the members of one group that ended together.
 
     Attributes:
@@ -29,7 +29,7 @@ class Unit:
     group: str | None = None
 
 
-def ended_units(env: VectorEnv, tables: Sequence[RowTable], step: Step) -> list[Unit]:
+def finished_agent_episodes(env: VectorEnv, tables: Sequence[RowTable], step: Step) -> list[AgentEpisode]:
     """Returns the agents that took part in an episode and ended in a step, by lane and group.
 
     Agents of lost lanes are left out.
@@ -41,43 +41,44 @@ def ended_units(env: VectorEnv, tables: Sequence[RowTable], step: Step) -> list[
     """
     groups = groups_of(env)
     group_of = {agent: group for group, agents in groups.items() for agent in agents}
-    units: dict[tuple[int, str], Unit] = {}
+    episodes: dict[tuple[int, str], AgentEpisode] = {}
     over = [rows.terminated | rows.truncated for rows in step.rows]
     for ended, table, kind in zip(over, tables, env.kinds, strict=True):
         for row in np.flatnonzero(ended & table.joined).tolist():
             lane, column = divmod(row, len(kind.agents))
             agent = kind.agents[column]
             if step.lost is None or not step.lost[lane]:
-                unit = units.setdefault((lane, group_of.get(agent, agent)), Unit(lane))
-                unit.members.append((agent, table, row))
+                episode = episodes.setdefault((lane, group_of.get(agent, agent)), AgentEpisode(lane))
+                episode.members.append((agent, table, row))
     place = {agent: (number, at) for number, kind in enumerate(env.kinds) for at, agent in enumerate(kind.agents)}
-    for (lane, name), unit in units.items():
+    for (lane, name), episode in episodes.items():
         places = [place[agent] for agent in groups.get(name, ())]
         rows = [(number, lane * len(env.kinds[number].agents) + at) for number, at in places]
         if rows and all(over[number][row] or not tables[number].joined[row] for number, row in rows):
-            unit.group = name
-    return list(units.values())
+            episode.group = name
+    return list(episodes.values())
 
 
-def follow_agents(state: WorkerState, step: Step, playing: np.ndarray) -> None:
+def record_agent_episodes(state: WorkerState, step: Step, playing: np.ndarray) -> None:
     """Counts the decisions of agents; records episodes of agents, or of their groups, in lanes that never end."""
     for table in state.tables:
         for route in table.acted:
             table.decisions[route.rows] += 1
     known = list(state.policies.values())
-    units = ended_units(state.env, state.tables, step) if step.any_end else []
-    for unit in units:
-        lane, index = unit.lane, int(playing[unit.lane])
-        agents = {agent: float(table.returns[row]) for agent, table, row in unit.members}
+    episodes = finished_agent_episodes(state.env, state.tables, step) if step.any_end else []
+    for episode in episodes:
+        lane, index = episode.lane, int(playing[episode.lane])
+        agents = {agent: float(table.returns[row]) for agent, table, row in episode.members}
         policies = {
-            agent: known[table.policy_of[row]].player(int(table.slot_of[row])) for agent, table, row in unit.members
+            agent: known[table.policy_of[row]].display_name(int(table.slot_of[row]))
+            for agent, table, row in episode.members
         }
         groups = {}
-        if unit.group is not None:
-            number = state.groups.index(unit.group)
-            groups = {unit.group: float(state.group_returns[lane, number])}
+        if episode.group is not None:
+            number = state.groups.index(episode.group)
+            groups = {episode.group: float(state.group_returns[lane, number])}
             state.group_returns[lane, number] = 0.0
-        length = max(int(table.decisions[row]) for _, table, row in unit.members)
+        length = max(int(table.decisions[row]) for _, table, row in episode.members)
         total = sum(agents.values()) + sum(groups.values())
         earned = lane, index, length, total, agents, policies
         drawn = state.drawn(lane, index) if state.draws else {}
@@ -87,7 +88,7 @@ def follow_agents(state: WorkerState, step: Step, playing: np.ndarray) -> None:
             state.listeners.begin(lane, step)
         state.finished.append(result)
         state.lengths[lane] = 0  # steps since an episode last ended in the lane
-    for unit in units:
-        for _, table, row in unit.members:
+    for episode in episodes:
+        for _, table, row in episode.members:
             waits = bool(step.rows[state.tables.index(table)].waiting[row])
             table.begin_anew(slice(row, row + 1), keep_players=state.mapping.is_static and waits)

@@ -14,7 +14,7 @@ from rookery.rollout.slots import SlotStore, WorkerPolicy
 from rookery.rollout.storage import DecisionSlab
 
 
-class LadderPolicy(WorkerPolicy):
+class PerEnvEpsilonPolicy(WorkerPolicy):
     """A policy whose slot i of N explores at the common rate raised to the power ``1 + ladder * i / (N - 1)``.
 
     Log-probabilities of its actions are nan: those of its head belong to the common rate.
