@@ -1,4 +1,4 @@
-"""What an algorithm can do, declared once on its settings class: `Capabilities`.
+"""Capabilities of algorithms, declared once on the settings class: `Capabilities`.
 
 Messages, tables in the documentation, ``rookery algos`` and lists in tests follow from the declarations.
 """
@@ -18,11 +18,11 @@ from rookery.core.settings.layers import import_object
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What an algorithm can do, and what it needs of a run.
+    """Capabilities of an algorithm, and its needs.
 
-    Settings classes that derive from one another inherit `capabilities`, but for two rules. `supports_multi_learner`
-    holds for the class that declares it alone. `supports_staleness` and `supports_memory` hold as long as the algorithm
-    is the one that they were declared for, or derives from it.
+    Settings classes inherit `capabilities` from their base class, with two rules. `supports_multi_learner` holds only
+    for the class that declares it. `supports_staleness` and `supports_memory` hold as long as the algorithm is the one
+    for which they were declared, or derives from it.
     """
 
     offline: bool = False
@@ -30,25 +30,24 @@ class Capabilities:
     supports_online_finetune: bool = False
     """Whether an offline algorithm can continue by playing, and learns from that too."""
     supports_staleness: bool = False
-    """Whether it allows for actions of older weights (`sampling.staleness`, `sampling.asynchronous`)."""
+    """Whether it corrects for actions of older weights (`sampling.staleness`, `sampling.asynchronous`)."""
     supports_memory: bool = False
     """Whether it learns policies with a memory (`model.memory`), whose rows come in sequences."""
     supports_multi_learner: bool = False
-    """Whether several learners (`cluster.learners`) can agree on all that it learns from."""
+    """Whether several learners (`cluster.learners`) can share all of its updates."""
     uses_replay: bool = False
     """Whether it learns from a replay buffer."""
     needs_team: bool = False
     """Whether its policy acts for all members of a team at once (`teams`)."""
     uses_central_obs: bool = True
-    """Whether its critic takes the observations that the environment shows to critics alone; if not, they are not
-    stored.
+    """Whether its critic uses the observations that the environment shows only to critics; if not, they are not stored.
     """
     needs_group_obs: bool = False
-    """Whether its critic takes the observations of all members of a group. Members that end before their group then
-    stay as rows without actions (`envs/groups.py:GroupEnv`).
+    """Whether its critic uses the observations of all members of a group. Members that end before their group then
+    remain as rows without actions (`envs/groups.py:GroupEnv`).
     """
     needs_timestep_id: bool = False
-    """Whether observations have a number that all members of a group have in common at one time step."""
+    """Whether observations have a number that is the same for all members of a group at one time step."""
     speed_hints: Mapping[str, str] = field(default_factory=dict, hash=False)
     """How to make learning cheaper per step, by the name of a setting, for ``rookery bench``."""
 
@@ -113,7 +112,7 @@ def capabilities_of(settings: type, learner: object) -> Capabilities:
 
 
 def supports_multi_learner(settings: type) -> bool:
-    """Returns whether several learners can learn by these settings: what derives from a class may agree on less."""
+    """Returns whether settings support several learners: a derived class may support fewer."""
     declared: Capabilities = vars(settings).get("capabilities", Capabilities())
     return declared.supports_multi_learner
 
@@ -137,11 +136,11 @@ OLD_FLAGS = {
 """Flags that settings classes had before `Capabilities`, with the fields that replaced them."""
 
 OLD_ALGORITHM_FLAGS = {"corrects_staleness": "supports_staleness", "learns_memory": "supports_memory"}
-"""Flags that classes of algorithms had, likewise."""
+"""Flags that algorithm classes had before `Capabilities`, with the fields that replaced them."""
 
 
 class OldFlag:
-    """Reads a capability by the flag that it was before.
+    """Reads a capability under its former flag.
 
     Args:
         new: Name of the field of `Capabilities`.

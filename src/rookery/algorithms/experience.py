@@ -1,4 +1,4 @@
-"""What actor-critics learn from: decisions drawn from a replay buffer, each for itself or along time."""
+"""Experience of actor-critics: decisions drawn from a replay buffer, single ones or sequences."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rookery.policies.policy import Policy
 
 @dataclass(frozen=True)
 class RecurrentInput:
-    """Where rows stand in time, for networks that remember: these go through all observations, in their order.
+    """Positions of rows in time, for networks with a memory, which process all observations in their order.
 
     Attributes:
-        sequences: How observations ``[R, ...]`` lie in time.
-        memory: ``[B, M]`` what the policy remembered before each sequence.
-        rows: ``[N]`` which of the observations the rows are.
+        sequences: Positions of the observations ``[R, ...]`` in time.
+        memory: ``[B, M]`` memory of the policy before each sequence.
+        rows: ``[N]`` index of each row among the observations.
     """
 
     sequences: Sequences
@@ -29,13 +29,13 @@ class RecurrentInput:
 
 @dataclass(frozen=True)
 class Experience(Transitions):
-    """Decisions to learn from. For networks that remember, `obs` and `next_obs` are the same observations ``[R, ...]``,
-    decided on or not, and `row` tells of F sequences.
+    """Decisions to learn from. For networks with a memory, `obs` and `next_obs` are the same observations ``[R, ...]``,
+    decided on or not, and `row` numbers F sequences.
 
     Attributes:
-        recurrent: Where the decisions stand among `obs`; None where each row stands for itself.
-        next_recurrent: Where what came after them stands among `next_obs`.
-        fragment: ``[N]`` which of the F sequences a decision is of; None where it was drawn by itself.
+        recurrent: Positions of the decisions among `obs`; None if rows are independent.
+        next_recurrent: Positions of the following observations among `next_obs`.
+        fragment: ``[N]`` sequence of each decision, of F; None if decisions were drawn singly.
     """
 
     recurrent: RecurrentInput | None = field(default_factory=lambda: None)
@@ -44,7 +44,7 @@ class Experience(Transitions):
 
     @classmethod
     def of(cls, rows: Transitions) -> Self:
-        """Gives decisions that stand each for itself."""
+        """Returns decisions without positions in time."""
         return cls(rows.obs, rows.action, rows.reward, rows.next_obs, rows.discount, rows.weight, rows.row)
 
 
@@ -58,16 +58,16 @@ def sequence_experience(
     n_step: int,
     gamma: float,
 ) -> Experience:
-    """Sequences of a slot's past as decisions to learn from.
+    """Turns sequences of a slot's experience into decisions to learn from.
 
     Args:
-        policy: Who played them.
-        rollout: F sequences, with what the policy remembered before each.
-        row: ``[F]`` their numbers in the memory.
-        weight: ``[F]`` their weights; None if all count alike.
-        burn_in: Decisions at the start of each that are gone through, so that the memory is up to date, and not learned
-            from. Of the longest sequence at least one is.
-        n_step: Decisions in a window, at most; windows stay within a sequence.
+        policy: The policy that played them.
+        rollout: F sequences, with the policy's memory before each.
+        row: ``[F]`` their numbers in replay.
+        weight: ``[F]`` their weights; None if all have the same.
+        burn_in: Decisions at the start of each sequence that only bring the memory up to date, and are not learned
+            from. Of the longest sequence at least one decision is learned from.
+        n_step: Largest number of decisions in a window; windows stay within a sequence.
         gamma: Discount.
     """
     seen, window = rollout.timeline_rows(*policy.sights(rollout)), n_step_returns(rollout, n=n_step, gamma=gamma)

@@ -1,7 +1,7 @@
-"""Imitation beside reinforcement learning: the policy is also made to do what demonstrations show.
+"""Imitation in addition to reinforcement learning: the policy also learns the actions of demonstrations.
 
-Gradient steps on demonstrations come before the first env step (`pretrain_steps`), and with every update, with a
-learning rate of their own that may fall to 0. They change the policy alone; values are learned by what is played.
+Gradient steps on demonstrations come before the first environment step (`pretrain_steps`), and with every update, with
+their own learning rate that may fall to 0. They change only the policy; values are learned from rollouts.
 """
 
 from __future__ import annotations
@@ -29,25 +29,23 @@ from rookery.signals.imitation_base import ImitationBase
 
 @dataclass(frozen=True)
 class ImitationConfig(Settings):
-    """What of demonstrations is imitated beside what is learned by rewards."""
+    """Settings of imitation: behavioural cloning of demonstrations in addition to the RL loss."""
 
     replay: tuple[Annotated[str, Reaches("a path")], ...] = ()
-    """The demonstrations: runs, checkpoints or replay directories (``PATH`` or ``PATH:policy``); none = nothing is
-    imitated.
+    """The demonstrations: runs, checkpoints or replay directories (``PATH`` or ``PATH:policy``); none = no imitation.
     """
     strength: Scheduled[NonNegative] = 1.0
     """Learning rate of imitation, as a multiple of the algorithm's; 0 = only `pretrain_steps`."""
     steps: CountFromZero = 0
-    """Environment steps in which `strength` falls to 0 in a straight line; 0 = it stays for the whole run."""
+    """Environment steps in which `strength` falls linearly to 0; 0 = it does not fall."""
     batch_size: Rows | None = None
-    """Demonstrated decisions in a gradient step; none = the decisions in one of the algorithm's."""
+    """Demonstrated decisions per gradient step; none = as many as the algorithm's gradient steps have."""
     epochs: Count = 1
-    """Passes over the demonstrations in an update; of algorithms that learn from replay, gradient steps of imitation
-    for each of theirs.
+    """Passes over the demonstrations per update; for algorithms with replay, imitation steps per gradient step.
     """
     samples_per_epoch: Count | None = None
-    """Demonstrated decisions in a pass, at most, drawn anew for each; none = all. Algorithms that learn from replay
-    make no passes.
+    """Largest number of demonstrated decisions per pass, drawn anew for each; none = all. Not for algorithms with
+    replay, which make no passes.
     """
     pretrain_steps: AtStart[CountFromZero] = 0
     """Gradient steps of imitation before anything is played, with the algorithm's learning rate."""
@@ -55,7 +53,7 @@ class ImitationConfig(Settings):
 
 @dataclass(frozen=True)
 class ImitationStep:
-    """What `gradient_step` reads for a step of imitation."""
+    """Settings that `gradient_step` reads for a step of imitation."""
 
     lr: float
     max_grad_norm: float | None
@@ -70,7 +68,7 @@ class Imitation(BatchHook, ImitationBase):
     Args:
         learner: The learner.
         cfg: Settings.
-        weights: The flat vector in which the weights of the policy lie.
+        weights: The flat vector with the weights of the policy.
     """
 
     saved = ("optimizer", "rng", "means")
@@ -80,8 +78,8 @@ class Imitation(BatchHook, ImitationBase):
         policy = learner.policy
         if policy.memory_size:
             raise ConfigError(
-                f"policies.{learner.name}.imitation: demonstrations do not say what a policy remembered, so one that "
-                "remembers cannot imitate them row by row; leave model.memory out, or use signals.gail, which rewards "
+                f"policies.{learner.name}.imitation: demonstrations have no memory of the policy, so one with a memory "
+                "cannot imitate them row by row; leave model.memory out, or use signals.gail, which rewards "
                 "decisions by themselves"
             )
         if learner.replay is not None and cfg.samples_per_epoch is not None:
@@ -99,16 +97,16 @@ class Imitation(BatchHook, ImitationBase):
         self.rng = learner.streams.generator(Role.LEARNER, learner.name, "imitation")
         self.demonstrations: StoredDemonstrations | None = None
         self.mark = ""
-        """A text that differs for different demonstrations."""
+        """A text that identifies the demonstrations."""
         self.means = Means()
-        """What gradient steps have measured since the last `summary`."""
+        """Metrics of the gradient steps since the last `summary`."""
 
     def imitate(self, demonstrations: StoredDemonstrations, mark: str) -> None:
-        """Takes the demonstrations; makes the gradient steps that come before anything is played.
+        """Takes the demonstrations, and makes the pretraining steps.
 
         Args:
-            demonstrations: Where decisions are drawn from.
-            mark: A text that differs for different demonstrations.
+            demonstrations: The decisions to draw from.
+            mark: A text that identifies the demonstrations.
         """
         self.demonstrations, self.mark = demonstrations, mark
         steps, normalizer = self.cfg.pretrain_steps, self.learner.policy.normalizer
@@ -135,21 +133,21 @@ class Imitation(BatchHook, ImitationBase):
 
     @property
     def strength(self) -> float:
-        """The multiple of the learner's rate that holds now."""
+        """The present factor on the learner's learning rate."""
         learner, cfg = self.learner, self.cfg
         left = 1.0 - learner.env_steps / cfg.steps if cfg.steps else 1.0
         strength: float = cfg.at(learner.env_steps, learner.horizon, learner.decisions).strength
         return strength * max(left, 0.0)
 
     def before_update(self, learner: Algorithm[Any], batch: Any) -> Any:
-        """Imitates beside a gradient step on what was drawn from replay."""
+        """Makes imitation steps with a gradient step on rows drawn from replay."""
         if learner.replay is not None and self.demonstrations is not None and self.strength:
             for _ in range(self.cfg.epochs):
                 self.improve(self.demonstrations.decisions(self.batch_size), self.strength)
         return batch
 
     def after_update(self, learner: Algorithm[Any], row: Row) -> Row:
-        """Imitates after an update on what was just played."""
+        """Makes imitation steps after an update on new experience."""
         if learner.replay is None and self.demonstrations is not None and self.strength:
             for _ in range(self.cfg.epochs):
                 for part in self.demonstrations.epoch(self.batch_size, self.cfg.samples_per_epoch):
@@ -171,12 +169,12 @@ class Imitation(BatchHook, ImitationBase):
 
 
 def add_imitation(learner: Algorithm[Any], cfg: ImitationConfig, weights: Flat) -> Imitation | None:
-    """Makes what imitates for a learner, and has it take part in its updates; None if there is nothing to imitate.
+    """Creates the imitation of a learner, and adds it to the learner's hooks; None without demonstrations.
 
     Args:
         learner: The learner.
         cfg: Settings.
-        weights: The flat vector in which the weights of its policy lie.
+        weights: The flat vector with the weights of its policy.
     """
     if not cfg.replay:
         return None

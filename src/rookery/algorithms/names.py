@@ -1,5 +1,5 @@
-"""Short names of algorithms, for configuration files and the command line: name to the import path of the settings
-class.
+"""Short names of algorithms, for configuration files and the command line, with the import paths of their settings
+classes.
 """
 
 from rookery.core.plugins import PluginTable

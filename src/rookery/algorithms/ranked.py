@@ -1,4 +1,4 @@
-"""Learners on several ranks: what makes them one learner on all their rows."""
+"""Learners on several ranks: hooks that make them act as one learner on all their rows."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from rookery.signals.value_scale import ValueScale
 
 
 class RankAgreement:
-    """What the ranks agree on about one learner: gradients and moments, weighted by rows.
+    """Gradients and moments of one learner over all ranks, weighted by rows.
 
     Args:
         ranks: All learners.
 
     Attributes:
-        idle: Whether this rank's rows have run out: what it computes next does not count.
-        absent: Whether it has none in the update under way: nothing that it computes counts.
+        idle: Whether this rank's rows have run out: its next results do not count.
+        absent: Whether it has no rows in the present update: none of its results count.
     """
 
     def __init__(self, ranks: Ranks) -> None:
@@ -39,27 +39,27 @@ class RankAgreement:
         self.idle = self.absent = False
 
     def gradients(self, gradient: Tensor, batch: Any, metrics: Metrics) -> Metrics:
-        """Agrees on a gradient, as `Ranks.agree`; batches that cannot be counted are of one size on all ranks."""
+        """Averages a gradient over ranks, as `Ranks.agree`; batches without a length have one size on all ranks."""
         rows = len(batch) if hasattr(batch, "__len__") else 1
         return self.ranks.agree(gradient, 0 if self.idle or self.absent else rows, metrics)
 
     def moments(self, count: int, mean: Tensor, var: Tensor) -> tuple[int, Tensor, Tensor]:
-        """Agrees on moments, as `Ranks.moments`."""
+        """Combines moments over ranks, as `Ranks.moments`."""
         return self.ranks.moments(0 if self.absent else count, mean, var)
 
     def counts(self, rows: int) -> list[int]:
-        """Returns how many rows each rank has, those left out that do not count."""
+        """Returns the number of rows that each rank has, without rows that do not count."""
         return [int(each) for (each,) in self.ranks.numbers(0 if self.absent else rows)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankedMinibatch(Minibatch):
-    """A batch of which all ranks cut as many minibatches, with advantages normalized over the union of these.
+    """Batch that all ranks cut into the same number of minibatches, with advantages normalized over their union.
 
     Attributes:
-        agreement: How the ranks agree.
+        agreement: The exchange with other ranks.
         rows: Rows of all ranks' batches.
-        raw: ``[N]`` advantages as they were computed; `advantage` is written anew every epoch.
+        raw: ``[N]`` advantages as computed; `advantage` is overwritten every epoch.
         normalize: Whether minibatches are normalized.
     """
 
@@ -69,7 +69,7 @@ class RankedMinibatch(Minibatch):
     normalize: bool
 
     def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[Self]:
-        """One epoch; a rank without a row for a minibatch gives one that does not count."""
+        """Yields the minibatches of one epoch; a rank without rows for a minibatch yields one that does not count."""
         agreement, total = self.agreement, len(self)
         count = -(-self.rows // (size * agreement.ranks.size))
         if self.sequences is None:
@@ -88,7 +88,7 @@ class RankedMinibatch(Minibatch):
             agreement.idle = False
 
     def _batch(self, part: Tensor) -> tuple[Tensor, Self]:
-        """The numbers of the rows in a part, and these rows: the part numbers rows, or else sequences."""
+        """Returns the numbers of the rows in a part, and these rows; the part has numbers of rows, or of sequences."""
         batch = self._part(part) if self.sequences is None else self.picked(part)
         assert batch.source is not None
         return batch.source[1], batch
@@ -115,16 +115,16 @@ class RankedMinibatch(Minibatch):
 
 @dataclass(frozen=True, kw_only=True)
 class RankedPenaltyMinibatch(RankedMinibatch, PenaltyMinibatch):
-    """The same with the distributions before the update."""
+    """Same batch, with the distributions before the update."""
 
 
 class RankedBatches(BatchHook):
-    """Lets all ranks make the same gradient steps in an update, whatever each of them has to learn from.
+    """Makes all ranks take the same number of gradient steps in an update, whatever each has to learn from.
 
     Args:
-        agreement: How the ranks agree.
-        normalize: How advantages are normalized: True = by minibatch, "batch" = all of an update, see
-            `normalize_advantage` of PPO; "step" = all of an update that is one gradient step, as of A2C.
+        agreement: The exchange with other ranks.
+        normalize: Normalization of advantages: True = by minibatch, "batch" = over an update, see
+            `normalize_advantage` of PPO; "step" = over an update of one gradient step, as of A2C.
         learned: Whether there are reward signals that learn.
     """
 
@@ -134,7 +134,7 @@ class RankedBatches(BatchHook):
         self.learned = learned
 
     def before_targets(self, learner: Algorithm[Any], rollout: Rollout, rollouts: Mapping[str, Rollout]) -> Rollout:
-        """Gives a rank that has nothing of the policy what another has, which it learns without its counting.
+        """Gives a rank without rows of the policy those of another rank, which do not count twice.
 
         Raises:
             TrainingError: If signals would have to learn from unequal numbers of rows.
@@ -142,7 +142,7 @@ class RankedBatches(BatchHook):
         agreement = self.agreement
         agreement.absent = False
         if learner.replay is not None and not self.learned:
-            return rollout  # each keeps what it has, and draws as much as the others
+            return rollout  # each rank keeps its rows, and draws as many as the others
         counts = agreement.counts(rollout.num_decisions)
         if self.learned and len(set(counts)) > 1:
             raise TrainingError(
@@ -160,7 +160,7 @@ class RankedBatches(BatchHook):
         return borrowed if agreement.absent else rollout
 
     def before_update(self, learner: Algorithm[Any], batch: Any) -> Any:
-        """Gives the batch with minibatches that are agreed upon; what replay gives stays."""
+        """Returns the batch with minibatches that all ranks share; rows from replay stay as they are."""
         if not isinstance(batch, Minibatch):
             return batch
         agreement, raw = self.agreement, batch.advantage.clone()
@@ -180,7 +180,7 @@ class RankedBatches(BatchHook):
 
 
 def join(learner: Algorithm[Any], ranks: Ranks) -> Algorithm[Any]:
-    """Lets a learner learn as one with those of the other ranks; one alone stays as it is."""
+    """Makes a learner learn as one with those of the other ranks; a single learner stays as it is."""
     if ranks.size == 1:
         return learner
     agreement = RankAgreement(ranks)
@@ -204,7 +204,7 @@ def join(learner: Algorithm[Any], ranks: Ranks) -> Algorithm[Any]:
 
 
 def demand_of_all(learner: Algorithm[Any], ranks: Ranks) -> Demand:
-    """Says how much experience of all ranks an update of a learner wants: replay is each rank's, and so is its pace."""
+    """Returns the experience of all ranks per update of a learner; each rank has its own replay, with its own pace."""
     demand = learner.demand
     if learner.replay is None or demand.decisions is None:
         return demand
@@ -212,7 +212,7 @@ def demand_of_all(learner: Algorithm[Any], ranks: Ranks) -> Demand:
 
 
 def _parts(whole: Any) -> list[Any]:
-    """All objects with state in a learner, each once."""
+    """Returns all objects with state in a learner, each once."""
     found: dict[int, Any] = {}
 
     def walk(value: Any) -> None:

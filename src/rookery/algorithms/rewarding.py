@@ -1,7 +1,7 @@
-"""Reward signals in algorithms that have no values for each of them: what is learned from is their sum.
+"""Reward signals for algorithms without a value per signal, which learn from the sum of rewards.
 
-Of what is drawn from replay each decision is rewarded anew, by signals as they are then: novelty that was is not
-novelty that is. Signals learn from the same decisions.
+Decisions drawn from replay are rewarded again by the signals as they are now, because novelty changes. Signals learn
+from the same decisions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rookery.signals.signal import decisions_of
 
 
 def add_signals(learner: Algorithm[Any], cfg: SignalsConfig) -> RewardSignals:
-    """Makes the reward signals of a learner, and has them reward what it learns from.
+    """Creates the reward signals of a learner, and adds them to its hooks.
 
     Args:
         learner: The learner.
@@ -36,7 +36,7 @@ def add_signals(learner: Algorithm[Any], cfg: SignalsConfig) -> RewardSignals:
 
 
 class Rewarding(BatchHook):
-    """Puts the sum of all signals' rewards in the place of the environment's.
+    """Replaces the environment's reward by the sum of all signals' rewards.
 
     Args:
         signals: The signals.
@@ -46,8 +46,8 @@ class Rewarding(BatchHook):
         self.signals = signals
 
     def before_targets(self, learner: Algorithm[Any], rollout: Rollout, rollouts: Mapping[str, Rollout]) -> Rollout:
-        """Rewards what was just played, unless the learner has values for each signal, or replay, where it is rewarded
-        when it is drawn.
+        """Rewards new experience, unless the learner has a value per signal, or replay, where decisions are rewarded
+        when they are drawn.
         """
         signals = self.signals
         if learner.replay is not None:
@@ -59,7 +59,7 @@ class Rewarding(BatchHook):
         return rollout
 
     def before_update(self, learner: Algorithm[Any], batch: Any) -> Any:
-        """Rewards what was drawn from replay; signals learn."""
+        """Rewards decisions drawn from replay; signals learn from them."""
         signals = self.signals
         extrinsic = signals.cfg.extrinsic.strength / signals.unit
         if isinstance(batch, SampledSequences):

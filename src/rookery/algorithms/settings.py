@@ -1,7 +1,7 @@
-"""Settings that algorithms have in common, for settings classes to derive from beside `AlgorithmConfig`.
+"""Common settings of algorithms, for settings classes to derive from in addition to `AlgorithmConfig`.
 
 Those of algorithms with replay are `rookery.replay.replay:ReplaySettings`. A class with another default declares the
-field again, with a docstring only where it has more to say.
+field again, with a docstring only if it has more to say.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ MEANINGS = (
 
 @dataclass(frozen=True)
 class OnPolicySettings(Settings):
-    """Settings of every algorithm that learns from what was just played.
+    """Settings of every on-policy algorithm, which learns from the newest rollouts.
 
-    A class that gives its settings another order, as values without names need it, names them all in `field_order`.
+    A class that declares its settings in another order lists all of them in `field_order`.
     """
 
     field_order = ""
@@ -43,40 +43,39 @@ class OnPolicySettings(Settings):
     gamma: Fraction = 0.99
     """Discount of the environment's reward."""
     rollout_size: Annotated[Rows | None, FormerName("batch_size", "minibatch_size", MEANINGS)] = None
-    """Decisions of an update; none = fragment_length x the slots of the policy."""
+    """Decisions per update; none = fragment_length x the slots of the policy."""
     max_grad_norm: PositiveFloat | None = 0.5
-    """Longest gradient; longer ones are scaled down. None = any."""
+    """Largest norm of the gradient; larger gradients are scaled down. None = no limit."""
     signals: SignalsConfig = field(default_factory=SignalsConfig)
-    """What rewards the policy beside the environment."""
+    """Reward signals in addition to the environment's reward."""
     model: ModelConfig = field(default_factory=ModelConfig)
     """The networks."""
 
 
 @dataclass(frozen=True)
 class ActorCriticSettings(OnPolicySettings):
-    """Settings of every algorithm with advantages of a value function."""
+    """Settings of every algorithm that estimates advantages with a value function."""
 
     gae_lambda: Fraction = 0.95
     """Decay of later errors in the advantage: 0 = one step, 1 = Monte Carlo."""
     fragment_length: Structural[Length] = 128
-    """Decisions in a row of one slot before its advantage is cut off with a value."""
+    """Consecutive decisions of one slot before its advantage is bootstrapped from a value."""
     value_coef: NonNegative = 0.5
     """Weight of the value loss."""
     entropy_coef: Scheduled[NonNegative] = 0.01
     """Weight of the entropy bonus."""
     scale_rewards: Structural[bool] = False
-    """Rewards are divided by the running standard deviation of their discounted return."""
+    """Divides rewards by the running standard deviation of their discounted return."""
     normalize_values: Structural[bool] = True
-    """Large values are learned in a unit of about the standard deviation of their targets (as in PopArt)."""
+    """Learns large values in units of about the standard deviation of their targets (as in PopArt)."""
 
 
 @dataclass(frozen=True)
 class DataSettings(Settings):
-    """What can be set of every algorithm that learns from data alone and can go on by playing."""
+    """Settings of every offline algorithm that can continue by playing."""
 
     gradient_steps: CountFromZero = 50_000
-    """Gradient steps of a training on data alone; a run that goes on by playing makes `updates_per_step` for each
-    decision.
+    """Gradient steps of offline training; a run that continues by playing makes `updates_per_step` per decision.
     """
     learning_starts: CountFromZero = 0
     """Decisions in replay, data included, before learning begins."""

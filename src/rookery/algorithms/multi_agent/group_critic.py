@@ -1,10 +1,10 @@
-"""A critic of a group: attention over its living members, and a baseline that does not know the row's own action.
+"""Critic of a group: attention over its living members, and a baseline that does not know the row's own action.
 
-After Cohen et al. 2021 (arXiv:2111.05992), section 4. What members see stands under ``central`` in the observations
-(`envs/groups.py`). Each is encoded by one network for all of its kind; those who are not there have no weight at all.
+After Cohen et al. 2021 (arXiv:2111.05992), section 4. The members' observations lie under ``central``
+(`envs/groups.py`). One network encodes all members of a kind; absent members have no weight at all.
 
-The critic keeps nothing from one decision to the next. Where the policy remembers, it is told what the policy knows of
-each member: the features on which its actions stand.
+The critic has no memory. Where the policy has one, the critic receives the policy's features of each member, on which
+its actions are based.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from rookery.signals.signal import action_width
 
 @dataclass(frozen=True)
 class GroupOutputs(Outputs):
-    """What the networks say about N rows.
+    """Outputs of the networks for N rows.
 
     Attributes:
-        baseline: ``[N, S]`` values that do not know the row's own action, but those of the others.
+        baseline: ``[N, S]`` values that depend on the actions of the others, but not on the row's own.
     """
 
     baseline: Tensor
 
 
 class MemberSet(nn.Module):
-    """Encodes members of one kind, from what they see, and from that and what they do.
+    """Encodes members of one kind: their observations, and their observations with their actions.
 
     Args:
         policy: The policy that learns.
-        prefix: What paths of the members' leaves begin with.
+        prefix: Prefix of the paths of the members' leaves.
         model: Layers of the encoder.
         size: Width of the codes.
-        num_actions: Numbers of an action.
+        num_actions: Width of an action as numbers.
         generator: Draws the weights.
 
     Attributes:
-        number: G, members at most.
-        is_own: Whether they see the same as the policy's own rows; then they are normalized alike.
-        knows: From the features of a policy that remembers, and a 1, to a code; None if it does not remember, or plays
+        number: G, largest number of members.
+        is_own: Whether they have the same observations as the policy's own rows, and the same normalization.
+        knows: Layer from the features of a policy with a memory, and a 1, to a code; None if it has no memory, or plays
             no members of this kind.
     """
 
@@ -85,7 +85,7 @@ class MemberSet(nn.Module):
             alike[path] if self.is_own else _of_one(leaf, path) for path, leaf in zip(self.paths, leaves, strict=True)
         ]
         spec = ObsSpec(policy.own_spec.space if self.is_own else policy.obs_spec.space, tuple(single))
-        own = self.is_own and not isinstance(policy.memory, CustomMemory)  # which cannot stand for rows by themselves
+        own = self.is_own and not isinstance(policy.memory, CustomMemory)  # which cannot process rows by themselves
         self.trunk = build_trunk(
             spec, model if own else model.replace(module=None, module_config={}), generator=generator
         )
@@ -94,7 +94,7 @@ class MemberSet(nn.Module):
         self.sees = linear(width, size, gain=HIDDEN_GAIN, generator=generator)
         self.acts = linear(width + num_actions + 1, size, gain=HIDDEN_GAIN, generator=generator)
         self.change = linear(size, size, gain=1.0, generator=generator)
-        nn.init.zeros_(self.change.weight)  # at first a baseline is the value, and errs as that does
+        nn.init.zeros_(self.change.weight)  # at first a baseline equals the value, and has its error
         self.knows: nn.Linear | None = None
         if self.is_own and policy.memory_size:
             self.knows = linear(policy.num_features + 1, size, gain=HIDDEN_GAIN, generator=generator)
@@ -103,14 +103,14 @@ class MemberSet(nn.Module):
     def forward(
         self, obs: TensorTree, action: Tensor, acted: Tensor, known: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Codes ``[N, G, size]`` of what members see and remember, and of that and what they do.
+        """Computes codes ``[N, G, size]`` of the members' observations and features, and of these with their actions.
 
         Args:
             obs: ``[N, ...]`` as `POCA.seen` gives them.
-            action: ``[N, G, A]`` as numbers; zeros where it is not known.
-            acted: ``[N, G]`` bool, where it is.
-            known: ``[N, G, F + 1]`` the policy's features of each, and a 1; zeros where it is not known. None if the
-                policy does not remember.
+            action: ``[N, G, A]`` as numbers; zeros if unknown.
+            acted: ``[N, G]`` bool, whether the action is known.
+            known: ``[N, G, F + 1]`` the policy's features of each, and a 1; zeros if unknown. None if the policy has no
+                memory.
         """
         seen = {path: obs[f"{self.prefix}/{MEMBERS}/{path}"].flatten(0, 1) for path in self.paths}
         features: Tensor = self.trunk(seen)
@@ -123,17 +123,17 @@ class MemberSet(nn.Module):
 
 
 class GroupCritic(nn.Module):
-    """Attention over the members of a row's group, and what it says of all of them.
+    """Attention over the members of a row's group.
 
     Args:
         policy: The policy that learns.
         model: Layers of the encoders.
         size: Width of the attention.
-        heads: Heads of it.
+        heads: Heads of the attention.
         generator: Draws the weights.
 
     Raises:
-        ConfigError: If observations do not show members, or the heads cannot share the width evenly.
+        ConfigError: If observations do not show members, or the heads do not divide the width.
     """
 
     def __init__(self, policy: Policy, model: ModelConfig, size: int, heads: int, generator: torch.Generator) -> None:
@@ -141,7 +141,7 @@ class GroupCritic(nn.Module):
         ends = f"/{ALIVE}"
         central = [leaf.path for leaf in policy.obs_spec.leaves if leaf.is_central]
         before = [path.removesuffix(ends) for path in central if path.endswith(ends)]
-        # what members see may have a leaf of that name too, and teams do
+        # members' observations may have a leaf of that name too, and those of teams do
         prefixes = [path for path in before if path == CENTRAL or path.removeprefix(f"{CENTRAL}/").isdecimal()]
         if not prefixes or f"{CENTRAL}/{ME}" not in central:
             raise ConfigError(
@@ -170,14 +170,14 @@ class GroupCritic(nn.Module):
     def forward(
         self, obs: TensorTree, action: Tensor | None, acted: Tensor | None, known: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Features ``[N, size]`` of what all members see; and of that and what all others do.
+        """Computes features ``[N, size]`` of all members' observations; and of these with the actions of all others.
 
         Args:
             obs: ``[N, ...]`` as `POCA.seen` gives them.
-            action: ``[N, G, A]`` what each member does, as numbers; the row's own is not looked at. None = unknown.
-            acted: ``[N, G]`` bool, of whom that is known.
-            known: ``[N, G, F + 1]`` the policy's features of each member, and a 1; zeros where that is not known. None
-                if the policy does not remember.
+            action: ``[N, G, A]`` action of each member as numbers; the row's own is ignored. None = unknown.
+            acted: ``[N, G]`` bool, whether the action is known.
+            known: ``[N, G, F + 1]`` the policy's features of each member, and a 1; zeros if unknown. None if the policy
+                has no memory.
         """
         me = obs[f"{CENTRAL}/{ME}"]
         num = len(me)
@@ -207,22 +207,21 @@ class GroupCritic(nn.Module):
 
 
 class GroupActorCritic(ActorCritic):
-    """Puts a critic of the group beside the policy; both values and baselines are one layer on its features.
+    """Actor-critic with a critic of the group; values and baselines are one layer on its features.
 
-    Where the policy remembers, values stand on its memory, too: gradients of a row's value go through what its own
-    member remembers, as with `ActorCritic`, and not through what its mates do, which is taken as it was before the
-    update.
+    Where the policy has a memory, values depend on it too: gradients of a row's value flow through the memory of its
+    own member, as with `ActorCritic`, and not through its mates' features, which are those before the update.
 
     Args:
         policy: The policy that learns.
         model: Settings of the networks.
         size: Width of the attention.
-        heads: Heads of it.
+        heads: Heads of the attention.
         generator: Draws the weights of the critic.
         columns: S, reward signals whose values are learned.
 
     Raises:
-        ConfigError: If the policy's model gives values itself, or observations do not show members.
+        ConfigError: If the policy's model outputs values itself, or observations do not show members.
     """
 
     critic_trunk: GroupCritic
@@ -233,11 +232,11 @@ class GroupActorCritic(ActorCritic):
         nn.Module.__init__(self)  # there is one critic, and it is not the other
         if model.output == "outputs":
             raise ConfigError(
-                "algorithm.model.output = outputs: poca has a critic of its own; let the model give features"
+                "algorithm.model.output = outputs: poca has a critic of its own; make the model output features"
             )
         self.policy, self.model = policy, model
         self._remembers = policy.memory is not None
-        self.remembers = False  # values are never along a memory alone: see `value`
+        self.remembers = False  # values never depend on a memory alone: see `value`
         self.critic_trunk = GroupCritic(policy, model, size, heads, generator)
         self.value_head = ValueHead(size, generator=generator, columns=columns)
         self.to(device_of(policy))
@@ -255,23 +254,23 @@ class GroupActorCritic(ActorCritic):
         return GroupOutputs(distribution, self.value_head(value), self.value_head(baseline))
 
     def value(self, obs: TensorTree, known: Tensor | None = None) -> Tensor:  # type: ignore[override]
-        """Gives values ``[N, S]`` alone; arguments as of `GroupCritic.forward`."""
+        """Computes values ``[N, S]`` alone; arguments as of `GroupCritic.forward`."""
         value: Tensor = self.value_head(self.critic_trunk(obs, None, None, known)[0])
         return value
 
 
 def with_one(features: Tensor) -> Tensor:
-    """Gives features ``[N, F]`` with a 1 behind them, ``[N, F + 1]``, which says that they are known."""
+    """Appends a 1 to features ``[N, F]``, ``[N, F + 1]``, which marks them as known."""
     return torch.cat((features, features.new_ones(len(features), 1)), 1)
 
 
 def _of_one(leaf: Leaf, path: str) -> Leaf:
-    """A leaf of one member, from that of all of them."""
+    """Returns the leaf of one member, from that of all of them."""
     kind = "discrete" if leaf.kind == "multi_discrete" and len(leaf.shape) == 1 else leaf.kind
     size = len(leaf.sizes) // leaf.shape[0]
     return replace(leaf, path=path, kind=kind, shape=leaf.shape[1:], sizes=leaf.sizes[:size])
 
 
 def _like(leaf: Leaf) -> tuple[object, ...]:
-    """What leaves that one network can take have in common."""
+    """Returns the properties in which leaves of one network must agree."""
     return leaf.kind, leaf.shape, leaf.dtype, leaf.sizes, leaf.scale

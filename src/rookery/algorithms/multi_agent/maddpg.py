@@ -1,5 +1,5 @@
-"""MADDPG (Lowe et al. 2017, arXiv:1706.02275): an actor for each member of a team, which sees what that member sees,
-and a critic that sees what all of them see and do.
+"""MADDPG (Lowe et al. 2017, arXiv:1706.02275): an actor for each member of a team, on that member's observations, and a
+critic on the observations and actions of all of them.
 
 The details that decide are in docs/algorithms/maddpg.md. The file reads from the settings down to the update.
 """
@@ -63,31 +63,31 @@ class MADDPGConfig(AlgorithmConfig, CriticSettings):
     max_grad_norm: PositiveFloat | None = 0.5
     model: ModelConfig = field(default_factory=lambda: ModelConfig(hidden=(64, 64), activation="relu"))
     share: Structural[bool] = False
-    """Whether members that see and act alike have one actor, which is told which of them it stands for."""
+    """Whether members with the same observations and actions share one actor, which receives the member's number."""
     tau: Fraction = 0.01
-    """How far target networks follow in each gradient step."""
+    """Polyak factor of target networks per gradient step."""
     noise_std: Scheduled[NonNegative] = 0.1
-    """Standard deviation of the noise on numbers while playing, where actions span [-1, 1]. Choices are drawn by their
-    probabilities.
+    """Standard deviation of the noise on continuous actions while playing, in the range [-1, 1]. Discrete actions are
+    drawn by their probabilities.
     """
     logit_coef: NonNegative = 1e-3
-    """Weight of the mean square of the logits of choices, which keeps these from being certain too early."""
+    """Weight of the mean square of the logits of discrete actions, which keeps them from becoming certain too early."""
     critic: Structural[CriticConfig] = field(default_factory=lambda: CriticConfig(number=1))
 
     @property
     def head(self) -> TeamActors:
-        """An actor for each member."""
+        """Head with an actor for each member."""
         return TeamActors(share=self.share)
 
 
 @dataclass(frozen=True)
 class ActorRows:
-    """What the actors learn from.
+    """Rows of the actors' loss.
 
     Attributes:
         obs: Observations as networks take them, ``[N, ...]``.
-        action: What was done, as critics take it, ``[N, W]``.
-        even: ``[N, sum(sizes)]`` uniform numbers that fresh choices are drawn with.
+        action: Stored actions as critics take them, ``[N, W]``.
+        even: ``[N, sum(sizes)]`` uniform numbers to draw new discrete actions with.
     """
 
     obs: TensorTree
@@ -97,12 +97,12 @@ class ActorRows:
 
 @dataclass(frozen=True)
 class MemberOutputs:
-    """What the actors' loss takes.
+    """Inputs of the actors' loss.
 
     Attributes:
-        q: ``[M, N]`` the value of what was done, with one member's action replaced by a fresh one.
+        q: ``[M, N]`` value of the stored actions with one member's action replaced by a new one.
         alive: ``[M, N]`` 1 where that member acts.
-        logits: ``[N, sum(sizes)]`` of all choices.
+        logits: ``[N, sum(sizes)]`` logits of all discrete actions.
     """
 
     q: Tensor
@@ -111,7 +111,7 @@ class MemberOutputs:
 
 
 class TeamCritics(nn.Module):
-    """Values what all members see and do, by several networks that share nothing.
+    """Critics of a team: value the observations and actions of all members, with independent networks.
 
     Args:
         policy: The policy whose actions are valued.
@@ -135,7 +135,7 @@ class TeamCritics(nn.Module):
         self.to(device_of(policy))
 
     def forward(self, batch: StateAction) -> Tensor:
-        """Values ``[K, N]`` of K networks, or their quantiles ``[K, N, M]``."""
+        """Computes values ``[K, N]`` of K networks, or their quantiles ``[K, N, M]``."""
         seen = batch.seen(True)
         found = [last(trunk(seen)) for trunk, last in zip(self.trunks, self.linear, strict=True)]
         values = torch.stack(found)
@@ -143,7 +143,7 @@ class TeamCritics(nn.Module):
 
 
 class TeamActor:
-    """Puts out what the critic says when one member does what it would do now, and the others what they did.
+    """Computes the critic's values when one member acts anew, and the others as stored.
 
     Args:
         policy: The policy that acts.
@@ -174,7 +174,7 @@ class TeamActor:
 
 
 def actor_loss(outputs: MemberOutputs, rows: ActorRows, cfg: MADDPGConfig) -> tuple[Tensor, Metrics]:
-    """The negated value of each member's own action, averaged over those that act, and the size of logits."""
+    """Computes the negated value of each member's own action, averaged over acting members, and the logits' size."""
     loss = -(outputs.q * outputs.alive).sum() / outputs.alive.sum().clamp(min=1.0)
     metrics: Metrics = {"actor_loss": loss.detach()}
     if outputs.logits.shape[1]:
@@ -222,7 +222,7 @@ class MADDPG(Algorithm[MADDPGConfig]):
         self.explore()
 
     def learn(self, gradient_steps: int) -> None:
-        """Makes gradient steps: of the critic and the actors one each; targets follow."""
+        """Makes gradient steps: one each of the critic and the actors; target networks follow."""
         cfg = self.now()
         for _ in range(gradient_steps):
             rows = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
@@ -232,7 +232,7 @@ class MADDPG(Algorithm[MADDPGConfig]):
             track(self._actor_target_data, self.actor_optimizer.flat.data, cfg.tau)
 
     def explore(self) -> None:
-        """Lets actions be random while replay fills, then draws choices and adds noise to numbers."""
+        """Makes actions random while replay fills, then draws discrete actions and adds noise to continuous ones."""
         self.policy.head.random.fill_(float(self.replay.is_warming_up))
         self.policy.head.std.fill_(self.now().noise_std)
 
@@ -242,7 +242,7 @@ class MADDPG(Algorithm[MADDPGConfig]):
         return {**self.replay.summary(), "skipped_steps": skipped, "updates": self.updates, **self.signals.summary()}
 
     def learn_critic(self, rows: Transitions, cfg: MADDPGConfig) -> Metrics:
-        """Makes a gradient step towards the value of what the target actors would do next."""
+        """Makes a gradient step towards the value of the target actors' next actions."""
         batch = CriticBatch(rows.obs, self.judged(rows.action, rows.obs), self.target(rows), rows.weight)
         metrics = gradient_step(self.critics, critic_loss, batch, self.critic_optimizer, cfg)
         self.replay.update_priorities(rows.row, metrics.pop("priority"))
@@ -250,7 +250,7 @@ class MADDPG(Algorithm[MADDPGConfig]):
 
     @torch.no_grad()
     def target(self, rows: Transitions) -> Tensor:
-        """What values should be, ``[N]``: reward, and the target critic's value of the target actors' actions."""
+        """Computes value targets ``[N]``: reward, and the target critic's value of the target actors' actions."""
         acts = behavior_of(self.actor_target, rows.next_obs)
         assert isinstance(acts, TeamActs)
         following = acts.relaxed(None) * acting(self.policy.action_spec, rows.next_obs)
@@ -258,11 +258,11 @@ class MADDPG(Algorithm[MADDPGConfig]):
         return backup(q, rows.reward, rows.discount, None, self.cfg.critic)
 
     def judged(self, action: Tensor, obs: TensorTree) -> Tensor:
-        """Stored actions as the critic takes them: choices as one-hots, zeros of members that do not act."""
+        """Returns stored actions as the critic takes them: discrete ones as one-hots, zeros for absent members."""
         return relaxed_action(self.policy.action_spec, action) * acting(self.policy.action_spec, obs)
 
     def learn_actors(self, rows: Transitions, cfg: MADDPGConfig) -> Metrics:
-        """Makes a gradient step of each actor up the critic's values of its own actions."""
+        """Makes a gradient step of each actor towards higher values of its own actions."""
         choices = sum(self.policy.action_spec.sizes)
         even = torch.from_numpy(self.rng.random((len(rows), choices), dtype=np.float32)).to(self.replay.device)
         batch = ActorRows(rows.obs, self.judged(rows.action, rows.obs), even)
@@ -270,7 +270,7 @@ class MADDPG(Algorithm[MADDPGConfig]):
 
 
 def acting(action: ActionSpec, obs: TensorTree) -> Tensor:
-    """Which columns of actions, as critics take them, are those of members that act: 1 or 0, ``[N, W]``."""
+    """Returns a mask of the action columns of members that act: 1 or 0, ``[N, W]``."""
     own = own_relaxed(action)
     alive = obs[ALIVE].float()
     columns = alive.new_zeros(len(alive), max(part.stop for part in own))

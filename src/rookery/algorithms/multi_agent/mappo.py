@@ -1,7 +1,7 @@
 """MAPPO (Yu et al. 2022, arXiv:2103.01955): PPO whose critic sees the whole group, or the state of the game.
 
-What the critic sees stands under ``central`` in the observations: the environment's own, or what all members of a group
-see, which `envs/groups.py:GroupEnv` puts there. Policies act on what is theirs alone.
+The critic's observations lie under ``central``: the environment's own, or those of all members of a group, which
+`envs/groups.py:GroupEnv` adds. Policies act on their own observations.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rookery.native.ppo import ppo_kernel
 
 @dataclass(frozen=True)
 class MAPPOConfig(PPOConfig):
-    """Settings of MAPPO: those of PPO, some with the defaults of the paper, and what the critic sees."""
+    """Settings of MAPPO: those of PPO, some with the defaults of the paper, and the critic's observations."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.multi_agent.mappo:MAPPO"
     # rows of members that have ended hold actions that no policy has chosen, which no ratio can weigh
@@ -40,39 +40,39 @@ class MAPPOConfig(PPOConfig):
 
     lr: Scheduled[PositiveFloat] = field(default_factory=lambda: Linear(7e-4, 1e-4))
     minibatch_size: Count = 2048
-    """Decisions in a gradient step, at most. Few large minibatches: the paper has one or two an update."""
+    """Largest number of decisions per gradient step. Few large minibatches: the paper has one or two per update."""
     normalize_advantage: bool | Literal["batch"] = "batch"
     huber_delta: PositiveFloat | None = 10.0
-    """Size of a value's error, in the unit of `normalize_values`, from which on the loss grows linearly; none = it is
-    the square everywhere.
+    """Size of a value error, in the unit of `normalize_values`, above which the loss is linear (Huber); none = squared
+    error everywhere.
     """
     critic_sees: Structural[Literal["auto", "state", "members", "both"]] = "auto"
-    """What critics see beside what the policy does: ``state`` = what the environment shows under ``central``,
-    ``members`` = what all members of the group see, ``both``; ``auto`` = the state if there is one, else the members.
+    """Observations of the critic in addition to the policy's: ``state`` = those under ``central`` of the environment,
+    ``members`` = those of all members of the group, ``both``; ``auto`` = the state if there is one, else the members.
     """
 
     member_id: Structural[bool] = False
-    """Whether policies see which member of its group a row is, as ``member_id``; `predict` must then be given it too.
-    For members that share a policy and have to do different things.
+    """Whether policies see their agent's number within its group, as ``member_id``; `predict` then needs it too. For
+    members that share a policy and have to act differently.
     """
 
     @property
     def adds_member_id(self) -> bool:
-        """Whether policies see which member of its group a row is."""
+        """Whether policies see their agent's number within its group."""
         return self.member_id
 
     def stored(self, obs: ObsSpec) -> ObsSpec:
-        """Gives the part of the observations that is kept and learned from.
+        """Returns the part of the observations that is stored and learned from.
 
         Raises:
-            ConfigError: If the critic is to see a state, and the environment shows none.
+            ConfigError: If the critic needs a state, and the environment shows none.
         """
         added = paths_of_groups(obs)
         state = [leaf for leaf in obs.without(*added, *GROUP_PATHS).leaves if leaf.is_central]
         if self.critic_sees in ("state", "both") and not state:
             raise ConfigError(
                 f"algorithm.critic_sees = {self.critic_sees!r}: the environment shows no state for critics, under the "
-                f"key {CENTRAL!r} of a Dict observation: let it (docs/how-to/central-critics.md), or set 'members'"
+                f"key {CENTRAL!r} of a Dict observation: add it (docs/how-to/central-critics.md), or set 'members'"
             )
         if self.critic_sees == "members":
             return obs.without(*(leaf.path for leaf in state), f"{CENTRAL}/{MOMENT}")
@@ -82,8 +82,8 @@ class MAPPOConfig(PPOConfig):
 
 
 def acting(batch: Minibatch) -> Tensor | None:
-    """Gives the numbers of the rows that acted, ``[n]``; None if all did. Others are of who has ended before the group:
-    values are learned there, because what comes after is credited to what was done before, and nothing else is.
+    """Returns the numbers of the rows that acted, ``[n]``; None if all did. The others belong to members that ended
+    before the group: only values are learned there, so that later rewards are credited to earlier actions.
     """
     acted = batch.obs.get(f"{CENTRAL}/{ACTED}")
     if acted is None or bool(acted.all()):
@@ -92,9 +92,7 @@ def acting(batch: Minibatch) -> Tensor | None:
 
 
 def value_loss(value: Tensor, batch: Minibatch, cfg: MAPPOConfig) -> Tensor:
-    """Computes the mean error of values ``[N, S]``, summed over columns: the square, and from `huber_delta` on its
-    tangent.
-    """
+    """Computes the mean error of values ``[N, S]``, summed over columns: squared, and linear above `huber_delta`."""
     if cfg.value_clip is not None:
         value = batch.value + (value - batch.value).clamp(-cfg.value_clip, cfg.value_clip)
     if cfg.huber_delta is None:
@@ -108,7 +106,7 @@ def mappo_loss(outputs: Outputs, batch: Minibatch, cfg: MAPPOConfig) -> tuple[Te
     if rows is not None:
         seen, distribution = _those(batch, rows), distribution.like(distribution.parameters.index_select(0, rows))
     loss, metrics = outputs.value.new_zeros(()), Metrics()
-    if rows is None or len(rows):  # with values that are none of the networks': they are learned below
+    if rows is None or len(rows):  # with values that are not the networks': they are learned below
         loss, metrics = ppo_loss(Outputs(distribution, seen.value), seen, cfg)
     error = value_loss(outputs.value, batch, cfg)
     metrics["value_loss"] = error.detach()
@@ -116,7 +114,7 @@ def mappo_loss(outputs: Outputs, batch: Minibatch, cfg: MAPPOConfig) -> tuple[Te
 
 
 def _those(batch: Minibatch, rows: Tensor) -> Minibatch:
-    """What `ppo_loss` looks at, of some rows."""
+    """Selects rows of the fields that `ppo_loss` reads."""
     names = ["action", "logp", "advantage", "value_target", "value", "importance"]
     names += ["old", "kl_coef"] if isinstance(batch, PenaltyMinibatch) else []
     parts: dict[str, Any] = {name: getattr(batch, name) for name in names}
@@ -125,7 +123,7 @@ def _those(batch: Minibatch, rows: Tensor) -> Minibatch:
 
 
 def mappo_gradient(outputs: Outputs, batch: Minibatch, cfg: MAPPOConfig) -> OutputGradients | None:
-    """Gives the gradient of `mappo_loss` in closed form, as `ppo_gradient` does; None where some rows did not act."""
+    """Computes the gradient of `mappo_loss` in closed form, as `ppo_gradient`; None if some rows did not act."""
     found = None if acting(batch) is not None else ppo_gradient(outputs, batch, cfg)
     if found is None or cfg.huber_delta is None:
         return found
@@ -137,18 +135,18 @@ def mappo_gradient(outputs: Outputs, batch: Minibatch, cfg: MAPPOConfig) -> Outp
 
 
 def mappo_kernel(kernels: Any, batch: Minibatch, cfg: MAPPOConfig) -> Metrics | None:
-    """Writes the gradients in one call where the loss is that of PPO; None else."""
+    """Writes the gradients in one kernel call where the loss is that of PPO; else None."""
     return ppo_kernel(kernels, batch, cfg) if cfg.huber_delta is None and acting(batch) is None else None
 
 
 class MAPPO(PPO):
-    """The algorithm: PPO on what the members of a group have played, each row with what the critic sees of all."""
+    """The algorithm: PPO on the rollouts of a group's members, with group observations for the critic."""
 
     loss = staticmethod(mappo_loss)  # type: ignore[assignment]
     closed_form = ClosedForm(mappo_loss, mappo_gradient, mappo_kernel)
 
     def rewards(self, rollout: Rollout) -> Tensor:
-        """Gives the rewards of a rollout as PPO does; who has gone earns what the environment pays alone."""
+        """Returns the rewards of a rollout as PPO does; members that have ended only get the environment's reward."""
         reward, acted = super().rewards(rollout), rollout.obs.get(f"{CENTRAL}/{ACTED}")
         if acted is None or reward.shape[-1] == 1:
             return reward

@@ -1,11 +1,11 @@
-"""MA-POCA (Cohen et al. 2021, arXiv:2111.05992): who has gone is credited with what its group earns later.
+"""MA-POCA (Cohen et al. 2021, arXiv:2111.05992): members that have ended are credited with later group rewards.
 
 The details that decide are in docs/algorithms/poca.md. Rows are members of groups, as `envs/groups.py:GroupEnv` shows
-them: one that ended before its group stays until the group ends. Such rows do not act, but they have a value and earn
-what the group earns, so that what was done before them gets its share.
+them: a member that ended before its group remains until the group ends. Such rows do not act, but they have a value
+and get the group's rewards, so that earlier actions get their share.
 
-A policy that remembers learns through sequences, as with PPO. Its critic is told what it remembers of each member that
-it plays.
+A policy with a memory learns from sequences, as with PPO. Its critic receives the policy's features of each member
+that it plays.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from rookery.signals.signal import action_features
 
 @dataclass(frozen=True)
 class POCAConfig(PPOConfig):
-    """Settings of MA-POCA: those of PPO, but for `kl_coef`, and the critic."""
+    """Settings of MA-POCA: those of PPO without `kl_coef`, and the critic's."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.multi_agent.poca:POCA"
     capabilities = Capabilities(
@@ -53,23 +53,23 @@ class POCAConfig(PPOConfig):
     attention_heads: Structural[Few] = 4
     """Heads of that attention; `attention_size` is split among them."""
     baseline_coef: NonNegative = 0.5
-    """Weight of the baseline's loss beside that of the values, within `value_coef`."""
+    """Weight of the baseline loss relative to the value loss, within `value_coef`."""
     leave_group_at_end: bool = False
-    """Whether who ends before its group gets nothing of what the group earns later, as with PPO."""
+    """Whether a member that ends before its group gets no later group rewards, as with PPO."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class POCAMinibatch(Minibatch):
-    """A minibatch of rows of groups.
+    """Minibatch of members of groups.
 
     Attributes:
-        baseline: ``[N, S]`` what the baselines were before this update.
-        acted: ``[N]`` bool, whether the row did something; else it is of a member that has gone.
-        mates_action: ``[N, G, A]`` what each member of the group did at the same moment, as numbers; zeros where that
-            is not known.
-        mates_acted: ``[N, G]`` bool, of whom it is known.
-        mates_features: ``[N, G, F + 1]`` the features of each member on which its actions stood before this update, and
-            a 1; zeros where they are not known. None if the policy does not remember.
+        baseline: ``[N, S]`` baselines before this update.
+        acted: ``[N]`` bool, whether the row acted; else its member has ended.
+        mates_action: ``[N, G, A]`` action of each member of the group at the same time step, as numbers; zeros if
+            unknown.
+        mates_acted: ``[N, G]`` bool, whether the action is known.
+        mates_features: ``[N, G, F + 1]`` the policy's features of each member before this update, and a 1; zeros if
+            unknown. None if the policy has no memory.
     """
 
     baseline: Tensor
@@ -81,13 +81,13 @@ class POCAMinibatch(Minibatch):
 
 @dataclass(frozen=True)
 class MemberFeatures:
-    """Holds the features on which a policy's actions stand, of all members of each row's group at the same moment, and
-    a 1; zeros where they are not known. None of a policy that does not remember: there observations say as much.
+    """The policy's features of all members of each row's group at the same time step, and a 1; zeros if unknown.
+    None for a policy without a memory: there observations contain as much.
 
     Attributes:
-        decided: ``[T * F, G, W + 1]`` of each decision.
-        last: ``[F, G, W + 1]`` of the last observations.
-        final: ``[K, G, W + 1]`` of the final ones.
+        decided: ``[T * F, G, W + 1]`` at each decision.
+        last: ``[F, G, W + 1]`` at the last observations.
+        final: ``[K, G, W + 1]`` at the final observations.
     """
 
     decided: Tensor | None = None
@@ -96,8 +96,8 @@ class MemberFeatures:
 
 
 def poca_loss(outputs: GroupOutputs, batch: POCAMinibatch, cfg: POCAConfig) -> tuple[Tensor, Metrics]:
-    """`ppo_loss` of the rows that acted, with the errors of baselines, and of the values of all rows; or, if members
-    leave the group at their end, of those that acted.
+    """Computes `ppo_loss` of the rows that acted, the errors of baselines, and the value errors of all rows; or, if
+    members leave the group at their end, of those that acted.
     """
     rows = batch.acted.nonzero().squeeze(1)
     loss, metrics = outputs.value.new_zeros(()), Metrics()
@@ -123,20 +123,20 @@ def poca_loss(outputs: GroupOutputs, batch: POCAMinibatch, cfg: POCAConfig) -> t
 
 
 def _those(batch: Minibatch, rows: Tensor) -> Minibatch:
-    """What `ppo_loss` looks at, of some rows."""
+    """Selects rows of the fields that `ppo_loss` reads."""
     names = ("action", "logp", "advantage", "value_target", "value")
     return Minibatch(obs={}, **{name: getattr(batch, name).index_select(0, rows) for name in names})
 
 
 def _error(value: Tensor, old: Tensor, target: Tensor, cfg: POCAConfig) -> Tensor:
-    """The mean squared error of values ``[N, S]``, summed over columns; where they moved too far, without gradient."""
+    """Computes the mean squared error of values ``[N, S]``, summed over columns; without gradient beyond the clip."""
     if cfg.value_clip is not None:
         value = old + (value - old).clamp(-cfg.value_clip, cfg.value_clip)
     return functional.mse_loss(value, target) * value.shape[1]
 
 
 class POCA(PPO):
-    """The algorithm: PPO's update of a policy whose critic is a group's, and whose advantages are counterfactual."""
+    """The algorithm: PPO's update with a critic of the group and counterfactual advantages."""
 
     cfg: POCAConfig
     net: GroupActorCritic
@@ -159,7 +159,7 @@ class POCA(PPO):
         )
 
     def seen(self, obs: TensorTree) -> TensorTree:
-        """Gives observations ``[N, ...]`` as the networks take them: members are normalized as the policy's own."""
+        """Returns observations ``[N, ...]`` as the networks take them: members are normalized as the policy's own."""
         policy, normalizer = self.policy, self.policy.normalizer
         seen = policy.normalize(obs)
         if normalizer is not None:
@@ -188,7 +188,7 @@ class POCA(PPO):
             left = acted & ~after & ~rollout.terminated & ~rollout.truncated
             rollout = replace(rollout, terminated=rollout.terminated | left)
         reward = self.rewards(rollout) / self.value_scale.unit
-        reward[..., 1:] *= acted.unsqueeze(-1)  # nobody is curious who has gone
+        reward[..., 1:] *= acted.unsqueeze(-1)  # only members that act get the rewards of other signals
         final = net.value(final_obs, known.final) if len(rollout.boot_index) else None
         value = net.value(obs, known.decided).view(*shape, -1)
         next_value = following_values(rollout, value, net.value(last_obs, known.last), final)
@@ -199,9 +199,7 @@ class POCA(PPO):
         gamma = value.new_tensor([column.gamma for column in columns])
         target = value + gae(reward, value, next_value, ended, gamma=gamma, gae_lambda=cfg.gae_lambda)
 
-        alone = (
-            policy.memory is None
-        )  # else rows without an action stand in sequences, and `poca_loss` passes them over
+        alone = policy.memory is None  # else rows without an action lie in sequences, and `poca_loss` skips them
         valid = rollout.valid & acted if cfg.leave_group_at_end and alone else rollout.valid
         rows = valid.flatten().nonzero().squeeze(1)
         acts = flat(acted, rows)
@@ -229,7 +227,7 @@ class POCA(PPO):
         return standardized(data) if cfg.normalize_advantage == "batch" else data
 
     def features(self, rollout: Rollout, obs: TensorTree, last: TensorTree, final: TensorTree) -> MemberFeatures:
-        """Computes what a policy that remembers knows of the members of each row's group, along whole fragments."""
+        """Computes the policy's features of the members of each row's group, along whole fragments."""
         policy, length = self.policy, rollout.length
         own = [leaf.path for leaf in policy.input_spec.leaves]
         whole, last, final = ({path: tree[path] for path in own} for tree in (obs, last, final))
@@ -240,19 +238,19 @@ class POCA(PPO):
         )
         ids, last_ids = ids_of(rollout.obs), ids_of(rollout.last_obs)
         fragment = torch.arange(len(length), device=length.device, dtype=torch.int64)
-        goes_on = ~(rollout.terminated | rollout.truncated)[length - 1, fragment]  # else nothing was seen after it
+        goes_on = ~(rollout.terminated | rollout.truncated)[length - 1, fragment]  # else no observation follows
         which = torch.cat((rollout.valid.flatten(), goes_on))
         both = {name: torch.cat((ids[name], last_ids[name])) for name in ids}
         sides = side_by_side(both, which, with_one(torch.cat((decided, of_last))), self.net.critic_trunk.number)
         decided, of_last = sides.split((len(decided), len(of_last)))
-        # a final observation has the moment of the next episode's first
+        # a final observation has the time step of the next episode's first
         ids = ids_of(rollout.final_obs)
         every = torch.ones_like(ids[ME], dtype=torch.bool)
         of_final = side_by_side(ids, every, with_one(of_final), self.net.critic_trunk.number)
         return MemberFeatures(decided, of_last, of_final)
 
     def mates(self, ids: TensorTree, action: Tensor, acted: Tensor) -> tuple[Tensor, Tensor]:
-        """Finds what the members of each row's group did at the same moment, ``[N, G, A]``, and who did, ``[N, G]``.
+        """Returns the actions of the members of each row's group at the same time step, ``[N, G, A]``, with a mask.
 
         Args:
             ids: Of each row, ``[N]``: the group's moment, and which member it is.
@@ -269,7 +267,7 @@ class POCA(PPO):
         return numbers[moment], doing[moment]
 
     def renewed(self, data: POCAMinibatch) -> POCAMinibatch:
-        """Moves unit and mean of the values as PPO does; baselines stand on the same layer, and move with them."""
+        """Rescales the values as PPO does; baselines are computed by the same layer, and change with them."""
         bias, unit = self.net.value_head.linear.bias, self.value_scale.unit
         before = bias.clone()
         data = self.value_scale.renewed(data, self.net.value_head)  # type: ignore[assignment]
@@ -278,18 +276,18 @@ class POCA(PPO):
 
 
 def ids_of(obs: TensorTree) -> TensorTree:
-    """Gives who each row of ``[N]`` or ``[T, F]`` observations is and when, flattened."""
+    """Returns member and time step of each row of ``[N]`` or ``[T, F]`` observations, flattened."""
     return {name: obs[f"{CENTRAL}/{name}"].flatten() for name in (MOMENT, ME)}
 
 
 def side_by_side(ids: TensorTree, which: Tensor, numbers: Tensor, members: int) -> Tensor:
-    """Finds the numbers of all members of each row's group at the same moment, ``[N, G, W]``; zeros of who has none.
+    """Returns the numbers of all members of each row's group at the same time step, ``[N, G, W]``; zeros if missing.
 
     Args:
         ids: Of each row, ``[N]``: the group's moment, and which member it is.
-        which: ``[N]`` bool, which rows have numbers. Where several are of one member at one moment, the first counts.
+        which: ``[N]`` bool, rows with numbers. If several belong to one member and time step, the first counts.
         numbers: ``[N, W]``.
-        members: G, members at most.
+        members: G, largest number of members.
     """
     moments, moment = torch.unique(ids[MOMENT], return_inverse=True)
     place = moment * members + ids[ME]
@@ -301,7 +299,7 @@ def side_by_side(ids: TensorTree, which: Tensor, numbers: Tensor, members: int) 
 
 
 def standardized(data: POCAMinibatch) -> POCAMinibatch:
-    """Gives the advantages of the rows that acted mean 0 and standard deviation 1."""
+    """Normalizes the advantages of the rows that acted to mean 0 and standard deviation 1."""
     played = data.advantage[data.acted]
     if len(played) < 2:
         return data

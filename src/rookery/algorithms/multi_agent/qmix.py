@@ -1,5 +1,5 @@
-"""QMIX (Rashid et al. 2018, arXiv:1803.11485): the value of what a team does is a function of its members' values, the
-function depends on the state, and it never falls when one of them rises.
+"""QMIX (Rashid et al. 2018, arXiv:1803.11485): the value of a team is a function of its members' values that depends on
+the state, and never falls when one of them rises.
 
 VDN (`vdn.py`) with another mixer. The details that decide are in docs/algorithms/qmix.md.
 """
@@ -30,16 +30,16 @@ class QMIXConfig(VDNConfig):
     mixing_size: Structural[Width] = 32
     """Units between the two layers of the mixer."""
     mixing_hidden: Structural[Annotated[NonNegativeInt, Within(8_192)]] = 64
-    """Hidden units of the networks that make the mixer's weights of the state; 0 = they are linear."""
+    """Hidden units of the networks that compute the mixer's weights from the state; 0 = linear."""
 
 
 class QMIX(VDN):
-    """Learns the values of what the members of a team do, and how they mix; see `VDN`."""
+    """Learns the values of the members' actions, and how to mix them; see `VDN`."""
 
     cfg: QMIXConfig
 
     def make_mixer(self, head: TeamQHead, generator: torch.Generator) -> nn.Module:
-        """Makes a monotonic mixer of what critics may see."""
+        """Creates a monotonic mixer on the critics' observations."""
         cfg, state = self.cfg, state_spec(self.policy.critic_spec)
         return MonotonicMixer(
             head.num_members,

@@ -1,8 +1,8 @@
-"""Value decomposition networks (Sunehag et al. 2018, arXiv:1706.05296): the value of what a team does is a sum of what
-its members' actions are worth, each by what that member sees.
+"""Value decomposition networks (Sunehag et al. 2018, arXiv:1706.05296): the value of a team is the sum of the values of
+its members' actions, each on that member's observations.
 
-All else is DQN (`dqn.py`): replay, target network, double Q-learning, sequences for members that remember. The details
-that decide are in docs/algorithms/vdn.md. QMIX (`qmix.py`) is this with another mixer.
+All else is DQN (`dqn.py`): replay, target network, double Q-learning, sequences for members with a memory. The details
+that decide are in docs/algorithms/vdn.md. QMIX (`qmix.py`) uses another mixer.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ class VDNConfig(DQNConfig):
     )
 
     share: Structural[bool] = True
-    """Whether members that see and act alike have one network, which is told which of them it stands for."""
+    """Whether members with the same observations and actions share one network, which receives the member's number."""
 
     @property
     def head(self) -> TeamQValues:
-        """Values of the actions of each member."""
+        """Head with values of each member's actions."""
         return TeamQValues(share=self.share, ladder=self.exploration.per_env_epsilon)
 
 
 class MixedNetwork(QNetwork):
-    """Computes the value of what a team did.
+    """Computes the value of a team's actions.
 
     Args:
         head: Values of the members' actions.
         trunk: Module from observations to features.
-        memory: Makes these depend on what came before; None if they do not.
+        memory: Memory on the trunk's features; None if there is none.
         model: Settings of the network.
         mixer: From the members' values ``[N, M]`` and observations to that of the team, ``[N]``.
     """
@@ -70,7 +70,7 @@ class MixedNetwork(QNetwork):
         self.mixer = mixer
 
     def forward(self, batch: QBatch) -> Tensor:
-        """Values ``[N]`` of the actions that were played."""
+        """Computes values ``[N]`` of the stored actions."""
         values = self.value(batch.obs, batch.memory, batch.sequences, batch.noise)
         if batch.learned is None:
             return self.mixed(values, batch.action.long(), batch.obs)
@@ -78,12 +78,12 @@ class MixedNetwork(QNetwork):
         return self.mixed(values.index_select(0, batch.learned), batch.action.long(), obs)
 
     def mixed(self, values: Tensor, action: Tensor, obs: TensorTree) -> Tensor:
-        """Mixes the values of some actions to that of the team, ``[N]``.
+        """Mixes the values of some actions to the value of the team, ``[N]``.
 
         Args:
             values: ``[N, M, A]`` of all actions of M members.
-            action: ``[N, M]`` which of them; what a member that does not act is said to do counts for nothing.
-            obs: What was observed, ``[N, ...]`` by leaf path.
+            action: ``[N, M]`` their actions; those of absent members are ignored.
+            obs: Observations, ``[N, ...]`` by leaf path.
         """
         played = values.gather(2, action.unsqueeze(2)).squeeze(2)
         mixed: Tensor = self.mixer(played * obs[ALIVE], obs)
@@ -91,7 +91,7 @@ class MixedNetwork(QNetwork):
 
 
 def team_loss(value: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, Metrics]:
-    """The Huber loss of the team's value ``[N]`` (eq. 6 of QMIX's paper, with the error clipped in its gradient)."""
+    """Huber loss of the team's value ``[N]`` (eq. 6 of QMIX's paper, with the error clipped in its gradient)."""
     rows = functional.huber_loss(value, batch.target, reduction="none", delta=DELTA)
     loss = (rows if batch.weight is None else batch.weight * rows).mean()
     error = (value.detach() - batch.target).abs_()
@@ -111,10 +111,10 @@ class TeamValue(Estimate):
 
 
 class VDN(DQN):
-    """Learns the values of what the members of a team do from what the team earns; see `DQN`.
+    """Learns the values of the members' actions from the team's reward; see `DQN`.
 
     Attributes:
-        mixer: What makes the team's value of the members' values; the rest of the network is the policy's own.
+        mixer: Mixes the members' values; the rest of the network is the policy's own.
     """
 
     saved = ("mixer",)
@@ -128,14 +128,14 @@ class VDN(DQN):
         self.estimate = TeamValue()
 
     def make_net(self, head: QHead) -> MixedNetwork:
-        """Makes the network that learns: the policy's own, and a mixer."""
+        """Creates the network that learns: the policy's own, and a mixer."""
         assert isinstance(head, TeamQHead)
         generator = torch.Generator().manual_seed(self.streams.integer(Role.INIT, self.name, 1))
         self.mixer = self.make_mixer(head, generator).to(head.epsilon.device)
         return MixedNetwork(head, self.policy.trunk, self.policy.memory, self.cfg.model, self.mixer)
 
     def make_mixer(self, head: TeamQHead, generator: torch.Generator) -> nn.Module:
-        """Makes what mixes the members' values, with first weights from `generator`."""
+        """Creates the mixer of the members' values, with first weights from `generator`."""
         return SumMixer()
 
     @torch.no_grad()
@@ -148,23 +148,23 @@ class VDN(DQN):
         obs: TensorTree,
         rows: Tensor | None = None,
     ) -> Tensor:
-        """What the team's value learns towards: each member does what is best for it; see `DQN.target`."""
+        """Computes targets of the team's value: each member takes its best action; see `DQN.target`."""
         seen = obs if rows is None else rows_of(obs, rows)
         best = self.best(judge, seen.get(MASK))
         return self.estimate.target(reward, discount, self.target_net.mixed(after, best, seen))
 
     def best(self, values: Tensor, mask: Tensor | None) -> Tensor:
-        """The action of the highest value of each member among those that are allowed, ``[N, M]``."""
+        """Returns each member's allowed action of the highest value, ``[N, M]``."""
         return self.net.head.best(values, mask)
 
 
 def _check(cfg: VDNConfig, name: str) -> None:
-    """Refuses what there is for values of one choice, and not for those of a team."""
+    """Raises ConfigError for settings that a team's values do not support."""
     where = f"policies.{name}"
     if cfg.values.kind != "mean" or cfg.values.rescale:
         raise ConfigError(
-            f"{where}.values: kind = {cfg.values.kind}, rescale = {cfg.values.rescale}: what is mixed are expected "
-            "returns: leave them out"
+            f"{where}.values: kind = {cfg.values.kind}, rescale = {cfg.values.rescale}: only expected returns can be "
+            "mixed: leave them out"
         )
     if cfg.dueling:
         raise ConfigError(f"{where}.dueling = True: members' values have one stream; leave it out")

@@ -1,4 +1,4 @@
-"""Settings of the noise that tries out continuous actions; the noise itself is in `models/exploration.py`."""
+"""Settings of the noise on continuous actions; the noise itself is in `models/exploration.py`."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from rookery.core.settings.reach import Count
 
 @dataclass(frozen=True)
 class NoiseConfig(Settings):
-    """What the noise of consecutive decisions has to do with each other."""
+    """Correlation of the exploration noise over time."""
 
     kind: Structural[Literal["white", "ou", "gsde"]] = "white"
-    """``white`` = nothing (Gaussian noise); ``ou`` = it drifts (Ornstein-Uhlenbeck); ``gsde`` = it is a function of the
-    state for a while (Raffin et al. 2021).
+    """``white`` = none (Gaussian noise); ``ou`` = Ornstein-Uhlenbeck process; ``gsde`` = a function of the state that
+    is fixed for a while (Raffin et al. 2021).
     """
 
     theta: Fraction = 0.15
-    """Of ``ou``: share of the noise that is gone with each decision."""
+    """Of ``ou``: mean reversion, the share of the noise that decays with each decision."""
 
     every: Count | None = None
-    """Of ``gsde``: decisions with the same function; none = whole episodes."""
+    """Of ``gsde``: decisions until a new function is drawn; none = whole episodes."""
 
 
 @dataclass(frozen=True)
 class SizedNoiseConfig(NoiseConfig):
-    """The same, where the policy itself does not say how large the noise is."""
+    """Noise with a size of its own, for policies without a standard deviation."""
 
     std: Scheduled[NonNegative] = 0.1
-    """Standard deviation, where actions span [-1, 1]."""
+    """Standard deviation, for actions in [-1, 1]."""
 
     per_env_epsilon: Annotated[Structural[NonNegative], FormerName("ladder")] = 0.0
-    """How much less later slots explore: slot i of N has ``std ** (1 + per_env_epsilon * i / (N - 1))``; 0 = all
-    explore alike. Ape-X (Horgan et al. 2018) uses 7 with 0.4.
+    """Lower exploration of later slots: slot i of N uses ``std ** (1 + per_env_epsilon * i / (N - 1))``; 0 = all
+    alike. Ape-X (Horgan et al. 2018) takes 7 with 0.4.
     """

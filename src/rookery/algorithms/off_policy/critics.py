@@ -1,8 +1,8 @@
-"""Critics: what an observation and an action are worth. Several networks, of which the lowest opinion counts.
+"""Critics: values of observations and actions, by several networks of which the lowest value counts.
 
 The plain ones are those of TD3 (Fujimoto et al. 2018, arXiv:1802.09477). Options: layer normalization; quantiles of
 which the highest are dropped (TQC, Kuznetsov et al. 2020, arXiv:2005.04269); batch renormalization that makes target
-networks superfluous (CrossQ, Bhatt et al. 2024, arXiv:1902.05605).
+networks unnecessary (CrossQ, Bhatt et al. 2024, arXiv:1902.05605).
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ ConfigT = TypeVar("ConfigT", bound=StepConfig)
 
 
 PAIR = 2
-"""Critics of whom each reports a loss of its own: as many as there usually are."""
+"""Number of critics for which each loss is reported: the usual number."""
 
 
 @dataclass(frozen=True)
 class CriticConfig(Settings):
-    """How critics are built."""
+    """Settings of critics."""
 
     number: Few = 2
-    """Networks, each with first weights of its own. What counts is the lowest of their values."""
+    """Number of networks, each with its own first weights. The lowest of their values counts."""
 
     norm: Literal["none", "layer", "batch"] = "none"
     """Normalization between layers. ``batch`` = CrossQ: batch renormalization, and no target critics."""
@@ -61,29 +61,29 @@ class CriticConfig(Settings):
     """Quantiles of the return that each network learns instead of its mean (TQC: 25); none = the mean."""
 
     drop: CountFromZero = 2
-    """With `quantiles`: so many for each network are left out of targets, the highest of all together."""
+    """With `quantiles`: quantiles per network left out of targets, the highest of all together."""
 
 
 @dataclass(frozen=True)
 class CriticSettings(ReplaySettings):
-    """What can be set of every algorithm whose actor learns from critics."""
+    """Settings of every algorithm whose actor learns from critics."""
 
     tau: Fraction = 0.005
-    """How far target networks follow when they do."""
+    """Polyak factor with which target networks follow."""
     critic: Structural[CriticConfig] = field(default_factory=CriticConfig)
     """The critics."""
     signals: SignalsConfig = field(default_factory=SignalsConfig)
-    """What rewards the policy beside the environment."""
+    """Reward signals in addition to the environment's reward."""
 
 
 @dataclass(frozen=True)
 class StateAction:
-    """What critics value; ``[N, ...]``.
+    """Inputs of critics; ``[N, ...]``.
 
     Attributes:
         obs: Observations as networks take them.
-        action: Numbers in [-1, 1]; critics of choices alone do not look at it.
-        recurrent: Where the rows stand among the observations, for critics that remember; else None.
+        action: Continuous actions in [-1, 1]; ignored by critics of discrete actions.
+        recurrent: Positions of the rows among the observations, for critics with a memory; else None.
     """
 
     obs: TensorTree
@@ -91,7 +91,7 @@ class StateAction:
     recurrent: RecurrentInput | None = field(default_factory=lambda: None, kw_only=True)
 
     def seen(self, takes_action: bool) -> TensorTree:
-        """Gives what the trunk of a critic sees, with the action or without."""
+        """Returns the inputs of a critic's trunk, with the action or without."""
         return {**self.obs, CRITIC_ACTION: self.action} if takes_action else self.obs
 
     def __len__(self) -> int:
@@ -103,8 +103,8 @@ class CriticBatch(StateAction):
     """Rows of a critic loss.
 
     Attributes:
-        target: What the value should have been, ``[N]``, or a sample of what the return may be, ``[N, M']``.
-        weight: ``[N]`` of each row; None if all count alike.
+        target: Value target ``[N]``, or samples of the return ``[N, M']``.
+        weight: ``[N]`` weights of the rows; None if all have the same.
     """
 
     target: Tensor
@@ -113,13 +113,13 @@ class CriticBatch(StateAction):
 
 @dataclass(frozen=True)
 class JointBatch(StateAction):
-    """Rows of a loss without target networks: decisions, and below them what came after, ``[2N, ...]``.
+    """Rows of a loss without target networks: decisions, followed by their next states, ``[2N, ...]``.
 
     Attributes:
         reward: ``[N]``.
         discount: ``[N]``.
-        bonus: ``[N]`` what is taken off the value of what came after; None = nothing.
-        weight: ``[N]`` of each row; None if all count alike.
+        bonus: ``[N]`` amount subtracted from the value of the next state; None = nothing.
+        weight: ``[N]`` weights of the rows; None if all have the same.
     """
 
     reward: Tensor
@@ -132,15 +132,15 @@ class JointBatch(StateAction):
 
 
 def backup(q: Tensor, reward: Tensor, discount: Tensor, bonus: Tensor | None, critic: CriticConfig) -> Tensor:
-    """What values should be, given those of what came next.
+    """Computes value targets from the values of the next states.
 
-    The lowest of the networks' values; of quantiles, all but the highest of all networks together (TQC, eq. 10-11).
+    The lowest of the networks' values counts; of quantiles, all but the highest of all networks (TQC, eq. 10-11).
 
     Args:
         q: ``[K, N]`` of K networks, or their quantiles ``[K, N, M]``.
         reward: ``[N]``.
         discount: ``[N]``.
-        bonus: ``[N]`` what is taken off `q`; None = nothing.
+        bonus: ``[N]`` amount subtracted from `q`; None = nothing.
         critic: Settings of the critics.
 
     Returns:
@@ -157,16 +157,16 @@ def backup(q: Tensor, reward: Tensor, discount: Tensor, bonus: Tensor | None, cr
 
 
 def critic_loss(q: Tensor, batch: CriticBatch, cfg: CriticSettings) -> tuple[Tensor, Metrics]:
-    """Half the squared error of each network, or its quantile regression, summed over networks.
+    """Computes half the squared error of each network, or its quantile regression loss, summed over networks.
 
     Args:
         q: ``[K, N]``, or quantiles ``[K, N, M]``.
-        batch: Decisions, and what their values should have been.
-        cfg: Not looked at: q tells of which kind it is.
+        batch: Decisions with their value targets.
+        cfg: Not used.
 
     Returns:
         The loss, and metrics, of which ``priority`` is the size of each row's error, ``[K, N]``; of quantiles ``[N]``.
-        Of two networks there is the loss of each.
+        With two networks, the metrics contain the loss of each.
     """
     if q.dim() == 2:
         error = q - batch.target
@@ -182,7 +182,7 @@ def critic_loss(q: Tensor, batch: CriticBatch, cfg: CriticSettings) -> tuple[Ten
 
 
 def critic_gradient(q: Tensor, batch: CriticBatch, cfg: CriticSettings) -> OutputGradients | None:
-    """The gradient of `critic_loss` with respect to values ``[K, N]``, and its metrics; None of quantiles."""
+    """Computes the gradient of `critic_loss` with respect to values ``[K, N]``, and its metrics; None for quantiles."""
     if q.dim() != 2:
         return None
     error = q - batch.target
@@ -194,7 +194,7 @@ def critic_gradient(q: Tensor, batch: CriticBatch, cfg: CriticSettings) -> Outpu
 
 
 def _critic_metrics(losses: Sequence[Tensor | float], q: Tensor, size: Tensor) -> Metrics:
-    """Metrics beside the loss itself, given that of each network, their values and the sizes of their errors."""
+    """Returns the other metrics, from each network's loss, its values and the sizes of its errors."""
     own = losses if len(losses) == PAIR else ()
     each: Metrics = {f"critic_loss_{number}": one for number, one in enumerate(own, 1)}
     return {**each, "q_mean": q, "td_error": size, "priority": size}
@@ -204,7 +204,7 @@ CRITIC_GRADIENT = ClosedForm(critic_loss, critic_gradient)
 
 
 def joint_critic_loss(q: Tensor, batch: JointBatch, cfg: CriticSettings) -> tuple[Tensor, Metrics]:
-    """`critic_loss` towards the networks' own values of what came after, from the same pass (CrossQ, section 3)."""
+    """Computes `critic_loss` towards the networks' own values of the next states in one pass (CrossQ, section 3)."""
     now, after = q.chunk(2, 1)
     target = backup(after.detach(), batch.reward, batch.discount, batch.bonus, cfg.critic)
     return critic_loss(now, CriticBatch(batch.obs, batch.action, target, batch.weight), cfg)
@@ -214,11 +214,11 @@ def joint_critic_loss(q: Tensor, batch: JointBatch, cfg: CriticSettings) -> tupl
 
 
 class BatchRenorm(nn.Module):
-    """Batch renormalization (Ioffe 2017, arXiv:1702.03275): in learning, rows are normalized nearly as later.
+    """Batch renormalization (Ioffe 2017, arXiv:1702.03275): in training, rows are normalized almost as in `eval`.
 
-    While learning, rows are normalized by their own mean and standard deviation, and corrected, within limits, to where
-    the running ones would have put them; there is no correction in the first `WARM_UP` passes. In `eval` the running
-    ones are used. Constants are those of CrossQ.
+    In training, rows are normalized by their own mean and standard deviation, and corrected, within limits, towards the
+    running ones; there is no correction in the first `WARM_UP` passes. In `eval` the running ones are used. Constants
+    are those of CrossQ.
 
     Args:
         width: Numbers in a row.
@@ -243,7 +243,7 @@ class BatchRenorm(nn.Module):
         self.register_buffer("passes", torch.zeros((), dtype=torch.float32, device="cpu"))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Rows ``[N, width]``, normalized, scaled and shifted."""
+        """Normalizes, scales and shifts rows ``[N, width]``."""
         if not self.training:
             return torch.addcmul(self.shift, (x - self.mean) * torch.rsqrt(self.var + self.EPS), self.scale)
         var, mean = torch.var_mean(x, 0, correction=0)
@@ -261,10 +261,10 @@ class BatchRenorm(nn.Module):
 
 
 class RenormalizedLayers(nn.Module):
-    """Linear layers with a batch renormalization before the first and after each one's activation, as in CrossQ.
+    """Linear layers with batch renormalization before the first and after each activation, as in CrossQ.
 
     Args:
-        trunk: What they stand on.
+        trunk: Module below the layers.
         model: Widths and activation.
         generator: Draws the weights.
     """
@@ -283,7 +283,7 @@ class RenormalizedLayers(nn.Module):
         self._activate = ACTIVATIONS[model.activation]
 
     def forward(self, obs: TensorTree) -> Tensor:
-        """Features ``[N, num_features]``."""
+        """Computes features ``[N, num_features]``."""
         before, *after = self.norms
         x: Tensor = before(self.trunk(obs))
         for layer, norm in zip(self.layers, after, strict=True):
@@ -292,10 +292,10 @@ class RenormalizedLayers(nn.Module):
 
 
 class RememberingTrunk(nn.Module):
-    """A trunk with a memory of its own, and a layer in which what it remembers and an action meet.
+    """A trunk with its own memory, and a layer that combines the memory's output with an action.
 
-    It goes through observations along time from an empty memory: what the policy remembered when it played is not what
-    a critic would have.
+    It processes observations along time from an empty memory, because the policy's stored memory is not the
+    critic's.
 
     Args:
         policy: The policy whose actions are valued.
@@ -313,7 +313,7 @@ class RememberingTrunk(nn.Module):
         self._activate = ACTIVATIONS[model.activation]
 
     def forward(self, batch: StateAction) -> Tensor:
-        """Features ``[N, num_features]``."""
+        """Computes features ``[N, num_features]``."""
         recurrent = batch.recurrent
         assert recurrent is not None
         seen = self.trunk(batch.obs)
@@ -325,7 +325,7 @@ class RememberingTrunk(nn.Module):
 
 
 class Critic(nn.Module):
-    """One network: from an observation and the numbers of an action to its value, or to those of all choices.
+    """One network: from an observation and a continuous action to its value, or to those of all discrete actions.
 
     Args:
         policy: The policy whose actions are valued.
@@ -352,13 +352,13 @@ class Critic(nn.Module):
         self.linear = linear(width, self._outputs, gain=VALUE_GAIN, generator=generator)
 
     def forward(self, batch: StateAction) -> Tensor:
-        """Values ``[N]``, quantiles ``[N, M]``, or values of all options of all choices ``[N, A]``."""
+        """Computes values ``[N]``, quantiles ``[N, M]``, or values of all discrete options ``[N, A]``."""
         output: Tensor = self.linear(self.trunk(batch.seen(self.takes_action) if batch.recurrent is None else batch))
         return output.squeeze(1) if self._outputs == 1 else output
 
 
 class Critics(nn.Module):
-    """Several of them, which share nothing.
+    """Several independent critics.
 
     Arguments as of `Critic`.
     """
@@ -372,7 +372,7 @@ class Critics(nn.Module):
         self.to(device_of(policy))
 
     def forward(self, batch: StateAction) -> Tensor:
-        """What each one puts out, ``[K, N]`` or ``[K, N, ...]``."""
+        """Computes the output of each network, ``[K, N]`` or ``[K, N, ...]``."""
         return torch.stack([network(batch) for network in self.networks])
 
     def structure(self) -> Structure:
@@ -392,12 +392,12 @@ class Critics(nn.Module):
 
 
 def behavior_of(policy: Policy, obs: TensorTree, recurrent: RecurrentInput | None = None) -> Behavior:
-    """What a policy draws actions from, given observations ``[N, ...]`` as networks take them.
+    """Computes a policy's action distribution, given observations ``[N, ...]`` as networks take them.
 
     Args:
         policy: The policy.
         obs: By leaf path.
-        recurrent: Where the rows stand among the observations, for a policy that remembers; else None.
+        recurrent: Positions of the rows among the observations, for a policy with a memory; else None.
     """
     if recurrent is not None:
         assert policy.memory is not None
@@ -410,7 +410,7 @@ def behavior_of(policy: Policy, obs: TensorTree, recurrent: RecurrentInput | Non
 
 
 class PolicyNetwork:
-    """Puts out what a policy draws actions from in the rows of a batch.
+    """Computes a policy's action distribution for the rows of a batch.
 
     Args:
         policy: The policy.
@@ -420,7 +420,7 @@ class PolicyNetwork:
         self.policy = policy
 
     def __call__(self, batch: Any) -> Behavior:
-        """What the policy draws from, given the observations ``obs`` of a batch."""
+        """Computes the action distribution for the observations ``obs`` of a batch."""
         return behavior_of(self.policy, batch.obs)
 
     def structure(self) -> Structure:
@@ -429,7 +429,7 @@ class PolicyNetwork:
 
 
 def actor_structure(policy: Policy, outputs: Callable[[Behavior, Any], Any]) -> Structure:
-    """Declares what an actor's loss takes: `outputs`, of what a policy draws actions from and the batch."""
+    """Declares the inputs of an actor's loss: `outputs` of the policy's action distribution and the batch."""
     declared = policy.structure()
     return replace(
         declared,
@@ -440,14 +440,14 @@ def actor_structure(policy: Policy, outputs: Callable[[Behavior, Any], Any]) -> 
 
 
 def mask_at(obs: TensorTree, recurrent: RecurrentInput | None) -> Tensor | None:
-    """Which actions are allowed in the rows, ``[N, choices]``; None = all."""
+    """Returns the mask of allowed actions of the rows, ``[N, choices]``; None = all."""
     mask = obs.get(MASK)
     return mask if mask is None or recurrent is None else mask.index_select(0, recurrent.rows)
 
 
 def target_of(net: ModuleT) -> tuple[ModuleT, Tensor]:
-    """A copy that learns nothing by itself, and the vector of its weights, in the order of those of ``flatten([net])``;
-    `track` moves it.
+    """Returns a frozen copy of a network, and the vector of its weights in the order of ``flatten([net])``, which
+    `track` updates.
     """
     target = copy.deepcopy(net)
     data = flatten([target]).data
@@ -455,11 +455,11 @@ def target_of(net: ModuleT) -> tuple[ModuleT, Tensor]:
 
 
 def detached_view(net: ModuleT) -> ModuleT:
-    """Returns the same network on the same weights, which take no gradients here and only let them through: for what
-    learns from its values. Normalization layers use their running statistics.
+    """Returns the same network on the same weights, frozen, so that gradients only flow through it: for networks that
+    learn from its values. Normalization layers use their running statistics.
 
     Args:
-        net: The network, whose weights lie where they will stay (after `flatten`).
+        net: The network, whose weights are already at their final place (after `flatten`).
     """
     view = copy.deepcopy(net).requires_grad_(False).eval()
     for mine, source in zip(view.parameters(), net.parameters(), strict=True):
@@ -471,13 +471,13 @@ def detached_view(net: ModuleT) -> ModuleT:
 
 
 def named(part: str, metrics: Metrics) -> Metrics:
-    """Metrics of a gradient step, the norm of the gradient under the name of what made the step."""
+    """Renames the gradient norm in the metrics of a gradient step after the part that made it."""
     metrics[f"{part}_grad_norm"] = metrics.pop("grad_norm")
     return metrics
 
 
 class CriticLearner(Stateful):
-    """The critics of an algorithm, with all it takes to learn them.
+    """The critics of an algorithm, with target networks and optimizer.
 
     Args:
         policy: The policy whose actions are valued.
@@ -487,10 +487,10 @@ class CriticLearner(Stateful):
         generator: Draws the weights.
 
     Attributes:
-        net: Those that learn.
-        target: Their slow followers; None if there are none (CrossQ).
-        detached: `net` for an actor to learn from: its weights take no gradients.
-        optimizer: Moves `net`.
+        net: The critics that learn.
+        target: Their target networks; None if there are none (CrossQ).
+        detached: Frozen view of `net` for an actor to learn from.
+        optimizer: Optimizer of `net`.
     """
 
     saved = ("net", "target", "optimizer")
@@ -522,11 +522,11 @@ class CriticLearner(Stateful):
         self.detached_forward = attach(self.detached, learns=False, sharing=self.forward)
 
     def learn(self, rows: Experience, next_action: Tensor, bonus: Tensor | None, cfg: CriticSettings) -> Metrics:
-        """One gradient step towards ``reward + discount * (value of the next action - bonus)``.
+        """Makes one gradient step towards ``reward + discount * (value of the next action - bonus)``.
 
         Args:
             rows: Decisions; observations as networks take them.
-            next_action: ``[N, k]`` what the actor would do next.
+            next_action: ``[N, k]`` the actor's next actions.
             bonus: ``[N]``; None = nothing.
             cfg: The algorithm's settings, schedules resolved.
         """
@@ -547,10 +547,10 @@ class CriticLearner(Stateful):
     def improve(
         self, loss: Callable[[Tensor, BatchT, ConfigT], tuple[Tensor, Metrics]], batch: BatchT, cfg: ConfigT
     ) -> Metrics:
-        """One gradient step on a loss."""
+        """Makes one gradient step on a loss."""
         return named("critic", gradient_step(self.forward, loss, batch, self.optimizer, cfg, CRITIC_GRADIENT))
 
     def track(self, tau: float) -> None:
-        """Targets, if there are any, follow by a share `tau` of the way."""
+        """Moves target networks by the Polyak factor `tau`, if there are any."""
         if self._target_data is not None:
             track(self._target_data, self.optimizer.flat.data, tau)

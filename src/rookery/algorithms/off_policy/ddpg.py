@@ -1,7 +1,7 @@
 """Deep deterministic policy gradient (Lillicrap et al. 2016, arXiv:1509.02971).
 
-The details that decide are in docs/algorithms/ddpg.md. The file reads from the settings down to the update. TD3 is this
-with three changes (`td3.py`).
+The details that decide are in docs/algorithms/ddpg.md. The file reads from the settings down to the update. TD3 adds
+three changes (`td3.py`).
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ class DDPGConfig(AlgorithmConfig, CriticSettings):
     capabilities = Capabilities(supports_staleness=True, supports_multi_learner=True, uses_replay=True)
 
     exploration: SizedNoiseConfig = field(default_factory=SizedNoiseConfig)
-    """The noise on actions while playing."""
+    """Noise on actions while playing."""
     critic: Structural[CriticConfig] = field(default_factory=lambda: CriticConfig(number=1))
 
     @property
     def head(self) -> HeadSpec:
-        """One action for each state."""
+        """Head with one deterministic action per state."""
         exploration = self.exploration
         return Deterministic(exploration.kind, exploration.theta, exploration.every, exploration.per_env_epsilon)
 
 
 class DDPGActor:
-    """Puts out what critics say of a policy's actions.
+    """Computes the critics' values of a policy's actions.
 
     Args:
         policy: The policy that acts.
@@ -76,20 +76,20 @@ class DDPGActor:
         self.critics = critics
 
     def __call__(self, rows: Transitions) -> Tensor:
-        """Values the policy's actions, ``[K, N]`` or ``[K, N, M]``; gradients flow through the actions into it."""
+        """Computes values of the policy's actions, ``[K, N]`` or ``[K, N, M]``; gradients flow through the actions."""
         return self.outputs(behavior_of(self.policy, rows.obs), rows)
 
     def structure(self) -> Structure:
-        """Declares what a call computes: the policy, and from what it puts out, `outputs`."""
+        """Declares what a call computes: the policy, and `outputs` of its distribution."""
         return actor_structure(self.policy, self.outputs)
 
     def outputs(self, behavior: Behavior, rows: Transitions) -> Tensor:
-        """Does the same, given what actions are drawn from."""
+        """Computes the values, given the action distribution."""
         return action_values(self.critics, StateAction(rows.obs, behavior.mode()))
 
 
 def actor_loss(q: Tensor, rows: Transitions, cfg: DDPGConfig) -> tuple[Tensor, Metrics]:
-    """The negated value of the actor's actions (eq. 6), as the first critic sees it; of quantiles the mean of all."""
+    """Negated value of the actor's actions (eq. 6), by the first critic; with quantiles the mean of all."""
     loss = -(q[0] if q.dim() == 2 else q).mean()
     return loss, {"actor_loss": loss.detach()}
 
@@ -115,7 +115,7 @@ class DDPG(Algorithm[DDPGConfig]):
         self.explore()
 
     def learn(self, gradient_steps: int) -> None:
-        """Makes gradient steps: of critics and actor one each; targets follow."""
+        """Makes gradient steps: one each of critics and actor; target networks follow."""
         cfg = self.now()
         for _ in range(gradient_steps):
             rows = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
@@ -123,7 +123,7 @@ class DDPG(Algorithm[DDPGConfig]):
             self.replay.record(self.learn_critics(rows, cfg) | self.learn_actor(rows, cfg))
 
     def explore(self) -> None:
-        """Lets actions be random while replay fills, then adds noise to them."""
+        """Makes actions random while replay fills, then adds noise to them."""
         self.policy.head.random.fill_(float(self.replay.is_warming_up))
         self.policy.head.std.fill_(self.now().exploration.std)
 
@@ -133,19 +133,19 @@ class DDPG(Algorithm[DDPGConfig]):
         return {**self.replay.summary(), "skipped_steps": skipped, "updates": self.updates, **self.signals.summary()}
 
     def learn_critics(self, rows: Transitions, cfg: DDPGConfig) -> Metrics:
-        """Makes a gradient step towards the value of what the target actor would do next."""
+        """Makes a gradient step towards the value of the target actor's next actions."""
         metrics = self.critics.learn(Experience.of(rows), self.next_action(rows.next_obs), None, cfg)
         self.replay.update_priorities(rows.row, metrics.pop("priority"))
         return metrics
 
     @torch.no_grad()
     def next_action(self, obs: TensorTree) -> Tensor:
-        """What the target actor would do, ``[N, k]``."""
+        """Computes the target actor's actions, ``[N, k]``."""
         action: Tensor = self.target_forward.outputs(Inputs(obs)).mode()
         return action
 
     def learn_actor(self, rows: Transitions, cfg: DDPGConfig) -> Metrics:
-        """A gradient step up the critics' values of its actions; then all targets follow."""
+        """Makes a gradient step towards higher values of the actor's actions; then all target networks follow."""
         metrics = gradient_step(self.actor, actor_loss, rows, self.actor_optimizer, cfg)
         self.critics.track(cfg.tau)
         track(self._actor_target_data, self.actor_optimizer.flat.data, cfg.tau)

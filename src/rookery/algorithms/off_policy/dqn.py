@@ -1,4 +1,4 @@
-"""Deep Q-networks (Mnih et al. 2015) and what makes them better, each an option: double (van Hasselt et al. 2016),
+"""Deep Q-networks (Mnih et al. 2015) with optional improvements: double (van Hasselt et al. 2016),
 dueling (Wang et al. 2016), n-step and prioritized (Hessel et al. 2018), noisy (Fortunato et al. 2018), distributional
 (Bellemare et al. 2017, Dabney et al. 2018), recurrent (R2D2, Kapturowski et al. 2019).
 
@@ -60,21 +60,21 @@ from rookery.signals.rewards import SignalsConfig
 
 @dataclass(frozen=True)
 class TargetConfig(Settings):
-    """How the target network follows the one that learns."""
+    """Settings of the target network."""
 
     kind: Literal["hard", "soft"] = "hard"
-    """``hard`` = a copy from time to time; ``soft`` = a small step in each gradient step."""
+    """``hard`` = a copy every `every` gradient steps; ``soft`` = a Polyak step in each gradient step."""
 
     every: Count | None = 250
-    """Gradient steps from one copy to the next."""
+    """Gradient steps between copies."""
 
     every_env_steps: Annotated[Count | None, InsteadOf("every")] = None
-    """Env steps from one copy to the next, as published settings count them: `updates_per_step` times as many gradient
-    steps. Give this or `every`.
+    """Environment steps between copies, as in published settings: converted to gradient steps by `updates_per_step`.
+    Give this or `every`.
     """
 
     tau: Fraction = 0.005
-    """Share of the way in each soft step."""
+    """Polyak factor of soft steps."""
 
     def __post_init__(self) -> None:
         if self.every is None and self.every_env_steps is None:
@@ -102,24 +102,23 @@ class DQNConfig(AlgorithmConfig, ReplaySettings):
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     double: bool = True
-    """Whether the network that learns chooses the action whose target value counts, which makes values less too large.
-    """
+    """Whether the online network chooses the action that the target network values, which reduces overestimation."""
     dueling: Structural[bool] = False
-    """Whether the value of a state and the advantages of actions are streams of their own."""
+    """Whether the state value and the advantages of actions have separate streams."""
     dueling_hidden: Structural[Layers] = ()
-    """Widths of the layers that each of these streams has to itself."""
+    """Widths of the layers of each of these streams."""
     values: Structural[ValuesConfig] = field(default_factory=ValuesConfig)
-    """What is learned of an action's value."""
+    """Form of the learned action values."""
     target: TargetConfig = field(default_factory=TargetConfig)
     """The target network."""
     exploration: ExplorationConfig = field(default_factory=ExplorationConfig)
-    """How actions are tried out."""
+    """Exploration while playing."""
     signals: SignalsConfig = field(default_factory=SignalsConfig)
-    """What rewards the policy beside the environment."""
+    """Reward signals in addition to the environment's reward."""
 
     @property
     def target_every(self) -> int:
-        """Gradient steps from one copy of the target network to the next."""
+        """Gradient steps between copies to the target network."""
         if self.target.every is not None:
             return self.target.every
         assert self.target.every_env_steps is not None
@@ -127,7 +126,7 @@ class DQNConfig(AlgorithmConfig, ReplaySettings):
 
     @property
     def head(self) -> QValues:
-        """Values of actions."""
+        """Head with values of actions."""
         values, exploration = self.values, self.exploration
         return QValues(
             values=values.kind,
@@ -145,7 +144,7 @@ class DQNConfig(AlgorithmConfig, ReplaySettings):
 
 
 MOST_BEYOND = 0.01
-"""Share of targets beyond the atoms up to which nothing is said."""
+"""Largest share of targets beyond the atoms without a warning."""
 
 
 class DQN(Algorithm[DQNConfig]):
@@ -153,10 +152,10 @@ class DQN(Algorithm[DQNConfig]):
 
     Attributes:
         net: The network that learns: the policy's own trunk, memory and head.
-        target_net: The network that targets are made of.
-        estimate: What is learned of an action's value, and its loss.
-        exploration: How actions are tried out.
-        replay: What was played, and the pace of learning.
+        target_net: The network that targets are computed with.
+        estimate: Form of the action values, and their loss.
+        exploration: Exploration while playing.
+        replay: The replay buffer, and the pace of learning.
     """
 
     saved: ClassVar[tuple[str, ...]] = ("target_net", "optimizer", "exploration", "rng", "replay", "signals")
@@ -182,7 +181,7 @@ class DQN(Algorithm[DQNConfig]):
         self.explore()
 
     def make_net(self, head: QHead) -> QNetwork:
-        """Makes the network that learns, of the policy's own parts."""
+        """Creates the network that learns, from the policy's own parts."""
         return QNetwork(head, self.policy.trunk, self.policy.memory, self.cfg.model)
 
     def learn(self, gradient_steps: int) -> None:
@@ -204,7 +203,7 @@ class DQN(Algorithm[DQNConfig]):
                 track(self.target_data, self.optimizer.flat.data, 1.0)
 
     def kernel_rows(self, drawn: Transitions) -> TDRows | None:
-        """The same rows for a kernel that makes targets as `targets` does; None where there is none."""
+        """Returns the rows for a kernel that computes targets as `targets` does; None without such a kernel."""
         mine, estimate = type(self), type(self.estimate)
         known = mine.targets is DQN.targets and mine.target is DQN.target and mine.best is DQN.best
         if not known or estimate.target is not MeanValue.target or self.forward.obstacle:
@@ -213,7 +212,7 @@ class DQN(Algorithm[DQNConfig]):
 
     @torch.no_grad()
     def targets(self, drawn: Transitions, cfg: DQNConfig) -> QBatch:
-        """What decisions should be worth: ``reward + discount * target value`` of the best action after them."""
+        """Computes targets: ``reward + discount * target value`` of the best next action."""
         after = self.target_forward.values(Inputs(drawn.next_obs), self.noise())
         judge = self.forward.values(Inputs(drawn.next_obs), self.noise()) if cfg.double else after
         target = self.target(drawn.reward, drawn.discount, after, judge, drawn.next_obs)
@@ -228,22 +227,22 @@ class DQN(Algorithm[DQNConfig]):
         obs: TensorTree,
         rows: Tensor | None = None,
     ) -> Tensor:
-        """What the estimate learns towards, of N decisions.
+        """Computes value targets of N decisions.
 
         Args:
-            reward: ``[N]`` what they earned.
-            discount: ``[N]`` of what came after them.
-            after: ``[N, ...]`` what the target network says of all actions there.
-            judge: ``[N, ...]`` what chooses among these.
-            obs: What was observed there.
-            rows: ``[N]`` which of these observations; None = all.
+            reward: ``[N]`` their rewards.
+            discount: ``[N]`` discounts of the next states.
+            after: ``[N, ...]`` the target network's values of all actions there.
+            judge: ``[N, ...]`` values by which the best action is chosen.
+            obs: Observations there.
+            rows: ``[N]`` indices of these observations; None = all.
         """
         mask = obs.get(MASK)
         best = self.best(judge, mask if mask is None or rows is None else mask.index_select(0, rows))
         return self.estimate.target(reward, discount, played(after, best))
 
     def learn_sequences(self, cfg: DQNConfig) -> Metrics:
-        """Sequences, from what the policy remembered when it played them."""
+        """Makes a gradient step on sequences, from the policy's stored memory."""
         length = cfg.replay.burn_in + cfg.model.memory.sequence_length
         drawn = self.before_update(self.replay.sample_sequences(cfg.batch_size, length=length, beta=cfg.replay.beta))
         batch, fragment = self.sequence_targets(drawn.rollout, drawn.weight, cfg)
@@ -253,7 +252,7 @@ class DQN(Algorithm[DQNConfig]):
 
     @torch.no_grad()
     def sequence_targets(self, rollout: Rollout, weight: Tensor | None, cfg: DQNConfig) -> tuple[QBatch, Tensor]:
-        """The same for what follows the burn-in of each sequence; and which sequence each row is of, ``[N]``."""
+        """Computes targets for the rows after the burn-in of each sequence; and each row's sequence, ``[N]``."""
         policy = self.policy
         seen = rollout.timeline_rows(*policy.sights(rollout))
         window = n_step_returns(rollout, n=cfg.n_step, gamma=cfg.gamma)
@@ -277,17 +276,17 @@ class DQN(Algorithm[DQNConfig]):
             sequences=rest.sequences,
             memory=memory,
             learned=places[learned],
-            values=None if memory is None else judge,  # kernels need not compute them again
+            values=None if memory is None else judge,  # so that kernels need not compute them again
         )
         return batch, fragment
 
     def best(self, values: Tensor, mask: Tensor | None) -> Tensor:
-        """The action of the highest mean value among those that are allowed, ``[N]``."""
+        """Returns the allowed action of the highest mean value, ``[N]``."""
         q = self.net.head.q_from(values)
         return (q if mask is None else torch.where(mask, q, -torch.inf)).argmax(1)
 
     def noise(self) -> Tensor | None:
-        """Fresh numbers for noisy layers; None if there are none."""
+        """Draws numbers for noisy layers; None if there are none."""
         width = self.net.head.layer_noise
         if not width:
             return None
@@ -298,18 +297,18 @@ class DQN(Algorithm[DQNConfig]):
 
     @property
     def behaviour(self) -> Policy:
-        """Returns the policy that plays; another than the one that learns where its weights are disturbed."""
+        """The policy that acts; another than the one that learns if its weights are perturbed."""
         return self.exploration.behaviour
 
     def explore(self) -> None:
-        """Sets exploration to what the schedules say at this environment step."""
+        """Sets exploration by the schedules at this environment step."""
         if self.replay.is_warming_up:
             self.exploration.at_random()
         else:
             self.exploration.advance(self.now().exploration, self.replay.buffer.total, self.observations)
 
     def observations(self, number: int) -> TensorTree:
-        """Draws so many observations from replay, as the networks take them."""
+        """Draws `number` observations from replay, as the networks take them."""
         return self.replay.sample(number, n_step=1, gamma=1.0, beta=0.0).obs
 
     def advice(self) -> str:
@@ -327,7 +326,7 @@ class DQN(Algorithm[DQNConfig]):
         )
 
     def summary(self) -> Row:
-        """Reports the gradient steps since the last call, and how actions are tried out."""
+        """Reports the gradient steps since the last call, and the exploration."""
         skipped = self.check_finite(self.optimizer)
         row = {**self.replay.summary(), "skipped_steps": skipped, "updates": self.updates}
         given = self.signals.summary() if self.signals.others else {}
@@ -335,7 +334,7 @@ class DQN(Algorithm[DQNConfig]):
 
 
 def _check(policy: Policy, cfg: DQNConfig, name: str) -> None:
-    """Refuses settings that do not go together."""
+    """Raises ConfigError for settings that exclude each other."""
     where, values = f"policies.{name}", cfg.values
     if values.kind == "categorical" and (values.low >= values.high or values.atoms < 2):
         raise ConfigError(
@@ -355,21 +354,21 @@ def _check(policy: Policy, cfg: DQNConfig, name: str) -> None:
     if cfg.model.output == "outputs" and (cfg.dueling or cfg.exploration.kind == "noisy"):
         raise ConfigError(
             f"{where}: dueling = {cfg.dueling} and exploration.kind = {cfg.exploration.kind}, but with model.output = "
-            "outputs your model puts the values of actions out itself: set dueling = False and another exploration"
+            "outputs your model outputs the values of actions itself: set dueling = False and another exploration"
         )
     if values.kind == "quantile" and values.atoms != ValuesConfig().atoms:
         raise ConfigError(
-            f"{where}.values.atoms = {values.atoms} does nothing with values.kind = quantile: say values.quantiles"
+            f"{where}.values.atoms = {values.atoms} does nothing with values.kind = quantile: set values.quantiles"
         )
     if values.rescale and values.kind != "mean":
         raise ConfigError(f"{where}.values.rescale is for values.kind = mean, not {values.kind}: leave one of them out")
     if cfg.replay.burn_in and policy.memory is None:
         raise ConfigError(
-            f"{where}.replay.burn_in = {cfg.replay.burn_in}, but nothing is remembered that would need it: set "
+            f"{where}.replay.burn_in = {cfg.replay.burn_in}, but the policy has no memory that would need it: set "
             "model.memory.kind, or leave it at 0"
         )
     if policy.memory_size and cfg.exploration.kind == "parameters":
         raise ConfigError(
-            f"{where}.exploration.kind = parameters is not for a policy that remembers, whose memories would come from "
-            "disturbed weights: use epsilon, boltzmann or noisy"
+            f"{where}.exploration.kind = parameters is not for a policy with a memory, whose memory would come from "
+            "perturbed weights: use epsilon, boltzmann or noisy"
         )

@@ -1,9 +1,10 @@
-"""What SAC learns from where an action has several parts: choices, each with a temperature of its own, and numbers.
+"""SAC for actions with several parts: discrete actions, each with its own temperature, and continuous ones.
 
-The value of an action is the sum of what critics say of each choice, given the numbers. So the value expected of a
-policy is exact in all choices, however many actions they make together, and drawn in the numbers alone; with a single
-choice it is that of Christodoulou 2019. (Parts of a value by branch: Tavakoli et al. 2018, arXiv:1711.08946; choices
-beside numbers: Delalleau et al. 2019, arXiv:1912.11077, section 4.)
+The value of an action is the sum of the critics' values of each discrete action, given the continuous ones. So the
+expected value of a policy is exact over all discrete actions, however many combinations there are, and sampled only
+over the continuous ones; with a single discrete action it is that of Christodoulou 2019. (Value parts by branch:
+Tavakoli et al. 2018, arXiv:1711.08946; discrete and continuous actions: Delalleau et al. 2019, arXiv:1912.11077,
+section 4.)
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class BranchCriticBatch(CriticBatch):
     """Rows of the critics' loss.
 
     Attributes:
-        chosen: ``[N, c]`` which of the values of all options of all choices are those of the options that were taken.
+        chosen: ``[N, c]`` indices of the chosen options among all options of all discrete actions.
     """
 
     chosen: Tensor
@@ -50,12 +51,12 @@ class ActorBatch:
 
     Attributes:
         obs: Observations as networks take them.
-        noise: ``[N, k]`` standard normal numbers behind the numbers of its actions.
-        alpha: Temperature, without dimensions; of actions with several parts ``[P]``, one for each choice, and behind
-            them one for the numbers, if there are any.
-        recurrent: Where the rows stand among the observations, for a policy that remembers; else None.
-        known: What the policy's last layer puts out for them, where kernels have computed it and kept what the way back
-            needs; else None.
+        noise: ``[N, k]`` standard normal numbers of the continuous actions.
+        alpha: Temperature, a scalar; of actions with several parts ``[P]``, one per discrete action, then one for the
+            continuous actions, if there are any.
+        recurrent: Positions of the rows among the observations, for a policy with a memory; else None.
+        known: Output of the policy's last layer, where kernels have computed it and kept what the backward pass needs;
+            else None.
     """
 
     obs: TensorTree
@@ -70,44 +71,44 @@ class ActorBatch:
 
 @dataclass(frozen=True)
 class Branches:
-    """What a policy would do, and what that is worth.
+    """Values and entropies of the parts of a policy's actions.
 
     Attributes:
-        value: ``[N, c]`` the values of each choice, as expected of the policy.
-        entropy: ``[N, P]`` entropy of each choice, and behind them minus the log-probability of the numbers.
+        value: ``[N, c]`` expected values of each discrete action under the policy.
+        entropy: ``[N, P]`` entropy of each discrete action, then minus the log-probability of the continuous ones.
     """
 
     value: Tensor
     entropy: Tensor
 
     def soft_value(self, alpha: Tensor) -> Tensor:
-        """Values with what their entropy is worth, ``[N]``."""
+        """Returns values with the entropy bonus, ``[N]``."""
         return self.value.sum(1) + self.entropy @ alpha
 
 
 def has_branches(action: ActionSpec) -> bool:
-    """Whether an action has more than one choice, or choices and numbers."""
+    """Returns whether an action has several discrete parts, or discrete and continuous ones."""
     return action.kind in ("multi_discrete", "composite")
 
 
 def num_temperatures(action: ActionSpec) -> int:
-    """How many parts of an action have a temperature of their own."""
+    """Returns the number of parts of an action that have their own temperature."""
     return len(action.sizes) + (action.num_numbers > 0)
 
 
 def numbers_of(action: Tensor, spec: ActionSpec) -> Tensor:
-    """The numbers ``[N, k]`` of stored actions ``[N, c + k]``; all of an action that has none, whom critics ignore."""
+    """Returns the continuous part ``[N, k]`` of stored actions ``[N, c + k]``; all of purely discrete ones (unused)."""
     return action[:, len(spec.sizes) :] if spec.num_numbers else action
 
 
 def chosen_of(action: Tensor, spec: ActionSpec) -> Tensor:
-    """The places ``[N, c]`` of what was chosen among all options of all choices, of stored actions ``[N, c + k]``."""
+    """Returns the indices ``[N, c]`` of the chosen options among all options, for stored actions ``[N, c + k]``."""
     sizes = torch.tensor((0, *spec.sizes[:-1]), device=action.device, dtype=torch.int64)
     return action[:, : len(spec.sizes)].long() + sizes.cumsum(0)
 
 
 def tabled(values: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Values of all options side by side, ``[..., sum(sizes)]``, as ``[..., c, widest]``, filled up with zeros."""
+    """Reshapes values of all options, ``[..., sum(sizes)]``, to ``[..., c, widest]``, padded with zeros."""
     widest = max(sizes)
     parts = values.split(tuple(sizes), -1)
     return torch.stack([functional.pad(part, (0, widest - part.shape[-1])) for part in parts], -2)
@@ -116,14 +117,14 @@ def tabled(values: Tensor, sizes: Sequence[int]) -> Tensor:
 def branches_of(
     behavior: Behavior, critics: Forward[Critics], obs: TensorTree, noise: Tensor, recurrent: RecurrentInput | None
 ) -> Branches:
-    """What a policy would do, and what critics say of it: of each option the lowest of their values.
+    """Computes the critics' values of a policy's actions: for each option the lowest value.
 
     Args:
-        behavior: What actions are drawn from: a `Hybrid`, or choices alone.
+        behavior: Action distribution: a `Hybrid`, or a discrete one.
         critics: The critics, whose weights take no gradients here.
         obs: Observations as networks take them.
-        noise: ``[N, k]`` standard normal numbers behind its numbers.
-        recurrent: Where the rows stand among the observations, for critics that remember; else None.
+        noise: ``[N, k]`` standard normal numbers of the continuous actions.
+        recurrent: Positions of the rows among the observations, for critics with a memory; else None.
     """
     choices: Any = behavior.parts[0] if isinstance(behavior, Composite) else behavior
     number, extra = noise, []
@@ -138,24 +139,24 @@ def branches_of(
 
 
 def branch_critic_loss(q: Tensor, batch: BranchCriticBatch, cfg: CriticSettings) -> tuple[Tensor, Metrics]:
-    """`critic_loss` of the sums of what was chosen, given the values ``[K, N, A]`` of all options of all choices."""
+    """Computes `critic_loss` of the sums of the chosen options, given values ``[K, N, A]`` of all options."""
     return critic_loss(q.gather(2, batch.chosen.expand(len(q), -1, -1)).sum(2), batch, cfg)
 
 
 def branch_actor_loss(branches: Branches, batch: ActorBatch, cfg: CriticSettings) -> tuple[Tensor, Metrics]:
-    """Minus the soft value, exact in the choices; gradients of the numbers go through the critics."""
+    """Negated soft value, exact over discrete actions; gradients of continuous ones flow through the critics."""
     loss = -branches.soft_value(batch.alpha).mean()
     return loss, {"actor_loss": loss.detach(), "entropy": branches.entropy.detach()}
 
 
 def target_entropies(action: ActionSpec, share: float, mask: Tensor | None) -> Tensor:
-    """What the entropy of each part should be, ``[P]``, or ``[N, P]`` where masks forbid some options: a share of that
-    of an even choice among what is allowed, and of the numbers minus their number, on [-1, 1].
+    """Returns the target entropy of each part, ``[P]``, or ``[N, P]`` with masks: a share of the entropy of a uniform
+    distribution over the allowed options, and minus their number for continuous actions in [-1, 1].
 
     Args:
         action: Layout of the actions.
-        share: Of the entropy of an even choice.
-        mask: ``[N, sum(sizes)]`` bool, what is allowed; None = everything.
+        share: Share of the entropy of a uniform distribution.
+        mask: ``[N, sum(sizes)]`` bool, allowed options; None = all.
     """
     if mask is None:
         wanted = share * torch.tensor(action.sizes, dtype=torch.float32, device="cpu").log()

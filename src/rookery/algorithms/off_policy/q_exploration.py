@@ -1,4 +1,4 @@
-"""How a policy that knows values of actions explores: buffers of its head say it, and travel with the weights."""
+"""Exploration of policies with action values: buffers of the head control it, and are copied with the weights."""
 
 from __future__ import annotations
 
@@ -33,51 +33,51 @@ from rookery.models.q_head import QHead
 from rookery.policies.policy import Policy
 
 SIGMA_FACTOR = 1.01
-"""By how much the strength of parameter noise changes at a time (alpha of Plappert et al. 2018)."""
+"""Factor by which the strength of parameter noise changes per adaptation (alpha of Plappert et al. 2018)."""
 
 FIRST_SIGMA = 0.01
-MEASURED_ON = 64  # decisions on which disturbed and undisturbed values are compared
+MEASURED_ON = 64  # decisions on which perturbed and unperturbed values are compared
 
 
 @dataclass(frozen=True)
 class ExplorationConfig(Settings):
-    """How actions are tried out. Evaluation is greedy whatever stands here."""
+    """Exploration while playing. Evaluation is greedy in any case."""
 
     kind: Structural[Literal["epsilon", "boltzmann", "noisy", "parameters"]] = "epsilon"
-    """``epsilon`` = a random action now and then; ``boltzmann`` = by the softmax of the values; ``noisy`` = layers with
-    learned noise (Fortunato et al. 2018); ``parameters`` = disturbed weights (Plappert et al. 2018).
+    """``epsilon`` = random actions with some probability; ``boltzmann`` = softmax of the values; ``noisy`` = layers
+    with learned noise (Fortunato et al. 2018); ``parameters`` = perturbed weights (Plappert et al. 2018).
     """
 
     epsilon: Scheduled[Fraction] = field(default_factory=lambda: Linear(1.0, 0.05, 10_000))
-    """Probability of a random action. Of ``parameters``: weights are disturbed so far that actions differ about as much
-    as with this.
+    """Probability of a random action. Of ``parameters``: weights are perturbed so far that actions differ about as much
+    as with this probability.
     """
 
     per_env_epsilon: Annotated[Structural[NonNegative], FormerName("ladder")] = 0.0
-    """Of ``epsilon``, how much less later slots explore: slot i of N has ``epsilon ** (1 + per_env_epsilon * i /
-    (N - 1))``; 0 = all explore alike. Ape-X (Horgan et al. 2018) uses 7 with 0.4.
+    """Of ``epsilon``: lower exploration of later slots: slot i of N uses ``epsilon ** (1 + per_env_epsilon * i /
+    (N - 1))``; 0 = all alike. Ape-X (Horgan et al. 2018) takes 7 with 0.4.
     """
 
     temperature: Scheduled[PositiveFloat] = 1.0
-    """Of ``boltzmann``: what values are divided by."""
+    """Of ``boltzmann``: divisor of the values."""
 
     noisy_std: PositiveFloat = 0.5
-    """Of ``noisy``: first standard deviation of the noise, in units of one over the root of a layer's inputs."""
+    """Of ``noisy``: initial standard deviation of the noise, in units of one over the root of a layer's inputs."""
 
     perturb_every: Count = 200
-    """Of ``parameters``: decisions from one disturbance to the next."""
+    """Of ``parameters``: decisions between perturbations."""
 
 
 class Exploration(Stateful):
-    """Sets how actions are tried out: at random now and then, by the softmax of values, or by noisy layers alone.
+    """Controls exploration: random actions, the softmax of values, or noisy layers alone.
 
     Args:
         policy: The policy that learns.
 
     Attributes:
-        head: The policy's head, whose buffers say how actions are drawn, and travel with the weights.
-        behaviour: The policy that plays.
-        metrics: What is in force.
+        head: The policy's head, whose buffers control how actions are drawn.
+        behaviour: The policy that acts.
+        metrics: Present values.
     """
 
     saved: ClassVar[tuple[str, ...]] = ("metrics",)
@@ -90,17 +90,17 @@ class Exploration(Stateful):
         self.metrics: Row = {}
 
     def at_random(self) -> None:
-        """Makes every action alike, until there is something to learn from."""
+        """Makes all actions equally likely, until there is experience to learn from."""
         self.head.epsilon.fill_(1.0)
         self.head.temperature.fill_(torch.inf)
 
     def advance(self, cfg: ExplorationConfig, decisions: int, observations: Callable[[int], TensorTree]) -> None:
-        """Sets what the settings say.
+        """Sets exploration by the settings.
 
         Args:
             cfg: Settings, schedules resolved.
             decisions: Decisions made so far.
-            observations: Gives so many observations that were seen, as the trunk takes them.
+            observations: Function that draws stored observations, as the trunk takes them.
         """
         if cfg.kind == "boltzmann":
             self.head.temperature.fill_(cfg.temperature)
@@ -108,15 +108,15 @@ class Exploration(Stateful):
         elif cfg.kind == "epsilon":
             self.head.epsilon.fill_(cfg.epsilon)
             self.metrics = {"epsilon": cfg.epsilon}
-        else:  # the layers make all the noise there is
+        else:  # noisy layers explore alone
             self.head.epsilon.fill_(0.0)
 
 
 class ParameterNoise(Exploration):
-    """Lets a network with disturbed weights play, disturbed alike for many decisions (Plappert et al. 2018).
+    """Makes a network with perturbed weights act, with the same noise for many decisions (Plappert et al. 2018).
 
-    The strength of the noise grows or shrinks, so that the softmax of its values is about as far from that of the
-    undisturbed ones as a policy with epsilon is from the greedy one: ``-log(1 - epsilon + epsilon / A)``.
+    The strength of the noise adapts, so that the softmax of its values is about as far from that of the unperturbed
+    ones as an epsilon-greedy policy is from the greedy one: ``-log(1 - epsilon + epsilon / A)``.
 
     Args:
         policy: The policy that learns.
@@ -125,8 +125,8 @@ class ParameterNoise(Exploration):
 
     Attributes:
         sigma: Standard deviation of the noise.
-        noise: What is added to the weights, in standard deviations.
-        drawn_at: Decisions made when it was drawn.
+        noise: Noise on the weights, in standard deviations.
+        drawn_at: Decisions made when the noise was drawn.
     """
 
     saved = ("sigma", "noise", "drawn_at", "behaviour")
@@ -144,12 +144,12 @@ class ParameterNoise(Exploration):
         self.drawn_at: int | None = None
 
     def at_random(self) -> None:
-        """Makes every action alike."""
+        """Makes all actions equally likely."""
         for policy in (self.policy, self.behaviour):
             _head(policy).epsilon.fill_(1.0)
 
     def advance(self, cfg: ExplorationConfig, decisions: int, observations: Callable[[int], TensorTree]) -> None:
-        """Disturbs the weights as they are by now; from time to time by other noise, of a strength that fits better."""
+        """Perturbs the present weights; at times with new noise, whose strength is adapted."""
         if self.drawn_at is None or decisions - self.drawn_at >= cfg.perturb_every:
             if self.drawn_at is not None:
                 self.adapt(observations(MEASURED_ON), cfg.epsilon)
@@ -163,11 +163,11 @@ class ParameterNoise(Exploration):
 
     @torch.no_grad()
     def adapt(self, obs: TensorTree, epsilon: float) -> None:
-        """Makes the noise stronger if it changes too little, weaker if too much.
+        """Makes the noise stronger if it changes actions too little, weaker if too much.
 
         Args:
-            obs: Observations ``[N, ...]`` on which to compare, as the trunk takes them.
-            epsilon: Of the policy that strays as far as is wanted.
+            obs: Observations ``[N, ...]`` for the comparison, as the trunk takes them.
+            epsilon: Epsilon of the policy that differs by the wanted amount.
         """
         mask = obs.get(MASK)
         mine, its = (Categorical(_q(policy, obs), mask) for policy in (self.policy, self.behaviour))

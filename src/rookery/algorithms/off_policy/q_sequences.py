@@ -1,5 +1,5 @@
-"""Learning values along sequences (R2D2, Kapturowski et al. 2019): where windows of n steps end in a piece of a slot's
-past, and what of it only serves to remember.
+"""Learning values along sequences (R2D2, Kapturowski et al. 2019): n-step windows within a part of a slot's
+experience, and the burn-in that only updates the memory.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from rookery.policies.policy import Policy
 
 @dataclass(frozen=True)
 class NStepReturns:
-    """What values learn from, for the N valid decisions of a rollout in their order.
+    """n-step returns of the N valid decisions of a rollout, in their order.
 
     Attributes:
-        reward: ``[N]`` what a decision and the next ones earned.
+        reward: ``[N]`` rewards of a decision and the next ones.
         discount: ``[N]`` of the value after them; 0 if the episode terminated.
-        after: ``[N]`` which row of the time line (see `Rollout.timeline`) that value is of; of no meaning where
-            `discount` is 0.
-        fragment: ``[N]`` which fragment a decision is of.
+        after: ``[N]`` row of the time line (see `Rollout.timeline`) of that value; meaningless where `discount`
+            is 0.
+        fragment: ``[N]`` fragment of each decision.
     """
 
     reward: Tensor
@@ -36,11 +36,11 @@ class NStepReturns:
 
 
 def n_step_returns(rollout: Rollout, *, n: int, gamma: float) -> NStepReturns:
-    """Sums up windows of n decisions each, or of fewer where the episode or the fragment ends before.
+    """Sums windows of n decisions each, or of fewer where the episode or the fragment ends earlier.
 
     Args:
-        rollout: Pieces of the past.
-        n: Decisions in a window, at most.
+        rollout: Parts of slots' experience.
+        n: Largest number of decisions in a window.
         gamma: Discount.
     """
     fragments, device = len(rollout.length), rollout.length.device
@@ -66,8 +66,8 @@ class TimelinePart:
 
     Attributes:
         rows: ``[R]`` their numbers on the whole time line.
-        which: ``[B]`` the fragments that reach into it.
-        sequences: How the rows lie in time; None if each stands for itself.
+        which: ``[B]`` fragments with rows in it.
+        sequences: Positions of the rows in time; None if rows are independent.
     """
 
     rows: Tensor
@@ -75,7 +75,7 @@ class TimelinePart:
     sequences: Sequences | None
 
     def places(self, total: int) -> Tensor:
-        """Where each of the `total` rows of the time line stands among these, ``[total]``; -1 where it does not."""
+        """Returns the index in this part of each of the `total` rows of the time line, ``[total]``; -1 if absent."""
         places = torch.full((total,), -1, device=self.rows.device, dtype=torch.int64)
         places[self.rows] = torch.arange(len(self.rows), device=self.rows.device, dtype=torch.int64)
         return places
@@ -84,14 +84,14 @@ class TimelinePart:
 def split_timeline(
     policy: Policy, rollout: Rollout, burn_in: int
 ) -> tuple[TimelinePart, TimelinePart | None, TimelinePart]:
-    """Returns the whole time line; the part that only serves to remember, None if nothing does; and the part that is
-    learned from.
+    """Returns the whole time line; the burn-in part that only updates the memory, None without one; and the part that
+    is learned from.
 
     Args:
-        policy: Whose play it is.
-        rollout: The play.
-        burn_in: Observations of each fragment that serve to remember, final ones of episodes among them. Of the longest
-            fragment at least one decision is learned from, however short it is.
+        policy: The policy that played.
+        rollout: The experience.
+        burn_in: Observations of each fragment that only update the memory, final ones of episodes included. Of the
+            longest fragment at least one decision is learned from, however short it is.
     """
     fragments, device = len(rollout.length), rollout.length.device
     total = rollout.num_decisions + fragments + len(rollout.boot_index)
@@ -123,16 +123,16 @@ def unroll(
     rest: TimelinePart,
     keep: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """What a network says of a stretch: values ``[R, A]`` or ``[R, A, M]``; and what it remembered before, ``[B, M]``.
+    """Computes a network's values on a part of the time line, ``[R, A]`` or ``[R, A, M]``, and its memory, ``[B, M]``.
 
     Args:
         net: The network.
         rows: All rows of the time line.
         noise: As of `QNetwork.values`.
-        memory: ``[F, M]`` what was remembered before each fragment; None if nothing is.
-        burned: What comes before the stretch.
-        rest: The stretch.
-        keep: A backward pass through the stretch will follow, through kernels.
+        memory: ``[F, M]`` memory before each fragment; None without a memory.
+        burned: The burn-in before the part.
+        rest: The part.
+        keep: Whether a backward pass through the part will follow, on kernels.
     """
     if rest.sequences is None or memory is None:
         return net.values(Inputs(rows), noise), None

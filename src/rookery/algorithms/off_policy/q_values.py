@@ -1,7 +1,7 @@
-"""Losses on values of actions, and the targets that they learn towards: a mean, a distribution over atoms, quantiles.
+"""Losses on action values, and their targets: a mean, a distribution over atoms, or quantiles.
 
-All three share their form: each row has the value of the action that was played, and a target for it that was computed
-before. An importance weight multiplies a row's loss after everything else.
+All three share their form: each row has the value of the stored action, and a precomputed target for it. An importance
+weight multiplies a row's loss after everything else.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from rookery.models.structure import Inputs, Structure, Tower
 from rookery.native.td import td_kernel, td_steps
 
 DELTA = 1.0
-"""Errors up to this count by their square, larger ones by their size (Huber 1964)."""
+"""Errors up to this are squared, larger ones are linear (Huber 1964)."""
 
 RESCALE_EPS = 1e-3
-"""Slope that is left of large values when they are rescaled (Pohlen et al. 2018)."""
+"""Remaining slope of large values when they are rescaled (Pohlen et al. 2018)."""
 
 
 LOOK_EVERY = 8
-"""Batches from one in which targets beyond the atoms are counted to the next: counting takes as long as projecting."""
+"""Batches between counts of targets beyond the atoms: counting takes as long as projecting."""
 
 LEAST_LOSS = 1e-4
-"""How much of the future a discount takes at least, where the largest possible return is estimated."""
+"""Smallest value of 1 - discount with which the largest possible return is estimated."""
 
 ENOUGH = 2048
-"""Targets in which one in a hundred is told from none."""
+"""Number of targets in which a share of one in a hundred is distinguished from zero."""
 
 
 Noise = Tensor | None
@@ -50,46 +50,46 @@ Noise = Tensor | None
 
 @dataclass(frozen=True)
 class ValuesConfig(Settings):
-    """What is learned of an action's value."""
+    """Form of the learned action values."""
 
     kind: Literal["mean", "categorical", "quantile"] = "mean"
-    """Its mean; its distribution over fixed atoms (C51, Bellemare et al. 2017); or quantiles of it (QR-DQN, Dabney et
-    al. 2018).
+    """``mean`` = the expected return; ``categorical`` = its distribution over fixed atoms (C51, Bellemare et al. 2017);
+    ``quantile`` = its quantiles (QR-DQN, Dabney et al. 2018).
     """
 
     atoms: Width = 51
     """Atoms of `categorical`."""
 
     low: float = -10.0
-    """Lowest atom: smaller returns are taken for this."""
+    """Lowest atom: smaller returns count as this."""
 
     high: float = 10.0
-    """Highest atom: larger returns are taken for this."""
+    """Highest atom: larger returns count as this."""
 
     quantiles: Width = 50
     """Quantiles of `quantile`."""
 
     rescale: bool = False
-    """Whether a mean is learned as sign(x) (sqrt(|x| + 1) - 1) + x / 1000, which keeps large returns in bounds (R2D2,
+    """Whether a mean is learned as sign(x) (sqrt(|x| + 1) - 1) + x / 1000, which compresses large returns (R2D2,
     Kapturowski et al. 2019).
     """
 
 
 @dataclass(frozen=True)
 class QBatch:
-    """Rows a loss on values of actions looks at; all fields ``[N, ...]``.
+    """Rows of a loss on action values; all fields ``[N, ...]``.
 
     Attributes:
         obs: Observations as the trunk takes them.
-        action: Which action was played.
-        target: ``[N]`` what its value should be; probabilities ``[N, M]`` of the atoms; or samples ``[N, M]``.
-        weight: Importance weight of each row; None if all count alike.
+        action: The stored action.
+        target: ``[N]`` value targets; probabilities ``[N, M]`` of the atoms; or samples ``[N, M]``.
+        weight: Importance weight of each row; None if all have the same.
         noise: ``[1, W]`` numbers for noisy layers, the same for all rows; None = their means.
-        sequences: How the observations lie in time, for a policy with a memory; None where each stands for itself.
-        memory: ``[B, M]`` what was remembered before each sequence.
-        learned: ``[N]`` which of the observations the rows are, where there are more of these; None = all.
-        values: Of all the observations, from a pass of the kernels that kept what the backward pass needs; None if
-            there was none.
+        sequences: Positions of the observations in time, for a policy with a memory; None if rows are independent.
+        memory: ``[B, M]`` memory before each sequence.
+        learned: ``[N]`` indices of the rows among the observations, where there are more of these; None = all.
+        values: Values of all observations, from a kernel pass that kept what the backward pass needs; None without
+            one.
     """
 
     obs: TensorTree
@@ -110,14 +110,14 @@ class QBatch:
 
 
 class QNetwork(nn.Module):
-    """Computes what is learned of each action, from observations as the trunk takes them.
+    """Computes values of actions, from observations as the trunk takes them.
 
     The weights lie in memory in the order of the arguments.
 
     Args:
         head: Module from features to values.
         trunk: Module from observations to features.
-        memory: Makes these depend on what came before; None if they do not.
+        memory: Memory on the trunk's features; None if there is none.
         model: Settings of the network.
     """
 
@@ -135,8 +135,8 @@ class QNetwork(nn.Module):
 
         Args:
             obs: By leaf path, ``[N, ...]``.
-            memory: ``[B, M]`` what is remembered before each sequence; None where each row stands for itself.
-            sequences: How the rows lie in time; None likewise.
+            memory: ``[B, M]`` memory before each sequence; None if rows are independent.
+            sequences: Positions of the rows in time; None likewise.
             noise: ``[1, W]`` numbers for noisy layers, the same for all rows; None = their means.
         """
         features = self.trunk(obs)
@@ -145,13 +145,13 @@ class QNetwork(nn.Module):
         return self.head.values(features, None if noise is None else noise.expand(len(features), -1))
 
     def remembered(self, obs: TensorTree, memory: Tensor, sequences: Sequences) -> Tensor:
-        """Computes what is remembered after each sequence, ``[B, M]``; arguments as of `value`."""
+        """Computes the memory after each sequence, ``[B, M]``; arguments as of `value`."""
         assert self.memory is not None
         after: Tensor = self.memory(self.trunk(obs), memory, sequences)[1]
         return after
 
     def forward(self, batch: QBatch) -> Tensor:
-        """What is learned of each action, for the rows of a batch."""
+        """Computes values of all actions for the rows of a batch."""
         values = self.value(batch.obs, batch.memory, batch.sequences, batch.noise)
         return values if batch.learned is None else values.index_select(0, batch.learned)
 
@@ -169,14 +169,14 @@ def _inputs(batch: QBatch) -> Inputs:
 
 
 def played(values: Tensor, action: Tensor) -> Tensor:
-    """Of the actions ``[N]`` alone: ``[N]`` of values ``[N, A]``, or ``[N, M]`` of ``[N, A, M]``."""
+    """Selects the actions' values: ``[N]`` of values ``[N, A]``, or ``[N, M]`` of ``[N, A, M]``."""
     if values.dim() == 2:
         return values.gather(1, action.unsqueeze(1)).squeeze(1)
     return values[torch.arange(len(action), device=action.device, dtype=torch.int64), action]
 
 
 def only_played(gradient: Tensor, values: Tensor, action: Tensor) -> Tensor:
-    """The gradient with respect to all values, given that with respect to those of the actions."""
+    """Expands a gradient with respect to the actions' values to one with respect to all values."""
     whole = torch.zeros_like(values)
     if values.dim() == 2:
         return whole.scatter_(1, action.unsqueeze(1), gradient.unsqueeze(1))
@@ -187,14 +187,14 @@ def only_played(gradient: Tensor, values: Tensor, action: Tensor) -> Tensor:
 def _averaged(
     rows: Tensor, value: Tensor, target: Tensor, weight: Tensor | None, priority: Tensor | None = None
 ) -> tuple[Tensor, Metrics]:
-    """The mean of the rows' losses, and what metrics say of it.
+    """Returns the mean of the rows' losses, and metrics.
 
     Args:
         rows: ``[N]`` the loss of each row.
         value: ``[N]`` expected values of the actions.
-        target: ``[N]`` what these should be.
-        weight: ``[N]`` importance weights; None if all count alike.
-        priority: ``[N]`` how much there is to learn from each row; None = the size of its error.
+        target: ``[N]`` their targets.
+        weight: ``[N]`` importance weights; None if all have the same.
+        priority: ``[N]`` priorities of the rows; None = the sizes of their errors.
     """
     loss = rows.mean() if weight is None else (weight * rows).mean()
     error = (value.detach() - target).abs_()
@@ -203,7 +203,7 @@ def _averaged(
 
 
 def _share(batch: QBatch) -> Tensor | float:
-    """What each row's gradient is multiplied by in the mean over rows: ``[N, 1]``, or one number."""
+    """Returns the factor of each row's gradient in the mean over rows: ``[N, 1]``, or one number."""
     return 1 / len(batch) if batch.weight is None else (batch.weight / len(batch)).unsqueeze(1)
 
 
@@ -211,14 +211,14 @@ def _share(batch: QBatch) -> Tensor | float:
 
 
 def mean_loss(values: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, Metrics]:
-    """The Huber loss of the action's value (Mnih et al. 2015, with the error clipped in its gradient)."""
+    """Huber loss of the action's value (Mnih et al. 2015, with the error clipped in its gradient)."""
     value = played(values, batch.action)
     rows = functional.huber_loss(value, batch.target, reduction="none", delta=DELTA)
     return _averaged(rows, value, batch.target, batch.weight)
 
 
 def mean_gradient(values: Tensor, batch: QBatch, cfg: Any) -> OutputGradients:
-    """The gradient of `mean_loss` with respect to the values ``[N, A]``: the error, clipped; and its metrics."""
+    """Computes the gradient of `mean_loss` with respect to values ``[N, A]``, the clipped error; and its metrics."""
     error = (played(values, batch.action) - batch.target).clamp_(-DELTA, DELTA).unsqueeze(1).mul_(_share(batch))
     return [only_played(error.squeeze(1), values, batch.action)], mean_loss(values, batch, cfg)[1]
 
@@ -227,7 +227,7 @@ def mean_gradient(values: Tensor, batch: QBatch, cfg: Any) -> OutputGradients:
 
 
 def categorical_loss(logits: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, Metrics]:
-    """The cross-entropy from the projected target to the action's distribution (Bellemare et al. 2017), which is also
+    """Cross-entropy between the projected target and the action's distribution (Bellemare et al. 2017), which is also
     a row's priority (Hessel et al. 2018).
     """
     log_probs = torch.log_softmax(played(logits, batch.action), 1)
@@ -240,7 +240,7 @@ def categorical_loss(logits: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, M
 
 
 def categorical_gradient(logits: Tensor, batch: QBatch, cfg: Any) -> OutputGradients:
-    """The gradient of `categorical_loss` with respect to the logits ``[N, A, M]``: expected minus target."""
+    """Computes the gradient of `categorical_loss` with respect to logits ``[N, A, M]``: predicted minus target."""
     probs = torch.log_softmax(played(logits, batch.action), 1).exp_()
     gradient = (probs - batch.target).mul_(_share(batch))  # the target's probabilities sum to 1
     return [only_played(gradient, logits, batch.action)], categorical_loss(logits, batch, cfg)[1]
@@ -250,8 +250,8 @@ def categorical_gradient(logits: Tensor, batch: QBatch, cfg: Any) -> OutputGradi
 
 
 def quantile_loss(quantiles: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, Metrics]:
-    """Quantile regression with Huber's kappa of 1 (Dabney et al. 2018, eq. 10): summed over the quantiles that are
-    predicted, mean over the target's samples.
+    """Quantile regression with Huber's kappa of 1 (Dabney et al. 2018, eq. 10): summed over the predicted quantiles,
+    mean over the target's samples.
     """
     predicted = played(quantiles, batch.action)
     rows = quantile_huber(predicted, batch.target, kappa=DELTA)
@@ -259,7 +259,7 @@ def quantile_loss(quantiles: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, M
 
 
 def quantile_gradient(quantiles: Tensor, batch: QBatch, cfg: Any) -> OutputGradients:
-    """The gradient of `quantile_loss` with respect to the quantiles ``[N, A, M]``; and its metrics."""
+    """Computes the gradient of `quantile_loss` with respect to the quantiles ``[N, A, M]``; and its metrics."""
     error, weight = quantile_errors(played(quantiles, batch.action), batch.target)
     gradient = weight.mul_(error.clamp_(-DELTA, DELTA)).mean(2).neg_().mul_(_share(batch))
     return [only_played(gradient, quantiles, batch.action)], quantile_loss(quantiles, batch, cfg)[1]
@@ -269,10 +269,10 @@ def quantile_gradient(quantiles: Tensor, batch: QBatch, cfg: Any) -> OutputGradi
 
 
 class Estimate(ABC):
-    """What is learned of an action's value: the loss, and the target of one decision.
+    """Form of action values: the loss, and the target of one decision.
 
     Attributes:
-        closed_form: The gradient of `loss`; None where it is left to autograd.
+        closed_form: The gradient of `loss`; None if autograd computes it.
     """
 
     closed_form: ClassVar[ClosedForm | None]
@@ -280,21 +280,21 @@ class Estimate(ABC):
     @staticmethod
     @abstractmethod
     def loss(values: Tensor, batch: QBatch, cfg: Any, /) -> tuple[Tensor, Metrics]:
-        """A scalar and metrics, of which ``priority`` is a number for each row."""
+        """Returns a scalar loss and metrics, of which ``priority`` has a number per row."""
 
     @abstractmethod
     def target(self, reward: Tensor, discount: Tensor, after: Tensor) -> Tensor:
-        """What `loss` learns towards.
+        """Computes the target of `loss`.
 
         Args:
-            reward: ``[N]`` what the decision earned.
-            discount: ``[N]`` of what came after it; 0 if nothing did.
-            after: ``[N]`` or ``[N, M]`` what the target network says of the best action there.
+            reward: ``[N]`` rewards.
+            discount: ``[N]`` discounts of the next states; 0 without one.
+            after: ``[N]`` or ``[N, M]`` the target network's values of the best next actions.
         """
 
     def beyond(self) -> tuple[float, float, float] | None:
-        """Returns the share of the latest targets that lie beyond what can be learned, and the least and the largest
-        return that their rewards allow; None where there are no bounds, or until `ENOUGH` more targets were looked at.
+        """Returns the share of the latest targets beyond the range of values, and the least and the largest return that
+        their rewards allow; None without a range, or until `ENOUGH` more targets were counted.
         """
         return None
 
@@ -311,7 +311,7 @@ class MeanValue(Estimate):
 
 
 class RescaledValue(MeanValue):
-    """The expected return, rescaled: large returns keep their order without drowning small ones (R2D2)."""
+    """The expected return, rescaled: large returns keep their order without dominating small ones (R2D2)."""
 
     def target(self, reward: Tensor, discount: Tensor, after: Tensor) -> Tensor:
         """``h(reward + discount * h^-1(after))``, ``[N]``."""
@@ -321,8 +321,8 @@ class RescaledValue(MeanValue):
 class CategoricalValue(Estimate):
     """The distribution of the return over fixed atoms (C51).
 
-    It counts the targets that lie beyond the atoms, in every `LOOK_EVERY`-th batch: those of which more than half of
-    the probability does.
+    It counts the targets beyond the atoms, in every `LOOK_EVERY`-th batch: those with more than half of their
+    probability there.
 
     Args:
         support: ``[M]`` the atoms.
@@ -335,8 +335,8 @@ class CategoricalValue(Estimate):
         self.support = support
         self._batches = 0
         self._looked_at: deque[tuple[Tensor, Tensor]] = deque(maxlen=ENOUGH)
-        """Of each batch that was looked at: ``[N]`` which targets lie beyond the atoms, and ``[N]`` the returns that
-        there would be if each decision earned as much.
+        """Per counted batch: ``[N]`` whether the target lies beyond the atoms, and ``[N]`` the return if each decision
+        had the same reward.
         """
 
     def target(self, reward: Tensor, discount: Tensor, after: Tensor) -> Tensor:
@@ -348,10 +348,10 @@ class CategoricalValue(Estimate):
         return project(probs, reward, discount, self.support)
 
     def _look(self, reward: Tensor, discount: Tensor, probs: Tensor) -> None:
-        """Notes which targets of a batch lie beyond the atoms."""
+        """Counts which targets of a batch lie beyond the atoms."""
         moved = torch.addcmul(reward.unsqueeze(1), discount.unsqueeze(1), self.support)
         low, high = self.support[0], self.support[-1]
-        slack = 1e-5 * (high - low)  # what is lost by rounding
+        slack = 1e-5 * (high - low)  # rounding error
         outside = (moved < low - slack) | (moved > high + slack)
         self._looked_at.append(((probs * outside).sum(1) > 0.5, reward / (1 - discount).clamp_min(LEAST_LOSS)))
 
@@ -371,12 +371,12 @@ class QuantileValue(Estimate):
     closed_form = ClosedForm(quantile_loss, quantile_gradient)
 
     def target(self, reward: Tensor, discount: Tensor, after: Tensor) -> Tensor:
-        """``[N, M]``: each quantile after the decision, discounted, on top of what it earned."""
+        """``[N, M]``: each quantile after the decision, discounted, plus the reward."""
         return torch.addcmul(reward.unsqueeze(1), discount.unsqueeze(1), after)
 
 
 def estimate_for(cfg: ValuesConfig, support: Tensor) -> Estimate:
-    """What the settings say is learned of an action's value; `support` ``[M]`` are the head's atoms."""
+    """Returns the form of action values for the settings; `support` ``[M]`` are the head's atoms."""
     if cfg.kind == "categorical":
         return CategoricalValue(support)
     if cfg.kind == "quantile":

@@ -1,5 +1,5 @@
 """Soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905), and its form for discrete actions (Christodoulou 2019,
-arXiv:1910.07207), several choices and choices beside numbers (`branches.py`).
+arXiv:1910.07207), several discrete actions, and discrete with continuous ones (`hybrid_actions.py`).
 
 The details that decide are in docs/algorithms/sac.md. The file reads from the settings down to the update.
 """
@@ -74,36 +74,36 @@ class SACConfig(AlgorithmConfig, CriticSettings):
     )
 
     n_step: Few = 1
-    """Decisions whose rewards a target counts before it trusts a value; they are those of the policy that played, and
-    entropy counts only after them.
+    """Decisions whose rewards a target sums before it bootstraps; they come from the policy that played, and entropy
+    counts only after them.
     """
     alpha: Scheduled[NonNegative] | None = None
-    """Temperature: what a nat of entropy is worth in rewards; none = it adapts, so that the policy keeps
+    """Temperature: the value of a nat of entropy in rewards; none = it adapts, so that the policy keeps
     `target_entropy`.
     """
     alpha_init: PositiveFloat = 1.0
-    """The first temperature, where it adapts."""
+    """Initial temperature, if it adapts."""
     target_entropy: float | None = None
-    """Entropy in nats that the temperature aims at; none = minus one for each number of an action, on [-1, 1]; of
-    discrete actions, `entropy_share` of the most there could be. Where an action has several parts each one has a
-    temperature and a target of its own, and this is none.
+    """Target entropy in nats of the adaptive temperature; none = minus one per continuous action, on [-1, 1]; of
+    discrete actions, `entropy_share` of the largest possible entropy. If an action has several parts, each has its own
+    temperature and target, and this is none.
     """
     entropy_share: Fraction = 0.5
-    """Of choices: target entropy as a share of that of choosing evenly among what is allowed."""
+    """Of discrete actions: target entropy as a share of that of a uniform distribution over the allowed actions."""
     discrete: Structural[bool] = False
-    """Whether actions are one of several, or several such choices; critics then value all of them at once. Choices
-    beside numbers need no setting.
+    """Whether actions are discrete (one or several); critics then output the values of all of them. Discrete with
+    continuous actions need no setting.
     """
     log_std: Literal["clamp", "tanh"] = "clamp"
-    """How the log standard deviation stays in range: cut off at -20 and 2, or brought between -5 and 2 by tanh."""
+    """How the log standard deviation is bounded: clamped to [-20, 2], or scaled to [-5, 2] by tanh."""
     exploration: NoiseConfig = field(default_factory=NoiseConfig)
-    """What the noise of consecutive decisions has to do with each other; how large it is, the policy says."""
+    """Correlation of the exploration noise over time; its size is the policy's standard deviation."""
     imitation: ImitationConfig = field(default_factory=ImitationConfig)
-    """What of demonstrations is imitated beside what is learned by rewards."""
+    """Imitation of demonstrations in addition to the RL loss."""
 
     @property
     def head(self) -> HeadSpec:
-        """A squashed Gaussian, or a categorical."""
+        """Squashed Gaussian head, or a categorical one."""
         if self.discrete:
             return DistributionHead()
         noise = self.exploration
@@ -116,9 +116,9 @@ class DiscreteBatch:
 
     Attributes:
         obs: Observations as networks take them.
-        q: ``[N, A]`` what each action is worth.
-        alpha: Temperature, without dimensions.
-        recurrent: Where the rows stand among the observations, for a policy that remembers; else None.
+        q: ``[N, A]`` values of all actions.
+        alpha: Temperature, a scalar.
+        recurrent: Positions of the rows among the observations, for a policy with a memory; else None.
     """
 
     obs: TensorTree
@@ -132,11 +132,11 @@ class DiscreteBatch:
 
 @dataclass(frozen=True)
 class EntropyBatch:
-    """What the temperature learns from.
+    """Rows of the temperature's loss.
 
     Attributes:
-        entropy: ``[N]`` of the policy now, or ``[N, P]`` of P parts of it.
-        target: What it should be: one number, ``[N]``, ``[P]`` or ``[N, P]``.
+        entropy: ``[N]`` the policy's entropy, or ``[N, P]`` of its P parts.
+        target: Target entropy: one number, ``[N]``, ``[P]`` or ``[N, P]``.
     """
 
     entropy: Tensor
@@ -148,13 +148,13 @@ class EntropyBatch:
 
 @dataclass(frozen=True)
 class ActorOutputs:
-    """What the actor's loss takes: fresh actions by their log-probabilities and values.
+    """Inputs of the actor's loss: newly drawn actions with their log-probabilities and values.
 
     Attributes:
         logp: ``[N]`` their log-probabilities.
-        q: What critics say of them, ``[K, N]`` or ``[K, N, M]``.
-        back: On kernels: from gradients with respect to `logp`, one number for all, and `q` to that of what the last
-            layer of the policy put out.
+        q: Critics' values, ``[K, N]`` or ``[K, N, M]``.
+        back: On kernels: maps the gradients with respect to `logp`, one number for all, and `q` to that of the output
+            of the policy's last layer.
     """
 
     logp: Tensor
@@ -166,8 +166,8 @@ class ActorOutputs:
 
 
 def actor_loss(outputs: ActorOutputs, batch: ActorBatch, cfg: SACConfig) -> tuple[Tensor, Metrics]:
-    """Eq. 7: the temperature times the log-probability of fresh actions, minus the lowest value of them; of quantiles
-    the mean of all (TQC, eq. 13).
+    """Eq. 7: the temperature times the log-probability of new actions, minus their lowest value; with quantiles the
+    mean of all (TQC, eq. 13).
     """
     value = outputs.q.amin(0) if outputs.q.dim() == 2 else outputs.q.mean((0, 2))
     each = batch.alpha * outputs.logp - value
@@ -175,8 +175,8 @@ def actor_loss(outputs: ActorOutputs, batch: ActorBatch, cfg: SACConfig) -> tupl
 
 
 def actor_gradient(outputs: ActorOutputs, batch: ActorBatch, cfg: SACConfig) -> OutputGradients | None:
-    """The gradient of `actor_loss` with respect to what the policy's last layer puts out, and its metrics; None of
-    quantiles.
+    """Computes the gradient of `actor_loss` with respect to the output of the policy's last layer, and its metrics;
+    None for quantiles.
     """
     if outputs.back is None or outputs.q.dim() != 2:
         return None
@@ -192,27 +192,27 @@ ACTOR_GRADIENT = ClosedForm(actor_loss, actor_gradient)
 
 
 def discrete_actor_loss(policy: Categorical, batch: DiscreteBatch, cfg: SACConfig) -> tuple[Tensor, Metrics]:
-    """Christodoulou, eq. 12: the same, expected over all actions instead of drawn."""
+    """Christodoulou, eq. 12: the same loss, in expectation over all actions."""
     probs = policy.log_probs.exp()
     loss = (probs * (batch.alpha * policy.log_probs - batch.q)).sum(1).mean()
     return loss, {"actor_loss": loss.detach(), "entropy": policy.entropy().detach()}
 
 
 def discrete_critic_loss(q: Tensor, batch: CriticBatch, cfg: SACConfig) -> tuple[Tensor, Metrics]:
-    """`critic_loss` of the actions that were played, given the values ``[K, N, A]`` of all."""
+    """Computes `critic_loss` of the stored actions, given values ``[K, N, A]`` of all."""
     played = batch.action.expand(len(q), -1).unsqueeze(2)
     return critic_loss(q.gather(2, played).squeeze(2), batch, cfg)
 
 
 def temperature_loss(log_alpha: Tensor, batch: EntropyBatch, cfg: SACConfig) -> tuple[Tensor, Metrics]:
-    """Eq. 18, of the logarithm: entropy below its target raises the temperature; of several ``[P]``, the sum."""
+    """Eq. 18, on the logarithm: entropy below its target raises the temperature; of several ``[P]``, the sum."""
     below = batch.entropy - batch.target
     loss = log_alpha * below.mean() if log_alpha.dim() == 0 else log_alpha @ below.mean(0)
     return loss, {"temperature_loss": loss.detach()}
 
 
 def temperature_gradient(log_alpha: Tensor, batch: EntropyBatch, cfg: SACConfig) -> OutputGradients:
-    """The gradient of `temperature_loss` with respect to the logarithms, and its metrics."""
+    """Computes the gradient of `temperature_loss` with respect to the logarithms, and its metrics."""
     below = batch.entropy - batch.target
     gradient = below.mean() if log_alpha.dim() == 0 else below.mean(0)
     return [gradient], {"temperature_loss": log_alpha * gradient if log_alpha.dim() == 0 else log_alpha @ gradient}
@@ -225,7 +225,7 @@ TEMPERATURE_GRADIENT = ClosedForm(temperature_loss, temperature_gradient)
 
 
 class SACActor:
-    """Puts out fresh actions of a policy with what critics say of them.
+    """Draws new actions of a policy, with the critics' values.
 
     Args:
         policy: The policy that acts.
@@ -238,11 +238,11 @@ class SACActor:
         self.drawing = squashed_drawing(policy.head)
 
     def __call__(self, batch: ActorBatch) -> ActorOutputs:
-        """Draws fresh actions and values them; gradients flow through both into the policy."""
+        """Draws new actions and values them; gradients flow through both into the policy."""
         return self.outputs(behavior_of(self.policy, batch.obs, recurrent=batch.recurrent), batch)
 
     def structure(self) -> Structure:
-        """Declares what a call computes: the policy, and from what it puts out, `outputs`."""
+        """Declares what a call computes: the policy, and `outputs` of its distribution."""
         declared = actor_structure(self.policy, self.outputs)
         return replace(
             declared,
@@ -251,13 +251,13 @@ class SACActor:
         )
 
     def outputs(self, behavior: Behavior, batch: ActorBatch) -> ActorOutputs:
-        """Does the same, given what actions are drawn from."""
+        """Computes the outputs, given the action distribution."""
         action, logp = behavior.sample_logp(batch.noise)
         pair = StateAction(batch.obs, action, recurrent=batch.recurrent)
         return ActorOutputs(logp, action_values(self.critics, pair))
 
     def outputs_of(self, parts: list[Tensor], batch: ActorBatch, declared: Structure) -> ActorOutputs:
-        """Does the same, given what the policy's last layer puts out; without a graph, kernels draw and go back."""
+        """Computes the outputs from those of the policy's last layer; without a graph, kernels draw and go back."""
         drawing = self.drawing
         if drawing is None or torch.is_grad_enabled() or not self.critics.on_kernels:
             outputs: ActorOutputs = declared.outputs(parts, batch)
@@ -274,15 +274,15 @@ class SACActor:
     def ahead(
         self, forward: Forward[SACActor], rows: Experience, noise: Tensor
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Draws actions in what came next, ``[N, k]``, with their log-probabilities ``[N]``; without a graph.
+        """Draws actions for the next states, ``[N, k]``, with their log-probabilities ``[N]``; without a graph.
 
         Args:
-            forward: The way through this actor.
+            forward: Forward pass of this actor.
             rows: Decisions.
             noise: ``[N, k]`` standard normal numbers.
 
         Returns:
-            Actions, log-probabilities, and what the policy puts out for the decisions themselves, which on kernels is
+            Actions, log-probabilities, and the policy's outputs for the decisions themselves, which kernels compute in
             the same pass (`ActorBatch.known`); else None.
         """
         drawing = self.drawing
@@ -293,11 +293,11 @@ class SACActor:
 
 
 class Temperature(nn.Module):
-    """One number, or several, learned as their logarithms.
+    """One temperature, or several, learned as logarithms.
 
     Args:
-        alpha: Where they start.
-        number: How many, ``[number]``; None = one, without dimensions.
+        alpha: Initial value.
+        number: Number of temperatures, ``[number]``; None = one, a scalar.
     """
 
     def __init__(self, alpha: float, number: int | None = None) -> None:
@@ -307,7 +307,7 @@ class Temperature(nn.Module):
         )
 
     def forward(self, batch: EntropyBatch) -> Tensor:
-        """Their logarithms."""
+        """Returns the logarithms."""
         return self.log_alpha
 
 
@@ -333,7 +333,7 @@ class SAC(Algorithm[SACConfig]):
     def __init__(self, policy: Policy, cfg: SACConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
         self.has_branches = has_branches(policy.action_spec)
-        """Whether an action has more than one choice, or choices and numbers."""
+        """Whether an action has several discrete parts, or discrete and continuous ones."""
         self._check_actions()
         self.replay = Replay(policy, cfg, streams, name)
         self.signals = add_signals(self, cfg.signals)
@@ -353,31 +353,31 @@ class SAC(Algorithm[SACConfig]):
 
     def _check_actions(self) -> None:
         cfg, action = self.cfg, self.policy.action_spec
-        if not cfg.discrete and not self.has_branches:  # the head has seen to it
+        if not cfg.discrete and not self.has_branches:  # checked by the head
             return
         if cfg.discrete and (not action.sizes or action.num_numbers or action.num_flags):
             raise ConfigError(
                 f"policies.{self.name}.discrete = True: actions of {action.space} are not one of several; set "
-                "discrete = false for numbers (a Box) or numbers beside choices, or use PPO, which takes any space"
+                "discrete = false for continuous actions (a Box) or mixed ones, or use PPO, which takes any space"
             )
         if self.has_branches and cfg.target_entropy is not None:
             raise ConfigError(
                 f"policies.{self.name}.target_entropy = {cfg.target_entropy} is one number, and each part of an action "
-                f"of {action.space} has a target of its own: leave it out, or set entropy_share for the choices"
+                f"of {action.space} has its own target: leave it out, or set entropy_share for the discrete ones"
             )
         if set(action.sizes) == {1} and not action.num_numbers:
             raise ConfigError(
-                f"policies.{self.name}: actions of {action.space} are always the same, so there is no entropy to hold "
-                "and nothing to learn: give the environment two choices at least, or use PPO, which takes any space"
+                f"policies.{self.name}: actions of {action.space} are always the same, so there is no entropy to keep "
+                "and nothing to learn: give the environment at least two actions, or use PPO, which takes any space"
             )
         if cfg.critic.norm == "batch" or cfg.critic.quantiles is not None:
             raise ConfigError(
-                f"policies.{self.name}.critic: quantiles and norm = batch are for numbers, not for actions of "
+                f"policies.{self.name}.critic: quantiles and norm = batch are for continuous actions, not for those of "
                 f"{action.space}; leave them out, or use DQN with values.kind = quantile"
             )
 
     def learn(self, gradient_steps: int) -> None:
-        """Makes gradient steps: of critics, actor and temperature one each; target critics follow."""
+        """Makes gradient steps: one each of critics, actor and temperature; target critics follow."""
         cfg, temperature = self.now(), self.temperature
         forward: Any = temperature
         if temperature is not None and self.actor.on_kernels:
@@ -400,7 +400,7 @@ class SAC(Algorithm[SACConfig]):
             self.replay.record({**metrics, "alpha": alpha})
 
     def explore(self) -> None:
-        """Lets actions be random while replay fills. A categorical starts out nearly even by itself."""
+        """Makes actions random while replay fills. A categorical policy starts nearly uniform."""
         if not self.cfg.discrete:
             self.policy.head.random.fill_(float(self.replay.is_warming_up))
 
@@ -413,14 +413,14 @@ class SAC(Algorithm[SACConfig]):
         return {**self.replay.summary(), "skipped_steps": skipped, "updates": self.updates, **signals, **beside}
 
     def alpha(self, cfg: SACConfig) -> Tensor:
-        """Returns the temperature now; of an action with several parts those of all, ``[P]``."""
+        """Returns the present temperature; of an action with several parts those of all, ``[P]``."""
         if self.temperature is None:
             alpha = torch.tensor(cfg.alpha, device=self.replay.device, dtype=torch.float32)
             return alpha.expand(num_temperatures(self.policy.action_spec)) if self.has_branches else alpha
         return self.temperature.log_alpha.detach().exp()
 
     def experience(self, cfg: SACConfig) -> Experience:
-        """Draws what a gradient step learns from: decisions, or sequences of them for a policy that remembers."""
+        """Draws rows of a gradient step: decisions, or sequences of them for a policy with a memory."""
         window: dict[str, Any] = {"n_step": cfg.n_step, "gamma": cfg.gamma}
         if not self.policy.memory_size:
             drawn = self.before_update(self.replay.sample(cfg.batch_size, **window, beta=cfg.replay.beta))
@@ -432,7 +432,7 @@ class SAC(Algorithm[SACConfig]):
         return sequence_experience(self.policy, found.rollout, found.row, found.weight, burn_in=burn_in, **window)
 
     def learn_continuous(self, rows: Experience, alpha: Tensor, cfg: SACConfig) -> Metrics:
-        """Critics learn the soft value of one fresh action each (eq. 5), and the actor from critics."""
+        """Makes a step of the critics towards the soft value of one new action each (eq. 5), and one of the actor."""
         shape = (2, len(rows), self.policy.action_spec.num_numbers)
         noise = torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.replay.device)
         ahead, now = noise.unbind()
@@ -444,7 +444,7 @@ class SAC(Algorithm[SACConfig]):
         )
 
     def learn_discrete(self, rows: Experience, alpha: Tensor, cfg: SACConfig) -> Metrics:
-        """The same, in expectation over all actions (Christodoulou, eq. 10)."""
+        """Makes the same steps, in expectation over all actions (Christodoulou, eq. 10)."""
         with torch.no_grad():
             assert self.critics.target_forward is not None
             pair = StateAction(rows.next_obs, rows.action, recurrent=rows.next_recurrent)
@@ -461,7 +461,7 @@ class SAC(Algorithm[SACConfig]):
         return metrics | named("actor", learned)
 
     def learn_branches(self, rows: Experience, alpha: Tensor, cfg: SACConfig) -> Metrics:
-        """The same where an action has several parts: in expectation over all choices, and of fresh numbers."""
+        """Makes the same steps for actions with several parts: in expectation over discrete ones, sampled otherwise."""
         action = self.policy.action_spec
         shape = (2, len(rows), action.num_numbers)
         ahead, now = torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.replay.device)
@@ -478,19 +478,19 @@ class SAC(Algorithm[SACConfig]):
         return metrics | named("actor", learned)
 
     def branches(self, batch: ActorBatch) -> Branches:
-        """What the policy would do in the rows of a batch, and what critics say of it."""
+        """Computes the critics' values of the policy's actions in the rows of a batch."""
         behavior = behavior_of(self.policy, batch.obs, recurrent=batch.recurrent)
         return branches_of(behavior, self.critics.detached_forward, batch.obs, batch.noise, batch.recurrent)
 
     def distribution(self, batch: DiscreteBatch | StateAction) -> Categorical:
-        """The policy's probabilities of all actions in the rows of a batch."""
+        """Computes the policy's probabilities of all actions in the rows of a batch."""
         distribution = behavior_of(self.policy, batch.obs, recurrent=batch.recurrent)
         assert isinstance(distribution, Categorical)
         return distribution
 
     def target_entropy(self, rows: Experience) -> Tensor | float:
-        """The entropy that the temperature aims at; where masks forbid some choices, ``[N]``. Of an action with several
-        parts that of each, ``[P]`` or ``[N, P]``.
+        """Returns the target entropy; with masks, ``[N]``. For an action with several parts that of each, ``[P]`` or
+        ``[N, P]``.
         """
         cfg, action = self.cfg, self.policy.action_spec
         if self.has_branches:

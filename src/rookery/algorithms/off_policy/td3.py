@@ -1,4 +1,4 @@
-"""Twin delayed DDPG (Fujimoto et al. 2018, arXiv:1802.09477): DDPG with three changes against values that are too high.
+"""Twin delayed DDPG (Fujimoto et al. 2018, arXiv:1802.09477): DDPG with three changes against overestimated values.
 
 The lower of two critics counts (`critic.number`); targets are smoothed with noise; actor and targets move less often.
 The details that decide are in docs/algorithms/td3.md.
@@ -31,11 +31,11 @@ class TD3Config(DDPGConfig):
 
     critic: CriticConfig = field(default_factory=CriticConfig)
     policy_delay: Count = 2
-    """Gradient steps of the critics for one of the actor; targets follow with the actor."""
+    """Gradient steps of the critics per step of the actor; target networks follow with the actor."""
     target_noise: NonNegative = 0.2
-    """Standard deviation of the noise on the actions in targets, where actions span [-1, 1]."""
+    """Standard deviation of the noise on target actions, for actions in [-1, 1]."""
     target_noise_clip: NonNegative = 0.5
-    """The most that this noise may be."""
+    """Largest absolute value of this noise."""
 
 
 class TD3(DDPG):
@@ -44,7 +44,7 @@ class TD3(DDPG):
     cfg: TD3Config
 
     def learn(self, gradient_steps: int) -> None:
-        """Makes gradient steps of critics; actor and targets follow at every `policy_delay`-th."""
+        """Makes gradient steps of critics; actor and target networks follow at every `policy_delay`-th."""
         cfg = self.now()
         for _ in range(gradient_steps):
             rows = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
@@ -56,7 +56,7 @@ class TD3(DDPG):
 
     @torch.no_grad()
     def next_action(self, obs: TensorTree) -> Tensor:
-        """What the target actor would do, give or take a little (eq. 14), ``[N, k]``."""
+        """Computes the target actor's actions with clipped noise (eq. 14), ``[N, k]``."""
         action: Tensor = self.target_forward.outputs(Inputs(obs)).mode()
         noise = torch.from_numpy(self.rng.standard_normal(action.shape, dtype=np.float32)).to(action.device)
         limit = self.cfg.target_noise_clip

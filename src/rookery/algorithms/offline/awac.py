@@ -1,5 +1,5 @@
 """Advantage-weighted actor-critic (Nair et al. 2020, arXiv:2006.09359): critics of the policy itself, and a policy that
-does what they find better than what it would do.
+imitates actions of the data, weighted by their advantage over its own.
 
 The details that decide are in docs/algorithms/awac.md. The file reads from the settings down to the gradient step.
 """
@@ -58,12 +58,12 @@ class AWACConfig(WeightedActorSettings, AlgorithmConfig, CriticSettings):
     capabilities = OFFLINE_AND_ONLINE
 
     advantage_lambda: PositiveFloat = 1.0
-    """How little an action that is better than usual counts more (lambda of the paper): its weight is exp(advantage /
-    lambda), `max_weight` at most.
+    """Temperature of the weights (lambda of the paper): an action's weight is exp(advantage / lambda), at most
+    `max_weight`; a larger one weights good actions less.
     """
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Policy:
-        """Builds a policy for numbers between bounds, or one of several choices; see `AlgorithmConfig.build_policy`."""
+        """Builds a policy for bounded continuous or for discrete actions; see `AlgorithmConfig.build_policy`."""
         check_actions(action, name, "AWAC", NUMBERS | CHOICES, "BC and MARWIL take any (--algo marwil)")
         return super().build_policy(obs, action, name, generator)
 
@@ -72,7 +72,7 @@ class AWACConfig(WeightedActorSettings, AlgorithmConfig, CriticSettings):
 
 
 def awac_weights(advantage: Tensor, *, advantage_lambda: float, max_weight: float) -> Tensor:
-    """Gives each decision its weight (eq. 9), ``exp(A / lambda)``, at most `max_weight`, ``[N]``."""
+    """Returns the weights of decisions (eq. 9), ``exp(A / lambda)``, at most `max_weight`, ``[N]``."""
     return torch.exp(advantage / advantage_lambda).clamp_(max=max_weight)
 
 
@@ -83,8 +83,8 @@ class AWAC(Algorithm[AWACConfig]):
     """Learns critics and an actor from data: `learn` is the inner loop of Algorithm 1.
 
     Attributes:
-        critics: What actions are worth.
-        actor: Does what is better than what it would do.
+        critics: Values of actions.
+        actor: The policy, for weighted cloning.
     """
 
     saved = ("critics", "actor_optimizer", "rng", "replay", "signals")
@@ -104,11 +104,11 @@ class AWAC(Algorithm[AWACConfig]):
 
     @property
     def planned_steps(self) -> int:
-        """Gradient steps of a training on data alone."""
+        """Gradient steps of offline training."""
         return self.cfg.gradient_steps
 
     def learn(self, gradient_steps: int) -> None:
-        """Makes gradient steps: of critics and actor one each; target critics follow."""
+        """Makes gradient steps: one each of critics and actor; target critics follow."""
         if not gradient_steps:
             return
         look_at_data(self)
@@ -132,8 +132,8 @@ class AWAC(Algorithm[AWACConfig]):
 
     @torch.no_grad()
     def value_of(self, obs: TensorTree, critics: Forward[Any]) -> Tensor:
-        """What observations are worth: by critics, of an action that the policy draws there; of one of several choices,
-        in expectation; ``[N]``.
+        """Computes values of observations, ``[N]``: the critics' value of a drawn action, or for discrete actions the
+        expected value.
         """
         behavior = self.actor.outputs(Inputs(obs))
         if isinstance(behavior, Categorical):
@@ -145,7 +145,7 @@ class AWAC(Algorithm[AWACConfig]):
 
     @torch.no_grad()
     def advantage(self, obs: TensorTree, action: Tensor) -> Tensor:
-        """How much better actions are than what the policy would do, ``[N]``."""
+        """Computes the advantages of actions over the policy's own, ``[N]``."""
         q = of_those_made(action_values(self.critics.forward, StateAction(obs, action)), action).amin(0)
         return q - self.value_of(obs, self.critics.forward)
 

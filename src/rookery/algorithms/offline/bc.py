@@ -1,5 +1,5 @@
-"""Learning from what others have done: behavioural cloning (Pomerleau 1991), and MARWIL (Wang et al. 2018,
-exponentially weighted imitation learning for batched historical data), which prefers what came out well.
+"""Imitation learning from data: behavioural cloning (Pomerleau 1991), and MARWIL (Wang et al. 2018, exponentially
+weighted imitation learning for batched historical data), which prefers actions with high returns.
 
 Nothing is played. The details that decide are in docs/algorithms/bc.md and docs/algorithms/marwil.md. The file reads
 from the settings down to the gradient steps.
@@ -58,33 +58,33 @@ class BCConfig(AlgorithmConfig):
     lr: Scheduled[PositiveFloat] = 1e-3
     """Learning rate of Adam."""
     batch_size: Rows = 256
-    """Decisions in a gradient step."""
+    """Decisions per gradient step."""
     gradient_steps: Annotated[Count | None, InsteadOf("epochs")] = 5000
     """Gradient steps of a training."""
     epochs: Annotated[Count | None, InsteadOf("gradient_steps")] = None
     """Passes over the data in a training, instead of gradient steps."""
     updates_per_step: NonNegative = 1.0
-    """Gradient steps for each decision that the policy makes while others play and learn; what it plays is not learned
+    """Gradient steps per decision of the policy while other policies play and learn; its own rollouts are not learned
     from.
     """
     validation: Fraction = 0.1
-    """Part of the episodes that is held out: never learned from, and the policy keeps the weights that fit these best;
-    0 = none, and it has the last weights.
+    """Share of the episodes held out for validation: the policy keeps the weights with the lowest loss on them; 0 =
+    none, and it keeps the last weights.
     """
     validate_every: Count = 100
-    """Gradient steps from one look at what was held out to the next."""
+    """Gradient steps between validations."""
     distribution: Structural[Literal["gaussian", "squashed"]] = "gaussian"
-    """What numbers with bounds are taken to be drawn from: a Gaussian that the environment cuts off at the bounds, or
-    one that tanh brings between them.
+    """Distribution of bounded continuous actions: a Gaussian that the environment clips at the bounds, or one squashed
+    by tanh.
     """
     variance_power: Fraction = 0.5
-    """Of squashed Gaussians, whose standard deviation depends on what is seen: decisions count by their variance to
-    this power, so that what is certain does not drown what is not (Seitzer et al. 2022); 0 = all alike.
+    """Of squashed Gaussians, whose standard deviation depends on the observation: decisions are weighted by their
+    variance to this power, so that certain ones do not dominate (Seitzer et al. 2022); 0 = all alike.
     """
     entropy_coef: Scheduled[NonNegative] = 0.0
     """Weight of the entropy bonus."""
     max_grad_norm: PositiveFloat | None = None
-    """Longest gradient; longer ones are scaled down. None = any."""
+    """Largest norm of the gradient; larger gradients are scaled down. None = no limit."""
     adam_eps: PositiveFloat = 1e-8
     """Added to Adam's denominator."""
     replay: ReplayConfig = field(default_factory=lambda: ReplayConfig(capacity=1_000_000))
@@ -94,7 +94,7 @@ class BCConfig(AlgorithmConfig):
 
     @property
     def head(self) -> HeadSpec:
-        """A distribution for any action space, or a squashed Gaussian."""
+        """Head with a distribution for any action space, or a squashed Gaussian."""
         return Squashed() if self.distribution == "squashed" else super().head
 
 
@@ -106,17 +106,17 @@ class MARWILConfig(BCConfig):
     capabilities = BCConfig.capabilities
 
     beta: NonNegative = 1.0
-    """How much an action that came out better than usual counts more: its weight is exp(beta advantage / c); 0 =
-    behavioural cloning.
+    """How much actions with high returns are preferred: the weight is exp(beta advantage / c); 0 = behavioural
+    cloning.
     """
     gamma: Fraction = 0.99
     """Discount of rewards."""
     square_start: PositiveFloat = 100.0
-    """Where the moving average of the squared advantage starts, whose root is c."""
+    """Initial moving average of the squared advantage, whose root is c."""
     square_rate: Fraction = 1e-8
-    """How far it moves in a gradient step towards that of the batch."""
+    """Step size of this moving average per gradient step."""
     max_exponent: PositiveFloat = 5.0
-    """Largest exponent of a weight, so that no few decisions outweigh all others."""
+    """Largest exponent of a weight, so that few decisions cannot outweigh all others."""
 
 
 # --- losses -----------------------------------------------------------------------------------------------------------
@@ -124,12 +124,12 @@ class MARWILConfig(BCConfig):
 
 @dataclass(frozen=True)
 class Imitated:
-    """What others have decided, ``[N, ...]``.
+    """Decisions to imitate, ``[N, ...]``.
 
     Attributes:
         obs: Observations as networks take them.
-        action: What was done.
-        weight: How much each decision counts; None = all alike.
+        action: Actions of the data.
+        weight: Weights of the decisions; None = all alike.
     """
 
     obs: TensorTree
@@ -141,9 +141,9 @@ class Imitated:
 
 
 def bc_loss(behavior: Behavior, batch: Imitated, cfg: Any) -> tuple[Tensor, Metrics]:
-    """Negative log-likelihood of what was done, by its weight (MARWIL, eq. 7), less an entropy bonus.
+    """Negative log-likelihood of the data's actions, weighted (MARWIL, eq. 7), minus an entropy bonus.
 
-    Where the standard deviation of each row is learned, a row's gradient grows as it shrinks, and a network that knows
+    With a learned standard deviation per row, a row's gradient grows as the deviation shrinks, and a network that fits
     most rows exactly stops learning the others; hence the variance as a factor (Seitzer et al. 2022, eq. 5).
     """
     logp = behavior.log_prob(batch.action)
@@ -161,8 +161,8 @@ def bc_loss(behavior: Behavior, batch: Imitated, cfg: Any) -> tuple[Tensor, Metr
 
 
 def bc_gradient(behavior: Behavior, batch: Imitated, cfg: Any) -> OutputGradients | None:
-    """Gives the gradient of `bc_loss` with respect to what the policy's head puts out, and its metrics; None where it
-    is not known in closed form.
+    """Computes the gradient of `bc_loss` with respect to the output of the policy's head, and its metrics; None without
+    a closed form.
     """
     if not isinstance(behavior, Distribution):
         return None
@@ -180,7 +180,7 @@ BC_GRADIENT = ClosedForm(bc_loss, bc_gradient)
 
 @dataclass(frozen=True)
 class ReturnBatch:
-    """What values are learned from: observations, and what they should be worth, ``[N]``."""
+    """Rows of a value loss: observations and their value targets, ``[N]``."""
 
     obs: TensorTree
     target: Tensor
@@ -193,7 +193,7 @@ def return_loss(value: Tensor, batch: ReturnBatch, cfg: MARWILConfig) -> tuple[T
 
 
 def return_gradient(value: Tensor, batch: ReturnBatch, cfg: MARWILConfig) -> OutputGradients:
-    """Gives the gradient of `return_loss` with respect to the values, and its metrics."""
+    """Computes the gradient of `return_loss` with respect to the values, and its metrics."""
     error = value - batch.target.unsqueeze(1)
     return [error * (2.0 / len(error))], {"value_loss": error.square().mean()}
 
@@ -202,11 +202,11 @@ RETURN_GRADIENT = ClosedForm(return_loss, return_gradient)
 
 
 def marwil_weights(advantage: Tensor, *, beta: float, square: float, max_exponent: float) -> Tensor:
-    """Gives each decision its weight, ``exp(beta A / c)`` with ``c = sqrt(square)``, ``[N]``.
+    """Returns the weights of decisions, ``exp(beta A / c)`` with ``c = sqrt(square)``, ``[N]``.
 
     Args:
-        advantage: ``[N]`` how much better the decision came out than usual.
-        beta: How much that counts.
+        advantage: ``[N]`` advantages of the decisions.
+        beta: Factor of the advantages.
         square: Moving average of the squared advantage.
         max_exponent: Largest exponent.
     """
@@ -217,10 +217,10 @@ def marwil_weights(advantage: Tensor, *, beta: float, square: float, max_exponen
 
 
 class Value(nn.Module):
-    """Puts out values, on a trunk of its own.
+    """Value function with its own trunk.
 
     Args:
-        policy: Whose observations are valued.
+        policy: The policy whose observations are valued.
         model: Settings of the network.
         generator: Draws the weights.
     """
@@ -234,11 +234,11 @@ class Value(nn.Module):
         self.head = ValueHead(features, generator=generator)
 
     def forward(self, batch: ReturnBatch) -> Tensor:
-        """Values of the rows, ``[N, 1]``."""
+        """Computes values of the rows, ``[N, 1]``."""
         return self.value(batch.obs)
 
     def value(self, obs: TensorTree) -> Tensor:
-        """Values of observations as networks take them, ``[N, 1]``."""
+        """Computes values of observations as networks take them, ``[N, 1]``."""
         found: Tensor = self.head(self.trunk(obs))
         return found
 
@@ -252,13 +252,13 @@ class Value(nn.Module):
 
 
 class BC(Algorithm[BCConfig]):
-    """Makes what was done likely: `learn` is all of it. The policy has the best weights so far, by what was held out;
-    those that learn are a copy.
+    """Clones the actions of the data. The policy has the weights with the lowest validation loss so far; a copy of it
+    learns.
 
     Attributes:
         net: The copy that learns.
-        best: Lowest loss so far on what was held out; None before the first look.
-        looked: Gradient steps at the last look.
+        best: Lowest validation loss so far; None before the first validation.
+        looked: Gradient steps at the last validation.
     """
 
     saved: ClassVar[tuple[str, ...]] = ("net", "optimizer", "replay", "rng", "best", "looked", "validation_loss")
@@ -276,7 +276,7 @@ class BC(Algorithm[BCConfig]):
         self.replay = Replay(policy, settings, streams, name)
         self.net = copy.deepcopy(policy)
         self.weights = flatten([policy]).data
-        """Those of the policy, as one vector."""
+        """Weights of the policy, as one vector."""
         self.optimizer = self.adam(self.net)
         self.forward = attach(PolicyNetwork(self.net))
         self.rng = streams.generator(Role.LEARNER, name)
@@ -291,7 +291,7 @@ class BC(Algorithm[BCConfig]):
         return Adam(flatten([module]), betas=(0.9, 0.999), eps=self.cfg.adam_eps)
 
     def take(self, rollout: Rollout) -> int:
-        """Returns how many gradient steps to make while others play; what was played is not learned from."""
+        """Returns the number of gradient steps to make while others play; the rollout is not learned from."""
         return self.replay.due(rollout.num_decisions)
 
     @property
@@ -301,10 +301,10 @@ class BC(Algorithm[BCConfig]):
         return cfg.gradient_steps or (cfg.epochs or 1) * -(-len(data.learned) // cfg.batch_size)
 
     def read(self) -> DataSet:
-        """Gives the data; reads them if there are others than before.
+        """Returns the data; reads them again if they have changed.
 
         Raises:
-            ConfigError: If there are none, or a number in them is not finite.
+            ConfigError: If there are no data, or a number in them is not finite.
         """
         buffer = self.replay.own
         if self.data is None or self._known != (buffer.first, buffer.total):
@@ -319,19 +319,19 @@ class BC(Algorithm[BCConfig]):
         return self.data
 
     def to_device(self, tree: TensorTree) -> TensorTree:
-        """Observations where the networks are."""
+        """Copies observations to the device of the networks."""
         return {path: leaf.to(self.replay.device) for path, leaf in tree.items()}
 
     def obs(self, data: DataSet, rows: np.ndarray) -> TensorTree:
-        """Observations of some decisions as networks take them."""
+        """Returns the observations of some decisions as networks take them."""
         return self.policy.normalize(self.to_device(data.obs(rows)))
 
     def batch(self, data: DataSet, rows: np.ndarray) -> Imitated:
-        """Some decisions, to be imitated."""
+        """Returns some decisions as a batch for imitation."""
         return Imitated(self.obs(data, rows), data.actions(rows).to(self.replay.device))
 
     def learn(self, gradient_steps: int) -> None:
-        """Makes gradient steps on decisions drawn evenly; looks at what was held out when it is time."""
+        """Makes gradient steps on uniformly drawn decisions; validates every `validate_every` steps."""
         if not gradient_steps:
             return
         cfg, data = self.now(), self.read()
@@ -346,12 +346,12 @@ class BC(Algorithm[BCConfig]):
         return gradient_step(self.forward, bc_loss, self.batch(data, rows), self.optimizer, cfg, BC_GRADIENT)
 
     def weigh(self, data: DataSet, rows: np.ndarray, batch: Imitated) -> Tensor:
-        """How much each of some decisions counts, ``[N]``: here all alike."""
+        """Returns the weights of some decisions, ``[N]``: here all alike."""
         return torch.ones(len(batch), device=self.replay.device, dtype=torch.float32)
 
     @torch.no_grad()
     def look(self) -> None:
-        """Gives the policy the weights that learn, if they fit what was held out better than all before."""
+        """Validates, and copies the learned weights to the policy if their loss is the lowest so far."""
         if self.looked == self.replay.gradient_steps or self.data is None:
             return
         self.looked, data = self.replay.gradient_steps, self.data
@@ -369,7 +369,7 @@ class BC(Algorithm[BCConfig]):
         track(self.weights, self.optimizer.flat.data, 1.0)
 
     def explore(self) -> None:
-        """Looks at what was held out, so that the policy has the best weights so far."""
+        """Validates, so that the policy has the best weights so far."""
         self.look()
 
     def summary(self) -> Row:
@@ -385,10 +385,10 @@ class BC(Algorithm[BCConfig]):
 
 
 class MARWIL(BC):
-    """Makes what was done the likelier the better it came out.
+    """Clones the actions of the data, weighted by their advantages.
 
     Attributes:
-        value: What observations are worth, in units of the data's returns.
+        value: Values of observations, in units of the data's returns.
         square: Moving average of the squared advantage.
     """
 
@@ -419,18 +419,18 @@ class MARWIL(BC):
         return metrics | learned | {"advantage_norm": math.sqrt(self.square), "weight": weight}
 
     def weight(self, advantage: Tensor) -> Tensor:
-        """Weights of decisions with these advantages, ``[N]``."""
+        """Returns the weights of decisions with these advantages, ``[N]``."""
         cfg = self.cfg
         return marwil_weights(advantage, beta=cfg.beta, square=self.square, max_exponent=cfg.max_exponent)
 
     def weigh(self, data: DataSet, rows: np.ndarray, batch: Imitated) -> Tensor:
-        """Weights of some decisions, ``[N]``."""
+        """Returns the weights of some decisions, ``[N]``."""
         return self.weight(self.advantage(data, rows, batch.obs)[0])
 
     @torch.no_grad()
     def advantage(self, data: DataSet, rows: np.ndarray, obs: TensorTree) -> tuple[Tensor, Tensor]:
-        """Gives the advantage of each decision, its return less its value, ``[N]``, and what the value should be, in
-        units of the data's returns. Where an episode was cut off, the value of what was seen last stands for the rest.
+        """Returns the advantages of decisions, their returns minus their values, ``[N]``, and value targets in units of
+        the data's returns. Where an episode was cut off, the return is bootstrapped from the last observation's value.
         """
         returns = data.returns(self.cfg.gamma)
         earned = torch.from_numpy(returns.total[rows]).to(self.replay.device)
@@ -443,5 +443,5 @@ class MARWIL(BC):
         return (target - self.values(obs)) * returns.deviation, target
 
     def values(self, obs: TensorTree) -> Tensor:
-        """What observations are worth, ``[N]``, in units of the data's returns."""
+        """Computes values of observations, ``[N]``, in units of the data's returns."""
         return self.value_forward.values(Inputs(obs)).squeeze(1)

@@ -1,5 +1,5 @@
-"""Conservative Q-learning (Kumar et al. 2020, arXiv:2006.04779), CQL(H): values of actions that the data do not show
-are held down. `CQL` is SAC with that, for numbers; `DiscreteCQL` is DQN with it, for choices.
+"""Conservative Q-learning (Kumar et al. 2020, arXiv:2006.04779), CQL(H): lowers the values of actions that are not in
+the data. `CQL` is SAC with this penalty, for continuous actions; `DiscreteCQL` is DQN with it.
 
 The details that decide are in docs/algorithms/cql.md. The file reads from the settings down to the gradient steps.
 """
@@ -60,7 +60,7 @@ from rookery.native.td import TDRows
 from rookery.policies.policy import Policy
 
 LOG_HALF = math.log(0.5)
-"""Log-density of an even draw from [-1, 1]."""
+"""Log-density of a uniform draw from [-1, 1]."""
 
 
 @dataclass(frozen=True)
@@ -71,51 +71,50 @@ class CQLConfig(DataSettings, SACConfig):
     capabilities = OFFLINE_AND_ONLINE
 
     conservative_weight: Scheduled[NonNegative] = 5.0
-    """What it counts that actions of the data are valued higher than others, beside the squared error of the values
-    (twice alpha of the paper, which halves that error); 0 = SAC. With `lagrange_gap` a multiplier is learned on top.
+    """Weight of the conservative penalty relative to the squared error of the values (twice alpha of the paper, which
+    halves that error); 0 = SAC. With `lagrange_gap` it is multiplied by a learned multiplier.
     """
     num_actions: Few = 10
-    """Actions that are compared with that of the data, of each of three kinds: evenly random ones, those that the
-    policy draws there, and those that it draws in what comes next.
+    """Actions compared with that of the data, of each of three kinds: uniformly random ones, those drawn from the
+    policy, and those drawn from the policy in the next state.
     """
     conservative_temperature: PositiveFloat = 1.0
-    """Divides values in the soft maximum over these; towards 0 the highest one counts alone."""
+    """Temperature of the soft maximum over these; towards 0 only the highest value counts."""
     lagrange_gap: float | None = None
-    """How far the soft maximum may be above the value of the data's action; a multiplier of `conservative_weight` grows
-    where it is further above, and falls where it is not. None = there is no multiplier.
+    """Target for the gap between the soft maximum and the value of the data's action; the multiplier of
+    `conservative_weight` grows while the gap is larger, and falls while it is smaller. None = no multiplier.
     """
     soft_targets: bool = False
-    """Whether targets count the entropy of what comes next, as those of SAC do."""
+    """Whether targets contain the entropy of the next action, as those of SAC do."""
     actor_lr: Scheduled[PositiveFloat] | None = 1e-4
     """Learning rate of the actor; none = `lr`."""
     cloning_steps: CountFromZero = 0
-    """Gradient steps at the start in which the actor learns the actions of the data instead of the critics' best."""
+    """Gradient steps at the start in which the actor clones the actions of the data instead of following critics."""
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Policy:
-        """Builds a policy for numbers between bounds; see `AlgorithmConfig.build_policy`."""
+        """Builds a policy for bounded continuous actions; see `AlgorithmConfig.build_policy`."""
         check_actions(action, name, "CQL", NUMBERS, "discrete_cql takes Discrete (--algo discrete_cql), BC any")
         return super().build_policy(obs, action, name, generator)
 
 
 @dataclass(frozen=True)
 class DiscreteCQLConfig(DataSettings, DQNConfig):
-    """Settings of CQL for choices. The data are replay: ``replay.start_from``, or ``--replay``."""
+    """Settings of CQL for discrete actions. The data are replay: ``replay.start_from``, or ``--replay``."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.offline.cql:DiscreteCQL"
     capabilities = OFFLINE_AND_ONLINE
 
     conservative_weight: Scheduled[NonNegative] = 1.0
-    """What it counts that choices of the data are valued higher than others (alpha of the paper), beside the error of
-    the values; 0 = DQN.
+    """Weight of the conservative penalty (alpha of the paper) relative to the error of the values; 0 = DQN.
     """
     lr: Scheduled[PositiveFloat] = 1e-3
     target: TargetConfig = field(default_factory=lambda: TargetConfig(every=100))
     model: Structural[ModelConfig] = field(default_factory=lambda: ModelConfig(hidden=(256, 256), activation="relu"))
     exploration: ExplorationConfig = field(default_factory=lambda: ExplorationConfig(epsilon=0.05))
-    """How actions are tried out when the policy plays on."""
+    """Exploration when the policy continues by playing."""
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Policy:
-        """Builds a policy for one of several choices; see `AlgorithmConfig.build_policy`."""
+        """Builds a policy for discrete actions; see `AlgorithmConfig.build_policy`."""
         check_actions(action, name, "CQL for choices", CHOICES, "cql takes numbers (--algo cql), BC any")
         return super().build_policy(obs, action, name, generator)
 
@@ -125,14 +124,14 @@ class DiscreteCQLConfig(DataSettings, DQNConfig):
 
 @dataclass(frozen=True)
 class ConservativeBatch(StateAction):
-    """Rows of a conservative loss: N decisions, and below them M actions for each, ``[N (1 + M), ...]``, of which each
-    N are one for every decision.
+    """Rows of a conservative loss: N decisions, followed by M other actions for each, ``[N (1 + M), ...]``, in M blocks
+    of N.
 
     Attributes:
-        target: ``[N]`` what the values of the decisions should have been.
-        weight: ``[N]`` of each decision; None if all count alike.
-        density: ``[M, N]`` log-densities by which the other actions were drawn.
-        multiplier: Of `conservative_weight`, without dimensions; None = 1.
+        target: ``[N]`` value targets of the decisions.
+        weight: ``[N]`` weights of the decisions; None if all have the same.
+        density: ``[M, N]`` log-densities of the other actions.
+        multiplier: Multiplier of `conservative_weight`, a scalar; None = 1.
     """
 
     target: Tensor
@@ -141,14 +140,14 @@ class ConservativeBatch(StateAction):
     multiplier: Tensor | None
 
     def split(self, q: Tensor) -> tuple[Tensor, Tensor]:
-        """Gives values of the decisions, ``[K, N]``, and of other actions, ``[K, M, N]``; from ``[K, N (1 + M)]``."""
+        """Splits values ``[K, N (1 + M)]`` into those of decisions, ``[K, N]``, and of other actions, ``[K, M, N]``."""
         number = len(self.target)
         return q[:, :number], q[:, number:].view(len(q), -1, number)
 
 
 def conservative_gap(q: Tensor, batch: ConservativeBatch, temperature: float) -> Tensor:
-    """Eq. 4, what is in the brackets behind alpha, with importance weights (app. F): how far the soft maximum over the
-    other actions is above the decision's own value, ``[K, N]``.
+    """Eq. 4, the term in brackets after alpha, with importance weights (app. F): soft maximum over the other actions
+    minus the decision's own value, ``[K, N]``.
     """
     own, others = batch.split(q)
     return temperature * torch.logsumexp((others - batch.density) / temperature, 1) - own
@@ -174,7 +173,7 @@ def conservative_loss(q: Tensor, batch: ConservativeBatch, cfg: CQLConfig) -> tu
 
 @dataclass(frozen=True)
 class GapBatch:
-    """What the multiplier learns from: the gaps of all critics, ``[K]``."""
+    """Rows of the multiplier's loss: the gaps of all critics, ``[K]``."""
 
     gap: Tensor
 
@@ -191,13 +190,13 @@ def multiplier_loss(log_multiplier: Tensor, batch: GapBatch, cfg: CQLConfig) -> 
 
 @dataclass(frozen=True)
 class CloningBatch(ActorBatch):
-    """Rows of an actor that learns the actions of the data, ``[N, k]``."""
+    """Rows of an actor that clones the actions of the data, ``[N, k]``."""
 
     action: Tensor = field(kw_only=True)
 
 
 def cloning_actor_loss(outputs: tuple[Tensor, Tensor], batch: CloningBatch, cfg: CQLConfig) -> tuple[Tensor, Metrics]:
-    """The temperature times the log-probability of fresh actions, ``[N]``, less that of the data's, ``[N]``."""
+    """The temperature times the log-probability of new actions, ``[N]``, minus that of the data's, ``[N]``."""
     fresh, shown = outputs
     loss = (batch.alpha * fresh - shown).mean()
     return loss, {"actor_loss": loss.detach(), "entropy": -fresh.detach()}
@@ -207,7 +206,7 @@ def cloning_actor_loss(outputs: tuple[Tensor, Tensor], batch: CloningBatch, cfg:
 
 
 class CloningActor:
-    """Puts out log-probabilities of fresh actions and of those of the data.
+    """Computes log-probabilities of new actions and of those of the data.
 
     Args:
         policy: The policy.
@@ -225,18 +224,18 @@ class CloningActor:
         return actor_structure(self.policy, self.outputs)
 
     def outputs(self, behavior: Behavior, batch: CloningBatch) -> tuple[Tensor, Tensor]:
-        """Does the same, given what actions are drawn from."""
+        """Computes both, given the action distribution."""
         return behavior.sample_logp(batch.noise)[1], behavior.log_prob(batch.action)
 
 
-# --- for numbers ------------------------------------------------------------------------------------------------------
+# --- continuous actions -------------------------------------------------------------------------------------------
 
 
 class CQL(SAC):
     """Learns conservative critics, an actor and a temperature from data.
 
     Attributes:
-        multiplier: That of the conservative weight, where it is learned.
+        multiplier: Multiplier of the conservative weight, if it is learned.
     """
 
     saved = ("multiplier", "multiplier_optimizer")
@@ -255,21 +254,21 @@ class CQL(SAC):
 
     @property
     def planned_steps(self) -> int:
-        """Gradient steps of a training on data alone."""
+        """Gradient steps of offline training."""
         return self.cfg.gradient_steps
 
     def learn(self, gradient_steps: int) -> None:
-        """Makes gradient steps: of critics, actor and temperature one each; target critics follow."""
+        """Makes gradient steps: one each of critics, actor and temperature; target critics follow."""
         if gradient_steps:
             look_at_data(self)
             super().learn(gradient_steps)
 
     def before_update(self, batch: Transitions) -> Transitions:  # type: ignore[override]
-        """Shows `hooks` the rows of an update, whose actions are cut off at the bounds."""
+        """Calls `hooks` with the rows of an update, and clips their actions to the bounds."""
         return within_bounds(super().before_update(batch))
 
     def learn_continuous(self, rows: Experience, alpha: Tensor, cfg: CQLConfig) -> Metrics:  # type: ignore[override]
-        """Critics learn what decisions are worth, and to value others lower; the actor learns from critics."""
+        """Makes a conservative step of the critics, and one of the actor."""
         number, numbers, device = cfg.num_actions, self.policy.action_spec.num_numbers, self.replay.device
         drawn = self.rng.standard_normal((2 + 2 * number, len(rows), numbers), dtype=np.float32)
         noise = torch.from_numpy(drawn).to(device)
@@ -288,7 +287,7 @@ class CQL(SAC):
         return metrics | self.learn_actor(rows, noise[0], alpha, cfg)
 
     def target(self, rows: Experience, next_action: Tensor, bonus: Tensor | None) -> Tensor:
-        """What decisions should be worth, by the actions ``[N, k]`` that the policy draws next, ``[N]``."""
+        """Computes value targets ``[N]`` from the actions ``[N, k]`` that the policy draws next."""
         assert self.critics.target_forward is not None
         q = action_values(self.critics.target_forward, StateAction(rows.next_obs, next_action))
         return backup(q, rows.reward, rows.discount, bonus, self.critics.cfg)
@@ -296,13 +295,13 @@ class CQL(SAC):
     def learn_critics(
         self, rows: Experience, target: Tensor, others: Tensor, density: Tensor, cfg: CQLConfig
     ) -> Metrics:
-        """Makes a gradient step on `conservative_loss`, and one of the multiplier where it is learned.
+        """Makes a gradient step on `conservative_loss`, and one of the multiplier if it is learned.
 
         Args:
             rows: Decisions.
-            target: ``[N]`` what they should be worth.
+            target: ``[N]`` their value targets.
             others: ``[M, N, k]`` other actions.
-            density: ``[M, N]`` log-densities by which these were drawn.
+            density: ``[M, N]`` log-densities of these.
             cfg: Settings, schedules resolved.
         """
         every = 1 + len(others)
@@ -321,7 +320,7 @@ class CQL(SAC):
         return metrics | named("multiplier", learned) | {"multiplier": multiplier}
 
     def learn_actor(self, rows: Experience, noise: Tensor, alpha: Tensor, cfg: CQLConfig) -> Metrics:
-        """Makes a gradient step of the actor, with noise ``[N, k]`` of fresh actions; at first towards the data."""
+        """Makes a gradient step of the actor, with noise ``[N, k]`` of new actions; at first by cloning."""
         rate = cfg.lr if cfg.actor_lr is None else cfg.actor_lr
         step: Any = ActorStep(rate, cfg.max_grad_norm, cfg.model)
         if self.replay.gradient_steps < cfg.cloning_steps:
@@ -340,12 +339,12 @@ class CQL(SAC):
         return row
 
 
-# --- for choices ------------------------------------------------------------------------------------------------------
+# --- discrete actions ---------------------------------------------------------------------------------------------
 
 
 def conservative_q_loss(values: Tensor, batch: QBatch, cfg: DiscreteCQLConfig) -> tuple[Tensor, Metrics]:
-    """The loss of DQN, and how far the soft maximum of all allowed choices' values ``[N, A]`` is above that of the one
-    that was made, times its weight (eq. 4).
+    """The loss of DQN, plus the weighted gap between the soft maximum of all allowed values ``[N, A]`` and the value of
+    the data's action (eq. 4).
     """
     loss, metrics = mean_loss(values, batch, cfg)
     gap = torch.logsumexp(allowed(values, batch), 1) - played(values, batch.action)
@@ -353,7 +352,7 @@ def conservative_q_loss(values: Tensor, batch: QBatch, cfg: DiscreteCQLConfig) -
 
 
 def conservative_q_gradient(values: Tensor, batch: QBatch, cfg: DiscreteCQLConfig) -> OutputGradients:
-    """The gradient of `conservative_q_loss` with respect to the values, and its metrics."""
+    """Computes the gradient of `conservative_q_loss` with respect to the values, and its metrics."""
     (gradient,), metrics = mean_gradient(values, batch, cfg)
     share, likelihood = cfg.conservative_weight / len(values), torch.softmax(allowed(values, batch), 1)
     gap = torch.logsumexp(allowed(values, batch), 1) - played(values, batch.action)
@@ -362,20 +361,20 @@ def conservative_q_gradient(values: Tensor, batch: QBatch, cfg: DiscreteCQLConfi
 
 
 def allowed(values: Tensor, batch: QBatch) -> Tensor:
-    """Values ``[N, A]``, minus infinity where a choice is masked."""
+    """Returns values ``[N, A]``, minus infinity for masked actions."""
     mask = batch.obs.get(MASK)
     return values if mask is None else torch.where(mask, values, -torch.inf)
 
 
 class ConservativeValue(MeanValue):
-    """The expected return, of choices that the data do not show held down."""
+    """The expected return, with a penalty on actions that are not in the data."""
 
     loss = staticmethod(conservative_q_loss)
     closed_form = ClosedForm(conservative_q_loss, conservative_q_gradient)
 
 
 class DiscreteCQL(DQN):
-    """Learns conservative values of choices from data."""
+    """Learns conservative values of discrete actions from data."""
 
     cfg: DiscreteCQLConfig
 
@@ -383,14 +382,14 @@ class DiscreteCQL(DQN):
         super().__init__(policy, cfg, streams, name)
         if cfg.values.kind != "mean" or cfg.values.rescale:
             raise ConfigError(
-                f"policies.{name}.values: values of choices are compared with each other as they are: leave "
+                f"policies.{name}.values: values of actions are compared with each other as they are: leave "
                 "values.kind = mean and values.rescale = False"
             )
         self.estimate = ConservativeValue()
 
     @property
     def planned_steps(self) -> int:
-        """Gradient steps of a training on data alone."""
+        """Gradient steps of offline training."""
         return self.cfg.gradient_steps
 
     def learn(self, gradient_steps: int) -> None:
@@ -400,5 +399,5 @@ class DiscreteCQL(DQN):
             super().learn(gradient_steps)
 
     def kernel_rows(self, drawn: Transitions) -> TDRows | None:
-        """Gives none: the kernel knows the loss of DQN alone."""
+        """Returns None: the kernel only supports the loss of DQN."""
         return None

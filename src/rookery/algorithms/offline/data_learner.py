@@ -1,7 +1,7 @@
-"""What algorithms share that learn from data alone, and can go on by playing: IQL, CQL, TD3+BC, AWAC.
+"""Shared parts of offline algorithms that can continue by playing: IQL, CQL, TD3+BC, AWAC.
 
-Their data are replay (`replay.start_from`). A training on data makes `gradient_steps`; what is played after it is added
-to the same replay, and learned from beside the data.
+Their data are replay (`replay.start_from`). Offline training makes `gradient_steps`; later rollouts are added to the
+same replay, and learned from together with the data.
 """
 
 from __future__ import annotations
@@ -44,33 +44,33 @@ OFFLINE_AND_ONLINE = Capabilities(
     uses_replay=True,
     uses_central_obs=False,
 )
-"""What critics learned from data can do: they learn from what is played later too, by any weights."""
+"""Capabilities of critics learned from data: they learn from later rollouts too, by any weights."""
 
 
 @dataclass(frozen=True)
 class WeightedActorSettings(DataSettings):
-    """What can be set where an actor is learned by weighted cloning: IQL, AWAC."""
+    """Settings of algorithms with weighted cloning of an actor: IQL, AWAC."""
 
     actor_lr: Scheduled[PositiveFloat] | None = None
     """Learning rate of the actor; none = `lr`."""
     actor_cosine_steps: Count | None = None
-    """Gradient steps in which the actor's learning rate falls to 0, as half a cosine does; none = it does not fall."""
+    """Gradient steps of a cosine decay of the actor's learning rate to 0; none = no decay."""
     max_weight: PositiveFloat = 100.0
-    """Most that a decision may count."""
+    """Largest weight of a decision."""
     distribution: Structural[Literal["gaussian", "squashed"]] = "gaussian"
-    """What numbers are drawn from: a Gaussian with the same standard deviation everywhere, which the environment cuts
-    off at the bounds; or one that tanh brings between them, whose standard deviation depends on what is seen.
+    """Distribution of continuous actions: a Gaussian with the same standard deviation everywhere, which the environment
+    clips at the bounds; or one squashed by tanh, whose standard deviation depends on the observation.
     """
     variance_power: Fraction = 0.5
-    """Of squashed Gaussians: decisions count by their variance to this power, so that what is certain does not drown
-    what is not (Seitzer et al. 2022); 0 = all alike.
+    """Of squashed Gaussians: decisions are weighted by their variance to this power, so that certain ones do not
+    dominate (Seitzer et al. 2022); 0 = all alike.
     """
     model: Structural[ModelConfig] = field(default_factory=lambda: ModelConfig(hidden=(256, 256), activation="relu"))
     """The networks."""
 
     @property
     def head(self) -> HeadSpec:
-        """A squashed Gaussian, or a distribution for any action."""
+        """Head with a squashed Gaussian, or with a distribution for any action space."""
         return Squashed() if self.distribution == "squashed" else DistributionHead()
 
 
@@ -78,23 +78,23 @@ class WeightedActorSettings(DataSettings):
 
 
 NUMBERS, CHOICES = frozenset({"box"}), frozenset({"discrete"})
-"""Kinds of actions whose values can be compared."""
+"""Kinds of actions that critics can value."""
 
 WORDS = {"box": "numbers between two bounds (a Box)", "discrete": "one of several (Discrete)"}
 
 
 def check_actions(action: ActionSpec, name: str, algorithm: str, kinds: frozenset[str], instead: str) -> None:
-    """Refuses actions that an algorithm cannot value.
+    """Raises ConfigError for actions that an algorithm does not support.
 
     Args:
         action: The actions of the policy.
         name: The policy's name.
-        algorithm: The algorithm's, for the message.
-        kinds: Kinds of actions that it takes; of numbers those with two bounds.
-        instead: What to use instead.
+        algorithm: Name of the algorithm, for the message.
+        kinds: Supported kinds of actions; continuous ones must be bounded.
+        instead: Advice for the message.
 
     Raises:
-        ConfigError: If they are of another kind.
+        ConfigError: If the actions are of another kind.
     """
     if action.kind in kinds and (action.kind != "box" or action.is_bounded):
         return
@@ -108,14 +108,14 @@ def check_actions(action: ActionSpec, name: str, algorithm: str, kinds: frozense
 
 
 def look_at_data(learner: Algorithm[Any]) -> None:
-    """Looks at what is in replay before the first gradient step: every number must be one, and observations, where they
-    are normalized, are so by the statistics of what is there, for the whole life of the policy.
+    """Checks the data in replay before the first gradient step: every number must be finite, and where observations are
+    normalized, the statistics are those of the data, for the whole life of the policy.
 
     Args:
-        learner: Who learns from it.
+        learner: The learner.
 
     Raises:
-        ConfigError: If there is nothing, or a number is not finite; names the row.
+        ConfigError: If there are no data, or a number is not finite; names the row.
     """
     replay = learner.replay
     assert replay is not None
@@ -131,13 +131,13 @@ def look_at_data(learner: Algorithm[Any]) -> None:
 
 
 def buffers_of(buffer: ReplayBuffer | Mixture) -> tuple[ReplayBuffer, ...]:
-    """Gives the buffers that batches are drawn from."""
+    """Returns the buffers that batches are drawn from."""
     return buffer.buffers if isinstance(buffer, Mixture) else (buffer,)
 
 
 def within_bounds(rows: Transitions) -> Transitions:
-    """Gives decisions with their numbers cut off at the bounds, as the environment did: replay holds them as they were
-    drawn. Critics value what was done; what a Gaussian is to make likely is what was drawn (`clone_weighted`).
+    """Clips continuous actions to the bounds, as the environment did: replay stores them as they were drawn. Critics
+    value the clipped actions; a Gaussian learns the drawn ones (`clone_weighted`).
     """
     return replace(rows, action=rows.action.clamp(-1.0, 1.0)) if rows.action.is_floating_point() else rows
 
@@ -147,7 +147,7 @@ def within_bounds(rows: Transitions) -> Transitions:
 
 @dataclass(frozen=True)
 class ActorStep:
-    """What `gradient_step` and `bc_loss` read for a step of a cloning actor."""
+    """Settings that `gradient_step` and `bc_loss` read for a step of a cloning actor."""
 
     lr: float
     max_grad_norm: float | None
@@ -164,18 +164,18 @@ def clone_weighted(
     cfg: WeightedActorSettings,
     gradient_steps: int,
 ) -> Metrics:
-    """Makes one gradient step that makes decisions likely, each by its weight.
+    """Makes one gradient step of weighted behavioural cloning.
 
-    A Gaussian has no bounds, the environment cuts off what is drawn from it. It learns from actions as they were drawn:
-    of those cut off, its mean would be drawn inwards, and its standard deviation too small.
+    A Gaussian has no bounds; the environment clips its actions. It learns from actions as they were drawn: with
+    clipped ones, its mean would move inwards, and its standard deviation would be too small.
 
     Args:
         forward: The policy.
-        rows: Decisions, as replay holds them.
-        weight: ``[N]`` how much each counts.
-        optimizer: Moves the policy.
+        rows: Decisions, as replay stores them.
+        weight: ``[N]`` weights of the decisions.
+        optimizer: Optimizer of the policy.
         cfg: Settings, schedules resolved.
-        gradient_steps: How many were made before.
+        gradient_steps: Gradient steps made before.
     """
     settings: Any = cfg
     step = ActorStep(actor_rate(settings, gradient_steps), settings.max_grad_norm, cfg.model, cfg.variance_power)
@@ -186,7 +186,7 @@ def clone_weighted(
 
 
 def actor_rate(cfg: Any, gradient_steps: int) -> float:
-    """Gives the learning rate of an actor after so many gradient steps."""
+    """Returns the learning rate of an actor after `gradient_steps` steps."""
     rate: float = cfg.lr if cfg.actor_lr is None else cfg.actor_lr
     if cfg.actor_cosine_steps is None:
         return rate
@@ -198,23 +198,23 @@ def actor_rate(cfg: Any, gradient_steps: int) -> float:
 
 
 def of_those_made(q: Tensor, action: Tensor) -> Tensor:
-    """Gives the values of actions that were made, ``[K, N]``.
+    """Selects the values of the stored actions, ``[K, N]``.
 
     Args:
-        q: ``[K, N]`` of numbers, which critics value by themselves, or ``[K, N, A]`` of all choices.
-        action: ``[N, k]`` numbers, or ``[N]`` choices.
+        q: ``[K, N]`` for continuous actions, or ``[K, N, A]`` for all discrete ones.
+        action: ``[N, k]`` continuous, or ``[N]`` discrete actions.
     """
     return q if q.dim() == 2 else q.gather(2, action.expand(len(q), -1).unsqueeze(2)).squeeze(2)
 
 
 def check_critics(cfg: CriticSettings, name: str) -> None:
-    """Refuses options of critics that mean nothing where values are compared.
+    """Raises ConfigError for critics whose values cannot be compared.
 
     Raises:
         ConfigError: If critics learn quantiles, or have no target networks.
     """
     if cfg.critic.norm == "batch" or cfg.critic.quantiles is not None:
         raise ConfigError(
-            f"policies.{name}.critic: values of actions are compared with each other, and learned towards what target "
-            "critics say: leave out quantiles and norm = batch"
+            f"policies.{name}.critic: values of actions are compared, and learned from target networks: "
+            "leave out quantiles and norm = batch"
         )

@@ -1,6 +1,6 @@
 """The Decision Transformer (Chen et al. 2021, arXiv:2106.01345): data are read as sequences of returns-to-go,
-observations and actions, and actions are learned from what stands before them. No value is learned. The policy is told
-what an episode is to earn, and does what was done in the data where as much was earned.
+observations and actions, and actions are predicted from all that precedes them. No value is learned. The policy
+receives a target return, and acts as the data do where that return was achieved.
 
 The network is in `models/decision_transformer.py`; the details that decide are in docs/algorithms/dt.md. The file reads
 from the settings down to the gradient step.
@@ -63,26 +63,26 @@ class DTConfig(AlgorithmConfig):
     lr: Scheduled[PositiveFloat] = 1e-4
     """Learning rate of AdamW, after its warm-up."""
     warmup_steps: CountFromZero = 10_000
-    """Gradient steps in which the learning rate rises to `lr`, evenly."""
+    """Gradient steps of linear warm-up of the learning rate to `lr`."""
     weight_decay: NonNegative = 1e-4
-    """How fast weights fall to 0 by themselves: times the learning rate, in each gradient step (AdamW)."""
+    """Weight decay per gradient step, times the learning rate (AdamW)."""
     batch_size: Rows = 64
-    """Windows in a gradient step, of `context` decisions at most."""
+    """Windows per gradient step, of at most `context` decisions."""
     gradient_steps: CountFromZero = 100_000
     """Gradient steps of a training."""
     updates_per_step: NonNegative = 1.0
-    """Gradient steps for each decision that the policy makes while others play and learn; what it plays is not learned
+    """Gradient steps per decision of the policy while other policies play and learn; its own rollouts are not learned
     from.
     """
     target_return: float | None = None
-    """What an episode is to earn: the return-to-go that the policy begins with; none = the best return of the data. It
-    can be changed when a run goes on, or is evaluated.
+    """Target return of an episode: the return-to-go that the policy begins with; none = the best return of the data. It
+    can be changed when a run is resumed or evaluated.
     """
     return_scale: Structural[PositiveFloat | None] = None
-    """What returns are divided by before the network sees them; none = the largest size of a return-to-go in the data.
+    """Divisor of returns before the network; none = the largest absolute return-to-go in the data.
     """
     context: Structural[Length] = 20
-    """Decisions that the policy looks at, the present one included."""
+    """Decisions that the policy attends to, the present one included."""
     layers: Structural[Few] = 3
     """Layers of the transformer."""
     heads: Structural[Few] = 1
@@ -90,37 +90,39 @@ class DTConfig(AlgorithmConfig):
     width: Structural[Width] = 128
     """Width of a token."""
     timesteps: Structural[Rows] = 1000
-    """Places of an episode that are told apart; later decisions count as the last of these, and 1 = none is."""
+    """Number of distinct time steps; later decisions share the last one, and 1 = none are distinguished."""
     dropout: Annotated[float, Interval(ge=0, lt=1)] = 0.1
-    """Part of the numbers inside the network that is left out at random while it learns."""
+    """Dropout rate of the network in training."""
     max_grad_norm: PositiveFloat | None = 0.25
-    """Longest gradient; longer ones are scaled down. None = any."""
+    """Largest norm of the gradient; larger gradients are scaled down. None = no limit."""
     adam_eps: PositiveFloat = 1e-8
     """Added to Adam's denominator."""
     replay: ReplayConfig = field(default_factory=lambda: ReplayConfig(capacity=1_000_000))
     """The data."""
     model: Structural[ModelConfig] = field(default_factory=lambda: ModelConfig(hidden=(), normalize_obs=True))
-    """The network for observations, before the transformer: without hidden layers they go in as they are, pictures by
-    theirs. Observations are normalized by the statistics of the data.
+    """The network for observations, before the transformer: without hidden layers they enter as they are, images
+    through their network. Observations are normalized by the statistics of the data.
     """
 
     @property
     def head(self) -> HeadSpec:
-        """The transformer, which recalls, and what it ends in."""
+        """Head with the transformer as memory."""
         return ReturnConditioned(self.context, self.layers, self.heads, self.width, self.timesteps)
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Policy:
-        """Builds a policy for numbers between bounds, or one of several choices; see `AlgorithmConfig.build_policy`."""
+        """Builds a policy for bounded continuous or for discrete actions; see `AlgorithmConfig.build_policy`."""
         instead = "BC and MARWIL take any (--algo marwil)"
         check_actions(action, name, "the Decision Transformer", NUMBERS | CHOICES, instead)
         if self.model.memory != MemoryConfig():
             raise ConfigError(
-                f"policies.{name}.model.memory: the Decision Transformer looks at its last {self.context} decisions by "
+                f"policies.{name}.model.memory: the Decision Transformer reads its last {self.context} decisions by "
                 "itself (context): leave model.memory out"
             )
         if self.model.output == "outputs" or self.model.compile:
-            told = "output = outputs" if self.model.output == "outputs" else "compile"
-            raise ConfigError(f"policies.{name}.model.{told}: not of the Decision Transformer: leave it out")
+            unsupported = "output = outputs" if self.model.output == "outputs" else "compile"
+            raise ConfigError(
+                f"policies.{name}.model.{unsupported}: the Decision Transformer does not support it: leave it out"
+            )
         try:
             return super().build_policy(obs, action, name, generator)
         except ConfigError as error:
@@ -132,15 +134,15 @@ class DTConfig(AlgorithmConfig):
 
 @dataclass(frozen=True)
 class WindowBatch:
-    """Windows of data: n decisions in B windows of K places, as of `DrawnWindows`.
+    """Windows of data: n decisions in B windows of length K, as of `DrawnWindows`.
 
     Attributes:
         obs: ``[n, ...]`` observations as networks take them.
-        action: ``[n, ...]`` what was done, as it is stored.
-        return_to_go: ``[n]`` what was still to be earned, in the unit of the network.
-        timestep: ``[n]`` decisions before each in its episode.
+        action: ``[n, ...]`` actions, as they are stored.
+        return_to_go: ``[n]`` returns-to-go, in units of the network.
+        timestep: ``[n]`` time steps in the episode.
         is_there: ``[B, K]`` bool.
-        dropout: What is left out at random; None = nothing.
+        dropout: Dropout of the network; None = none.
     """
 
     obs: TensorTree
@@ -155,7 +157,7 @@ class WindowBatch:
 
 
 def dt_loss(behavior: Behavior, batch: WindowBatch, cfg: Any) -> tuple[Tensor, Metrics]:
-    """Gives the mean square of the error of numbers, or the mean negative log-likelihood of choices."""
+    """Computes the mean squared error of continuous actions, or the mean negative log-likelihood of discrete ones."""
     if batch.action.is_floating_point():
         loss = (behavior.mode() - batch.action).square().mean()
     else:
@@ -164,7 +166,7 @@ def dt_loss(behavior: Behavior, batch: WindowBatch, cfg: Any) -> tuple[Tensor, M
 
 
 class WindowedPolicy:
-    """Puts out what a policy draws actions from in all decisions of windows.
+    """Computes a policy's action distribution for all decisions of windows.
 
     Args:
         policy: The policy.
@@ -175,7 +177,7 @@ class WindowedPolicy:
         self.policy, self.inputs, self.transformer = policy, policy.trunk, policy.memory
 
     def __call__(self, batch: WindowBatch) -> Behavior:
-        """What the policy draws from in the n decisions."""
+        """Computes the action distribution of the n decisions."""
         recall = self.policy.recall
         assert recall is not None
         there = batch.is_there
@@ -192,20 +194,20 @@ class WindowedPolicy:
 
 
 def spread(rows: Tensor, is_there: Tensor) -> Tensor:
-    """Puts rows ``[n, ...]`` in the places ``[B, K, ...]`` that hold one; zeros are in the others."""
+    """Scatters rows ``[n, ...]`` to their places ``[B, K, ...]``; the others are zero."""
     return rows.new_zeros(*is_there.shape, *rows.shape[1:]).masked_scatter(
         is_there.view(*is_there.shape, *[1] * (rows.dim() - 1)), rows
     )
 
 
 class DecayedAdam(Adam):
-    """AdamW (Loshchilov & Hutter 2019): Adam, before whose steps all weights fall a little, whatever the gradient.
+    """AdamW (Loshchilov & Hutter 2019): Adam with weight decay before each step.
 
     Args:
         flat: The weights.
         betas: As of `Adam`.
         eps: As of `Adam`.
-        decay: How much, times the learning rate.
+        decay: Weight decay, times the learning rate.
     """
 
     def __init__(self, flat: Flat, *, betas: tuple[float, float], eps: float, decay: float) -> None:
@@ -222,11 +224,11 @@ class DecayedAdam(Adam):
 
 
 class DT(Algorithm[DTConfig]):
-    """Learns from windows of data what was done where so much was still to be earned: `learn` is all of it.
+    """Learns the actions of the data from windows with returns-to-go.
 
     Attributes:
         best_return: Largest return of an episode of the data; None before the first gradient step.
-        sizes: What the network is made of, which its weights alone do not tell.
+        sizes: Sizes of the network, which do not all follow from its weights.
     """
 
     saved = ("optimizer", "replay", "rng", "best_return", "sizes")
@@ -253,20 +255,20 @@ class DT(Algorithm[DTConfig]):
         return self.cfg.gradient_steps
 
     def take(self, rollout: Rollout) -> int:
-        """Returns how many gradient steps to make while others play; what was played is not learned from."""
+        """Returns the number of gradient steps to make while others play; the rollout is not learned from."""
         return self.replay.due(rollout.num_decisions)
 
     def aim(self) -> None:
-        """Tells the policy what an episode is to earn."""
+        """Sets the target return of the policy."""
         target = self.best_return if self.cfg.target_return is None else self.cfg.target_return
         if target is not None:
             self.transformer.target_return.fill_(target)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave; what an episode is to earn is as settings say now.
+        """Restores the result of `state_dict`; the target return follows the present settings.
 
         Raises:
-            ConfigError: If the network is made of something else.
+            ConfigError: If the network has other sizes.
         """
         if list(state["sizes"]) != self.sizes:
             raise ConfigError(f"policies.{self.name}: context, layers, heads, width and timesteps keep their values")
@@ -274,11 +276,11 @@ class DT(Algorithm[DTConfig]):
         self.aim()
 
     def read(self) -> tuple[DataSet, EpisodeWindows]:
-        """Gives the data, and their windows. Before the first gradient step the unit of returns, the best one, and the
-        statistics of observations are taken from them.
+        """Returns the data, and their windows. Before the first gradient step, the unit of returns, the best return,
+        and the statistics of observations are computed from them.
 
         Raises:
-            ConfigError: If there are none, or a number in them is not finite.
+            ConfigError: If there are no data, or a number in them is not finite.
         """
         if self._data is None or self._windows is None:
             look_at_data(self)
@@ -321,7 +323,7 @@ class DT(Algorithm[DTConfig]):
         return WindowBatch(self.policy.normalize(seen), action, returns, timestep, is_there, dropout)
 
     def summary(self) -> Row:
-        """Reports the gradient steps since the last call, and what an episode is to earn."""
+        """Reports the gradient steps since the last call, and the target return."""
         return {
             **self.replay.summary(),
             "target_return": float(self.transformer.target_return),

@@ -1,5 +1,5 @@
-"""Implicit Q-learning (Kostrikov et al. 2021, arXiv:2110.06169): values of the better ones among the actions of the
-data, learned without asking for any other, and a policy that does what is better than usual.
+"""Implicit Q-learning (Kostrikov et al. 2021, arXiv:2110.06169): values of the better actions of the data, learned
+without evaluating other actions, and a policy that clones actions by their advantage.
 
 The details that decide are in docs/algorithms/iql.md. The file reads from the settings down to the gradient step.
 """
@@ -59,14 +59,14 @@ class IQLConfig(WeightedActorSettings, AlgorithmConfig, CriticSettings):
     capabilities = OFFLINE_AND_ONLINE
 
     expectile: Fraction = 0.7
-    """Which expectile of the actions' values the value of an observation is: 0.5 = their mean, towards 1 the best."""
+    """Expectile of the action values that the state value learns: 0.5 = their mean, towards 1 = their maximum."""
     beta: NonNegative = 3.0
-    """How much an action that is better than usual counts more: its weight is exp(beta advantage), `max_weight` at
-    most; 0 = behavioural cloning.
+    """How much good actions are preferred: the weight is exp(beta advantage), at most `max_weight`; 0 = behavioural
+    cloning.
     """
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Policy:
-        """Builds a policy for numbers between bounds, or one of several choices; see `AlgorithmConfig.build_policy`."""
+        """Builds a policy for bounded continuous or for discrete actions; see `AlgorithmConfig.build_policy`."""
         check_actions(action, name, "IQL", NUMBERS | CHOICES, "BC and MARWIL take any (--algo marwil)")
         return super().build_policy(obs, action, name, generator)
 
@@ -75,16 +75,16 @@ class IQLConfig(WeightedActorSettings, AlgorithmConfig, CriticSettings):
 
 
 def expectile_loss(value: Tensor, batch: ReturnBatch, cfg: IQLConfig) -> tuple[Tensor, Metrics]:
-    """Eq. 5: the square of the error, which counts `expectile` where the value is too low, and 1 less that where it is
-    too high.
+    """Eq. 5: the squared error, weighted by `expectile` where the value is too low, and by 1 minus that where it is too
+    high.
 
     Args:
         value: ``[N, 1]``.
-        batch: What critics say of the actions of the data.
+        batch: The critics' values of the data's actions.
         cfg: Settings.
 
     Returns:
-        The loss, and metrics, of which ``advantage`` is how much better each action is than the value, ``[N]``.
+        The loss, and metrics, of which ``advantage`` is each action's value minus the state value, ``[N]``.
     """
     error = batch.target - value.squeeze(1)
     weight = torch.full_like(error, 1.0 - cfg.expectile).masked_fill_(error > 0, cfg.expectile)
@@ -93,7 +93,7 @@ def expectile_loss(value: Tensor, batch: ReturnBatch, cfg: IQLConfig) -> tuple[T
 
 
 def expectile_gradient(value: Tensor, batch: ReturnBatch, cfg: IQLConfig) -> OutputGradients:
-    """The gradient of `expectile_loss` with respect to the values, and its metrics."""
+    """Computes the gradient of `expectile_loss` with respect to the values, and its metrics."""
     _, metrics = expectile_loss(value, batch, cfg)
     error = metrics["advantage"]
     assert isinstance(error, Tensor)
@@ -105,7 +105,7 @@ EXPECTILE_GRADIENT = ClosedForm(expectile_loss, expectile_gradient)
 
 
 def advantage_weights(advantage: Tensor, *, beta: float, max_weight: float) -> Tensor:
-    """Gives each decision its weight (eq. 7), ``exp(beta A)``, at most `max_weight`, ``[N]``."""
+    """Returns the weights of decisions (eq. 7), ``exp(beta A)``, at most `max_weight`, ``[N]``."""
     return torch.exp(beta * advantage).clamp_(max=max_weight)
 
 
@@ -116,9 +116,9 @@ class IQL(Algorithm[IQLConfig]):
     """Learns values, critics and an actor from data: `learn` is Algorithm 1.
 
     Attributes:
-        critics: What actions are worth.
-        value: What observations are worth.
-        actor: Does what is better than that.
+        critics: Values of actions.
+        value: Values of observations.
+        actor: The policy, for weighted cloning.
     """
 
     saved = ("critics", "value", "value_optimizer", "actor_optimizer", "replay", "signals")
@@ -140,11 +140,11 @@ class IQL(Algorithm[IQLConfig]):
 
     @property
     def planned_steps(self) -> int:
-        """Gradient steps of a training on data alone."""
+        """Gradient steps of offline training."""
         return self.cfg.gradient_steps
 
     def learn(self, gradient_steps: int) -> None:
-        """Makes gradient steps: of values, actor and critics one each; target critics follow."""
+        """Makes gradient steps: one each of values, actor and critics; target critics follow."""
         if not gradient_steps:
             return
         look_at_data(self)
@@ -163,8 +163,8 @@ class IQL(Algorithm[IQLConfig]):
             self.replay.record(metrics)
 
     def learn_values(self, rows: Transitions, cfg: IQLConfig) -> tuple[Metrics, Tensor]:
-        """Makes a gradient step towards an expectile of what target critics say of the actions of the data (eq. 5);
-        returns how much better these are than the values before it, too.
+        """Makes a gradient step towards an expectile of the target critics' values of the data's actions (eq. 5);
+        also returns their advantages before it.
         """
         assert self.critics.target_forward is not None
         with torch.no_grad():
@@ -183,14 +183,14 @@ class IQL(Algorithm[IQLConfig]):
         return named("value", metrics), advantage
 
     def learn_critics(self, rows: Transitions, cfg: IQLConfig) -> Metrics:
-        """Makes a gradient step towards what decisions earned and the value of what came after (eq. 6)."""
+        """Makes a gradient step towards reward plus the value of the next state (eq. 6)."""
         with torch.no_grad():
             target = torch.addcmul(rows.reward, rows.discount, self.values(rows.next_obs))
         loss: Any = discrete_critic_loss if self.policy.action_spec.sizes else critic_loss
         return self.critics.improve(loss, CriticBatch(rows.obs, rows.action, target, rows.weight), cfg)
 
     def values(self, obs: TensorTree) -> Tensor:
-        """What observations are worth, ``[N]``."""
+        """Computes values of observations, ``[N]``."""
         return self.value_forward.values(Inputs(obs)).squeeze(1)
 
     def summary(self) -> Row:

@@ -1,5 +1,5 @@
-"""TD3+BC (Fujimoto & Gu 2021, arXiv:2106.06860): TD3 whose actor is also held to the actions of the data, and whose
-observations are normalized by the data.
+"""TD3+BC (Fujimoto & Gu 2021, arXiv:2106.06860): TD3 with behavioural cloning in the actor's loss, and observations
+normalized by the data.
 
 The details that decide are in docs/algorithms/td3bc.md.
 """
@@ -51,27 +51,27 @@ class TD3BCConfig(DataSettings, TD3Config):
     capabilities = OFFLINE_AND_ONLINE
 
     alpha: NonNegative = 2.5
-    """What the critics' values count beside likeness to the data, both brought to the size of 1; 0 = cloning alone."""
+    """Weight of the critics' normalized values relative to behavioural cloning; 0 = cloning alone."""
     cloning: Scheduled[NonNegative] = 1.0
-    """What likeness to the data counts; it may fall while the policy plays on."""
+    """Weight of behavioural cloning; it may fall while the policy continues by playing."""
     model: Structural[ModelConfig] = field(
         default_factory=lambda: ModelConfig(hidden=(256, 256), activation="relu", normalize_obs=True)
     )
     """The networks; observations are normalized by the statistics of the data."""
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Policy:
-        """Builds a policy for numbers between bounds; see `AlgorithmConfig.build_policy`."""
+        """Builds a policy for bounded continuous actions; see `AlgorithmConfig.build_policy`."""
         check_actions(action, name, "TD3+BC", NUMBERS, "IQL and AWAC take Discrete, too, and BC any")
         return super().build_policy(obs, action, name, generator)
 
 
 @dataclass(frozen=True)
 class ProposedActions:
-    """What the actor's loss takes.
+    """Inputs of the actor's loss.
 
     Attributes:
-        action: ``[N, k]`` what the actor would do.
-        q: ``[K, N]`` what critics say of that.
+        action: ``[N, k]`` the actor's actions.
+        q: ``[K, N]`` the critics' values of them.
     """
 
     action: Tensor
@@ -82,8 +82,8 @@ class ProposedActions:
 
 
 def held_actor_loss(outputs: ProposedActions, rows: Transitions, cfg: TD3BCConfig) -> tuple[Tensor, Metrics]:
-    """Eq. 5 with eq. 6: the mean squared distance from the actions of the data, less `alpha` times the first critic's
-    value of the actor's own, divided by the mean size of these values.
+    """Eq. 5 with eq. 6: the mean squared distance from the data's actions, minus `alpha` times the first critic's value
+    of the actor's actions, divided by the mean absolute value.
     """
     q = outputs.q[0]
     distance = (outputs.action - rows.action).square().mean()
@@ -96,7 +96,7 @@ def held_actor_loss(outputs: ProposedActions, rows: Transitions, cfg: TD3BCConfi
 
 
 class HeldActor:
-    """Puts out a policy's actions with what critics say of them.
+    """Computes a policy's actions with the critics' values.
 
     Args:
         policy: The policy that acts.
@@ -108,15 +108,15 @@ class HeldActor:
         self.critics = critics
 
     def __call__(self, rows: Transitions) -> ProposedActions:
-        """Values the policy's actions; gradients flow through the actions into it."""
+        """Values the policy's actions; gradients flow through them."""
         return self.outputs(behavior_of(self.policy, rows.obs), rows)
 
     def structure(self) -> Structure:
-        """Declares what a call computes: the policy, and from what it puts out, `outputs`."""
+        """Declares what a call computes: the policy, and `outputs` of its distribution."""
         return actor_structure(self.policy, self.outputs)
 
     def outputs(self, behavior: Behavior, rows: Transitions) -> ProposedActions:
-        """Does the same, given what actions are drawn from."""
+        """Computes the outputs, given the action distribution."""
         action = behavior.mode()
         return ProposedActions(action, action_values(self.critics, StateAction(rows.obs, action)))
 
@@ -125,7 +125,7 @@ class HeldActor:
 
 
 class TD3BC(TD3):
-    """Learns critics and an actor from data, as TD3 does, with an actor that is held to the data."""
+    """Learns critics and an actor from data, as TD3 does, with behavioural cloning of the actor."""
 
     cfg: TD3BCConfig
 
@@ -136,21 +136,21 @@ class TD3BC(TD3):
 
     @property
     def planned_steps(self) -> int:
-        """Gradient steps of a training on data alone."""
+        """Gradient steps of offline training."""
         return self.cfg.gradient_steps
 
     def learn(self, gradient_steps: int) -> None:
-        """Makes gradient steps of critics; actor and targets follow at every `policy_delay`-th."""
+        """Makes gradient steps of critics; actor and target networks follow at every `policy_delay`-th."""
         if gradient_steps:
             look_at_data(self)
             super().learn(gradient_steps)
 
     def before_update(self, batch: Transitions) -> Transitions:  # type: ignore[override]
-        """Shows `hooks` the rows of an update, whose actions are cut off at the bounds."""
+        """Calls `hooks` with the rows of an update, and clips their actions to the bounds."""
         return within_bounds(super().before_update(batch))
 
     def learn_actor(self, rows: Transitions, cfg: TD3BCConfig) -> Metrics:  # type: ignore[override]
-        """A gradient step up the critics' values and towards the data; then all targets follow."""
+        """Makes a gradient step towards higher values and the data's actions; then all target networks follow."""
         metrics = gradient_step(self.actor, held_actor_loss, rows, self.actor_optimizer, cfg)
         self.critics.track(cfg.tau)
         track(self._actor_target_data, self.actor_optimizer.flat.data, cfg.tau)

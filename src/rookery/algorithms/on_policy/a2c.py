@@ -1,4 +1,4 @@
-"""Advantage actor-critic (Mnih et al. 2016, arXiv:1602.01783), the synchronous version: one gradient step an update.
+"""Advantage actor-critic (Mnih et al. 2016, arXiv:1602.01783), synchronous version: one gradient step per update.
 
 It equals the first gradient step of PPO on the same batch (Huang et al. 2022, arXiv:2205.09123). The details that
 decide are in docs/algorithms/a2c.md.
@@ -57,10 +57,10 @@ class A2CConfig(AlgorithmConfig, ActorCriticSettings):
     gae_lambda: Fraction = 1.0
     """Decay of later errors in the advantage: 1 = the rewards of the fragment, then the value, as in the paper."""
     fragment_length: Structural[Length] = 5
-    """Decisions in a row of one slot (t_max) before its advantage is cut off with a value."""
+    """Consecutive decisions of one slot (t_max) before its advantage is bootstrapped from a value."""
     entropy_coef: Scheduled[NonNegative] = 0.0
     normalize_advantage: bool = False
-    """Advantages of each batch get mean 0 and standard deviation 1."""
+    """Normalizes advantages of each batch to mean 0 and standard deviation 1."""
     rms_alpha: Fraction = 0.99
     """Decay of RMSprop's mean square."""
     rms_eps: PositiveFloat = 1e-5
@@ -68,7 +68,7 @@ class A2CConfig(AlgorithmConfig, ActorCriticSettings):
 
 
 def a2c_loss(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> tuple[Tensor, Metrics]:
-    """Score times advantage, value error, entropy bonus (section 4 of the paper, negated); scores of decisions that
+    """Policy gradient, value error and entropy bonus (section 4 of the paper, negated); gradients of decisions that
     older weights made are weighted (Espeholt et al. 2018, section 4.2).
     """
     advantage = batch.advantage
@@ -89,13 +89,13 @@ def a2c_loss(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> tuple[Tensor
 
 
 def a2c_gradient(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> OutputGradients | None:
-    """Gives the gradient of `a2c_loss` with respect to the outputs, in closed form, and the same metrics.
+    """Computes the gradient of `a2c_loss` with respect to the outputs, in closed form, and the same metrics.
 
-    None for a distribution whose own gradient is not known.
+    None for a distribution without a closed-form gradient.
 
     Returns:
-        With respect to the head's output ``[N, W]``, to the ``log_std`` of distributions that have one, and to the
-        values ``[N, S]``.
+        Gradients with respect to the head's output ``[N, W]``, to the ``log_std`` of distributions that have one, and
+        to the values ``[N, S]``.
     """
     weight = batch.advantage
     if cfg.normalize_advantage and len(weight) > 1:
@@ -133,7 +133,7 @@ class A2C(Algorithm[A2CConfig]):
         generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
         self.signals = add_signals(self, cfg.signals)
         self.columns: Sequence[ValueColumn] = self.signals.columns(cfg.gamma)
-        """The reward signals whose values are learned, that of the environment first."""
+        """The reward signals whose values are learned, the environment's first."""
         self.net = ActorCritic(policy, cfg.model, generator, columns=len(self.columns))
         self.optimizer = self.make_optimizer()
         self.forward = attach(self.net)
@@ -142,7 +142,7 @@ class A2C(Algorithm[A2CConfig]):
 
     @cached_property
     def correction(self) -> Correction | None:
-        """How far what other weights played counts; None while those that learn have played it themselves."""
+        """Off-policy correction; None while rollouts always come from the latest weights."""
         return ONE_UPDATE_LATE if self.staleness else None
 
     def make_optimizer(self) -> Optimizer:
@@ -151,15 +151,15 @@ class A2C(Algorithm[A2CConfig]):
 
     @property
     def demand(self) -> Demand:
-        """Fragments of `fragment_length`, `rollout_size` decisions an update."""
+        """Fragments of `fragment_length`, `rollout_size` decisions per update."""
         return Demand(self.cfg.fragment_length, self.cfg.rollout_size)
 
     def summary(self) -> Row:
-        """Reports what signals have given and learned."""
+        """Reports rewards and learning of the signals."""
         return self.signals.summary() if self.signals.others else {}
 
     def training_step(self, rollout: Rollout) -> Row:
-        """One update: targets, then one gradient step on all rows."""
+        """Makes one update: targets, then one gradient step on all rows."""
         cfg = self.now()
         reward = rollout.reward if self.return_scale is None else self.return_scale(rollout)
         reward = self.signals.rewards(rollout, reward) if self.signals.others else reward

@@ -1,4 +1,4 @@
-"""What actor-critics share: a policy beside a value function, and the targets both learn towards."""
+"""Shared parts of actor-critics: a policy with a value function, and the targets of both."""
 
 from __future__ import annotations
 
@@ -26,15 +26,14 @@ from rookery.signals.signal import ValueColumn
 
 @dataclass(frozen=True)
 class Correction:
-    """Says how far what other weights have played counts for those that learn (V-trace, Espeholt et al. 2018,
-    arXiv:1802.01561).
+    """Off-policy correction of rollouts of older weights (V-trace, Espeholt et al. 2018, arXiv:1802.01561).
 
     Attributes:
-        rho_bar: Largest importance weight of a decision, which decides what is learned.
-        c_bar: Largest factor by which a later error counts for an earlier decision. It decides only how fast values are
-            learned, and 1 keeps products of many ratios from growing, as in the paper.
-        proximal: Networks whose probabilities lead from what was played to what is learned, such as a target network;
-            None = those that learn.
+        rho_bar: Largest importance weight of a decision; it determines the policy that values belong to.
+        c_bar: Largest weight of a later error for an earlier decision. It only determines how fast values are learned,
+            and 1 keeps products of many ratios from growing, as in the paper.
+        proximal: Networks between the policy that played and the one that learns, such as a target network; None =
+            those that learn.
     """
 
     rho_bar: float
@@ -55,10 +54,10 @@ class Correction:
 
         Args:
             reward: ``[T, F, S]``, as the next three.
-            value: Of what was decided on.
-            next_value: Of what came after it.
+            value: Values of the observations.
+            next_value: Values of the next observations.
             ended: Where sums stop.
-            log_ratio: ``[T, F]`` log-probability of each decision now, less that when it was played.
+            log_ratio: ``[T, F]`` log-probability of each decision now, minus that when it was played.
             gamma: Discount; ``[S]`` of several signals.
             gae_lambda: Decay of later errors.
         """
@@ -70,18 +69,18 @@ class Correction:
 
 
 ONE_UPDATE_LATE = Correction(rho_bar=2.0, c_bar=1.0)
-"""What `sampling.staleness` 1 asks for: importance weights should hardly ever be cut, and between the weights of two
-updates probabilities rarely double.
+"""Correction for `sampling.staleness` 1: importance weights are rarely clipped, because probabilities rarely double
+between two updates.
 """
 
 
 class ActorCritic(nn.Module):
-    """Puts values beside the policy, on one trunk or on two; where the policy has a memory, both stand on that.
+    """Policy and value function on one trunk or on two; if the policy has a memory, both can use it.
 
-    Where observations have parts for critics alone, values always stand on a trunk of their own, which sees these too
-    and remembers nothing: what a central critic sees is meant to be all there is to know.
+    If observations have parts for critics alone, values always have a trunk of their own, which sees these too and has
+    no memory: the observations of a central critic are meant to be complete.
 
-    Takes observations as the trunk sees them, normalized and widened (once an update, not once a gradient step).
+    Takes observations as the trunk takes them, normalized and widened (once per update, not per gradient step).
 
     Args:
         policy: The policy that learns.
@@ -107,11 +106,11 @@ class ActorCritic(nn.Module):
                 "the environment shows for critics alone (central): let it give features, or leave that out"
             )
         shared = given or (not central and (model.shared_trunk or self._remembers))
-        own = isinstance(policy.memory, CustomMemory)  # a module that remembers cannot stand for rows by themselves
+        own = isinstance(policy.memory, CustomMemory)  # a module with a memory cannot process rows by themselves
         alone = model.replace(module=None, module_config={}) if own and central else model
         self.critic_trunk = None if shared else build_trunk(policy.critic_spec, alone, generator=generator)
         self.remembers = self._remembers and self.critic_trunk is None
-        """Whether values stand on what the policy remembers."""
+        """Whether values use the policy's memory."""
         self.value_head: ValueHead | GivenValueHead
         if given:
             if (found := policy.num_features - policy.action_spec.num_parameters) != columns:
@@ -126,7 +125,7 @@ class ActorCritic(nn.Module):
 
     @property
     def parts(self) -> list[nn.Module]:
-        """All modules that learn, in the order in which they lie in flat memory: actor head, trunk, critic."""
+        """All modules that learn, in the order of their weights in flat memory: actor head, trunk, critic."""
         parts = [self.policy.head, self.policy.trunk, self.policy.memory, self.critic_trunk, self.value_head]
         return [part for part in parts if part is not None]
 
@@ -139,12 +138,12 @@ class ActorCritic(nn.Module):
         return Outputs(distribution, self.value_head(seen))
 
     def features(self, obs: TensorTree, memory: Tensor | None, sequences: Sequences | None) -> Tensor:
-        """Computes what the policy's actions stand on, ``[N, F]``.
+        """Computes the features on which the policy's actions are based, ``[N, F]``.
 
         Args:
             obs: ``[N, ...]`` as the trunk takes them.
-            memory: ``[B, M]`` what its memory kept before each sequence; None, as the next, if it has no memory.
-            sequences: How the rows lie in time.
+            memory: ``[B, M]`` memory before each sequence; None, as the next, without a memory.
+            sequences: Positions of the rows in time.
         """
         features: Tensor = self.policy.trunk(obs)
         if self._remembers:
@@ -156,16 +155,16 @@ class ActorCritic(nn.Module):
         """Computes values ``[N, S]`` alone; arguments as of `features`.
 
         Raises:
-            RookeryError: If values stand on what the policy remembers, and no memory is given.
+            RookeryError: If values use the policy's memory, and no memory is given.
         """
         if self.remembers and memory is None:
-            raise RookeryError(f"policy {self.policy.name!r} remembers: its values need memory and sequences")
+            raise RookeryError(f"policy {self.policy.name!r} has a memory: its values need memory and sequences")
         critic = self.critic_trunk
         value: Tensor = self.value_head(self.features(obs, memory, sequences) if critic is None else critic(obs))
         return value
 
     def behavior(self, obs: TensorTree, memory: Tensor | None = None, sequences: Sequences | None = None) -> Behavior:
-        """Computes what actions are drawn from alone; arguments as of `features`."""
+        """Computes the action distribution alone; arguments as of `features`."""
         behavior: Behavior = self.policy.head(self.features(obs, memory, sequences), obs.get(MASK))
         return behavior
 
@@ -179,7 +178,7 @@ class ActorCritic(nn.Module):
         return Structure(towers, model, _inputs, self._outputs)
 
     def _outputs(self, parts: list[Tensor], batch: Minibatch) -> Outputs:
-        """What a loss takes, given what the heads' layers put out."""
+        """Computes the outputs for a loss from those of the heads' layers."""
         log_std = None if self.policy.head.log_std is None else parts[1]
         return Outputs(distribution_for(self.policy.action_spec, parts[0], log_std, batch.obs.get(MASK)), parts[-1])
 
@@ -190,12 +189,12 @@ def _inputs(batch: Minibatch) -> Inputs:
 
 @dataclass(frozen=True)
 class RolloutValues:
-    """Holds what the networks say about a rollout before an update.
+    """Values of a rollout before an update.
 
     Attributes:
         obs: ``[T * F, ...]`` its observations as the trunk takes them.
         value: ``[T, F, S]``.
-        next_value: ``[T, F, S]`` of what came after each decision: nothing after a terminal one, the value of the final
+        next_value: ``[T, F, S]`` values of the next observations: 0 after a terminal decision, the value of the final
             observation after a truncated one, that of the last observation at the end of a fragment, and else that of
             the next row.
     """
@@ -206,7 +205,7 @@ class RolloutValues:
 
 
 def values_of(forward: Forward[ActorCritic], rollout: Rollout) -> RolloutValues:
-    """Passes a rollout through the networks: row by row, or, for a policy with a memory, along the time line. Call it
+    """Computes the values of a rollout: row by row, or, for a policy with a memory, along the time line. Call it
     under ``torch.no_grad()``.
     """
     shape, (obs, last, final) = rollout.reward.shape, forward.net.policy.sights(rollout)
@@ -219,13 +218,13 @@ def values_of(forward: Forward[ActorCritic], rollout: Rollout) -> RolloutValues:
 
 
 def following_values(rollout: Rollout, value: Tensor, last_value: Tensor, final_value: Tensor | None) -> Tensor:
-    """Gives the values of what came after each decision, ``[T, F, S]``; see `RolloutValues.next_value`.
+    """Returns the values of the next observations, ``[T, F, S]``; see `RolloutValues.next_value`.
 
     Args:
         rollout: The experience.
-        value: ``[T, F, S]`` of the observations that were decided on.
-        last_value: ``[F, S]`` of the last observations.
-        final_value: ``[K, S]`` of the final ones; None if there are none.
+        value: ``[T, F, S]`` values of the observations.
+        last_value: ``[F, S]`` values of the last observations.
+        final_value: ``[K, S]`` values of the final observations; None if there are none.
     """
     next_value = following(value, last_value)
     next_value[rollout.length - 1, torch.arange(len(last_value), device=value.device, dtype=torch.int64)] = last_value
@@ -237,15 +236,15 @@ def following_values(rollout: Rollout, value: Tensor, last_value: Tensor, final_
 def beyond_episodes(
     rollout: Rollout, value: Tensor, next_value: Tensor, ended: Tensor, columns: Sequence[ValueColumn]
 ) -> tuple[Tensor, Tensor]:
-    """Gives what came after each decision, and where sums stop, both ``[T, F, S]``, where returns of some signals go on
-    through the ends of episodes: the next episode's first value follows. Where a fragment ends with an episode nobody
-    knows that one; the value of the decision itself stands for it.
+    """Returns next values, and where sums stop, both ``[T, F, S]``, for signals whose returns continue across episode
+    ends: the next value is that of the next episode's first observation. If a fragment ends with an episode, that one
+    is unknown, and the value of the decision itself replaces it.
 
     Args:
         rollout: The experience.
-        value: ``[T, F, S]`` of the observations that were decided on.
+        value: ``[T, F, S]`` values of the observations.
         next_value: ``[T, F, S]`` within episodes.
-        ended: ``[T, F, 1]`` where they end, or fragments do.
+        ended: ``[T, F, 1]`` where episodes or fragments end.
         columns: The S signals.
     """
     goes_on = torch.tensor([not column.episodic for column in columns], device=value.device, dtype=torch.bool)
@@ -259,7 +258,7 @@ def beyond_episodes(
 def _values_along(
     forward: Forward[ActorCritic], rollout: Rollout, whole: TensorTree, last: TensorTree, final: TensorTree
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Values of all rows ``[T, F, S]``, last ``[F, S]`` and final observations ``[K, S]``, along a policy's memory."""
+    """Computes values of all rows ``[T, F, S]``, last ``[F, S]`` and final observations ``[K, S]`` with the memory."""
     assert rollout.memory is not None
     memory, timeline = forward.net.policy.learned(rollout.memory[0]), rollout.timeline()
     values, last_value, final_value = in_time(
@@ -275,7 +274,7 @@ def in_time(
     final: TensorTree,
     function: Callable[[TensorTree], Tensor],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Passes a rollout through a function as one batch, in the order of `Rollout.timeline`.
+    """Applies a function to a whole rollout as one batch, in the order of `Rollout.timeline`.
 
     Args:
         rollout: The experience.
@@ -300,15 +299,15 @@ def in_time(
 def logp_now(
     forward: Forward[ActorCritic], rollout: Rollout, obs: TensorTree, sequences: Sequences | None, memory: Tensor | None
 ) -> Tensor:
-    """Computes log-probabilities ``[T, F]`` of what was played, under the policy that learns, as its minibatches will
-    find them: of a policy that remembers, from the memories that were kept.
+    """Computes log-probabilities ``[T, F]`` of the stored actions under the policy that learns, as its minibatches will
+    find them: for a policy with a memory, from its stored memory.
 
     Args:
         forward: The networks.
-        rollout: What was played.
+        rollout: The experience.
         obs: ``[T * F, ...]`` as the trunk takes them.
-        sequences: How minibatches have the rows; None if each stands for itself.
-        memory: ``[B, M]`` what was kept before each sequence.
+        sequences: Positions of the minibatches' rows in time; None if rows are independent.
+        memory: ``[B, M]`` stored memory before each sequence.
     """
     rows = None if sequences is None else rollout.valid_rows()
     seen = obs if rows is None else rows_of(obs, rows)
@@ -328,16 +327,16 @@ def advantage_targets(
     gae_lambda: float,
     correction: Correction | None = None,
 ) -> Minibatch:
-    """Computes advantages and value targets of every valid decision of a rollout, for each reward signal by itself.
+    """Computes advantages and value targets of every valid decision of a rollout, for each reward signal separately.
 
     Args:
-        forward: The networks, which say what observations are worth: ``attach(net)``.
+        forward: The networks that compute the values: ``attach(net)``.
         rollout: The experience.
-        reward: ``[T, F, S]`` rewards, scaled or not; ``[T, F]`` of a single signal.
-        columns: The S signals, by whose strength advantages are summed.
+        reward: ``[T, F, S]`` rewards, scaled or not; ``[T, F]`` for a single signal.
+        columns: The S signals, whose strengths weight the sum of advantages.
         gae_lambda: Decay of later errors.
-        correction: Other weights than those that learn may have played: V-trace takes the place of GAE, with
-            importance; None = GAE, as if these had.
+        correction: Off-policy correction: V-trace with importance weights replaces GAE; None = GAE, as if the latest
+            weights had played.
 
     Returns:
         ``[N]`` rows, observations as the trunk takes them; in sequences, if the policy has a memory that is learned.
@@ -388,7 +387,7 @@ def _disagreement(columns: int, rewards: int, values: int) -> RookeryError:
 
 
 def importance_metrics(data: Minibatch) -> Row:
-    """Reports how far the weights that played were from those that learn; nothing if they were the same."""
+    """Reports how far the weights that played were from the present ones; nothing without a correction."""
     if data.importance is None:
         return {}
     deviation, mean = torch.std_mean(data.importance, correction=0)

@@ -1,9 +1,10 @@
-"""APPO: PPO's clipped surrogate on what older weights have played, around a target network (Luo et al. 2019, IMPACT,
+"""APPO: PPO's clipped surrogate on rollouts of older weights, around a target network (Luo et al. 2019, IMPACT,
 arXiv:1912.00167).
 
-The target network stands between who played and who learns: V-trace (Espeholt et al. 2018, arXiv:1802.01561) leads from
-the one to the target, the clipped ratio from the target to the other. Because nothing has to be of the newest weights,
-batches are kept and learned from again. The details that decide are in docs/algorithms/appo.md.
+The target network lies between the policy that played and the one that learns: V-trace (Espeholt et al. 2018,
+arXiv:1802.01561) corrects from the former to the target, the clipped ratio from the target to the latter. Because
+rollouts need not come from the latest weights, batches are kept and reused. The details that decide are in
+docs/algorithms/appo.md.
 """
 
 from __future__ import annotations
@@ -47,29 +48,29 @@ class APPOConfig(PPOConfig):
 
     lr: Scheduled[PositiveFloat] = field(default_factory=lambda: Linear(5e-4, 1e-4))
     clip: Scheduled[PositiveFloat] = 0.4
-    """How far the ratio to the target network's probability may leave 1 before its gradient stops."""
+    """Clip range of the probability ratio to the target network."""
     epochs: Count = 1
     """Passes over the rows of an update."""
     fragment_length: Structural[Length] = 50
-    """Decisions in a row of one slot before its targets are cut off with a value."""
+    """Consecutive decisions of one slot before its targets are bootstrapped from a value."""
     rollout_size: Rows | None = 500
     rho_bar: PositiveFloat = 2.0
-    """Largest importance weight of a decision: how much likelier the target network may take it for than who played."""
+    """Largest importance weight of a decision, from the policy that played to the target network."""
     c_bar: PositiveFloat = 1.0
-    """Largest factor by which a later error counts for an earlier decision."""
+    """Largest weight of a later error for an earlier decision."""
     target_every: Count = 2
-    """Updates from one copy of the weights to the target network to the next."""
+    """Updates between copies of the weights to the target network."""
     buffered_batches: Few = 8
-    """Batches that are kept, to be learned from again."""
+    """Number of batches that are kept for reuse."""
     batch_uses: Count = 2
-    """How often a batch is learned from, on average: an update takes the new one, and one less than this of those kept,
+    """Average number of uses of a batch: an update takes the new batch, and this number minus one of the kept ones,
     drawn at random. 1 = nothing is kept.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class RewardedRollout(Rollout):
-    """A rollout with its rewards as they were when it was played: signals and scales that learn may say others later.
+    """A rollout with its rewards at the time of playing, because signals and scales that learn may change later.
 
     Attributes:
         rewards: ``[T, F, S]`` a column for each reward signal.
@@ -79,7 +80,7 @@ class RewardedRollout(Rollout):
 
 
 class BatchRing(Stateful):
-    """Keeps the latest batches of a policy, to be learned from again.
+    """Keeps the latest batches of a policy for reuse.
 
     Attributes:
         batches: The oldest first.
@@ -91,26 +92,26 @@ class BatchRing(Stateful):
         self.batches: list[RewardedRollout] = []
 
     def turn(self, batch: RewardedRollout, again: int, size: int, rng: np.random.Generator) -> list[RewardedRollout]:
-        """Takes in a batch; returns it, and some older ones after it.
+        """Adds a batch; returns it, followed by some older ones.
 
         Args:
-            batch: What was played last.
-            again: How many of the older ones are drawn, none twice; all if there are no more.
-            size: How many batches are kept.
-            rng: Draws them; nothing is drawn if `again` is 0.
+            batch: The newest batch.
+            again: Number of older batches drawn, without replacement; all if there are no more.
+            size: Number of batches kept.
+            rng: Generator for the draw; unused if `again` is 0.
         """
         older = self.batches
         drawn = rng.permutation(len(older))[:again].tolist() if again else []
-        kept = [*older, batch.map(lambda _, tensor: tensor.clone())]  # it may lie where playing goes on
+        kept = [*older, batch.map(lambda _, tensor: tensor.clone())]  # its memory may be overwritten by the worker
         self.batches = kept[-size:] if again else []
         return [batch, *(older[at] for at in drawn)]
 
     def state_dict(self) -> dict[str, Any]:
-        """A copy of all batches."""
+        """Returns a copy of all batches."""
         return {"batches": [dict(vars(batch.map(lambda _, tensor: tensor.clone()))) for batch in self.batches]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes over what `state_dict` gave."""
+        """Restores the result of `state_dict`."""
         batches = [RewardedRollout(**batch) for batch in state["batches"]]
         self.batches = [batch.map(lambda _, tensor: tensor.clone()) for batch in batches]
 
@@ -132,16 +133,16 @@ class APPO(PPO):
 
     @cached_property
     def correction(self) -> Correction:
-        """How far what other weights played counts, and from where ratios are taken."""
+        """Off-policy correction, with ratios to the target network."""
         return Correction(self.cfg.rho_bar, self.cfg.c_bar, self.target_forward)
 
     def rewards(self, rollout: Rollout) -> Tensor:
-        """Gives the rewards of a rollout, ``[T, F, S]``, as PPO does; those that are known already as they are."""
+        """Returns the rewards of a rollout, ``[T, F, S]``, as PPO does; those of kept batches are already known."""
         return rollout.rewards if isinstance(rollout, RewardedRollout) else super().rewards(rollout)
 
     def targets(self, rollout: Rollout) -> Minibatch:
-        """Computes advantages and value targets, ``[N]`` and ``[N, S]``, of the new batch and of some of those kept.
-        Before that the target network follows, where it is due.
+        """Computes advantages and value targets, ``[N]`` and ``[N, S]``, of the new batch and of some kept ones. Before
+        that, the target network is updated every `target_every` updates.
         """
         cfg = self.cfg
         if self.updates % cfg.target_every == 0:
@@ -150,5 +151,5 @@ class APPO(PPO):
         return super().targets(joined(self.ring.turn(batch, cfg.batch_uses - 1, cfg.buffered_batches, self.rng)))
 
     def summary(self) -> Row:
-        """Reports what PPO does, and how many batches are kept."""
+        """Reports PPO's metrics, and the number of kept batches."""
         return {**super().summary(), "kept_batches": len(self.ring.batches)}

@@ -1,6 +1,6 @@
-"""IMPALA (Espeholt et al. 2018, arXiv:1802.01561): an actor-critic that allows for others having played.
+"""IMPALA (Espeholt et al. 2018, arXiv:1802.01561): an actor-critic that corrects for rollouts of older weights.
 
-One gradient step an update, like A2C, and on what its own weights have played the same one. The details that decide are
+One gradient step per update, as in A2C, and the same one on rollouts of its own weights. The details that decide are
 in docs/algorithms/impala.md.
 """
 
@@ -29,27 +29,27 @@ class IMPALAConfig(A2CConfig):
     lr: Scheduled[PositiveFloat] = 5e-4
     """Learning rate."""
     fragment_length: Structural[Length] = 20
-    """Decisions in a row of one slot (n of the paper) before its targets are cut off with a value."""
+    """Consecutive decisions of one slot (n of the paper) before its targets are bootstrapped from a value."""
     rollout_size: Rows | None = 500
     entropy_coef: Scheduled[NonNegative] = 0.01
     rho_bar: PositiveFloat = 1.0
-    """Largest importance weight of a decision: above 1 less is cut, and single decisions weigh more."""
+    """Largest importance weight of a decision: above 1 less is clipped, and single decisions weigh more."""
     c_bar: PositiveFloat = 1.0
-    """Largest factor by which a later error counts for an earlier decision."""
+    """Largest weight of a later error for an earlier decision."""
     optimizer: Structural[Literal["adam", "rmsprop"]] = "adam"
-    """What makes the gradient steps; rmsprop goes by `rms_alpha` and `rms_eps`, as in the paper."""
+    """Optimizer of the gradient steps; rmsprop uses `rms_alpha` and `rms_eps`, as in the paper."""
     adam_eps: PositiveFloat = 1e-5
     """Added to Adam's denominator."""
 
 
 class IMPALA(A2C):
-    """The algorithm: A2C's update with the targets and the weights of V-trace, whoever played."""
+    """The algorithm: A2C's update with the targets and importance weights of V-trace."""
 
     cfg: IMPALAConfig
 
     @cached_property
     def correction(self) -> Correction:
-        """How far what other weights played counts."""
+        """Off-policy correction."""
         return Correction(self.cfg.rho_bar, self.cfg.c_bar)
 
     def make_optimizer(self) -> Optimizer:

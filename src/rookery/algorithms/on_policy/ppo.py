@@ -1,4 +1,4 @@
-"""Proximal policy optimization (Schulman et al. 2017, arXiv:1707.06347): clipped, and with a penalty if asked for.
+"""Proximal policy optimization (Schulman et al. 2017, arXiv:1707.06347): clipped, with an optional KL penalty.
 
 The details that decide are in docs/algorithms/ppo.md. The file reads from the settings down to the update.
 """
@@ -61,42 +61,41 @@ class PPOConfig(AlgorithmConfig, ActorCriticSettings):
     )
 
     lr: Scheduled[PositiveFloat] = field(default_factory=lambda: Linear(3e-4, 1e-4))
-    """Learning rate of Adam; where no end in env steps is known it stays at its start."""
+    """Learning rate of Adam; it stays at its start if the run has no known end in environment steps."""
     clip: Scheduled[PositiveFloat] = 0.2
-    """How far the probability ratio may leave 1 before its gradient stops (epsilon of eq. 7)."""
+    """Clip range of the probability ratio (epsilon of eq. 7)."""
     epochs: Count = 10
-    """Passes over the batch in an update (K)."""
+    """Passes over the batch per update (K)."""
     minibatch_size: Count = 128
-    """Decisions in a gradient step, at most: the batch is cut into near-equal parts."""
+    """Largest number of decisions per gradient step: the batch is cut into near-equal parts."""
     normalize_advantage: bool | Literal["batch"] = True
-    """Advantages get mean 0 and standard deviation 1: true = those of each minibatch, batch = those of the whole update
-    once, false = none.
+    """Normalizes advantages to mean 0 and standard deviation 1: true = per minibatch, batch = once over the whole
+    update, false = not.
     """
     value_clip: PositiveFloat | None = None
-    """How far the value may move in an update before its gradient stops; none = freely (it does not help: Engstrom
-    2020).
+    """Clip range of the value's change per update; none = no clipping (it does not help: Engstrom 2020).
     """
     target_kl: PositiveFloat | None = None
-    """Ends the update after the epoch whose mean KL divergence passes 1.5 times this; none = never."""
+    """Ends the update after the epoch whose mean KL divergence exceeds 1.5 times this; none = never."""
     kl_coef: NonNegative = 0.0
-    """First weight of a penalty on the KL divergence from the old policy to the new (beta of eq. 8), which then adapts
-    to `kl_target`; 0 = no penalty.
+    """Initial coefficient of a penalty on the KL divergence from the old policy to the new (beta of eq. 8), which then
+    adapts to `kl_target`; 0 = no penalty.
     """
     kl_target: PositiveFloat = 0.01
-    """Mean divergence of an update that the penalty aims at: above twice this its weight grows by half, below half of
+    """Target of the mean KL divergence per update: above twice this the coefficient grows by half, below half of
     this it is halved.
     """
     adam_eps: PositiveFloat = 1e-5
     """Added to Adam's denominator."""
     imitation: ImitationConfig = field(default_factory=ImitationConfig)
-    """What of demonstrations is imitated beside that."""
+    """Behavioural cloning of demonstrations in addition to the RL loss."""
 
 
 def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor, Metrics]:
-    """Negated eq. 9: clipped surrogate, value error, entropy bonus; and the penalty of eq. 8 if the batch is for it.
+    """Negated eq. 9: clipped surrogate, value error, entropy bonus; and the penalty of eq. 8 for penalty batches.
 
-    Where older weights played, the surrogate is the decoupled one of Hilton et al. 2022, eq. 2: the ratio is taken to
-    the policy at the start of the update, and importance leads from the one that played to that.
+    For rollouts of older weights, the surrogate is the decoupled one of Hilton et al. 2022, eq. 2: the ratio is taken
+    to the policy at the start of the update, and importance weights correct from the policy that played to that one.
     """
     advantage = batch.advantage
     if cfg.normalize_advantage is True and len(advantage) > 1:
@@ -137,14 +136,14 @@ def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor
 
 
 def ppo_gradient(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> OutputGradients | None:
-    """Gives the gradient of `ppo_loss` with respect to the outputs, in closed form, and the same metrics.
+    """Computes the gradient of `ppo_loss` with respect to the outputs, in closed form, and the same metrics.
 
-    The surrogate's derivative with respect to the log-probability is ratio times advantage, unless its clipped twin is
-    smaller, which is constant. None for a distribution whose own gradient is not known: there autograd takes over.
+    The surrogate's derivative with respect to the log-probability is ratio times advantage, unless the clipped term
+    is smaller, which is constant. None for a distribution without a closed-form gradient: then autograd computes it.
 
     Returns:
-        With respect to the head's output ``[N, W]``, to the ``log_std`` of distributions that have one, and to the
-        values ``[N, S]``.
+        Gradients with respect to the head's output ``[N, W]``, to the ``log_std`` of distributions that have one, and
+        to the values ``[N, S]``.
     """
     advantage = batch.advantage
     if cfg.normalize_advantage is True and len(advantage) > 1:
@@ -194,8 +193,8 @@ def ppo_gradient(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> OutputGr
 
 
 def standardized(data: Minibatch) -> Minibatch:
-    """Gives the advantages of a batch mean 0 and standard deviation 1, or less where they hardly differ, as RLlib does;
-    a single one stays.
+    """Normalizes the advantages of a batch to mean 0 and standard deviation 1, or less if they hardly differ, as RLlib
+    does; a single one stays.
     """
     if len(data) < 2:
         return data
@@ -231,16 +230,16 @@ class PPO(Algorithm[PPOConfig]):
         self.value_scale = ValueScale(is_fixed=not cfg.normalize_values)
         self.rng = streams.generator(Role.LEARNER, name)
         self.kl_coef = cfg.kl_coef
-        """Weight of the KL penalty now."""
+        """Present coefficient of the KL penalty."""
 
     @cached_property
     def columns(self) -> Sequence[ValueColumn]:
-        """The reward signals whose values are learned, that of the environment first; a subclass may add others."""
+        """The reward signals whose values are learned, the environment's first; a subclass may add others."""
         return self.signals.columns(self.cfg.gamma)
 
     @cached_property
     def correction(self) -> Correction | None:
-        """How far what other weights played counts; None while those that learn have played it themselves."""
+        """Off-policy correction; None while rollouts always come from the latest weights."""
         return ONE_UPDATE_LATE if self.staleness else None
 
     def make_net(self) -> ActorCritic:
@@ -254,7 +253,7 @@ class PPO(Algorithm[PPOConfig]):
 
     @property
     def demand(self) -> Demand:
-        """Fragments of `fragment_length`, `rollout_size` decisions an update."""
+        """Fragments of `fragment_length`, `rollout_size` decisions per update."""
         return Demand(self.cfg.fragment_length, self.cfg.rollout_size)
 
     @property
@@ -263,15 +262,15 @@ class PPO(Algorithm[PPOConfig]):
         return self.cfg.minibatch_size
 
     def training_step(self, rollout: Rollout) -> Row:
-        """One update: targets, then epochs of minibatches."""
+        """Makes one update: targets, then epochs of minibatches."""
         cfg, data = self.now(), self.before_update(self.targets(rollout))
         means = Means()
-        for epochs in range(1, cfg.epochs + 1):  # noqa: B007 - how many it were is told below
+        for epochs in range(1, cfg.epochs + 1):  # noqa: B007 - used after the loop
             kl = Means()
             batches = data.shuffled(cfg.minibatch_size, self.rng)
             for metrics in gradient_steps(self.forward, self.loss, batches, self.optimizer, cfg, self.closed_form):
                 means.add(metrics)
-                if cfg.target_kl is not None and "kl" in metrics:  # none where no row of a minibatch acted
+                if cfg.target_kl is not None and "kl" in metrics:  # missing if no row of a minibatch acted
                     kl.add({"kl": metrics["kl"]})
             if cfg.target_kl is not None and (kl.result().get("kl") or 0.0) > 1.5 * cfg.target_kl:
                 break
@@ -291,11 +290,11 @@ class PPO(Algorithm[PPOConfig]):
         }
 
     def summary(self) -> Row:
-        """Reports what signals have given and learned."""
+        """Reports rewards and learning of the signals."""
         return self.signals.summary() if self.signals.others else {}
 
     def rewards(self, rollout: Rollout) -> Tensor:
-        """Gives the rewards of a rollout, ``[T, F, S]``, a column for each of `columns`, the environment's first."""
+        """Returns the rewards of a rollout, ``[T, F, S]``, a column for each of `columns`, the environment's first."""
         reward = rollout.reward if self.return_scale is None else self.return_scale(rollout)
         return self.signals.rewards(rollout, reward) if self.signals.others else reward.unsqueeze(-1)
 
@@ -312,8 +311,8 @@ class PPO(Algorithm[PPOConfig]):
         return self.with_old(data) if cfg.kl_coef else data
 
     def with_old(self, data: Minibatch) -> PenaltyMinibatch:
-        """Adds the distributions of a batch as they are before the update, or as `correction` takes them, for the
-        penalty; and the weight of that.
+        """Adds the distributions before the update, or those of `correction`, to a batch for the penalty, with its
+        coefficient.
         """
         correction = self.correction
         forward = self.forward if correction is None else correction.proximal or self.forward
@@ -321,7 +320,7 @@ class PPO(Algorithm[PPOConfig]):
         return PenaltyMinibatch(**vars(data), old=old, kl_coef=torch.full_like(data.advantage, self.kl_coef))
 
     def adapt_penalty(self, full_kl: float | None) -> Row:
-        """Moves the weight of the penalty by the mean KL of an update; returns what it was in that update."""
+        """Adapts the penalty's coefficient to the mean KL of an update; returns its value in that update."""
         used = self.kl_coef
         if full_kl is not None and full_kl > 2 * self.cfg.kl_target:
             self.kl_coef *= 1.5

@@ -1,4 +1,4 @@
-"""Parallelised Q-networks (Gallici et al. 2024, arXiv:2407.04811): Q-learning from what many copies have just played,
+"""Parallelised Q-networks (Gallici et al. 2024, arXiv:2407.04811): Q-learning from vectorized environments,
 without a replay buffer and without a target network, which layer normalization makes stable.
 
 The details that decide are in docs/algorithms/pqn.md. The file reads from the settings down to the update.
@@ -54,13 +54,13 @@ class PQNConfig(AlgorithmConfig, OnPolicySettings):
 
     lr: Scheduled[PositiveFloat] = 2.5e-4
     trace_lambda: Fraction = 0.65
-    """How much of later rewards counts in a target: 0 = the next one, then the value; 1 = all of the fragment."""
+    """Lambda of the targets: 0 = the next reward, then the value; 1 = all rewards of the fragment."""
     epochs: Count = 4
-    """Passes over the batch in an update."""
+    """Passes over the batch per update."""
     minibatch_size: Count = 128
-    """Decisions in a gradient step, at most: the batch is cut into near-equal parts."""
+    """Largest number of decisions per gradient step: the batch is cut into near-equal parts."""
     fragment_length: Structural[Length] = 32
-    """Decisions in a row of one slot before its target is cut off with a value."""
+    """Consecutive decisions of one slot before its target is bootstrapped from a value."""
     epsilon: Scheduled[Fraction] = field(default_factory=lambda: Linear(1.0, 0.05, 50_000))
     """Probability of a random action."""
     max_grad_norm: PositiveFloat | None = 10.0
@@ -71,7 +71,7 @@ class PQNConfig(AlgorithmConfig, OnPolicySettings):
 
     @property
     def head(self) -> QValues:
-        """Values of actions."""
+        """Head with values of actions."""
         return QValues()
 
 
@@ -84,7 +84,7 @@ def pqn_loss(values: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, Metrics]:
 
 
 def pqn_gradient(values: Tensor, batch: QBatch, cfg: Any) -> OutputGradients:
-    """The gradient of `pqn_loss` with respect to the values ``[N, A]``: the errors; and its metrics."""
+    """Computes the gradient of `pqn_loss` with respect to the values ``[N, A]``, the errors; and its metrics."""
     error = played(values, batch.action) - batch.target
     return [only_played(error / len(batch), values, batch.action)], pqn_loss(values, batch, cfg)[1]
 
@@ -109,7 +109,7 @@ class PQN(Algorithm[PQNConfig]):
 
     @property
     def demand(self) -> Demand:
-        """Fragments of `fragment_length`, `rollout_size` decisions an update."""
+        """Fragments of `fragment_length`, `rollout_size` decisions per update."""
         return Demand(self.cfg.fragment_length, self.cfg.rollout_size)
 
     @property
@@ -118,11 +118,11 @@ class PQN(Algorithm[PQNConfig]):
         return self.cfg.minibatch_size
 
     def summary(self) -> Row:
-        """Reports what signals have given and learned."""
+        """Reports rewards and learning of the signals."""
         return self.signals.summary() if self.signals.others else {}
 
     def training_step(self, rollout: Rollout) -> Row:
-        """One update: targets, then epochs of minibatches."""
+        """Makes one update: targets, then epochs of minibatches."""
         cfg, data, means = self.now(), self.before_update(self.targets(rollout)), Means()
         for _ in range(cfg.epochs):
             for batch in shuffled(data, cfg.minibatch_size, self.rng):
@@ -138,12 +138,12 @@ class PQN(Algorithm[PQNConfig]):
         }
 
     def explore(self) -> None:
-        """Sets the probability of a random action to what the schedule says."""
+        """Sets the probability of a random action by the schedule."""
         self.net.head.epsilon.fill_(self.now().epsilon)
 
     @torch.no_grad()
     def targets(self, rollout: Rollout) -> QBatch:
-        """Q(lambda) returns of every valid decision, ``[N]``."""
+        """Computes Q(lambda) returns of every valid decision, ``[N]``."""
         cfg, rows, (obs, last, final) = self.cfg, rollout.valid_rows(), self.policy.sights(rollout)
         value, last_value = self.best(obs).view(*rollout.reward.shape, 1), self.best(last)
         final_value = self.best(final) if len(rollout.boot_index) else None
@@ -157,7 +157,7 @@ class PQN(Algorithm[PQNConfig]):
         )
 
     def best(self, obs: TensorTree) -> Tensor:
-        """Gives the largest value among the actions that are allowed, ``[N, 1]``; 0 where none is."""
+        """Returns the largest value of the allowed actions, ``[N, 1]``; 0 if none is allowed."""
         values, mask = self.forward.values(Inputs(obs)), obs.get(MASK)
         if mask is None:
             return values.amax(1, keepdim=True)
@@ -165,7 +165,7 @@ class PQN(Algorithm[PQNConfig]):
 
 
 def shuffled(data: QBatch, size: int, rng: np.random.Generator) -> Iterator[QBatch]:
-    """One epoch: the rows in random order, in near-equal parts of at most `size` rows."""
+    """Yields the minibatches of one epoch: the rows in random order, in near-equal parts of at most `size` rows."""
     order = torch.from_numpy(rng.permutation(len(data))).to(data.action.device)
     for rows in order.tensor_split(-(-len(data) // size)):
         obs = {path: leaf.index_select(0, rows) for path, leaf in data.obs.items()}

@@ -1,16 +1,16 @@
-"""REINFORCE (Williams 1992, Machine Learning 8): the score of each decision times all reward that came after it.
+"""REINFORCE (Williams 1992, Machine Learning 8): the score of each decision times all rewards after it.
 
-No value function and no bootstrap, so only whole episodes count. A rollout is cut wherever its batch is full; the
-decisions of episodes that still run are kept here, slot by slot, and join the update in which their episode is over.
-So each decision of a finished episode is used exactly once, and long episodes are not passed over for short ones, as
-they would be if the rest were thrown away.
+No value function and no bootstrapping, so only whole episodes count. A rollout is cut wherever its batch is full; the
+decisions of running episodes are kept, slot by slot, until the update in which their episode has ended. So each
+decision of a finished episode is used exactly once, and long episodes are not skipped in favour of short ones, as they
+would be if the rest were thrown away.
 
-The price: an episode that ran through an update was begun by the weights before it. Its decisions enter with their
-score under the weights of now, as if these had made them, so for this share of the batch (metric `stale_fraction`) the
-gradient is an approximation. It shrinks with a larger `rollout_size` or fewer environments. Weighting these
-decisions by the ratio of their probabilities, now to then, was tried: CartPole was learned less steadily.
+The price: an episode that ran through an update was begun by older weights. Its decisions enter with their score
+under the present weights, so for this share of the batch (metric `stale_fraction`) the gradient is an approximation.
+The share shrinks with a larger `rollout_size` or fewer environments. Importance weights for these decisions were tried:
+CartPole was learned less steadily.
 
-A truncated episode counts as ended: its return is what came until the cut. The details that decide are in
+A truncated episode counts as ended: its return is that until the cut. The details that decide are in
 docs/algorithms/reinforce.md.
 """
 
@@ -44,10 +44,10 @@ from rookery.native.forward import attach
 from rookery.policies.policy import Policy
 
 FRAGMENT = 128
-"""Decisions in a row of one slot in the rollout. It decides about memory alone: episodes are put together again."""
+"""Decisions of a fragment in the rollout. It only affects memory: episodes are joined again."""
 
 LONGEST = 100_000
-"""Decisions of an episode after which it counts as one that will never end."""
+"""Decisions after which an episode counts as endless."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,11 @@ class ReinforceConfig(AlgorithmConfig, OnPolicySettings):
 
     lr: Scheduled[PositiveFloat] = 3e-3
     rollout_size: Rows = 1000
-    """Decisions between updates; those of episodes that are not over yet wait for the next."""
+    """Decisions between updates; those of running episodes wait for the next."""
     normalize_returns: bool = True
-    """Returns of each batch get mean 0, which is a baseline, and standard deviation 1."""
+    """Normalizes returns of each batch to mean 0, which is a baseline, and standard deviation 1."""
     entropy_coef: Scheduled[NonNegative] = 0.0
-    """Weight of an entropy bonus."""
+    """Weight of the entropy bonus."""
     adam_eps: PositiveFloat = 1e-5
     """Added to Adam's denominator."""
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -77,8 +77,8 @@ class ReinforceBatch:
 
     Attributes:
         obs: Observations, normalized if the policy does that.
-        action: What was done.
-        returns: Discounted reward from it to the end of its episode.
+        action: The actions.
+        returns: Discounted returns from each decision to the end of its episode.
     """
 
     obs: TensorTree
@@ -104,12 +104,12 @@ def reinforce_loss(distribution: Distribution, batch: ReinforceBatch, cfg: Reinf
 def reinforce_gradient(
     distribution: Distribution, batch: ReinforceBatch, cfg: ReinforceConfig
 ) -> OutputGradients | None:
-    """Gives the gradient of `reinforce_loss` with respect to the outputs, in closed form, and the same metrics.
+    """Computes the gradient of `reinforce_loss` with respect to the outputs, in closed form, and the same metrics.
 
-    None for a distribution whose own gradient is not known.
+    None for a distribution without a closed-form gradient.
 
     Returns:
-        With respect to the head's output ``[N, W]``, and to the ``log_std`` of distributions that have one.
+        Gradients with respect to the head's output ``[N, W]``, and to the ``log_std`` of distributions that have one.
     """
     returns = batch.returns
     if cfg.normalize_returns and len(returns) > 1:
@@ -122,11 +122,11 @@ def reinforce_gradient(
 
 
 def rewards_to_go(reward: Tensor, last: Tensor, *, gamma: float) -> Tensor:
-    """The discounted sum of rewards from each decision to the end of its episode, ``[N]``.
+    """Computes the discounted sum of rewards from each decision to the end of its episode, ``[N]``.
 
     Args:
-        reward: ``[N]`` of whole episodes, one after the other.
-        last: ``[N]`` bool, the last decision of each.
+        reward: ``[N]`` rewards of whole episodes, one after the other.
+        last: ``[N]`` bool, whether the decision is the last of its episode.
         gamma: Discount.
     """
     returns = []
@@ -138,7 +138,7 @@ def rewards_to_go(reward: Tensor, last: Tensor, *, gamma: float) -> Tensor:
 
 
 class Scorer:
-    """Gives the distribution of each row's action.
+    """Computes the distribution of each row's action.
 
     Args:
         policy: The policy that learns.
@@ -148,17 +148,17 @@ class Scorer:
         self.policy = policy
 
     def __call__(self, batch: ReinforceBatch) -> Distribution:
-        """The distribution of each row's action."""
+        """Computes the distribution of each row's action."""
         distribution: Distribution = self.policy.head(self.policy.trunk(batch.obs), batch.obs.get(MASK))
         return distribution
 
     def structure(self) -> Structure:
-        """Declares what a call computes: what the policy does."""
+        """Declares what a call computes: the policy's distribution."""
         return self.policy.structure()
 
 
 class Reinforce(Algorithm[ReinforceConfig]):
-    """The algorithm: `training_step` keeps what has no end yet and makes one gradient step on what has."""
+    """The algorithm: `training_step` keeps running episodes, and makes one gradient step on finished ones."""
 
     saved = ("optimizer", "kept", "dropped", "signals")
     fixed = ("forward",)
@@ -171,21 +171,21 @@ class Reinforce(Algorithm[ReinforceConfig]):
         self.forward = attach(Scorer(policy))
         self.optimizer = Adam(flatten([policy.head, policy.trunk]), betas=(0.9, 0.999), eps=cfg.adam_eps)
         self.kept: dict[str, Any] = {}
-        """Decisions of episodes that are not over, as `_columns` has them, slot by slot."""
+        """Decisions of running episodes, as of `_columns`, slot by slot."""
         self.dropped = 0
-        """Decisions of episodes whose end was never seen."""
+        """Decisions of episodes whose end is missing."""
 
     @property
     def demand(self) -> Demand:
-        """`rollout_size` decisions an update."""
+        """`rollout_size` decisions per update."""
         return Demand(FRAGMENT, self.cfg.rollout_size)
 
     def summary(self) -> Row:
-        """Reports what signals have given and learned."""
+        """Reports rewards and learning of the signals."""
         return self.signals.summary() if self.signals.others else {}
 
     def training_step(self, rollout: Rollout) -> Row:
-        """One update from the episodes that are over now; none if there are no such."""
+        """Makes one update from the episodes that have ended; none if no episode has."""
         cfg, means = self.now(), Means()
         ended, stale = self.ended_episodes(rollout)
         if ended:
@@ -211,9 +211,9 @@ class Reinforce(Algorithm[ReinforceConfig]):
         }
 
     def ended_episodes(self, rollout: Rollout) -> tuple[dict[str, Any], float | None]:
-        """The decisions of all episodes that are over, `_columns` of them, and the share that had been kept.
+        """Returns the decisions of all finished episodes, as of `_columns`, and the share of them that had been kept.
 
-        Those of running episodes are kept for later. Both are in the order of slots, and of time within a slot.
+        Those of running episodes are kept. Both are in the order of slots, and of time within a slot.
 
         Raises:
             TrainingError: If an episode does not end.
@@ -223,15 +223,15 @@ class Reinforce(Algorithm[ReinforceConfig]):
             num_kept = len(self.kept["slot"])
             kept = _map(lambda column: column.to(rollout.slot.device), self.kept)  # a checkpoint's is on the host
             fresh = _map(torch.cat, kept, fresh)
-        order = torch.argsort(fresh["slot"], stable=True)  # what was kept comes before what is new, slot by slot
+        order = torch.argsort(fresh["slot"], stable=True)  # kept decisions come before new ones, slot by slot
         rows = _map(lambda column: column.index_select(0, order), fresh)
         slot, last, first = (rows[name].numpy(force=True) for name in ("slot", "last", "first"))
         leaves_slot = np.append(slot[1:] != slot[:-1], True)
-        closes = last | leaves_slot | np.append(first[1:], False)  # where an episode's known rows are all there
+        closes = last | leaves_slot | np.append(first[1:], False)  # the last known row of an episode
         closing = np.flatnonzero(closes)[np.cumsum(closes) - closes]  # the last known row of each row's episode
         running = torch.from_numpy(~last[closing] & leaves_slot[closing]).to(order.device)
         over = torch.from_numpy(last[closing]).to(order.device)
-        self.dropped += int((~running & ~over).sum())  # the slot began another episode, and this one showed no end
+        self.dropped += int((~running & ~over).sum())  # the slot began another episode before this one ended
         self.kept = _map(lambda column: column[running], rows)
         self._check_length()
         stale = (order < num_kept)[over]
@@ -244,12 +244,12 @@ class Reinforce(Algorithm[ReinforceConfig]):
         if longest > LONGEST:
             raise TrainingError(
                 f"policy {self.name!r}: an episode has {longest:,} decisions and no end, but REINFORCE learns from "
-                "whole episodes; give the environment a time limit, or take another algorithm, such as a2c"
+                "whole episodes; give the environment a time limit, or use another algorithm, such as a2c"
             )
 
 
 def _columns(rollout: Rollout) -> dict[str, Any]:
-    """The valid rows of a rollout ``[N, ...]``: slot by slot where it matters, always in the order of time."""
+    """Returns the valid rows of a rollout ``[N, ...]``: slot by slot where it matters, in the order of time."""
     num_fragments = len(rollout.length)
     fragment, t = rollout.valid.T.nonzero(as_tuple=True)
     rows = t * num_fragments + fragment
@@ -264,7 +264,7 @@ def _columns(rollout: Rollout) -> dict[str, Any]:
 
 
 def _map(function: Callable[..., Tensor], *trees: dict[str, Any]) -> dict[str, Any]:
-    """Applies `function` to each tensor, or, of several trees, to the list of those at the same place."""
+    """Applies `function` to each tensor, or, for several trees, to the list of tensors at the same place."""
     made: dict[str, Any] = {}
     for name, value in trees[0].items():
         values = [tree[name] for tree in trees]
