@@ -1,4 +1,4 @@
-"""What tests of actor-critics that learn from a memory share: a task that is learned in seconds, and rows to learn."""
+"""Shared parts of tests of recurrent actor-critics: a task that is learned in seconds, and rows to learn."""
 
 from __future__ import annotations
 

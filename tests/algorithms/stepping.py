@@ -1,4 +1,4 @@
-"""What tests of algorithms that learn from replay share: one gradient step with its metrics, and their optimizers."""
+"""Shared parts of tests of off-policy algorithms: one gradient step with its metrics, and their optimizers."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def learner(cfg, specs, seed=0):
 
 
 def drawn(specs, rows=40, seed=0, alive=0.7):
-    """Decisions as replay gives them, of random numbers; somebody acts in each."""
+    """Decisions as replay gives them, of random numbers; at least one member acts in each."""
     obs, action = specs
     rng = np.random.default_rng(seed)
 

@@ -1,4 +1,4 @@
-"""What an algorithm cannot learn is refused by an error that names the setting, its value and what can be done."""
+"""Errors for what an algorithm cannot learn name the setting, its value and the remedy."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ UNBOUNDED = spaces.Box(-np.inf, np.inf, (1,), np.float32)
 MIXED = team((NUMBERS, TWO), (MASKED, THREE), (NUMBERS, TWO))
 GRU = {"memory": {"kind": "gru"}}
 RENORM, QUANTILES = {"norm": "batch"}, {"quantiles": 5}
-FOR_NUMBERS = "ConfigError: policies.hero.critic: quantiles and norm = batch are for numbers"
+FOR_NUMBERS = "ConfigError: policies.hero.critic: quantiles and norm = batch are for continuous actions"
 
 
 def specs(action):

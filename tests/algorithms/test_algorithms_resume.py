@@ -1,4 +1,4 @@
-"""Every algorithm goes on from a checkpoint in the middle of episodes as if it had not stopped."""
+"""Every algorithm resumes from a checkpoint in the middle of episodes as if it had not stopped."""
 
 import hashlib
 

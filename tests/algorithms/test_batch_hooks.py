@@ -1,4 +1,4 @@
-"""Who looks at what a learner is about to learn from, and changes it."""
+"""Hooks that see what a learner is about to learn from, and change it."""
 
 from dataclasses import replace
 

@@ -14,7 +14,7 @@ from rookery import ConfigError, ModelConfig, MultiAgentArena, PPOConfig, Traine
 from rookery.algorithms.offline.bc import (
     BC_GRADIENT,
     BCConfig,
-    Imitated,
+    ImitationBatch,
     MARWILConfig,
     ReturnBatch,
     bc_loss,
@@ -41,7 +41,7 @@ def weights(module):
 
 def test_the_loss_of_choices_is_their_negative_log_likelihood():
     behavior = Categorical(torch.tensor([[1.0, 0.0, -1.0], [0.0, 0.0, 0.0]]))
-    batch = Imitated({}, torch.tensor([0, 2]))
+    batch = ImitationBatch({}, torch.tensor([0, 2]))
     loss, metrics = bc_loss(behavior, batch, BCConfig())
     first, second = math.log(math.e + 1 + 1 / math.e) - 1, math.log(3)
     assert float(loss) == pytest.approx((first + second) / 2)
@@ -53,7 +53,7 @@ def test_the_loss_of_choices_is_their_negative_log_likelihood():
 
 def test_the_loss_of_numbers_is_that_of_a_gaussian():
     behavior = DiagonalGaussian(torch.tensor([[0.5, -1.0]]), torch.tensor([0.0, math.log(0.5)]))
-    loss, _ = bc_loss(behavior, Imitated({}, torch.tensor([[1.0, 0.0]])), BCConfig())
+    loss, _ = bc_loss(behavior, ImitationBatch({}, torch.tensor([[1.0, 0.0]])), BCConfig())
     by_hand = 0.5 * 0.25 + 0.5 * 4.0 + math.log(0.5) + math.log(2 * math.pi)
     assert float(loss) == pytest.approx(by_hand)
 
@@ -62,7 +62,7 @@ def test_actions_at_the_bounds_have_a_finite_likelihood_and_gradient():
     mean = torch.zeros(4, 1, requires_grad=True)
     behavior = SquashedGaussian(mean, torch.zeros(4, 1))
     action = torch.tensor([[1.0], [-1.0], [1.0 - 1e-6], [1.5]])  # what is stored may lie beyond
-    loss, metrics = bc_loss(behavior, Imitated({}, action), BCConfig(distribution="squashed"))
+    loss, metrics = bc_loss(behavior, ImitationBatch({}, action), BCConfig(distribution="squashed"))
     loss.backward()
     assert torch.isfinite(metrics["bc_loss"]).all() and torch.isfinite(mean.grad).all()
     inside = math.atanh(float(torch.tensor(1.0 - 1e-6)))
@@ -73,7 +73,7 @@ def test_actions_at_the_bounds_have_a_finite_likelihood_and_gradient():
 def test_rows_of_squashed_gaussians_count_by_their_variance():
     log_std = torch.tensor([[0.0], [-2.0]])
     behavior = SquashedGaussian(torch.zeros(2, 1), log_std)
-    batch = Imitated({}, torch.tensor([[0.5], [0.1]]))
+    batch = ImitationBatch({}, torch.tensor([[0.5], [0.1]]))
     plain, metrics = bc_loss(behavior, batch, BCConfig(distribution="squashed", variance_power=0.0))
     assert float(plain) == pytest.approx(float(metrics["bc_loss"].mean()))
     weighted, _ = bc_loss(behavior, batch, BCConfig(distribution="squashed", variance_power=0.5))
@@ -87,14 +87,14 @@ def test_the_closed_form_is_the_gradient(entropy_coef):
     cfg = BCConfig(entropy_coef=entropy_coef)
     for weight in (None, torch.rand(6, generator=generator)):
         logits = torch.randn(6, 3, generator=generator, requires_grad=True)
-        batch = Imitated({}, torch.tensor([0, 1, 2, 0, 1, 2]), weight)
+        batch = ImitationBatch({}, torch.tensor([0, 1, 2, 0, 1, 2]), weight)
         bc_loss(Categorical(logits), batch, cfg)[0].backward()
         with torch.no_grad():
             (found,), _ = BC_GRADIENT.gradient(Categorical(logits), batch, cfg)
         torch.testing.assert_close(found, logits.grad)
         mean = torch.randn(6, 2, generator=generator, requires_grad=True)
         log_std = torch.randn(2, generator=generator, requires_grad=True)
-        batch = Imitated({}, torch.randn(6, 2, generator=generator), weight)
+        batch = ImitationBatch({}, torch.randn(6, 2, generator=generator), weight)
         bc_loss(DiagonalGaussian(mean, log_std), batch, cfg)[0].backward()
         with torch.no_grad():
             found, _ = BC_GRADIENT.gradient(DiagonalGaussian(mean, log_std), batch, cfg)

@@ -12,7 +12,13 @@ from stepping import step
 from rookery import Trainer
 from rookery.algorithms.experience import Experience
 from rookery.algorithms.off_policy.critics import StateAction
-from rookery.algorithms.off_policy.hybrid_actions import ActorBatch, branch_actor_loss, chosen_of, numbers_of, tabled
+from rookery.algorithms.off_policy.hybrid_actions import (
+    ActorBatch,
+    branch_actor_loss,
+    chosen_indices,
+    continuous_part,
+    pad_options,
+)
 from rookery.algorithms.off_policy.sac import SAC, DiscreteBatch, SACConfig, discrete_actor_loss
 from rookery.core.seeding import Streams
 from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
@@ -73,10 +79,10 @@ def learn_from(learner, rows):
 
 def test_values_of_choices_of_different_widths_stand_side_by_side():
     values = torch.arange(10.0).view(2, 5)
-    assert tabled(values, (2, 3)).tolist() == [[[0, 1, 0], [2, 3, 4]], [[5, 6, 0], [7, 8, 9]]]
+    assert pad_options(values, (2, 3)).tolist() == [[[0, 1, 0], [2, 3, 4]], [[5, 6, 0], [7, 8, 9]]]
     action = torch.tensor([[1.0, 2.0, 0.5, -0.5], [0.0, 1.0, 0.25, 1.0]])
-    assert chosen_of(action, action_spec(BOTH)).tolist() == [[1, 4], [0, 3]]
-    assert numbers_of(action, action_spec(BOTH)).tolist() == [[0.5, -0.5], [0.25, 1.0]]
+    assert chosen_indices(action, action_spec(BOTH)).tolist() == [[1, 4], [0, 3]]
+    assert continuous_part(action, action_spec(BOTH)).tolist() == [[0.5, -0.5], [0.25, 1.0]]
 
 
 @pytest.mark.parametrize("masked", [False, True])

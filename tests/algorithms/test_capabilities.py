@@ -1,4 +1,4 @@
-"""What algorithms declare is what messages name, what runs allow, and what flags of version 0.1 still say."""
+"""Declared capabilities are those that messages name, runs allow, and flags of version 0.1 still return."""
 
 import warnings
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""What stands under ``central`` reaches values and nothing else: critics see it, policies act without it."""
+"""Observations under ``central`` reach values and nothing else: critics see them, policies act without them."""
 
 import itertools
 

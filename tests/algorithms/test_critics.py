@@ -22,7 +22,7 @@ from rookery.algorithms.off_policy.critics import (
     critic_loss,
     detached_view,
     joint_critic_loss,
-    target_of,
+    target_copy,
 )
 from rookery.algorithms.off_policy.sac import SACConfig
 from rookery.core.flat import flatten
@@ -221,7 +221,7 @@ def test_a_judge_stays_the_same_network_after_a_state_is_loaded():
 def test_the_flat_vector_of_a_target_has_the_order_of_the_learner():
     net = learner(CriticConfig()).net
     source = flatten([net])
-    target, data = target_of(net)
+    target, data = target_copy(net)
     assert torch.equal(data, source.data)
     data.zero_()
     assert all(float(weight.abs().max()) == 0 for weight in target.parameters())

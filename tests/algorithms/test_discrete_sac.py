@@ -59,13 +59,13 @@ def transitions(masked=False, number=32):
 
 
 def learn_from(learner, rows):
-    """Lets it draw the same rows again and again."""
+    """Makes it draw the same rows every time."""
     learner.replay.sample = lambda *size, **window: rows
     return learner
 
 
 def distribution(policy, obs):
-    """What a policy draws from, by torch.distributions."""
+    """Returns the action distribution by torch.distributions."""
     logits = policy.head.linear(policy.trunk(obs))
     return Categorical(logits=torch.where(obs[MASK], logits, -torch.inf) if MASK in obs else logits)
 

@@ -150,7 +150,7 @@ def rows(mask=None):
 
 
 def saying(net, *values):
-    """Lets a network say the same of every observation."""
+    """Makes a network return the same values for every observation."""
     with torch.no_grad():
         net.head.linear.weight.zero_()
         net.head.linear.bias.copy_(torch.tensor(values))

@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from recorded import keep, poles
 from rookery import BCConfig, DTConfig, ModelConfig, MultiAgentArena, PPOConfig, Trainer, load_policy
-from rookery.algorithms.offline.dt import DecayedAdam, WindowBatch, dt_loss, spread
+from rookery.algorithms.offline.dt import DecayedAdam, WindowBatch, dt_loss, scatter_rows
 from rookery.core.flat import flatten
 from rookery.core.optim import Adam
 from rookery.models.distributions import Categorical
@@ -58,9 +58,9 @@ def test_the_loss_of_numbers_is_their_square_error_and_of_choices_their_likeliho
 
 def test_rows_are_spread_over_the_places_that_hold_one():
     there = torch.tensor([[False, True, True], [False, False, True]])
-    assert spread(torch.tensor([1, 2, 3]), there).tolist() == [[0, 1, 2], [0, 0, 3]]
+    assert scatter_rows(torch.tensor([1, 2, 3]), there).tolist() == [[0, 1, 2], [0, 0, 3]]
     rows = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
-    assert spread(rows, there).tolist() == [[[0, 0], [1, 2], [3, 4]], [[0, 0], [0, 0], [5, 6]]]
+    assert scatter_rows(rows, there).tolist() == [[[0, 0], [1, 2], [3, 4]], [[0, 0], [0, 0], [5, 6]]]
 
 
 def test_a_batch_holds_returns_of_whole_episodes_in_the_unit_of_the_network(tmp_path):
@@ -216,7 +216,7 @@ def test_it_does_what_earned_as_much_as_it_is_told_to_earn(tmp_path):
         assert first_action(8.0) == pytest.approx(1.6, abs=0.3)
         assert first_action(-8.0) == pytest.approx(-1.6, abs=0.3)
     with Trainer(None, BCConfig(model=ModelConfig(hidden=(16,)), lr=3e-3), replay=path, seed=0) as trainer:
-        trainer.learn(180)  # the control: without returns nobody can tell which half to follow
+        trainer.learn(180)  # the control: without returns the two halves cannot be distinguished
         assert abs(float(trainer.policies["main"].predict(seen).mean())) < 0.5
 
 

@@ -176,7 +176,7 @@ def test_what_cannot_be_imitated_is_refused(shown, tmp_path):
         ppo(str(tmp_path / "nowhere"), strength=1.0)
     with pytest.raises(SpaceError, match="it holds observations"):
         ppo(shown, env="Pendulum-v1", strength=1.0)
-    with pytest.raises(ConfigError, match="demonstrations do not say what a policy remembered"):
+    with pytest.raises(ConfigError, match="demonstrations have no memory of the policy"):
         ppo(shown, cfg=FAST.replace(model=ModelConfig(memory={"kind": "gru"})), strength=1.0)
     with pytest.raises(ConfigError, match=r"strength.*-1"):
         ppo(shown, strength=-1.0)

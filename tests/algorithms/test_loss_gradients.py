@@ -38,7 +38,7 @@ TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
 
 
 class Learning:
-    """What networks put out for random rows, some way from what they put out when the rows were played."""
+    """Returns outputs of networks for random rows, different from those when the rows were played."""
 
     def __init__(
         self, name, rows, *, masked=False, importance=False, moved=0.3, dtype=torch.float64, seed=0, columns=1
@@ -204,7 +204,7 @@ def test_rows_that_are_clipped_have_no_gradient_of_the_surrogate(name):
 
 
 def test_a_step_that_overflows_is_not_finite_either_way():
-    # the optimizer skips it and counts it; a closed form that hid it would let a broken run go on
+    # the optimizer skips it and counts it; a closed form that hid it would let a broken run continue
     learning = Learning("discrete", 8, dtype=torch.float32)
     good = learning.batch.advantage.abs()  # of which an infinite ratio is clipped, so that only its factor 0 is left
     batch = replaced(learning.batch, logp=learning.batch.logp - 200.0, advantage=good)
@@ -247,13 +247,13 @@ def test_the_batch_and_the_outputs_stay_as_they_are(name):
 
 
 class Unknown(Categorical):
-    """A user's distribution, whose gradient nobody has worked out."""
+    """A user's distribution without a closed-form gradient."""
 
     gradient = Distribution.gradient
 
 
 class Unpenalized(Categorical):
-    """A user's distribution, of whose divergences nobody has worked out the gradient."""
+    """A user's distribution without a closed-form gradient of the divergence."""
 
     kl_gradient = Distribution.kl_gradient
 

@@ -82,7 +82,7 @@ def test_targets_are_the_target_critics_values_of_what_the_target_actors_would_d
 def test_each_actor_learns_by_its_own_action_with_those_of_others_as_they_were_played():
     one, rows = stirred(learner(MADDPGConfig(logit_coef=0.0, **SMALL), MIXED)), drawn(MIXED, alive=1.0)
     even = torch.full((len(rows), 5), 0.5)
-    batch = ActorRows(rows.obs, one.judged(rows.action, rows.obs), even)
+    batch = ActorRows(rows.obs, one.critic_actions(rows.action, rows.obs), even)
     loss, _ = actor_loss(one.actor(batch), batch, one.now())
     found = torch.autograd.grad(loss, list(one.policy.parameters()))
     acts = one.policy.head(one.policy.trunk(rows.obs), rows.obs[MASK])
@@ -97,7 +97,7 @@ def test_each_actor_learns_by_its_own_action_with_those_of_others_as_they_were_p
 
 def test_a_member_that_does_not_act_teaches_its_actor_nothing():
     one, rows = stirred(learner(MADDPGConfig(logit_coef=0.0, **SMALL), MIXED)), drawn(MIXED, alive=0.0)
-    batch = ActorRows(rows.obs, one.judged(rows.action, rows.obs), torch.full((len(rows), 5), 0.5))
+    batch = ActorRows(rows.obs, one.critic_actions(rows.action, rows.obs), torch.full((len(rows), 5), 0.5))
     loss, _ = actor_loss(one.actor(batch), batch, one.now())
     loss.backward()
     gradients = [sum(p.grad.abs().sum().item() for p in net.parameters()) for net in one.policy.trunk.networks]
@@ -113,7 +113,7 @@ def test_actors_see_what_their_member_sees_and_the_critic_sees_all():
         assert torch.equal(before.numbers, after.numbers)
         assert torch.equal(before.logits[:, :3], after.logits[:, :3])
         assert not torch.equal(before.logits[:, 3:], after.logits[:, 3:])
-        action = one.judged(rows.action, rows.obs)
+        action = one.critic_actions(rows.action, rows.obs)
         judged = [one.critics(StateAction(obs, action)) for obs in (rows.obs, other)]
     assert not torch.allclose(*judged)
 
@@ -130,7 +130,7 @@ def test_a_gradient_step_moves_actors_critics_and_their_targets():
 
 
 def test_each_member_learns_the_best_answer_to_what_the_other_was_seen_doing():
-    """The reward is how near the sum of two numbers comes to 0.5; in what is learned from the other's is 0 on average,
+    """The reward is how near the sum of two numbers is to 0.5; in what is learned from the other's is 0 on average,
     so that each finds 0.5.
     """
     here = spaces.Box(-1.0, 1.0, (1,), np.float32)

@@ -308,7 +308,7 @@ def test_the_gradient_of_ppo_is_known_to_be_the_closed_form():
 
 
 class Apart(Pair):
-    """Both see nothing that tells them apart, and must do different things."""
+    """Both have equal observations, and must act differently."""
 
     def step(self, actions):
         shown, _, *ends = super().step(actions)

@@ -1,4 +1,4 @@
-"""What was remembered while playing is what is learned from: the same numbers row by row, step by step and at ends."""
+"""Learning uses the memory of the rollout: the same numbers row by row, step by step and at ends."""
 
 import itertools
 
@@ -23,7 +23,7 @@ MEMORIES = {
 
 
 def seen_by(policy, obs, memory):
-    """What a policy's trunk sees, and what is to be recalled of it."""
+    """Returns the inputs of a policy's trunk, and those to recall."""
     return (policy.normalize(obs), {}) if policy.recall is None else policy.recall.look(obs, memory, policy.normalize)
 
 
@@ -191,7 +191,7 @@ def test_minibatches_hold_whole_sequences_each_once_an_epoch():
 
 
 class Bright(gymnasium.Env):
-    """A small grey picture; which of two frames came first tells what to do."""
+    """A small grey picture; the order of two frames decides the action."""
 
     observation_space = spaces.Box(0, 255, (8, 8), np.uint8)
     action_space = spaces.Discrete(2)

@@ -1,4 +1,4 @@
-"""What all algorithms share that learn from data alone and can go on by playing: IQL, CQL, TD3+BC, AWAC."""
+"""Offline algorithms that can continue by playing: IQL, CQL, TD3+BC, AWAC."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""IMPALA and APPO: on their own play they are A2C and PPO, on that of others they are corrected, and they go on exactly
-as they were.
+"""IMPALA and APPO: on their own rollouts they are A2C and PPO, on those of others they are corrected, and they resume
+exactly.
 """
 
 import math
@@ -160,7 +160,7 @@ def test_a_ring_gives_each_kept_batch_and_forgets_the_oldest():
     ring, rng = BatchRing(), np.random.default_rng(0)
     seen = []
     for number, batch in enumerate(batches):
-        given = ring.turn(batch, 1, 3, rng)
+        given = ring.add_and_draw(batch, 1, 3, rng)
         assert given[0] is batch
         which = [k for b in given[1:] for k, other in enumerate(batches) if torch.equal(b.action, other.action)]
         assert all(number - 3 <= k < number for k in which)
@@ -168,7 +168,7 @@ def test_a_ring_gives_each_kept_batch_and_forgets_the_oldest():
     assert seen == [0, 1, 1, 1, 1, 1]
     assert len(ring.batches) == 3
     before = rng.bit_generator.state
-    assert len(ring.turn(batches[0], 0, 3, rng)) == 1
+    assert len(ring.add_and_draw(batches[0], 0, 3, rng)) == 1
     assert ring.batches == []
     assert rng.bit_generator.state == before
 

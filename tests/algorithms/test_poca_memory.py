@@ -1,4 +1,4 @@
-"""MA-POCA with a memory: learned through time as played, told to the critic, and none of who has gone."""
+"""MA-POCA with a memory: learned through time as played, passed to the critic, and none for members that have ended."""
 
 from dataclasses import replace
 
@@ -120,7 +120,7 @@ def test_values_see_what_every_member_remembers_as_step_by_step(memory):
 
 
 def advanced(policy, row, kept, action, reward):
-    """What is remembered after a decision."""
+    """Returns the memory after a decision."""
     before, kept = kept.clone(), kept.clone()
     policy.act(row, None, True, kept)
     if policy.recall is not None:  # what was done, not what is most probable now
@@ -282,7 +282,7 @@ def test_who_remembers_and_goes_is_credited_for_it_later():
 
     assert score("lstm") >= 0.95
     assert score("none") <= 0.75  # no sign is seen when it is to be named
-    assert score("lstm", leave_group_at_end=True) <= 0.75  # nothing comes to a
+    assert score("lstm", leave_group_at_end=True) <= 0.75  # no reward reaches a
 
 
 @pytest.mark.parametrize("memory", [slow("lstm"), "all"])

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from torch import nn
 
 from rookery import ModelConfig, PPOConfig, Trainer
-from rookery.algorithms.on_policy.ppo import PPO, Outputs, ppo_loss, standardized
+from rookery.algorithms.on_policy.ppo import PPO, Outputs, normalize_advantages, ppo_loss
 from rookery.core.batch import Minibatch, Rollout
 from rookery.core.errors import ConfigError, TrainingError
 from rookery.core.schedules import Linear
@@ -145,9 +145,11 @@ def test_advantages_of_a_batch_are_normalized_over_its_valid_rows_and_nothing_el
 def test_advantages_of_a_batch_that_hardly_differ_are_not_blown_up():
     rows = torch.zeros(2)
     batch = Minibatch({}, rows, rows, torch.tensor([1.0, 1.0 + 1e-6]), rows, rows)
-    assert standardized(batch).advantage.tolist() == pytest.approx([-0.005, 0.005], rel=0.1)  # a float has 24 bits
+    assert normalize_advantages(batch).advantage.tolist() == pytest.approx(
+        [-0.005, 0.005], rel=0.1
+    )  # a float has 24 bits
     one = Minibatch({}, rows[:1], rows[:1], torch.tensor([3.0]), rows[:1], rows[:1])
-    assert standardized(one).advantage.tolist() == [3.0]
+    assert normalize_advantages(one).advantage.tolist() == [3.0]
 
 
 # --- the loss -------------------------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ def test_targets_and_values_are_those_of_a_walk_step_by_step(kind, masked, burn_
 
 
 def learned(rollout, place, burn_in):
-    """Whether a decision stands behind the first `burn_in` observations of its fragment, final ones counted."""
+    """Marks decisions after the first `burn_in` observations of their fragment, final ones counted."""
     t, f = place
     finals = int((rollout.boot_index[:, 1] == f).logical_and(rollout.boot_index[:, 0] < t).sum())
     return t + finals >= burn_in

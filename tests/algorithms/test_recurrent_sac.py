@@ -14,7 +14,7 @@ from selection import slow
 
 
 class Cue(gymnasium.Env):
-    """What is seen first is to be done in the three steps that follow, in which nothing is seen."""
+    """The first observation is the action to take in the three steps that follow, whose observations are empty."""
 
     observation_space = spaces.Box(-1, 1, (2,), np.float32)
     action_space = spaces.Box(-1, 1, (1,), np.float32)

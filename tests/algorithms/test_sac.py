@@ -52,14 +52,14 @@ def transitions(**changes):
 
 
 def learn_from(algorithm, rows):
-    """Lets an algorithm draw the same rows again and again."""
+    """Makes an algorithm draw the same rows every time."""
     algorithm.replay.sample = lambda *size, **window: rows
     algorithm.explore = lambda: None
     return algorithm
 
 
 def squashed(policy, obs):
-    """What a policy draws from, by torch.distributions; and its normal part."""
+    """Returns the action distribution by torch.distributions, and its normal part."""
     mean, log_std = policy.head.linear(policy.trunk(obs)).chunk(2, -1)
     normal = Normal(mean.double(), log_std.clamp(-20, 2).exp().double())
     return TransformedDistribution(normal, [TanhTransform(cache_size=1)]), normal

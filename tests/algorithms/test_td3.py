@@ -38,7 +38,7 @@ def ddpg(**settings):
 
 
 def learn_from(algorithm, rows):
-    """Lets an algorithm draw the same rows again and again."""
+    """Makes an algorithm draw the same rows every time."""
     algorithm.replay.sample = lambda *size, **window: rows
     return algorithm
 

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from recorded import keep
 from rookery import ModelConfig, TD3BCConfig, TD3Config, Trainer
 from rookery.algorithms.off_policy.ddpg import DDPGActor
-from rookery.algorithms.offline.td3bc import ProposedActions, held_actor_loss
+from rookery.algorithms.offline.td3bc import ProposedActions, td3bc_actor_loss
 from rookery.core.batch import Transitions
 from rookery.core.optim import compute_gradients
 
@@ -28,19 +28,19 @@ def test_the_loss_has_the_golden_numbers():
         torch.tensor([[0.1, 0.5], [0.0, -0.4]]), torch.tensor([[2.0, -4.0], [100.0, 100.0]], dtype=torch.float64)
     )
     rows = rows_of(torch.tensor([[0.0, 0.2], [0.0, 0.0]]))
-    loss, metrics = held_actor_loss(outputs, rows, TD3BCConfig())
+    loss, metrics = td3bc_actor_loss(outputs, rows, TD3BCConfig())
     assert float(metrics["q_scale"]) == pytest.approx(2.5 / 3)
     assert float(metrics["cloning_loss"]) == pytest.approx(0.065)
     assert float(loss) == pytest.approx(0.065 + 2.5 / 3)
-    half, _ = held_actor_loss(outputs, rows, TD3BCConfig(cloning=0.5))
+    half, _ = td3bc_actor_loss(outputs, rows, TD3BCConfig(cloning=0.5))
     assert float(half) == pytest.approx(0.0325 + 2.5 / 3)
-    alone, _ = held_actor_loss(outputs, rows, TD3BCConfig(alpha=0.0))
+    alone, _ = td3bc_actor_loss(outputs, rows, TD3BCConfig(alpha=0.0))
     assert float(alone) == pytest.approx(0.065)
 
 
 def test_the_scale_takes_no_gradient():
     q = torch.tensor([[2.0, -4.0]], requires_grad=True)
-    loss, _ = held_actor_loss(ProposedActions(torch.zeros(2, 1), q), rows_of(torch.zeros(2, 1)), TD3BCConfig())
+    loss, _ = td3bc_actor_loss(ProposedActions(torch.zeros(2, 1), q), rows_of(torch.zeros(2, 1)), TD3BCConfig())
     loss.backward()
     torch.testing.assert_close(q.grad, torch.full((1, 2), -2.5 / 3 / 2))
 
@@ -61,7 +61,7 @@ def test_kernels_and_torch_have_the_same_gradient(tmp_path):
             trainer.learn(2)
             rows = learner.replay.sample(32, n_step=1, gamma=0.99, beta=0.0)
             optimizer = learner.actor_optimizer
-            compute_gradients(learner.actor, held_actor_loss, rows, optimizer, cfg)
+            compute_gradients(learner.actor, td3bc_actor_loss, rows, optimizer, cfg)
             found[native] = optimizer.flat.grad.clone()
     assert found[True].abs().sum() > 0
     torch.testing.assert_close(found[True], found[False], rtol=1e-4, atol=1e-6)

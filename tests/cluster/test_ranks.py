@@ -16,8 +16,8 @@ from rookery.algorithms.off_policy.ddpg import DDPG, DDPGConfig
 from rookery.algorithms.off_policy.dqn import DQN, DQNConfig
 from rookery.algorithms.off_policy.sac import SAC, SACConfig
 from rookery.algorithms.off_policy.td3 import TD3, TD3Config
-from rookery.algorithms.on_policy.ppo import PPO, standardized
-from rookery.algorithms.ranked import join
+from rookery.algorithms.on_policy.ppo import PPO, normalize_advantages
+from rookery.algorithms.ranked import join_ranks
 from rookery.cluster import gpu_ranks
 from rookery.cluster.gpu_ranks import backend_of, name_of
 from rookery.cluster.ranks import Ranks, meet, parts_of
@@ -145,7 +145,7 @@ def test_two_ranks_of_ppo_are_one_on_the_doubled_minibatch(tmp_path, path, sizes
     def run(ranks, data, order, size):
         ppo = learner(PPO, replace(cfg, minibatch_size=size), CHOICE)
         ppo.rng = order
-        join(ppo, ranks)
+        join_ranks(ppo, ranks)
         count = 0
 
         def targets(_):
@@ -155,7 +155,7 @@ def test_two_ranks_of_ppo_are_one_on_the_doubled_minibatch(tmp_path, path, sizes
             fresh.advantage.mul_(count)
             scaled = ppo.value_scale.renewed(fresh, ppo.net.value_head)
             if ppo.cfg.normalize_advantage == "batch":
-                scaled = standardized(scaled)
+                scaled = normalize_advantages(scaled)
             return ppo.with_old(scaled)
 
         ppo.targets = targets
@@ -250,7 +250,7 @@ def test_two_ranks_of_a_policy_that_remembers_are_one_on_the_sequences_of_both(t
     def run(ranks, data, rng, size):
         ppo = learner(PPO, replace(cfg, minibatch_size=size), CHOICE)
         ppo.rng = rng
-        join(ppo, ranks)
+        join_ranks(ppo, ranks)
         ppo.with_old = lambda batch: batch
         ppo.adapt_penalty = lambda _: {}
         count = 0
@@ -292,7 +292,7 @@ def test_a_rank_without_rows_makes_the_steps_of_the_others(tmp_path):
 
     def run(ranks, size, decisions):
         ppo, rollout = learner(PPO, replace(cfg, minibatch_size=size), CHOICE), played(decisions)
-        join(ppo, ranks)
+        join_ranks(ppo, ranks)
         if ranks.rank:
             ppo.rng = np.random.default_rng(9)  # other minibatches, whose gradients would show
 
@@ -361,7 +361,7 @@ def test_two_ranks_that_learn_from_replay_are_one_on_the_doubled_batch(tmp_path,
 
     def run(ranks, *who):
         one, step = learner(kind, cfg, action), 0
-        join(one, ranks)
+        join_ranks(one, ranks)
         if kind in (SAC, TD3):
             one.rng = Noise(*who)
 
@@ -390,7 +390,7 @@ def test_two_ranks_that_learn_sequences_from_replay_are_one_on_those_of_both(tmp
 
     def run(ranks, *who):
         one = DQN(deepcopy(policy), cfg, Streams(1), "hero")
-        join(one, ranks)
+        join_ranks(one, ranks)
         steps = iter(range(STEPS))
 
         def sample(*_, **__):
@@ -410,7 +410,7 @@ def test_importance_weights_are_those_of_one_batch_of_all_ranks(tmp_path):
 
     def run(ranks):
         one = learner(DQN, cfg, CHOICE)
-        join(one, ranks)
+        join_ranks(one, ranks)
         number, rng = 12 + 20 * ranks.rank, np.random.default_rng(ranks.rank)
         store = SlotStore(obs_spec(OBS, CHOICE), action_spec(CHOICE), Demand(number), 0)
         store.open_slot(0)

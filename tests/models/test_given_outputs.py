@@ -163,7 +163,7 @@ def test_what_does_not_fit_is_refused():
         Trainer("CartPole-v1", PPOConfig(model=ModelConfig(output="outputs")))
     with pytest.raises(ConfigError, match=r"its algorithm ends networks in .*\(ppo, a2c\)"):
         Trainer("CartPole-v1", config(PQNConfig))
-    with pytest.raises(ConfigError, match="dueling = True .* your model puts the values of actions out itself"):
+    with pytest.raises(ConfigError, match="dueling = True .* your model outputs the values of actions itself"):
         Trainer("CartPole-v1", config(DQNConfig, dueling=True))
     with pytest.raises(ConfigError, match="its model gives 2 values"):
         Trainer("CartPole-v1", config(module=TwoValues))

@@ -20,7 +20,7 @@ from rookery import (
     SACConfig,
     Trainer,
 )
-from rookery.algorithms.on_policy.actor_critic import beyond_episodes
+from rookery.algorithms.on_policy.actor_critic import across_episodes
 from rookery.core.batch import Decisions, Rollout
 from rookery.core.errors import SpaceError
 from rookery.core.io.files import FileError
@@ -267,7 +267,7 @@ def test_returns_that_are_not_episodic_go_on_through_ends():
     next_value[rollout.terminated] = 0.0
     ended = (rollout.terminated | rollout.truncated | rollout.last).unsqueeze(-1)
     columns = [ValueColumn(0.9), ValueColumn(0.8, episodic=False)]
-    found, ends = beyond_episodes(rollout, value, next_value, ended, columns)
+    found, ends = across_episodes(rollout, value, next_value, ended, columns)
     reward = torch.randn(6, 2, 2, generator=g)
     advantage = gae(reward, value, found, ends, gamma=torch.tensor([0.9, 0.8]), gae_lambda=0.7)
     for f, length in enumerate(rollout.length.tolist()):

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 
 from rookery.algorithms.algorithm import Algorithm, BatchHook, Row
 from rookery.algorithms.off_policy.critics import PolicyNetwork
-from rookery.algorithms.offline.bc import BC_GRADIENT, Imitated, bc_loss
+from rookery.algorithms.offline.bc import BC_GRADIENT, ImitationBatch, bc_loss
 from rookery.core.batch import Decisions
 from rookery.core.errors import ConfigError
 from rookery.core.flat import Flat
@@ -158,7 +158,7 @@ class Imitation(BatchHook, ImitationBase):
         """Makes one gradient step."""
         cfg = self.learner.now()
         step = ImitationStep(strength * cfg.lr, cfg.max_grad_norm, cfg.model)
-        batch = Imitated(self.learner.policy.normalize(seen.obs), seen.action)
+        batch = ImitationBatch(self.learner.policy.normalize(seen.obs), seen.action)
         metrics = gradient_step(self.forward, bc_loss, batch, self.optimizer, step, BC_GRADIENT)
         self.means.add({"loss": metrics["bc_loss"]})
 

@@ -179,7 +179,7 @@ class RankedBatches(BatchHook):
         return kind(**own)
 
 
-def join(learner: Algorithm[Any], ranks: Ranks) -> Algorithm[Any]:
+def join_ranks(learner: Algorithm[Any], ranks: Ranks) -> Algorithm[Any]:
     """Makes a learner learn as one with those of the other ranks; a single learner stays as it is."""
     if ranks.size == 1:
         return learner
@@ -203,7 +203,7 @@ def join(learner: Algorithm[Any], ranks: Ranks) -> Algorithm[Any]:
     return learner
 
 
-def demand_of_all(learner: Algorithm[Any], ranks: Ranks) -> Demand:
+def total_demand(learner: Algorithm[Any], ranks: Ranks) -> Demand:
     """Returns the experience of all ranks per update of a learner; each rank has its own replay, with its own pace."""
     demand = learner.demand
     if learner.replay is None or demand.decisions is None:

@@ -140,7 +140,7 @@ class SquashedDrawing:
         return *self.sample_logp(after, noise), now
 
 
-class WithoutGraph:
+class ManualTemperatureStep:
     """Learned numbers with the interface of networks on kernels, so that their gradient step needs no graph.
 
     Args:
@@ -156,7 +156,7 @@ class WithoutGraph:
         return self.numbers.numel()
 
     @property
-    def kernels(self) -> WithoutGraph:
+    def kernels(self) -> ManualTemperatureStep:
         """The object itself, for `gradient_step`."""
         return self
 

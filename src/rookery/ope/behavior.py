@@ -76,7 +76,7 @@ def clone(
     for start in range(0, gradient_steps, CHUNK):
         learner.learn(min(CHUNK, gradient_steps - start))
         progress(min(start + CHUNK, gradient_steps), gradient_steps)
-    learner.look()
+    learner.validate()
     return policy
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rookery.algorithms.off_policy.critics import CriticLearner, StateAction
-from rookery.algorithms.offline.data_learner import of_those_made
+from rookery.algorithms.offline.data_learner import values_of_stored
 from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.models.q_head import Boltzmann, EpsilonGreedy
@@ -74,7 +74,7 @@ def td_errors(
         )
         played = evaluated.within_bounds(episodes.actions(rows).to(device))
         if evaluated.is_discrete:
-            q = of_those_made(valued(obs, played).unsqueeze(0), played)[0]
+            q = values_of_stored(valued(obs, played).unsqueeze(0), played)[0]
             ahead = torch.where(evaluated.probabilities(after) > 0, valued(after, played), 0.0)
             ahead = (ahead * evaluated.probabilities(after)).sum(1)
         else:

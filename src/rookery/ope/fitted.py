@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rookery.algorithms.off_policy.critics import target_of
+from rookery.algorithms.off_policy.critics import target_copy
 from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.core.flat import flatten
@@ -219,7 +219,7 @@ class FittedQ:
         generator = torch.Generator().manual_seed(seed)
         net = ActionValue(seen.spec, self._episodes.spaces.action, self._model, generator).to(planned.played.device)
         self._optimizer = Adam(flatten([net]), betas=(0.9, 0.999), eps=1e-8)
-        self._target, self._target_data = target_of(net)
+        self._target, self._target_data = target_copy(net)
         self._forward, self._slow = attach(net), attach(self._target, learns=False)
         self._scale = 1.0
         self._bounds: tuple[Tensor, Tensor] | None = None

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 
 from rookery.algorithms.algorithm import Algorithm, Row
-from rookery.algorithms.ranked import demand_of_all, join
+from rookery.algorithms.ranked import join_ranks, total_demand
 from rookery.cluster.ranks import Ranks
 from rookery.core.batch import Rollout, flat
 from rookery.core.config import Resolved
@@ -435,12 +435,12 @@ class Run(Stateful):
                 self.pool.add_policy(name, policy, None)
                 continue
             make: type[Algorithm[Any]] = ALGORITHM.find(entry.algorithm.algorithm)
-            learner = self.learners[name] = join(make(policy, entry.algorithm, self.streams, name), self.ranks)
+            learner = self.learners[name] = join_ranks(make(policy, entry.algorithm, self.streams, name), self.ranks)
             learner.staleness = self.config.sampling.lag
             check_learner(learner, self.resolved)
             load_sources(name, learner, self.note)
             self.threads[name] = self.config.threads or learning_threads(learner, self.env.num_lanes)
-            self.pool.add_policy(name, learner.behaviour, demand_of_all(learner, self.ranks))
+            self.pool.add_policy(name, learner.behaviour, total_demand(learner, self.ranks))
             self.self_play.introduce(name, learner, self.pool)
         self.pool.threads = acting_threads(self.learners, self.threads)
 

@@ -25,8 +25,8 @@ from rookery.algorithms.off_policy.critics import (
     behavior_of,
     critic_loss,
     detached_view,
-    named,
-    target_of,
+    rename_grad_norm,
+    target_copy,
 )
 from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import TensorTree, Transitions
@@ -213,9 +213,9 @@ class MADDPG(Algorithm[MADDPGConfig]):
                 "than there are"
             )
         self.critics = TeamCritics(policy, cfg.critic, cfg.model, generator)
-        self.critic_target, self._critic_target_data = target_of(self.critics)
+        self.critic_target, self._critic_target_data = target_copy(self.critics)
         self.critic_optimizer = Adam(flatten([self.critics]), betas=(0.9, 0.999), eps=cfg.adam_eps)
-        self.actor_target, self._actor_target_data = target_of(policy)
+        self.actor_target, self._actor_target_data = target_copy(policy)
         self.actor_optimizer = Adam(flatten([policy]), betas=(0.9, 0.999), eps=cfg.adam_eps)
         self.actor = TeamActor(policy, detached_view(self.critics))
         self.rng = streams.generator(Role.LEARNER, name)
@@ -243,33 +243,33 @@ class MADDPG(Algorithm[MADDPGConfig]):
 
     def learn_critic(self, rows: Transitions, cfg: MADDPGConfig) -> Metrics:
         """Makes a gradient step towards the value of the target actors' next actions."""
-        batch = CriticBatch(rows.obs, self.judged(rows.action, rows.obs), self.target(rows), rows.weight)
+        batch = CriticBatch(rows.obs, self.critic_actions(rows.action, rows.obs), self.target(rows), rows.weight)
         metrics = gradient_step(self.critics, critic_loss, batch, self.critic_optimizer, cfg)
         self.replay.update_priorities(rows.row, metrics.pop("priority"))
-        return named("critic", metrics)
+        return rename_grad_norm("critic", metrics)
 
     @torch.no_grad()
     def target(self, rows: Transitions) -> Tensor:
         """Computes value targets ``[N]``: reward, and the target critic's value of the target actors' actions."""
         acts = behavior_of(self.actor_target, rows.next_obs)
         assert isinstance(acts, TeamActs)
-        following = acts.relaxed(None) * acting(self.policy.action_spec, rows.next_obs)
+        following = acts.relaxed(None) * acting_mask(self.policy.action_spec, rows.next_obs)
         q = self.critic_target(StateAction(rows.next_obs, following))
         return backup(q, rows.reward, rows.discount, None, self.cfg.critic)
 
-    def judged(self, action: Tensor, obs: TensorTree) -> Tensor:
+    def critic_actions(self, action: Tensor, obs: TensorTree) -> Tensor:
         """Returns stored actions as the critic takes them: discrete ones as one-hots, zeros for absent members."""
-        return relaxed_action(self.policy.action_spec, action) * acting(self.policy.action_spec, obs)
+        return relaxed_action(self.policy.action_spec, action) * acting_mask(self.policy.action_spec, obs)
 
     def learn_actors(self, rows: Transitions, cfg: MADDPGConfig) -> Metrics:
         """Makes a gradient step of each actor towards higher values of its own actions."""
         choices = sum(self.policy.action_spec.sizes)
         even = torch.from_numpy(self.rng.random((len(rows), choices), dtype=np.float32)).to(self.replay.device)
-        batch = ActorRows(rows.obs, self.judged(rows.action, rows.obs), even)
-        return named("actor", gradient_step(self.actor, actor_loss, batch, self.actor_optimizer, cfg))
+        batch = ActorRows(rows.obs, self.critic_actions(rows.action, rows.obs), even)
+        return rename_grad_norm("actor", gradient_step(self.actor, actor_loss, batch, self.actor_optimizer, cfg))
 
 
-def acting(action: ActionSpec, obs: TensorTree) -> Tensor:
+def acting_mask(action: ActionSpec, obs: TensorTree) -> Tensor:
     """Returns a mask of the action columns of members that act: 1 or 0, ``[N, W]``."""
     own = own_relaxed(action)
     alive = obs[ALIVE].float()

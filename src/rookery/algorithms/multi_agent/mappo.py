@@ -81,7 +81,7 @@ class MAPPOConfig(PPOConfig):
         return obs.without(*added)
 
 
-def acting(batch: Minibatch) -> Tensor | None:
+def acting_rows(batch: Minibatch) -> Tensor | None:
     """Returns the numbers of the rows that acted, ``[n]``; None if all did. The others belong to members that ended
     before the group: only values are learned there, so that later rewards are credited to earlier actions.
     """
@@ -102,9 +102,9 @@ def value_loss(value: Tensor, batch: Minibatch, cfg: MAPPOConfig) -> Tensor:
 
 def mappo_loss(outputs: Outputs, batch: Minibatch, cfg: MAPPOConfig) -> tuple[Tensor, Metrics]:
     """`ppo_loss` with a Huber loss of the values, and without the rows that did not act in all but the values."""
-    rows, seen, distribution = acting(batch), batch, outputs.distribution
+    rows, seen, distribution = acting_rows(batch), batch, outputs.distribution
     if rows is not None:
-        seen, distribution = _those(batch, rows), distribution.like(distribution.parameters.index_select(0, rows))
+        seen, distribution = _select_rows(batch, rows), distribution.like(distribution.parameters.index_select(0, rows))
     loss, metrics = outputs.value.new_zeros(()), Metrics()
     if rows is None or len(rows):  # with values that are not the networks': they are learned below
         loss, metrics = ppo_loss(Outputs(distribution, seen.value), seen, cfg)
@@ -113,7 +113,7 @@ def mappo_loss(outputs: Outputs, batch: Minibatch, cfg: MAPPOConfig) -> tuple[Te
     return loss + cfg.value_coef * error, metrics
 
 
-def _those(batch: Minibatch, rows: Tensor) -> Minibatch:
+def _select_rows(batch: Minibatch, rows: Tensor) -> Minibatch:
     """Selects rows of the fields that `ppo_loss` reads."""
     names = ["action", "logp", "advantage", "value_target", "value", "importance"]
     names += ["old", "kl_coef"] if isinstance(batch, PenaltyMinibatch) else []
@@ -124,7 +124,7 @@ def _those(batch: Minibatch, rows: Tensor) -> Minibatch:
 
 def mappo_gradient(outputs: Outputs, batch: Minibatch, cfg: MAPPOConfig) -> OutputGradients | None:
     """Computes the gradient of `mappo_loss` in closed form, as `ppo_gradient`; None if some rows did not act."""
-    found = None if acting(batch) is not None else ppo_gradient(outputs, batch, cfg)
+    found = None if acting_rows(batch) is not None else ppo_gradient(outputs, batch, cfg)
     if found is None or cfg.huber_delta is None:
         return found
     gradients, metrics = found
@@ -136,7 +136,7 @@ def mappo_gradient(outputs: Outputs, batch: Minibatch, cfg: MAPPOConfig) -> Outp
 
 def mappo_kernel(kernels: Any, batch: Minibatch, cfg: MAPPOConfig) -> Metrics | None:
     """Writes the gradients in one kernel call where the loss is that of PPO; else None."""
-    return ppo_kernel(kernels, batch, cfg) if cfg.huber_delta is None and acting(batch) is None else None
+    return ppo_kernel(kernels, batch, cfg) if cfg.huber_delta is None and acting_rows(batch) is None else None
 
 
 class MAPPO(PPO):
@@ -155,7 +155,7 @@ class MAPPO(PPO):
     def targets(self, rollout: Rollout) -> Minibatch:
         """Computes advantages and value targets as PPO does; advantages are normalized over the rows that acted."""
         data = super().targets(rollout)
-        rows = acting(data)
+        rows = acting_rows(data)
         if rows is None or self.cfg.normalize_advantage != "batch" or len(rows) < 2:
             return data
         deviation, mean = torch.std_mean(data.advantage.index_select(0, rows), correction=0)

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.multi_agent.group_critic import GroupActorCritic, GroupOutputs, with_one
-from rookery.algorithms.on_policy.actor_critic import beyond_episodes, following_values, in_time
+from rookery.algorithms.on_policy.actor_critic import across_episodes, along_timeline, next_values
 from rookery.algorithms.on_policy.ppo import PPO, PPOConfig, ppo_loss
 from rookery.core.batch import Minibatch, Rollout, TensorTree, flat, rows_of
 from rookery.core.errors import ConfigError
@@ -102,7 +102,7 @@ def poca_loss(outputs: GroupOutputs, batch: POCAMinibatch, cfg: POCAConfig) -> t
     rows = batch.acted.nonzero().squeeze(1)
     loss, metrics = outputs.value.new_zeros(()), Metrics()
     if len(rows):
-        played = batch if len(rows) == len(batch) else _those(batch, rows)
+        played = batch if len(rows) == len(batch) else _select_rows(batch, rows)
         distribution = outputs.distribution
         if played is not batch:
             distribution = distribution.like(distribution.parameters.index_select(0, rows))
@@ -122,7 +122,7 @@ def poca_loss(outputs: GroupOutputs, batch: POCAMinibatch, cfg: POCAConfig) -> t
     return loss + cfg.value_coef * (value_loss + cfg.baseline_coef * baseline_loss), metrics
 
 
-def _those(batch: Minibatch, rows: Tensor) -> Minibatch:
+def _select_rows(batch: Minibatch, rows: Tensor) -> Minibatch:
     """Selects rows of the fields that `ppo_loss` reads."""
     names = ("action", "logp", "advantage", "value_target", "value")
     return Minibatch(obs={}, **{name: getattr(batch, name).index_select(0, rows) for name in names})
@@ -191,11 +191,11 @@ class POCA(PPO):
         reward[..., 1:] *= acted.unsqueeze(-1)  # only members that act get the rewards of other signals
         final = net.value(final_obs, known.final) if len(rollout.boot_index) else None
         value = net.value(obs, known.decided).view(*shape, -1)
-        next_value = following_values(rollout, value, net.value(last_obs, known.last), final)
+        next_value = next_values(rollout, value, net.value(last_obs, known.last), final)
         ended = (rollout.terminated | rollout.truncated | rollout.last).unsqueeze(-1)
         columns = self.columns
         if len(columns) > 1:
-            next_value, ended = beyond_episodes(rollout, value, next_value, ended, columns)
+            next_value, ended = across_episodes(rollout, value, next_value, ended, columns)
         gamma = value.new_tensor([column.gamma for column in columns])
         target = value + gae(reward, value, next_value, ended, gamma=gamma, gae_lambda=cfg.gae_lambda)
 
@@ -204,7 +204,7 @@ class POCA(PPO):
         rows = valid.flatten().nonzero().squeeze(1)
         acts = flat(acted, rows)
         played = flat(rollout.action, rows)
-        mates_action, mates_acted = self.mates(rows_of(ids_of(rollout.obs), rows), played, acts)
+        mates_action, mates_acted = self.mates(rows_of(member_ids(rollout.obs), rows), played, acts)
         mates_features = None if known.decided is None else known.decided.index_select(0, rows)
         seen = rows_of({path: leaf for path, leaf in obs.items() if path != f"{CENTRAL}/{MOMENT}"}, rows)
         baseline = net.value_head(net.critic_trunk(seen, mates_action, mates_acted, mates_features)[1])
@@ -224,7 +224,7 @@ class POCA(PPO):
             mates_features=mates_features,
         )
         data = self.renewed(data)
-        return standardized(data) if cfg.normalize_advantage == "batch" else data
+        return normalize_advantages(data) if cfg.normalize_advantage == "batch" else data
 
     def features(self, rollout: Rollout, obs: TensorTree, last: TensorTree, final: TensorTree) -> MemberFeatures:
         """Computes the policy's features of the members of each row's group, along whole fragments."""
@@ -233,20 +233,20 @@ class POCA(PPO):
         whole, last, final = ({path: tree[path] for path in own} for tree in (obs, last, final))
         memory = None if rollout.memory is None else policy.learned(rollout.memory[0])
         sequences = None if policy.memory is None else rollout.timeline()
-        decided, of_last, of_final = in_time(
+        decided, of_last, of_final = along_timeline(
             rollout, whole, last, final, lambda together: self.net.features(together, memory, sequences)
         )
-        ids, last_ids = ids_of(rollout.obs), ids_of(rollout.last_obs)
+        ids, last_ids = member_ids(rollout.obs), member_ids(rollout.last_obs)
         fragment = torch.arange(len(length), device=length.device, dtype=torch.int64)
-        goes_on = ~(rollout.terminated | rollout.truncated)[length - 1, fragment]  # else no observation follows
-        which = torch.cat((rollout.valid.flatten(), goes_on))
+        continues = ~(rollout.terminated | rollout.truncated)[length - 1, fragment]  # else no observation follows
+        which = torch.cat((rollout.valid.flatten(), continues))
         both = {name: torch.cat((ids[name], last_ids[name])) for name in ids}
-        sides = side_by_side(both, which, with_one(torch.cat((decided, of_last))), self.net.critic_trunk.number)
+        sides = member_numbers(both, which, with_one(torch.cat((decided, of_last))), self.net.critic_trunk.number)
         decided, of_last = sides.split((len(decided), len(of_last)))
         # a final observation has the time step of the next episode's first
-        ids = ids_of(rollout.final_obs)
+        ids = member_ids(rollout.final_obs)
         every = torch.ones_like(ids[ME], dtype=torch.bool)
-        of_final = side_by_side(ids, every, with_one(of_final), self.net.critic_trunk.number)
+        of_final = member_numbers(ids, every, with_one(of_final), self.net.critic_trunk.number)
         return MemberFeatures(decided, of_last, of_final)
 
     def mates(self, ids: TensorTree, action: Tensor, acted: Tensor) -> tuple[Tensor, Tensor]:
@@ -275,12 +275,12 @@ class POCA(PPO):
         return replace(data, baseline=data.baseline * change + (bias - before * change))
 
 
-def ids_of(obs: TensorTree) -> TensorTree:
+def member_ids(obs: TensorTree) -> TensorTree:
     """Returns member and time step of each row of ``[N]`` or ``[T, F]`` observations, flattened."""
     return {name: obs[f"{CENTRAL}/{name}"].flatten() for name in (MOMENT, ME)}
 
 
-def side_by_side(ids: TensorTree, which: Tensor, numbers: Tensor, members: int) -> Tensor:
+def member_numbers(ids: TensorTree, which: Tensor, numbers: Tensor, members: int) -> Tensor:
     """Returns the numbers of all members of each row's group at the same time step, ``[N, G, W]``; zeros if missing.
 
     Args:
@@ -298,7 +298,7 @@ def side_by_side(ids: TensorTree, which: Tensor, numbers: Tensor, members: int) 
     return found[row_at.view(-1, members)[moment]]
 
 
-def standardized(data: POCAMinibatch) -> POCAMinibatch:
+def normalize_advantages(data: POCAMinibatch) -> POCAMinibatch:
     """Normalizes the advantages of the rows that acted to mean 0 and standard deviation 1."""
     played = data.advantage[data.acted]
     if len(played) < 2:

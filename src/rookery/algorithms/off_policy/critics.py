@@ -291,7 +291,7 @@ class RenormalizedLayers(nn.Module):
         return x
 
 
-class RememberingTrunk(nn.Module):
+class RecurrentTrunk(nn.Module):
     """A trunk with its own memory, and a layer that combines the memory's output with an action.
 
     It processes observations along time from an empty memory, because the policy's stored memory is not the
@@ -340,7 +340,7 @@ class Critic(nn.Module):
         self.takes_action = action.num_numbers > 0
         inside = {"none": model, "layer": model.replace(layer_norm=True), "batch": model.replace(hidden=())}[cfg.norm]
         if policy.memory is not None:
-            trunk: nn.Module = RememberingTrunk(policy, inside, generator)
+            trunk: nn.Module = RecurrentTrunk(policy, inside, generator)
         elif self.takes_action:
             trunk = build_critic_trunk(obs, action, inside, generator=generator)
         else:
@@ -379,7 +379,7 @@ class Critics(nn.Module):
         """Declares what `forward` computes."""
         towers = tuple(Tower(critic.trunk, (critic.linear,)) for critic in self.networks if isinstance(critic, Critic))
         why = "critics of choices and numbers" if self._both else ""
-        why = "critics that remember" if any(isinstance(tower.trunk, RememberingTrunk) for tower in towers) else why
+        why = "critics that remember" if any(isinstance(tower.trunk, RecurrentTrunk) for tower in towers) else why
         return Structure(
             towers,
             self.model,
@@ -445,7 +445,7 @@ def mask_at(obs: TensorTree, recurrent: RecurrentInput | None) -> Tensor | None:
     return mask if mask is None or recurrent is None else mask.index_select(0, recurrent.rows)
 
 
-def target_of(net: ModuleT) -> tuple[ModuleT, Tensor]:
+def target_copy(net: ModuleT) -> tuple[ModuleT, Tensor]:
     """Returns a frozen copy of a network, and the vector of its weights in the order of ``flatten([net])``, which
     `track` updates.
     """
@@ -470,7 +470,7 @@ def detached_view(net: ModuleT) -> ModuleT:
     return view
 
 
-def named(part: str, metrics: Metrics) -> Metrics:
+def rename_grad_norm(part: str, metrics: Metrics) -> Metrics:
     """Renames the gradient norm in the metrics of a gradient step after the part that made it."""
     metrics[f"{part}_grad_norm"] = metrics.pop("grad_norm")
     return metrics
@@ -514,7 +514,7 @@ class CriticLearner(Stateful):
         self.target: Critics | None = None
         self._target_data: Tensor | None = None
         if cfg.norm != "batch":
-            self.target, self._target_data = target_of(self.net)
+            self.target, self._target_data = target_copy(self.net)
         self.optimizer = Adam(flatten([self.net]), betas=(0.9, 0.999), eps=adam_eps)
         self.detached = detached_view(self.net)
         self.forward = attach(self.net)
@@ -548,7 +548,9 @@ class CriticLearner(Stateful):
         self, loss: Callable[[Tensor, BatchT, ConfigT], tuple[Tensor, Metrics]], batch: BatchT, cfg: ConfigT
     ) -> Metrics:
         """Makes one gradient step on a loss."""
-        return named("critic", gradient_step(self.forward, loss, batch, self.optimizer, cfg, CRITIC_GRADIENT))
+        return rename_grad_norm(
+            "critic", gradient_step(self.forward, loss, batch, self.optimizer, cfg, CRITIC_GRADIENT)
+        )
 
     def track(self, tau: float) -> None:
         """Moves target networks by the Polyak factor `tau`, if there are any."""

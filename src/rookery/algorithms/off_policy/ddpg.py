@@ -25,8 +25,8 @@ from rookery.algorithms.off_policy.critics import (
     StateAction,
     actor_structure,
     behavior_of,
-    named,
-    target_of,
+    rename_grad_norm,
+    target_copy,
 )
 from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import TensorTree, Transitions
@@ -107,7 +107,7 @@ class DDPG(Algorithm[DDPGConfig]):
         self.signals = add_signals(self, cfg.signals)
         generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
         self.critics = CriticLearner(policy, cfg.critic, cfg.model, adam_eps=cfg.adam_eps, generator=generator)
-        self.actor_target, self._actor_target_data = target_of(policy)
+        self.actor_target, self._actor_target_data = target_copy(policy)
         self.actor_optimizer = Adam(flatten([policy]), betas=(0.9, 0.999), eps=cfg.adam_eps)
         self.actor: Forward[Any] = attach(DDPGActor(policy, self.critics.detached_forward))
         self.target_forward = attach(PolicyNetwork(self.actor_target), learns=False)
@@ -149,4 +149,4 @@ class DDPG(Algorithm[DDPGConfig]):
         metrics = gradient_step(self.actor, actor_loss, rows, self.actor_optimizer, cfg)
         self.critics.track(cfg.tau)
         track(self._actor_target_data, self.actor_optimizer.flat.data, cfg.tau)
-        return named("actor", metrics)
+        return rename_grad_norm("actor", metrics)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.capabilities import Capabilities
-from rookery.algorithms.off_policy.critics import target_of
+from rookery.algorithms.off_policy.critics import target_copy
 from rookery.algorithms.off_policy.q_exploration import Exploration, ExplorationConfig, ParameterNoise
 from rookery.algorithms.off_policy.q_sequences import n_step_returns, split_timeline, unroll
 from rookery.algorithms.off_policy.q_values import (
@@ -172,7 +172,7 @@ class DQN(Algorithm[DQNConfig]):
         self.rng = streams.generator(Role.LEARNER, name)
         self.net = self.make_net(head)
         self.optimizer = Adam(flatten([self.net]), betas=(0.9, 0.999), eps=cfg.adam_eps)
-        self.target_net, self.target_data = target_of(self.net)
+        self.target_net, self.target_data = target_copy(self.net)
         self.forward, self.target_forward = attach(self.net), attach(self.target_net, learns=False)
         self.estimate: Estimate = estimate_for(cfg.values, head.support)
         self.exploration = Exploration(policy)

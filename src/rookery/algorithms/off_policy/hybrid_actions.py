@@ -96,25 +96,25 @@ def num_temperatures(action: ActionSpec) -> int:
     return len(action.sizes) + (action.num_numbers > 0)
 
 
-def numbers_of(action: Tensor, spec: ActionSpec) -> Tensor:
+def continuous_part(action: Tensor, spec: ActionSpec) -> Tensor:
     """Returns the continuous part ``[N, k]`` of stored actions ``[N, c + k]``; all of purely discrete ones (unused)."""
     return action[:, len(spec.sizes) :] if spec.num_numbers else action
 
 
-def chosen_of(action: Tensor, spec: ActionSpec) -> Tensor:
+def chosen_indices(action: Tensor, spec: ActionSpec) -> Tensor:
     """Returns the indices ``[N, c]`` of the chosen options among all options, for stored actions ``[N, c + k]``."""
     sizes = torch.tensor((0, *spec.sizes[:-1]), device=action.device, dtype=torch.int64)
     return action[:, : len(spec.sizes)].long() + sizes.cumsum(0)
 
 
-def tabled(values: Tensor, sizes: Sequence[int]) -> Tensor:
+def pad_options(values: Tensor, sizes: Sequence[int]) -> Tensor:
     """Reshapes values of all options, ``[..., sum(sizes)]``, to ``[..., c, widest]``, padded with zeros."""
     widest = max(sizes)
     parts = values.split(tuple(sizes), -1)
     return torch.stack([functional.pad(part, (0, widest - part.shape[-1])) for part in parts], -2)
 
 
-def branches_of(
+def branch_values(
     behavior: Behavior, critics: Forward[Critics], obs: TensorTree, noise: Tensor, recurrent: RecurrentInput | None
 ) -> Branches:
     """Computes the critics' values of a policy's actions: for each option the lowest value.
@@ -134,7 +134,7 @@ def branches_of(
         extra = [-logp.unsqueeze(1)]
     assert isinstance(choices, MultiCategorical)
     q = action_values(critics, StateAction(obs, number, recurrent=recurrent)).amin(0)
-    value = (choices.choices.log_probs.exp() * tabled(q, choices.sizes)).sum(-1)
+    value = (choices.choices.log_probs.exp() * pad_options(q, choices.sizes)).sum(-1)
     return Branches(value, torch.cat((choices.choices.entropy(), *extra), 1))
 
 

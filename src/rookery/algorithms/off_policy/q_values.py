@@ -175,7 +175,7 @@ def played(values: Tensor, action: Tensor) -> Tensor:
     return values[torch.arange(len(action), device=action.device, dtype=torch.int64), action]
 
 
-def only_played(gradient: Tensor, values: Tensor, action: Tensor) -> Tensor:
+def expand_gradient(gradient: Tensor, values: Tensor, action: Tensor) -> Tensor:
     """Expands a gradient with respect to the actions' values to one with respect to all values."""
     whole = torch.zeros_like(values)
     if values.dim() == 2:
@@ -220,7 +220,7 @@ def mean_loss(values: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, Metrics]
 def mean_gradient(values: Tensor, batch: QBatch, cfg: Any) -> OutputGradients:
     """Computes the gradient of `mean_loss` with respect to values ``[N, A]``, the clipped error; and its metrics."""
     error = (played(values, batch.action) - batch.target).clamp_(-DELTA, DELTA).unsqueeze(1).mul_(_share(batch))
-    return [only_played(error.squeeze(1), values, batch.action)], mean_loss(values, batch, cfg)[1]
+    return [expand_gradient(error.squeeze(1), values, batch.action)], mean_loss(values, batch, cfg)[1]
 
 
 # --- a distribution over atoms ----------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def categorical_gradient(logits: Tensor, batch: QBatch, cfg: Any) -> OutputGradi
     """Computes the gradient of `categorical_loss` with respect to logits ``[N, A, M]``: predicted minus target."""
     probs = torch.log_softmax(played(logits, batch.action), 1).exp_()
     gradient = (probs - batch.target).mul_(_share(batch))  # the target's probabilities sum to 1
-    return [only_played(gradient, logits, batch.action)], categorical_loss(logits, batch, cfg)[1]
+    return [expand_gradient(gradient, logits, batch.action)], categorical_loss(logits, batch, cfg)[1]
 
 
 # --- quantiles --------------------------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def quantile_gradient(quantiles: Tensor, batch: QBatch, cfg: Any) -> OutputGradi
     """Computes the gradient of `quantile_loss` with respect to the quantiles ``[N, A, M]``; and its metrics."""
     error, weight = quantile_errors(played(quantiles, batch.action), batch.target)
     gradient = weight.mul_(error.clamp_(-DELTA, DELTA)).mean(2).neg_().mul_(_share(batch))
-    return [only_played(gradient, quantiles, batch.action)], quantile_loss(quantiles, batch, cfg)[1]
+    return [expand_gradient(gradient, quantiles, batch.action)], quantile_loss(quantiles, batch, cfg)[1]
 
 
 # --- targets ----------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from rookery.algorithms.off_policy.critics import (
     behavior_of,
     critic_loss,
     mask_at,
-    named,
+    rename_grad_norm,
 )
 from rookery.algorithms.off_policy.hybrid_actions import (
     ActorBatch,
@@ -38,11 +38,11 @@ from rookery.algorithms.off_policy.hybrid_actions import (
     Branches,
     branch_actor_loss,
     branch_critic_loss,
-    branches_of,
-    chosen_of,
+    branch_values,
+    chosen_indices,
+    continuous_part,
     has_branches,
     num_temperatures,
-    numbers_of,
     target_entropies,
 )
 from rookery.algorithms.rewarding import add_signals
@@ -58,7 +58,7 @@ from rookery.models.distributions import Behavior, Categorical
 from rookery.models.heads import DistributionHead, HeadSpec
 from rookery.models.squashed import Squashed
 from rookery.models.structure import Inputs, Structure
-from rookery.native.critics import WithoutGraph, action_values, squashed_drawing, values_to_go_back_from
+from rookery.native.critics import ManualTemperatureStep, action_values, squashed_drawing, values_to_go_back_from
 from rookery.native.forward import Forward, attach
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
@@ -271,7 +271,7 @@ class SACActor:
         return ActorOutputs(logp, q, back)
 
     @torch.no_grad()
-    def ahead(
+    def draw_next_actions(
         self, forward: Forward[SACActor], rows: Experience, noise: Tensor
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Draws actions for the next states, ``[N, k]``, with their log-probabilities ``[N]``; without a graph.
@@ -381,7 +381,7 @@ class SAC(Algorithm[SACConfig]):
         cfg, temperature = self.now(), self.temperature
         forward: Any = temperature
         if temperature is not None and self.actor.on_kernels:
-            forward = WithoutGraph(temperature.log_alpha)
+            forward = ManualTemperatureStep(temperature.log_alpha)
         for _ in range(gradient_steps):
             rows, alpha = self.experience(cfg), self.alpha(cfg)
             learn = self.learn_discrete if cfg.discrete else self.learn_continuous
@@ -394,7 +394,7 @@ class SAC(Algorithm[SACConfig]):
                 learned = gradient_step(
                     forward, temperature_loss, batch, self.temperature_optimizer, cfg, TEMPERATURE_GRADIENT
                 )
-                metrics |= named("temperature", learned)
+                metrics |= rename_grad_norm("temperature", learned)
             self.critics.track(cfg.tau)
             metrics["entropy"] = entropy if entropy.dim() == 1 else entropy.sum(1)
             self.replay.record({**metrics, "alpha": alpha})
@@ -436,10 +436,10 @@ class SAC(Algorithm[SACConfig]):
         shape = (2, len(rows), self.policy.action_spec.num_numbers)
         noise = torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.replay.device)
         ahead, now = noise.unbind()
-        next_action, next_logp, known = self.actor.net.ahead(self.actor, rows, ahead)
+        next_action, next_logp, known = self.actor.net.draw_next_actions(self.actor, rows, ahead)
         metrics = self.critics.learn(rows, next_action, alpha * next_logp, cfg)
         batch = ActorBatch(rows.obs, now, alpha, rows.recurrent, known)
-        return metrics | named(
+        return metrics | rename_grad_norm(
             "actor", gradient_step(self.actor, actor_loss, batch, self.actor_optimizer, cfg, ACTOR_GRADIENT)
         )
 
@@ -458,7 +458,7 @@ class SAC(Algorithm[SACConfig]):
             q = action_values(self.critics.forward, batch).amin(0)
         actor_batch = DiscreteBatch(rows.obs, q, alpha, rows.recurrent)
         learned = gradient_step(self.distribution, discrete_actor_loss, actor_batch, self.actor_optimizer, cfg)
-        return metrics | named("actor", learned)
+        return metrics | rename_grad_norm("actor", learned)
 
     def learn_branches(self, rows: Experience, alpha: Tensor, cfg: SACConfig) -> Metrics:
         """Makes the same steps for actions with several parts: in expectation over discrete ones, sampled otherwise."""
@@ -468,19 +468,19 @@ class SAC(Algorithm[SACConfig]):
         with torch.no_grad():
             assert self.critics.target_forward is not None
             behavior = behavior_of(self.policy, rows.next_obs, recurrent=rows.next_recurrent)
-            after = branches_of(behavior, self.critics.target_forward, rows.next_obs, ahead, rows.next_recurrent)
+            after = branch_values(behavior, self.critics.target_forward, rows.next_obs, ahead, rows.next_recurrent)
             target = torch.addcmul(rows.reward, rows.discount, after.soft_value(alpha))
-        numbers, chosen = numbers_of(rows.action, action), chosen_of(rows.action, action)
+        numbers, chosen = continuous_part(rows.action, action), chosen_indices(rows.action, action)
         batch = BranchCriticBatch(rows.obs, numbers, target, rows.weight, chosen, recurrent=rows.recurrent)
         metrics = self.critics.improve(branch_critic_loss, batch, cfg)
         actor_batch = ActorBatch(rows.obs, now, alpha, rows.recurrent)
         learned = gradient_step(self.branches, branch_actor_loss, actor_batch, self.actor_optimizer, cfg)
-        return metrics | named("actor", learned)
+        return metrics | rename_grad_norm("actor", learned)
 
     def branches(self, batch: ActorBatch) -> Branches:
         """Computes the critics' values of the policy's actions in the rows of a batch."""
         behavior = behavior_of(self.policy, batch.obs, recurrent=batch.recurrent)
-        return branches_of(behavior, self.critics.detached_forward, batch.obs, batch.noise, batch.recurrent)
+        return branch_values(behavior, self.critics.detached_forward, batch.obs, batch.noise, batch.recurrent)
 
     def distribution(self, batch: DiscreteBatch | StateAction) -> Categorical:
         """Computes the policy's probabilities of all actions in the rows of a batch."""

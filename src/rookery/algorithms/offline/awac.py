@@ -24,16 +24,16 @@ from rookery.algorithms.off_policy.critics import (
 )
 from rookery.algorithms.off_policy.sac import discrete_critic_loss
 from rookery.algorithms.offline.data_learner import (
-    CHOICES,
-    NUMBERS,
+    CONTINUOUS,
+    DISCRETE,
     OFFLINE_AND_ONLINE,
     WeightedActorSettings,
     check_actions,
     check_critics,
+    check_data,
+    clip_actions,
     clone_weighted,
-    look_at_data,
-    of_those_made,
-    within_bounds,
+    values_of_stored,
 )
 from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import TensorTree
@@ -64,7 +64,7 @@ class AWACConfig(WeightedActorSettings, AlgorithmConfig, CriticSettings):
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Policy:
         """Builds a policy for bounded continuous or for discrete actions; see `AlgorithmConfig.build_policy`."""
-        check_actions(action, name, "AWAC", NUMBERS | CHOICES, "BC and MARWIL take any (--algo marwil)")
+        check_actions(action, name, "AWAC", CONTINUOUS | DISCRETE, "BC and MARWIL take any (--algo marwil)")
         return super().build_policy(obs, action, name, generator)
 
 
@@ -111,13 +111,13 @@ class AWAC(Algorithm[AWACConfig]):
         """Makes gradient steps: one each of critics and actor; target critics follow."""
         if not gradient_steps:
             return
-        look_at_data(self)
+        check_data(self)
         cfg = self.now()
         loss: Any = discrete_critic_loss if self.policy.action_spec.sizes else critic_loss
         for _ in range(gradient_steps):
             rows = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
             drawn = self.before_update(rows)
-            rows = within_bounds(drawn)
+            rows = clip_actions(drawn)
             assert self.critics.target_forward is not None
             after = self.value_of(rows.next_obs, self.critics.target_forward)
             target = torch.addcmul(rows.reward, rows.discount, after)
@@ -146,7 +146,7 @@ class AWAC(Algorithm[AWACConfig]):
     @torch.no_grad()
     def advantage(self, obs: TensorTree, action: Tensor) -> Tensor:
         """Computes the advantages of actions over the policy's own, ``[N]``."""
-        q = of_those_made(action_values(self.critics.forward, StateAction(obs, action)), action).amin(0)
+        q = values_of_stored(action_values(self.critics.forward, StateAction(obs, action)), action).amin(0)
         return q - self.value_of(obs, self.critics.forward)
 
     def summary(self) -> Row:

@@ -123,7 +123,7 @@ class MARWILConfig(BCConfig):
 
 
 @dataclass(frozen=True)
-class Imitated:
+class ImitationBatch:
     """Decisions to imitate, ``[N, ...]``.
 
     Attributes:
@@ -140,7 +140,7 @@ class Imitated:
         return len(self.action)
 
 
-def bc_loss(behavior: Behavior, batch: Imitated, cfg: Any) -> tuple[Tensor, Metrics]:
+def bc_loss(behavior: Behavior, batch: ImitationBatch, cfg: Any) -> tuple[Tensor, Metrics]:
     """Negative log-likelihood of the data's actions, weighted (MARWIL, eq. 7), minus an entropy bonus.
 
     With a learned standard deviation per row, a row's gradient grows as the deviation shrinks, and a network that fits
@@ -160,7 +160,7 @@ def bc_loss(behavior: Behavior, batch: Imitated, cfg: Any) -> tuple[Tensor, Metr
     return loss, metrics
 
 
-def bc_gradient(behavior: Behavior, batch: Imitated, cfg: Any) -> OutputGradients | None:
+def bc_gradient(behavior: Behavior, batch: ImitationBatch, cfg: Any) -> OutputGradients | None:
     """Computes the gradient of `bc_loss` with respect to the output of the policy's head, and its metrics; None without
     a closed form.
     """
@@ -326,9 +326,9 @@ class BC(Algorithm[BCConfig]):
         """Returns the observations of some decisions as networks take them."""
         return self.policy.normalize(self.to_device(data.obs(rows)))
 
-    def batch(self, data: DataSet, rows: np.ndarray) -> Imitated:
+    def batch(self, data: DataSet, rows: np.ndarray) -> ImitationBatch:
         """Returns some decisions as a batch for imitation."""
-        return Imitated(self.obs(data, rows), data.actions(rows).to(self.replay.device))
+        return ImitationBatch(self.obs(data, rows), data.actions(rows).to(self.replay.device))
 
     def learn(self, gradient_steps: int) -> None:
         """Makes gradient steps on uniformly drawn decisions; validates every `validate_every` steps."""
@@ -339,18 +339,18 @@ class BC(Algorithm[BCConfig]):
             rows = data.learned[self.rng.integers(0, len(data.learned), cfg.batch_size)]
             self.replay.record(self.improve(data, rows, cfg))
             if self.replay.gradient_steps % cfg.validate_every == 0:
-                self.look()
+                self.validate()
 
     def improve(self, data: DataSet, rows: np.ndarray, cfg: Any) -> Metrics:
         """Makes one gradient step on some decisions."""
         return gradient_step(self.forward, bc_loss, self.batch(data, rows), self.optimizer, cfg, BC_GRADIENT)
 
-    def weigh(self, data: DataSet, rows: np.ndarray, batch: Imitated) -> Tensor:
+    def decision_weights(self, data: DataSet, rows: np.ndarray, batch: ImitationBatch) -> Tensor:
         """Returns the weights of some decisions, ``[N]``: here all alike."""
         return torch.ones(len(batch), device=self.replay.device, dtype=torch.float32)
 
     @torch.no_grad()
-    def look(self) -> None:
+    def validate(self) -> None:
         """Validates, and copies the learned weights to the policy if their loss is the lowest so far."""
         if self.looked == self.replay.gradient_steps or self.data is None:
             return
@@ -359,7 +359,7 @@ class BC(Algorithm[BCConfig]):
             total = counted = 0.0
             for rows in data.parts(data.held_out):
                 batch, net = self.batch(data, rows), self.forward.net
-                weight = self.weigh(data, rows, batch)
+                weight = self.decision_weights(data, rows, batch)
                 total -= float((weight * net(batch).log_prob(batch.action)).sum())
                 counted += float(weight.sum())
             loss = self.validation_loss = total / counted
@@ -370,7 +370,7 @@ class BC(Algorithm[BCConfig]):
 
     def explore(self) -> None:
         """Validates, so that the policy has the best weights so far."""
-        self.look()
+        self.validate()
 
     def summary(self) -> Row:
         """Reports the gradient steps since the last call."""
@@ -410,7 +410,7 @@ class MARWIL(BC):
         advantage, target = self.advantage(data, rows, batch.obs)
         self.square += cfg.square_rate * (float(advantage.square().mean()) - self.square)
         weight = self.weight(advantage)
-        weighted = Imitated(batch.obs, batch.action, weight)
+        weighted = ImitationBatch(batch.obs, batch.action, weight)
         metrics = gradient_step(self.forward, bc_loss, weighted, self.optimizer, cfg, BC_GRADIENT)
         learned = gradient_step(
             self.value_forward, return_loss, ReturnBatch(batch.obs, target), self.value_optimizer, cfg, RETURN_GRADIENT
@@ -423,7 +423,7 @@ class MARWIL(BC):
         cfg = self.cfg
         return marwil_weights(advantage, beta=cfg.beta, square=self.square, max_exponent=cfg.max_exponent)
 
-    def weigh(self, data: DataSet, rows: np.ndarray, batch: Imitated) -> Tensor:
+    def decision_weights(self, data: DataSet, rows: np.ndarray, batch: ImitationBatch) -> Tensor:
         """Returns the weights of some decisions, ``[N]``."""
         return self.weight(self.advantage(data, rows, batch.obs)[0])
 

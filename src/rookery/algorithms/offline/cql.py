@@ -24,7 +24,7 @@ from rookery.algorithms.off_policy.critics import (
     backup,
     behavior_of,
     critic_loss,
-    named,
+    rename_grad_norm,
 )
 from rookery.algorithms.off_policy.dqn import DQN, DQNConfig, TargetConfig
 from rookery.algorithms.off_policy.hybrid_actions import ActorBatch
@@ -32,14 +32,14 @@ from rookery.algorithms.off_policy.q_exploration import ExplorationConfig
 from rookery.algorithms.off_policy.q_values import MeanValue, QBatch, mean_gradient, mean_loss, played
 from rookery.algorithms.off_policy.sac import ACTOR_GRADIENT, SAC, SACConfig, Temperature, actor_loss
 from rookery.algorithms.offline.data_learner import (
-    CHOICES,
-    NUMBERS,
+    CONTINUOUS,
+    DISCRETE,
     OFFLINE_AND_ONLINE,
     ActorStep,
     check_actions,
     check_critics,
-    look_at_data,
-    within_bounds,
+    check_data,
+    clip_actions,
 )
 from rookery.algorithms.settings import DataSettings
 from rookery.core.batch import Transitions
@@ -93,7 +93,7 @@ class CQLConfig(DataSettings, SACConfig):
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Policy:
         """Builds a policy for bounded continuous actions; see `AlgorithmConfig.build_policy`."""
-        check_actions(action, name, "CQL", NUMBERS, "discrete_cql takes Discrete (--algo discrete_cql), BC any")
+        check_actions(action, name, "CQL", CONTINUOUS, "discrete_cql takes Discrete (--algo discrete_cql), BC any")
         return super().build_policy(obs, action, name, generator)
 
 
@@ -115,7 +115,7 @@ class DiscreteCQLConfig(DataSettings, DQNConfig):
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Policy:
         """Builds a policy for discrete actions; see `AlgorithmConfig.build_policy`."""
-        check_actions(action, name, "CQL for choices", CHOICES, "cql takes numbers (--algo cql), BC any")
+        check_actions(action, name, "CQL for choices", DISCRETE, "cql takes numbers (--algo cql), BC any")
         return super().build_policy(obs, action, name, generator)
 
 
@@ -260,12 +260,12 @@ class CQL(SAC):
     def learn(self, gradient_steps: int) -> None:
         """Makes gradient steps: one each of critics, actor and temperature; target critics follow."""
         if gradient_steps:
-            look_at_data(self)
+            check_data(self)
             super().learn(gradient_steps)
 
     def before_update(self, batch: Transitions) -> Transitions:  # type: ignore[override]
         """Calls `hooks` with the rows of an update, and clips their actions to the bounds."""
-        return within_bounds(super().before_update(batch))
+        return clip_actions(super().before_update(batch))
 
     def learn_continuous(self, rows: Experience, alpha: Tensor, cfg: CQLConfig) -> Metrics:  # type: ignore[override]
         """Makes a conservative step of the critics, and one of the actor."""
@@ -311,13 +311,13 @@ class CQL(SAC):
         batch = ConservativeBatch(obs, action, target, rows.weight, density, multiplier)
         forward, optimizer = self.critics.forward, self.critics.optimizer
         learned = gradient_step(forward, conservative_loss, batch, optimizer, cfg)
-        metrics = named("critic", learned)
+        metrics = rename_grad_norm("critic", learned)
         if self.multiplier is None or self.multiplier_optimizer is None or multiplier is None:
             return metrics
         gap = metrics["conservative_gap"]
         assert isinstance(gap, Tensor)
         learned = gradient_step(self.multiplier, multiplier_loss, GapBatch(gap), self.multiplier_optimizer, cfg)
-        return metrics | named("multiplier", learned) | {"multiplier": multiplier}
+        return metrics | rename_grad_norm("multiplier", learned) | {"multiplier": multiplier}
 
     def learn_actor(self, rows: Experience, noise: Tensor, alpha: Tensor, cfg: CQLConfig) -> Metrics:
         """Makes a gradient step of the actor, with noise ``[N, k]`` of new actions; at first by cloning."""
@@ -329,7 +329,7 @@ class CQL(SAC):
         else:
             fresh, optimizer = ActorBatch(rows.obs, noise, alpha), self.actor_optimizer
             learned = gradient_step(self.actor, actor_loss, fresh, optimizer, step, ACTOR_GRADIENT)
-        return named("actor", learned)
+        return rename_grad_norm("actor", learned)
 
     def summary(self) -> Row:
         """Reports the gradient steps since the last call."""
@@ -395,7 +395,7 @@ class DiscreteCQL(DQN):
     def learn(self, gradient_steps: int) -> None:
         """Makes gradient steps on decisions drawn from replay; the target network follows."""
         if gradient_steps:
-            look_at_data(self)
+            check_data(self)
             super().learn(gradient_steps)
 
     def kernel_rows(self, drawn: Transitions) -> TDRows | None:

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm
 from rookery.algorithms.capabilities import Capabilities
-from rookery.algorithms.off_policy.critics import CriticSettings, PolicyNetwork, named
-from rookery.algorithms.offline.bc import BC_GRADIENT, Imitated, bc_loss
+from rookery.algorithms.off_policy.critics import CriticSettings, PolicyNetwork, rename_grad_norm
+from rookery.algorithms.offline.bc import BC_GRADIENT, ImitationBatch, bc_loss
 from rookery.algorithms.settings import DataSettings
 from rookery.core.batch import Transitions
 from rookery.core.errors import ConfigError
@@ -77,10 +77,10 @@ class WeightedActorSettings(DataSettings):
 # --- the data ---------------------------------------------------------------------------------------------------------
 
 
-NUMBERS, CHOICES = frozenset({"box"}), frozenset({"discrete"})
+CONTINUOUS, DISCRETE = frozenset({"box"}), frozenset({"discrete"})
 """Kinds of actions that critics can value."""
 
-WORDS = {"box": "numbers between two bounds (a Box)", "discrete": "one of several (Discrete)"}
+DESCRIPTIONS = {"box": "numbers between two bounds (a Box)", "discrete": "one of several (Discrete)"}
 
 
 def check_actions(action: ActionSpec, name: str, algorithm: str, kinds: frozenset[str], instead: str) -> None:
@@ -98,7 +98,7 @@ def check_actions(action: ActionSpec, name: str, algorithm: str, kinds: frozense
     """
     if action.kind in kinds and (action.kind != "box" or action.is_bounded):
         return
-    wanted = " or ".join(WORDS[kind] for kind in sorted(kinds))
+    wanted = " or ".join(DESCRIPTIONS[kind] for kind in sorted(kinds))
     if action.kind == "box" and action.kind in kinds:
         again = "--action-bounds=LEAST,LARGEST, --env ENV or --like REPLAY"
         instead = f"import data that do not say their bounds again with {again}; {instead}"
@@ -107,7 +107,7 @@ def check_actions(action: ActionSpec, name: str, algorithm: str, kinds: frozense
     )
 
 
-def look_at_data(learner: Algorithm[Any]) -> None:
+def check_data(learner: Algorithm[Any]) -> None:
     """Checks the data in replay before the first gradient step: every number must be finite, and where observations are
     normalized, the statistics are those of the data, for the whole life of the policy.
 
@@ -135,7 +135,7 @@ def buffers_of(buffer: ReplayBuffer | Mixture) -> tuple[ReplayBuffer, ...]:
     return buffer.buffers if isinstance(buffer, Mixture) else (buffer,)
 
 
-def within_bounds(rows: Transitions) -> Transitions:
+def clip_actions(rows: Transitions) -> Transitions:
     """Clips continuous actions to the bounds, as the environment did: replay stores them as they were drawn. Critics
     value the clipped actions; a Gaussian learns the drawn ones (`clone_weighted`).
     """
@@ -179,9 +179,9 @@ def clone_weighted(
     """
     settings: Any = cfg
     step = ActorStep(actor_rate(settings, gradient_steps), settings.max_grad_norm, cfg.model, cfg.variance_power)
-    made = within_bounds(rows) if cfg.distribution == "squashed" else rows
-    batch = Imitated(rows.obs, made.action, weight)
-    metrics = named("actor", gradient_step(forward, bc_loss, batch, optimizer, step, BC_GRADIENT))
+    made = clip_actions(rows) if cfg.distribution == "squashed" else rows
+    batch = ImitationBatch(rows.obs, made.action, weight)
+    metrics = rename_grad_norm("actor", gradient_step(forward, bc_loss, batch, optimizer, step, BC_GRADIENT))
     return {"actor_loss": metrics.pop("bc_loss"), **metrics, "weight": weight}
 
 
@@ -197,7 +197,7 @@ def actor_rate(cfg: Any, gradient_steps: int) -> float:
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-def of_those_made(q: Tensor, action: Tensor) -> Tensor:
+def values_of_stored(q: Tensor, action: Tensor) -> Tensor:
     """Selects the values of the stored actions, ``[K, N]``.
 
     Args:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.capabilities import Capabilities
-from rookery.algorithms.offline.data_learner import CHOICES, NUMBERS, ActorStep, check_actions, look_at_data
+from rookery.algorithms.offline.data_learner import CONTINUOUS, DISCRETE, ActorStep, check_actions, check_data
 from rookery.core.batch import Rollout, TensorTree
 from rookery.core.errors import ConfigError
 from rookery.core.flat import Flat, flatten
@@ -112,7 +112,7 @@ class DTConfig(AlgorithmConfig):
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Policy:
         """Builds a policy for bounded continuous or for discrete actions; see `AlgorithmConfig.build_policy`."""
         instead = "BC and MARWIL take any (--algo marwil)"
-        check_actions(action, name, "the Decision Transformer", NUMBERS | CHOICES, instead)
+        check_actions(action, name, "the Decision Transformer", CONTINUOUS | DISCRETE, instead)
         if self.model.memory != MemoryConfig():
             raise ConfigError(
                 f"policies.{name}.model.memory: the Decision Transformer reads its last {self.context} decisions by "
@@ -182,10 +182,10 @@ class WindowedPolicy:
         assert recall is not None
         there = batch.is_there
         steps = Steps(
-            spread(self.inputs.observed(batch.obs), there),
-            spread(recall.written(batch.action), there),
-            spread(batch.return_to_go, there),
-            spread(batch.timestep, there),
+            scatter_rows(self.inputs.observed(batch.obs), there),
+            scatter_rows(recall.written(batch.action), there),
+            scatter_rows(batch.return_to_go, there),
+            scatter_rows(batch.timestep, there),
             there,
         )
         features = self.transformer.read(steps, batch.dropout)[there]
@@ -193,7 +193,7 @@ class WindowedPolicy:
         return behavior
 
 
-def spread(rows: Tensor, is_there: Tensor) -> Tensor:
+def scatter_rows(rows: Tensor, is_there: Tensor) -> Tensor:
     """Scatters rows ``[n, ...]`` to their places ``[B, K, ...]``; the others are zero."""
     return rows.new_zeros(*is_there.shape, *rows.shape[1:]).masked_scatter(
         is_there.view(*is_there.shape, *[1] * (rows.dim() - 1)), rows
@@ -247,7 +247,7 @@ class DT(Algorithm[DTConfig]):
         self.sizes = [cfg.context, cfg.layers, cfg.heads, cfg.width, cfg.timesteps]
         self._data: DataSet | None = None
         self._windows: EpisodeWindows | None = None
-        self.aim()
+        self.set_target_return()
 
     @property
     def planned_steps(self) -> int:
@@ -258,7 +258,7 @@ class DT(Algorithm[DTConfig]):
         """Returns the number of gradient steps to make while others play; the rollout is not learned from."""
         return self.replay.due(rollout.num_decisions)
 
-    def aim(self) -> None:
+    def set_target_return(self) -> None:
         """Sets the target return of the policy."""
         target = self.best_return if self.cfg.target_return is None else self.cfg.target_return
         if target is not None:
@@ -273,7 +273,7 @@ class DT(Algorithm[DTConfig]):
         if list(state["sizes"]) != self.sizes:
             raise ConfigError(f"policies.{self.name}: context, layers, heads, width and timesteps keep their values")
         super().load_state_dict(state)
-        self.aim()
+        self.set_target_return()
 
     def read(self) -> tuple[DataSet, EpisodeWindows]:
         """Returns the data, and their windows. Before the first gradient step, the unit of returns, the best return,
@@ -283,7 +283,7 @@ class DT(Algorithm[DTConfig]):
             ConfigError: If there are no data, or a number in them is not finite.
         """
         if self._data is None or self._windows is None:
-            look_at_data(self)
+            check_data(self)
             unused = self.streams.generator(Role.LEARNER, self.name, "held out")  # nothing is held out
             self._data = data = DataSet(self.replay.own, 0.0, unused)
             self._windows = windows = EpisodeWindows(data)
@@ -292,7 +292,7 @@ class DT(Algorithm[DTConfig]):
                 largest = float(np.abs(total).max())
                 self.transformer.return_scale.fill_(self.cfg.return_scale or largest or 1.0)
                 self.best_return = float(total[windows.first_rows].max())
-                self.aim()
+                self.set_target_return()
         return self._data, self._windows
 
     def learn(self, gradient_steps: int) -> None:

@@ -20,21 +20,21 @@ from rookery.algorithms.off_policy.critics import (
     PolicyNetwork,
     StateAction,
     critic_loss,
-    named,
+    rename_grad_norm,
 )
 from rookery.algorithms.off_policy.sac import discrete_critic_loss
 from rookery.algorithms.offline.bc import ReturnBatch, Value
 from rookery.algorithms.offline.data_learner import (
-    CHOICES,
-    NUMBERS,
+    CONTINUOUS,
+    DISCRETE,
     OFFLINE_AND_ONLINE,
     WeightedActorSettings,
     check_actions,
     check_critics,
+    check_data,
+    clip_actions,
     clone_weighted,
-    look_at_data,
-    of_those_made,
-    within_bounds,
+    values_of_stored,
 )
 from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import TensorTree, Transitions
@@ -67,7 +67,7 @@ class IQLConfig(WeightedActorSettings, AlgorithmConfig, CriticSettings):
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Policy:
         """Builds a policy for bounded continuous or for discrete actions; see `AlgorithmConfig.build_policy`."""
-        check_actions(action, name, "IQL", NUMBERS | CHOICES, "BC and MARWIL take any (--algo marwil)")
+        check_actions(action, name, "IQL", CONTINUOUS | DISCRETE, "BC and MARWIL take any (--algo marwil)")
         return super().build_policy(obs, action, name, generator)
 
 
@@ -147,12 +147,12 @@ class IQL(Algorithm[IQLConfig]):
         """Makes gradient steps: one each of values, actor and critics; target critics follow."""
         if not gradient_steps:
             return
-        look_at_data(self)
+        check_data(self)
         cfg = self.now()
         for _ in range(gradient_steps):
             rows = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
             drawn = self.before_update(rows)
-            rows = within_bounds(drawn)
+            rows = clip_actions(drawn)
             metrics, advantage = self.learn_values(rows, cfg)
             weight = advantage_weights(advantage, beta=cfg.beta, max_weight=cfg.max_weight)
             made = self.replay.gradient_steps
@@ -169,7 +169,7 @@ class IQL(Algorithm[IQLConfig]):
         assert self.critics.target_forward is not None
         with torch.no_grad():
             pair = StateAction(rows.obs, rows.action)
-            target = of_those_made(action_values(self.critics.target_forward, pair), rows.action).amin(0)
+            target = values_of_stored(action_values(self.critics.target_forward, pair), rows.action).amin(0)
         metrics = gradient_step(
             self.value_forward,
             expectile_loss,
@@ -180,7 +180,7 @@ class IQL(Algorithm[IQLConfig]):
         )
         advantage = metrics["advantage"]
         assert isinstance(advantage, Tensor)
-        return named("value", metrics), advantage
+        return rename_grad_norm("value", metrics), advantage
 
     def learn_critics(self, rows: Transitions, cfg: IQLConfig) -> Metrics:
         """Makes a gradient step towards reward plus the value of the next state (eq. 6)."""

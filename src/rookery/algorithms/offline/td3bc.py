@@ -17,16 +17,16 @@ from rookery.algorithms.off_policy.critics import (
     StateAction,
     actor_structure,
     behavior_of,
-    named,
+    rename_grad_norm,
 )
 from rookery.algorithms.off_policy.td3 import TD3, TD3Config
 from rookery.algorithms.offline.data_learner import (
-    NUMBERS,
+    CONTINUOUS,
     OFFLINE_AND_ONLINE,
     check_actions,
     check_critics,
-    look_at_data,
-    within_bounds,
+    check_data,
+    clip_actions,
 )
 from rookery.algorithms.settings import DataSettings
 from rookery.core.batch import Transitions
@@ -61,7 +61,7 @@ class TD3BCConfig(DataSettings, TD3Config):
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Policy:
         """Builds a policy for bounded continuous actions; see `AlgorithmConfig.build_policy`."""
-        check_actions(action, name, "TD3+BC", NUMBERS, "IQL and AWAC take Discrete, too, and BC any")
+        check_actions(action, name, "TD3+BC", CONTINUOUS, "IQL and AWAC take Discrete, too, and BC any")
         return super().build_policy(obs, action, name, generator)
 
 
@@ -81,7 +81,7 @@ class ProposedActions:
 # --- losses -----------------------------------------------------------------------------------------------------------
 
 
-def held_actor_loss(outputs: ProposedActions, rows: Transitions, cfg: TD3BCConfig) -> tuple[Tensor, Metrics]:
+def td3bc_actor_loss(outputs: ProposedActions, rows: Transitions, cfg: TD3BCConfig) -> tuple[Tensor, Metrics]:
     """Eq. 5 with eq. 6: the mean squared distance from the data's actions, minus `alpha` times the first critic's value
     of the actor's actions, divided by the mean absolute value.
     """
@@ -95,7 +95,7 @@ def held_actor_loss(outputs: ProposedActions, rows: Transitions, cfg: TD3BCConfi
 # --- networks ---------------------------------------------------------------------------------------------------------
 
 
-class HeldActor:
+class TD3BCActor:
     """Computes a policy's actions with the critics' values.
 
     Args:
@@ -132,7 +132,7 @@ class TD3BC(TD3):
     def __init__(self, policy: Policy, cfg: TD3BCConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
         check_critics(cfg, name)
-        self.actor = attach(HeldActor(policy, self.critics.detached_forward))
+        self.actor = attach(TD3BCActor(policy, self.critics.detached_forward))
 
     @property
     def planned_steps(self) -> int:
@@ -142,16 +142,16 @@ class TD3BC(TD3):
     def learn(self, gradient_steps: int) -> None:
         """Makes gradient steps of critics; actor and target networks follow at every `policy_delay`-th."""
         if gradient_steps:
-            look_at_data(self)
+            check_data(self)
             super().learn(gradient_steps)
 
     def before_update(self, batch: Transitions) -> Transitions:  # type: ignore[override]
         """Calls `hooks` with the rows of an update, and clips their actions to the bounds."""
-        return within_bounds(super().before_update(batch))
+        return clip_actions(super().before_update(batch))
 
     def learn_actor(self, rows: Transitions, cfg: TD3BCConfig) -> Metrics:  # type: ignore[override]
         """Makes a gradient step towards higher values and the data's actions; then all target networks follow."""
-        metrics = gradient_step(self.actor, held_actor_loss, rows, self.actor_optimizer, cfg)
+        metrics = gradient_step(self.actor, td3bc_actor_loss, rows, self.actor_optimizer, cfg)
         self.critics.track(cfg.tau)
         track(self._actor_target_data, self.actor_optimizer.flat.data, cfg.tau)
-        return named("actor", metrics)
+        return rename_grad_norm("actor", metrics)

@@ -214,10 +214,10 @@ def values_of(forward: Forward[ActorCritic], rollout: Rollout) -> RolloutValues:
         final_value = forward.values(Inputs(final)) if len(rollout.boot_index) else None
     else:
         value, last_value, final_value = _values_along(forward, rollout, obs, last, final)
-    return RolloutValues(obs, value, following_values(rollout, value, last_value, final_value))
+    return RolloutValues(obs, value, next_values(rollout, value, last_value, final_value))
 
 
-def following_values(rollout: Rollout, value: Tensor, last_value: Tensor, final_value: Tensor | None) -> Tensor:
+def next_values(rollout: Rollout, value: Tensor, last_value: Tensor, final_value: Tensor | None) -> Tensor:
     """Returns the values of the next observations, ``[T, F, S]``; see `RolloutValues.next_value`.
 
     Args:
@@ -233,7 +233,7 @@ def following_values(rollout: Rollout, value: Tensor, last_value: Tensor, final_
     return next_value.masked_fill_(rollout.terminated.unsqueeze(-1), 0.0)
 
 
-def beyond_episodes(
+def across_episodes(
     rollout: Rollout, value: Tensor, next_value: Tensor, ended: Tensor, columns: Sequence[ValueColumn]
 ) -> tuple[Tensor, Tensor]:
     """Returns next values, and where sums stop, both ``[T, F, S]``, for signals whose returns continue across episode
@@ -247,12 +247,12 @@ def beyond_episodes(
         ended: ``[T, F, 1]`` where episodes or fragments end.
         columns: The S signals.
     """
-    goes_on = torch.tensor([not column.episodic for column in columns], device=value.device, dtype=torch.bool)
+    continues = torch.tensor([not column.episodic for column in columns], device=value.device, dtype=torch.bool)
     over = (rollout.terminated | rollout.truncated).unsqueeze(-1)
     last = rollout.last.unsqueeze(-1)
     onward = torch.where(last, value, following(value, value[-1]))
-    next_value = torch.where(goes_on & over, onward, next_value)
-    return next_value, torch.where(goes_on, last, ended)
+    next_value = torch.where(continues & over, onward, next_value)
+    return next_value, torch.where(continues, last, ended)
 
 
 def _values_along(
@@ -261,13 +261,13 @@ def _values_along(
     """Computes values of all rows ``[T, F, S]``, last ``[F, S]`` and final observations ``[K, S]`` with the memory."""
     assert rollout.memory is not None
     memory, timeline = forward.net.policy.learned(rollout.memory[0]), rollout.timeline()
-    values, last_value, final_value = in_time(
+    values, last_value, final_value = along_timeline(
         rollout, whole, last, final, lambda obs: forward.values(Inputs(obs, memory, timeline))
     )
     return values.view(*rollout.reward.shape, -1), last_value, final_value
 
 
-def in_time(
+def along_timeline(
     rollout: Rollout,
     whole: TensorTree,
     last: TensorTree,
@@ -296,7 +296,7 @@ def in_time(
 
 
 @torch.no_grad()
-def logp_now(
+def current_logp(
     forward: Forward[ActorCritic], rollout: Rollout, obs: TensorTree, sequences: Sequences | None, memory: Tensor | None
 ) -> Tensor:
     """Computes log-probabilities ``[T, F]`` of the stored actions under the policy that learns, as its minibatches will
@@ -352,7 +352,7 @@ def advantage_targets(
     ended = (rollout.terminated | rollout.truncated | rollout.last).unsqueeze(-1)
     next_value, sequences, memory = seen.next_value, None, None
     if only is None:
-        next_value, ended = beyond_episodes(rollout, value, next_value, ended, columns)
+        next_value, ended = across_episodes(rollout, value, next_value, ended, columns)
     if policy.memory is not None:
         sequences, kept = rollout.sequences()
         memory = policy.learned(kept)
@@ -361,7 +361,7 @@ def advantage_targets(
         advantage = gae(*played, gamma=gamma, gae_lambda=gae_lambda)
         target = advantage + value
     else:
-        logp = logp_now(correction.proximal or forward, rollout, obs, sequences, memory)
+        logp = current_logp(correction.proximal or forward, rollout, obs, sequences, memory)
         advantage, target, importance = correction.targets(*played, logp - rollout.logp, gamma, gae_lambda)
     weight = None if only and only.strength == 1 else value.new_tensor([column.strength for column in columns])
     advantage = advantage.squeeze(-1) if weight is None else advantage @ weight

@@ -91,7 +91,9 @@ class BatchRing(Stateful):
     def __init__(self) -> None:
         self.batches: list[RewardedRollout] = []
 
-    def turn(self, batch: RewardedRollout, again: int, size: int, rng: np.random.Generator) -> list[RewardedRollout]:
+    def add_and_draw(
+        self, batch: RewardedRollout, again: int, size: int, rng: np.random.Generator
+    ) -> list[RewardedRollout]:
         """Adds a batch; returns it, followed by some older ones.
 
         Args:
@@ -148,7 +150,9 @@ class APPO(PPO):
         if self.updates % cfg.target_every == 0:
             track(self.target_data, self.optimizer.flat.data, 1.0)
         batch = RewardedRollout(**{**vars(rollout), "rewards": self.rewards(rollout)})
-        return super().targets(joined(self.ring.turn(batch, cfg.batch_uses - 1, cfg.buffered_batches, self.rng)))
+        return super().targets(
+            joined(self.ring.add_and_draw(batch, cfg.batch_uses - 1, cfg.buffered_batches, self.rng))
+        )
 
     def summary(self) -> Row:
         """Reports PPO's metrics, and the number of kept batches."""

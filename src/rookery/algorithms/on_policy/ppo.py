@@ -192,7 +192,7 @@ def ppo_gradient(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> OutputGr
     return [output, value_gradient] if log_std is None else [output, log_std, value_gradient], metrics
 
 
-def standardized(data: Minibatch) -> Minibatch:
+def normalize_advantages(data: Minibatch) -> Minibatch:
     """Normalizes the advantages of a batch to mean 0 and standard deviation 1, or less if they hardly differ, as RLlib
     does; a single one stays.
     """
@@ -307,7 +307,7 @@ class PPO(Algorithm[PPOConfig]):
             self.forward, rollout, reward, self.columns, gae_lambda=cfg.gae_lambda, correction=self.correction
         )
         data = scale.renewed(data, self.net.value_head)
-        data = standardized(data) if cfg.normalize_advantage == "batch" else data
+        data = normalize_advantages(data) if cfg.normalize_advantage == "batch" else data
         return self.with_old(data) if cfg.kl_coef else data
 
     def with_old(self, data: Minibatch) -> PenaltyMinibatch:

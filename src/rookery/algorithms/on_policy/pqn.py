@@ -16,8 +16,8 @@ from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.capabilities import Capabilities
-from rookery.algorithms.off_policy.q_values import QBatch, QNetwork, only_played, played
-from rookery.algorithms.on_policy.actor_critic import following_values
+from rookery.algorithms.off_policy.q_values import QBatch, QNetwork, expand_gradient, played
+from rookery.algorithms.on_policy.actor_critic import next_values
 from rookery.algorithms.rewarding import add_signals
 from rookery.algorithms.settings import OnPolicySettings
 from rookery.core.batch import Demand, Rollout, TensorTree, flat, rows_of
@@ -86,7 +86,7 @@ def pqn_loss(values: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, Metrics]:
 def pqn_gradient(values: Tensor, batch: QBatch, cfg: Any) -> OutputGradients:
     """Computes the gradient of `pqn_loss` with respect to the values ``[N, A]``, the errors; and its metrics."""
     error = played(values, batch.action) - batch.target
-    return [only_played(error / len(batch), values, batch.action)], pqn_loss(values, batch, cfg)[1]
+    return [expand_gradient(error / len(batch), values, batch.action)], pqn_loss(values, batch, cfg)[1]
 
 
 class PQN(Algorithm[PQNConfig]):
@@ -148,7 +148,7 @@ class PQN(Algorithm[PQNConfig]):
         value, last_value = self.best(obs).view(*rollout.reward.shape, 1), self.best(last)
         final_value = self.best(final) if len(rollout.boot_index) else None
         ended = rollout.terminated | rollout.truncated | rollout.last
-        after = following_values(rollout, value, last_value, final_value)[..., 0]
+        after = next_values(rollout, value, last_value, final_value)[..., 0]
         target = lambda_returns(rollout.reward, after, ended, gamma=cfg.gamma, trace_lambda=cfg.trace_lambda)
         return QBatch(
             obs if rows is None else rows_of(obs, rows),
