@@ -362,7 +362,7 @@ class RolloutWorker(WorkerState, Stateful):
                 if (
                     rollouts
                     or (limit is not None and self.lane_steps >= limit)
-                    or (self.resting if episodes is None else self._count_played(episodes))
+                    or (self.resting if episodes is None else self._have_finished(episodes))
                     or (self.interrupt is not None and self.interrupt.number is not None)
                 ):
                     break
@@ -371,7 +371,7 @@ class RolloutWorker(WorkerState, Stateful):
         at = self.env_steps, self.lane_steps, self.resting, running / max(1, count)
         return Sample(rollouts, newcomers, finished, *at, self.counters())
 
-    def _count_played(self, episodes: int) -> bool:
+    def _have_finished(self, episodes: int) -> bool:
         """Returns whether every lane is past its share of the first episodes, counted over the lanes in turn."""
         lanes = np.arange(self.env.num_lanes)
         return bool((self.env.episode * self.env.num_lanes + lanes >= episodes).all())
