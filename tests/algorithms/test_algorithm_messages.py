@@ -50,7 +50,7 @@ LEARNERS = [
     (SACConfig(critic={**QUANTILES, "drop": 5}), REACH, "ConfigError: critic.drop = 5 leaves none of critic.quant"),
     (SACConfig(discrete=True), REACH, "ConfigError: policies.hero.discrete = True: ... discrete = false ... use PPO"),
     (SACConfig(discrete=True), FLAGS, "ConfigError: policies.hero.discrete = True: ... discrete = false ... use PPO"),
-    (SACConfig(discrete=True), BOTH, "ConfigError: are not one of several; ... numbers beside choices"),
+    (SACConfig(discrete=True), BOTH, "ConfigError: are not one of several; ... mixed ones"),
     (SACConfig(discrete=True, critic=RENORM), THREE, FOR_NUMBERS),
     (SACConfig(discrete=True, critic=QUANTILES), THREE, FOR_NUMBERS),
     (SACConfig(discrete=True, critic=RENORM), PICKS, FOR_NUMBERS),

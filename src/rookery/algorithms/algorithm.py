@@ -57,7 +57,7 @@ class AlgorithmConfig(Settings):
 
     @property
     def adds_member_id(self) -> bool:
-        """Whether policies see their agent's number within its group; for algorithms that see groups."""
+        """Whether policies see the member number of a row within its group; for algorithms that see groups."""
         return False
 
     @property

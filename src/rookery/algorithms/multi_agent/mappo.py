@@ -52,13 +52,13 @@ class MAPPOConfig(PPOConfig):
     """
 
     member_id: Structural[bool] = False
-    """Whether policies see their agent's number within its group, as ``member_id``; `predict` then needs it too. For
+    """Whether policies see the member number of a row within its group, as ``member_id``; `predict` then needs it too. For
     members that share a policy and have to act differently.
     """
 
     @property
     def adds_member_id(self) -> bool:
-        """Whether policies see their agent's number within its group."""
+        """Whether policies see the member number of a row within its group."""
         return self.member_id
 
     def stored(self, obs: ObsSpec) -> ObsSpec:
