@@ -52,8 +52,8 @@ class MAPPOConfig(PPOConfig):
     """
 
     member_id: Structural[bool] = False
-    """Whether policies see the member number of a row within its group, as ``member_id``; `predict` then needs it too. For
-    members that share a policy and have to act differently.
+    """Whether policies see the member number of a row within its group, as ``member_id``; `predict` then needs it too.
+    For members that share a policy and have to act differently.
     """
 
     @property
