@@ -2,7 +2,8 @@
 a remedy.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 
@@ -23,8 +24,26 @@ class ConfigError(RookeryError):
     exit_code = 2
 
     def __init__(self, *problems: str) -> None:
-        self.problems = problems
-        super().__init__("\n".join(problems))
+        self.problems = by_line(problems)
+        super().__init__("\n".join(self.problems))
+
+
+LINE_OF_FILE = re.compile(r"(.+?):(\d+): ")
+"""Beginning of a problem in a file: name and line."""
+
+
+def by_line(problems: Sequence[str]) -> tuple[str, ...]:
+    """Returns problems, those of each file in the order of their lines; all others keep their places."""
+    found = list(problems)
+    files: dict[str, list[tuple[int, int, str]]] = {}
+    for place, problem in enumerate(found):
+        if match := LINE_OF_FILE.match(problem):
+            files.setdefault(match[1], []).append((int(match[2]), place, problem))
+    for lines in files.values():
+        places = sorted(place for _, place, _ in lines)
+        for place, (_, _, problem) in zip(places, sorted(lines), strict=True):
+            found[place] = problem
+    return tuple(found)
 
 
 class EnvError(RookeryError):
