@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from rookery.algorithms.on_policy.a2c import A2C
     from rookery.algorithms.on_policy.ppo import PPO
     from rookery.algorithms.on_policy.reinforce import Reinforce, ReinforceBatch
-    from rookery.cli.resume import KeepSchedules
-    from rookery.cli.resume import check as check_resume
+    from rookery.cli.resume import KeepSchedules, check_resume
     from rookery.cli.runs import Provenance, TrustedCode, read_provenance
-    from rookery.cli.terminal.json_output import report_rows, rows_apart
-    from rookery.cli.train import exit_of_interrupts, unsaved_in
+    from rookery.cli.terminal.json_output import json_rows, report_rows
+    from rookery.cli.train import exit_on_interrupt, unsaved_progress
     from rookery.cluster.address import AUTO, answers
     from rookery.cluster.allotments import visible_gpus
     from rookery.core import ops
@@ -215,10 +214,10 @@ _NAMES = {
     "rookery.algorithms.on_policy.a2c": "A2C",
     "rookery.algorithms.on_policy.ppo": "PPO",
     "rookery.algorithms.on_policy.reinforce": "Reinforce ReinforceBatch",
-    "rookery.cli.resume": "KeepSchedules check_resume=check",
+    "rookery.cli.resume": "KeepSchedules check_resume",
     "rookery.cli.runs": "Provenance TrustedCode read_provenance",
-    "rookery.cli.terminal.json_output": "report_rows rows_apart",
-    "rookery.cli.train": "exit_of_interrupts unsaved_in",
+    "rookery.cli.terminal.json_output": "json_rows report_rows",
+    "rookery.cli.train": "exit_on_interrupt unsaved_progress",
     "rookery.cluster.address": "AUTO answers",
     "rookery.cluster.allotments": "visible_gpus",
     "rookery.core": "ops",

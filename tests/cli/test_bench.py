@@ -51,7 +51,7 @@ def test_an_implementation_the_environment_cannot_have_is_named_with_the_reason(
     )
     code, out, _ = rookery("bench", "benched_env:make", *SMALL)
     assert code == 0
-    assert "not measured: batched, 8 copies: " in out
+    assert "not measured: batched, 8 environments: " in out
     assert "no batched variant" in out
 
 

@@ -39,7 +39,7 @@ def test_what_was_left_running_is_named_and_ended(left, told, tmp_path):
     assert done.returncode == 3
     assert told in done.stderr
     assert ("waiting.py:6); the" in done.stderr or "waiting.py:6). End" in done.stderr) == (left == "thread")
-    assert ("the program ends in 0.05 seconds" in done.stderr) == bool(left)
+    assert ("the program exits in 0.05 seconds" in done.stderr) == bool(left)
 
 
 @pytest.mark.slow

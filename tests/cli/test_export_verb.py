@@ -34,7 +34,7 @@ def test_a_run_without_checkpoints_has_nothing_to_export(rookery, runs):
         checkpoint.rename(runs / checkpoint.name)
     code, _, err = rookery("export", "cart", "--unity")
     assert code == 2
-    assert "holds no checkpoint yet" in err
+    assert "has no checkpoint yet" in err
 
 
 def test_where_the_environment_is_gone_random_observations_do(rookery, runs, monkeypatch):

@@ -58,11 +58,11 @@ def test_it_can_be_measured_and_go_on_afterwards(rookery, shown, tmp_path):
     assert clone(rookery, shown)[0] == 0
     run = "data-bc-s3"
     code, out, _ = rookery("evaluate", run, "--env", "CartPole-v1", "--episodes", 2)
-    assert code == 0 and "2 episodes, likeliest actions" in out
+    assert code == 0 and "2 episodes, most likely actions" in out
     code, _, err = rookery("evaluate", run)
     assert code == 2 and "has no environment to be measured in: name one, as in rookery evaluate RUN --env" in err
     code, _, err = rookery("resume", run)
-    assert code == 2 and "all its gradient steps are made; make N more with rookery resume" in err
+    assert code == 2 and "all gradient steps of the run are made; make N more with rookery resume" in err
     code, out, err = rookery("resume", run, "algorithm.gradient_steps=60", "--quiet")
     assert code == 0 and "main        60 gradient steps on 2,000 decisions" in out, err
     code, out, _ = rookery("learn", run, "--gradient-steps", 5)
@@ -86,8 +86,8 @@ def test_more_gradient_steps_are_those_of_one_long_run(rookery, shown, tmp_path,
 def test_more_gradient_steps_are_for_runs_on_data(rookery):
     assert rookery("train", "CartPole-v1", "--run-id", "player", "--stop", "iterations=1", "--evaluate", 0)[0] == 0
     code, _, err = rookery("resume", "player", "--gradient-steps", 5)
-    assert code == 2 and "--gradient-steps is for runs that learn from data alone, and" in err
-    assert "go on with --stop env_steps=N" in err
+    assert code == 2 and "--gradient-steps is for runs that learn from data alone, but" in err
+    assert "continue with --stop env_steps=N" in err
 
 
 def test_what_is_missing_is_told(rookery, shown, tmp_path):
@@ -106,7 +106,7 @@ def test_what_is_missing_is_told(rookery, shown, tmp_path):
     code, _, err = rookery("replay", "show", near)
     assert code == 2 and f"there is no such run or replay directory; did you mean {shown}?" in err
     code, _, err = rookery("train", "--algo", "ppo")
-    assert code == 2 and "no environment is named" in err
+    assert code == 2 and "the environment is missing" in err
     code, _, err = clone(rookery, shown, "Pendulum-v1")
     assert code == 2 and "this replay buffer does not fit: it holds observations" in err
     assert not (tmp_path / "runs").exists(), "what could not be made leaves no folder"
@@ -139,10 +139,10 @@ def test_a_curve_of_data_alone_says_so(rookery, shown, tmp_path):
 
 def test_what_has_no_use_for_data_names_what_has(rookery, shown):
     code, _, err = rookery("train", "CartPole-v1", "--algo", "ppo", "--replay", shown)
-    assert code == 2 and "--replay: ppo learns from what it has just played and takes no data; from data alone " in err
-    assert "learn bc, marwil, iql, " in err and "dqn, sac, td3 and ddpg start from them and play on" in err
+    assert code == 2 and "--replay: ppo is on-policy and takes no data; " in err
+    assert "bc, marwil, iql, " in err and "dqn, sac, td3 and ddpg start from data and continue by playing" in err
     code, _, err = rookery("train", "CartPole-v1", "--algo", "dqn", "--replay", shown, "--gradient-steps", 5)
-    assert code == 2 and "--gradient-steps: dqn learns while it plays; from data alone learn bc, " in err
+    assert code == 2 and "--gradient-steps: dqn learns while it plays; bc, " in err
     code, _, err = clone(rookery, shown, "algorithm.model.memory.kind=gru", algo="iql")
     assert code == 2 and "cannot learn to remember; from data alone dt looks back, over its last decisions" in err
 
@@ -162,7 +162,7 @@ def test_a_decision_transformer_is_measured_for_another_return_and_plays_no_furt
     assert "main        8 gradient steps on 2,000 decisions" in out
     run, here = "data-dt-s3", ("--env", "CartPole-v1", "--episodes", 2)
     code, out, err = rookery("evaluate", run, "algorithm.target_return=100", *here)
-    assert code == 0 and "2 episodes, likeliest actions" in out, err
+    assert code == 0 and "2 episodes, most likely actions" in out, err
     code, _, err = rookery("evaluate", run, "algorithm.target_retrun=100", *here)
     assert code == 2 and "did you mean 'algorithm.target_return'?" in err
     code, _, err = rookery("evaluate", run, "algorithm.context=5", *here)
@@ -170,8 +170,8 @@ def test_a_decision_transformer_is_measured_for_another_return_and_plays_no_furt
     code, _, err = rookery("evaluate", run, "target_return", *here)
     assert code == 2 and "path=value" in err.lower()
     code, _, err = rookery("resume", run, "--env", "CartPole-v1", "--stop", "env_steps=100")
-    assert code == 2 and "all its gradient steps are made; make N more with rookery resume" in err
-    assert "does not play on: iql, cql, discrete_cql, td3bc and awac do" in err
+    assert code == 2 and "all gradient steps of the run are made; make N more with rookery resume" in err
+    assert "cannot continue by playing: iql, cql, discrete_cql, td3bc and awac can" in err
 
 
 # --- playing on -------------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def test_a_run_on_data_plays_on_in_an_environment_that_is_named_later(rookery, s
     assert "main        30 gradient steps on 2,000 decisions" in out and "evaluation" not in out
     run = "data-iql-s3"
     code, _, err = rookery("resume", run)
-    assert code == 2 and "--gradient-steps N, or play on with rookery resume" in err and "--env ENV" in err
+    assert code == 2 and "--gradient-steps N, or continue by playing with rookery resume" in err and "--env ENV" in err
     code, _, err = rookery("resume", run, "--env", "Pendulum-v1")
     assert code == 2 and "this run has learned from agents that see Box([-4.8" in err and "Pendulum-v1" in err
     play = ("--env", "CartPole-v1", "sampling.num_envs=2", "sampling.iteration_steps=50")

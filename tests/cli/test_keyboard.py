@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rookery.cli.games.keyboard import Keyboard, TerminalKeys, WindowKeys, blocks, keys_of, usual_keys
+from rookery.cli.games.keyboard import Keyboard, TerminalKeys, WindowKeys, blocks, default_keys, keys_to_actions
 from rookery.core.errors import ConfigError
 from rookery.core.spaces.arrays import action_spec
 from rookery.envs.make import make_env
@@ -39,7 +39,7 @@ class GivenKeys:
 def played(keys, episodes, env="CartPole-v1", idle=None, given=(), render=False):
     copy = make_env(env, {}, (), 1, "serial", render=render)
     source = GivenKeys(keys)
-    keyboard = Keyboard(source, keys_of(copy.kinds[0].action, given), idle, 0.1)
+    keyboard = Keyboard(source, keys_to_actions(copy.kinds[0].action, given), idle, 0.1)
     policies, mapping = function_policies(copy, keyboard)
     keyboard.recorder = EpisodeRecorder(copy, policies, mapping, seed=3, deterministic=True)
     kept = RecordedReplay(policies, ("logp",))
@@ -51,7 +51,7 @@ def played(keys, episodes, env="CartPole-v1", idle=None, given=(), render=False)
 def test_a_key_that_is_no_action_is_said_and_asked_for_again():
     kept, source = played(["x!", *["left", "0"] * 2, "escape"], 1)
     assert not kept.results
-    assert source.shown[1][0] == "x!: is no action; 0 or left = 0, 1 or right = 1"
+    assert source.shown[1][0] == "x!: this key has no action; 0 or left = 0, 1 or right = 1"
     assert "episode 1, step 3, return 3" in source.shown[-2][0]
     assert source.shown[-2][0].endswith("0 or left = 0, 1 or right = 1; backspace discards, escape ends")
 
@@ -81,7 +81,7 @@ def test_keys_are_asked_for_until_enough_episodes_are_kept(tmp_path):
     verdicts = ["enter", "backspace", "what", "enter"]
     copy = make_env("CartPole-v1", {}, (), 1, "serial")
     source = Watched([])
-    keyboard = Keyboard(source, usual_keys(copy.kinds[0].action), None, 0.1)
+    keyboard = Keyboard(source, default_keys(copy.kinds[0].action), None, 0.1)
     policies, mapping = function_policies(copy, keyboard)
     keyboard.recorder = EpisodeRecorder(copy, policies, mapping, seed=3, deterministic=True)
     kept = RecordedReplay(policies, ("logp",))
@@ -101,7 +101,7 @@ def test_nobody_is_waited_for_where_there_is_an_idle_action():
 
     copy = make_env("CartPole-v1", {}, (), 1, "serial")
     source = Asleep([])
-    keyboard = Keyboard(source, usual_keys(copy.kinds[0].action), 1, 0.1)
+    keyboard = Keyboard(source, default_keys(copy.kinds[0].action), 1, 0.1)
     policies, mapping = function_policies(copy, keyboard)
     keyboard.recorder = EpisodeRecorder(copy, policies, mapping, seed=3, deterministic=True)
     kept = RecordedReplay(policies, ("logp",))
@@ -110,23 +110,23 @@ def test_nobody_is_waited_for_where_there_is_an_idle_action():
 
 
 def test_usual_keys_are_digits_arrows_and_pairs():
-    assert usual_keys(action_spec(spaces.Discrete(2, start=5))) == {"0": 5, "1": 6, "left": 5, "right": 6}
-    assert list(usual_keys(action_spec(spaces.Discrete(12)))) == [*"0123456789ab"]
+    assert default_keys(action_spec(spaces.Discrete(2, start=5))) == {"0": 5, "1": 6, "left": 5, "right": 6}
+    assert list(default_keys(action_spec(spaces.Discrete(12)))) == [*"0123456789ab"]
     box = spaces.Box(np.float32([-2, -np.inf]), np.float32([4, np.inf]), dtype=np.float32)
-    keys = {key: action.tolist() for key, action in usual_keys(action_spec(box)).items()}
+    keys = {key: action.tolist() for key, action in default_keys(action_spec(box)).items()}
     assert keys == {"space": [1, 0], "left": [-2, 0], "right": [4, 0], "down": [1, -1], "up": [1, 1]}
     for space in (spaces.MultiBinary(3), spaces.Dict(a=spaces.Discrete(2))):
-        with pytest.raises(ConfigError, match="which keys are actions of .* --key left=ACTION"):
-            usual_keys(action_spec(space))
+        with pytest.raises(ConfigError, match="there are no default keys for actions of .* --key left=ACTION"):
+            default_keys(action_spec(space))
 
 
 def test_keys_are_what_the_user_says():
-    found = keys_of(action_spec(spaces.MultiBinary(3)), ["a=[1, 0, 0]", "==[0,0,0]"])
+    found = keys_to_actions(action_spec(spaces.MultiBinary(3)), ["a=[1, 0, 0]", "==[0,0,0]"])
     assert {key: action.tolist() for key, action in found.items()} == {"a": [1, 0, 0], "=": [0, 0, 0]}
     both = spaces.Dict(go=spaces.Discrete(3), turn=spaces.Box(-1, 1, (1,), np.float32))
-    assert keys_of(action_spec(both), ['w={"go": 2, "turn": [0.5]}']) == {"w": {"go": 2, "turn": [0.5]}}
+    assert keys_to_actions(action_spec(both), ['w={"go": 2, "turn": [0.5]}']) == {"w": {"go": 2, "turn": [0.5]}}
     with pytest.raises(ConfigError) as error:
-        keys_of(action_spec(spaces.Discrete(3)), ["a=7", "b=left", "escape=1", "=1", "c"])
+        keys_to_actions(action_spec(spaces.Discrete(3)), ["a=7", "b=left", "escape=1", "=1", "c"])
     assert len(error.value.problems) == 5
 
 
@@ -143,7 +143,7 @@ def test_a_terminal_sends_keys_without_the_end_of_a_line():
         keys.close()
     os.close(ours)
     os.close(theirs)
-    with pytest.raises(ConfigError, match="standard input is no terminal"):
+    with pytest.raises(ConfigError, match="standard input is not a terminal"):
         TerminalKeys(os.open(os.devnull, os.O_RDONLY), sys.stdout)
 
 

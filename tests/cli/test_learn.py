@@ -96,7 +96,7 @@ def test_ctrl_c_while_learning_says_how_to_go_on(rookery, dqn, monkeypatch):
     monkeypatch.setattr(DQN, "learn", interrupted)
     code, _, err = rookery("learn", "dqn", "--gradient-steps", 500)
     assert code == 130
-    assert "interrupted; what was learned is kept; go on with: rookery learn runs/dqn, or rookery resume" in err
+    assert "interrupted; the progress is saved; continue with: rookery learn runs/dqn, or rookery resume" in err
     assert len(rows(dqn)) == 2  # the iteration is not over
 
 
@@ -108,7 +108,7 @@ def test_explain_weights_shows_the_calls_of_a_run_with_a_replay_memory(rookery, 
     code, out, _ = rookery("explain", "dqn", "weights")
     assert code == 0
     lines = out.splitlines()
-    assert lines[1] == "the way there in this run, DQN:"
+    assert lines[1] == "call path in this run, DQN:"
     way = functions(lines)
     assert way[:3] == ["Trainer.train_iteration", "Trainer._learn", "update_in_parts"]
     on_kernels, in_torch = ["gradient_steps", "Adam.kernel_step"], ["gradient_step", "apply_gradients"]
@@ -119,11 +119,11 @@ def test_explain_weights_shows_the_calls_of_a_run_with_a_replay_memory(rookery, 
 def test_explain_memory_shows_where_play_is_stored_and_drawn(rookery, dqn, runs):
     code, out, _ = rookery("explain", "dqn", "replay")
     assert code == 0
-    stored, drawn = out.split("it is drawn again in ")
-    assert re.match(r"what is played is stored in \S+replay/buffer\.py:\d+ ReplayBuffer\.add\n", stored)
+    stored, drawn = out.split("they are sampled in ")
+    assert re.match(r"transitions are stored in \S+replay/buffer\.py:\d+ ReplayBuffer\.add\n", stored)
     assert functions(stored.splitlines())[-2:] == ["Replay.store", "ReplayBuffer.add"]
     assert functions(drawn.splitlines())[-1] == "ReplayBuffer.sample"
-    assert out.endswith("checkpoints hold it as files; what is in them: rookery replay show runs/dqn\n")
+    assert out.endswith("checkpoints hold the replay buffer as files; their content: rookery replay show runs/dqn\n")
     assert "no policy of this run has a replay buffer" in rookery("explain", "cart", "replay")[1]
 
 

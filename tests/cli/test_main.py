@@ -137,7 +137,7 @@ def test_a_start_that_was_killed_before_its_settings_were_written_is_made_again_
         (folder / name).touch() if name == "run.lock" else (folder / name).mkdir()
     code, _, err = rookery("resume", "mine")
     assert code == 2 and err.count("\n") == 1
-    assert ("begin it again by the command that began it" in err) == ("run.lock" in left)
+    assert ("start it again with the same command" in err) == ("run.lock" in left)
     assert trained("--quiet", "--run-id", "mine")[0] == 0
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == 4
     assert [path.name for path in folder.parent.iterdir()] == ["mine"]
@@ -150,7 +150,7 @@ def test_force_deletes_nothing_where_no_run_was(trained, tmp_path):
     for words in ((), ("--force",)):  # which is not offered where it would be refused
         code, _, err = trained("--run-id", "mine", *words)
         assert code == 2
-        assert "runs/mine holds no run; give another --run-id\n" in err
+        assert "runs/mine is not a run; give another --run-id\n" in err
     assert (precious / "thesis.txt").read_text() == "years"
 
 
@@ -243,7 +243,7 @@ def test_without_any_stop_a_budget_holds_and_is_said(rookery, monkeypatch):
     monkeypatch.setattr("rookery.cli.train.BUDGET", 16)
     code, out, _ = rookery("train", "CartPole-v1", "--seed", 1, *TINY, "--plain", "--evaluate", 0)
     assert code == 0
-    assert "note: nothing said when to stop: after 16 environment steps (--stop env_steps=N)\n" in out
+    assert "note: no stop criterion is given: training stops after 16 environment steps (--stop env_steps=N)\n" in out
     assert "stopped: env_steps 16 reached 16" in out
 
 
@@ -324,7 +324,7 @@ def test_ctrl_c_exits_130_and_says_where_the_results_are(tmp_path):
         err = child.stderr.read()
         assert child.wait(30) == 130
     assert err.startswith("interrupted after ")
-    assert err.endswith("go on with: rookery resume runs/CartPole-v1-ppo-s3\n")
+    assert err.endswith("continue with: rookery resume runs/CartPole-v1-ppo-s3\n")
     assert "Traceback" not in err
 
 
@@ -341,9 +341,11 @@ def test_a_second_ctrl_c_says_what_was_not_saved(rookery, monkeypatch, saves):
     code, _, err = rookery("train", "CartPole-v1", "--seed", 3, *TINY, "--run-id", "x", "--quiet")
     assert code == 130
     lost = (
-        "nothing was saved since checkpoint 000001" if saves else "there is no checkpoint, so a resumed run begins anew"
+        "nothing was saved since checkpoint 000001"
+        if saves
+        else "there is no checkpoint, so a resumed run starts again"
     )
-    assert err.splitlines()[-1].endswith(f" environment steps; {lost}; go on with: rookery resume runs/x"), err
+    assert err.splitlines()[-1].endswith(f" environment steps; {lost}; continue with: rookery resume runs/x"), err
 
 
 @pytest.mark.regression("unclear error", "After a second Ctrl-C rookery mlagents learn says that all is written")
@@ -355,4 +357,4 @@ def test_a_second_ctrl_c_of_mlagents_learn_says_what_was_not_saved(rookery, monk
     monkeypatch.setattr(Trainer, "train", train)
     code, _, err = rookery("mlagents", "learn", "cart.yaml", "--env", "CartPole-v1", "--run-id", "x")
     assert code == 130
-    assert "interrupted; there is no checkpoint, so a resumed run begins anew; go on with: rookery mlagents" in err
+    assert "interrupted; there is no checkpoint, so a resumed run starts again; go on with: rookery mlagents" in err

@@ -39,11 +39,11 @@ def test_a_plan_is_a_table_with_what_was_measured_and_assumed(rookery):
     )
     assert code == 0, err
     assert "within this process, as cluster.ray = here says" in out
-    assert "predicted, asynchronous playing, 2 machines of 8 cores" in out
-    assert "not measured: 1 Gbit/s, 0.2 ms" in out
+    assert "predicted, asynchronous sampling, 2 machines of 8 cores" in out
+    assert "not measured: the link between machines has 1 Gbit/s and 0.2 ms" in out
     head, *rows = out[out.index("workers  ") :].splitlines()
     assert head.split() == [
-        "workers", "learners", "copies", "steps/s", "playing", "cores", "transfer", "learning", "bottleneck",
+        "workers", "learners", "envs", "steps/s", "playing", "cores", "transfer", "learning", "bottleneck",
     ]  # fmt: skip
     assert rows[0].split()[:3] == ["none", "1", "1"]
     assert rows[1].split()[:3] == ["4", "1", "4"]

@@ -16,7 +16,7 @@ from commands import TINY, train_into
 from gymnasium import spaces
 
 from rookery import Trainer
-from rookery.cli.games.person import ByHand, TypedMoves, arrow_keys, copy_to_show, innermost, state_of
+from rookery.cli.games.person import PersonGames, TypedMoves, arrow_keys, env_to_show, innermost, state_of
 from rookery.core.errors import ConfigError
 from rookery.core.spaces.arrays import action_spec
 
@@ -105,8 +105,8 @@ def test_moves_are_typed_and_those_that_are_not_allowed_are_named(rookery, monke
     assert "you are x" in text
     assert "0 1 2\n3 4 5\n6 7 8\nx is on turn\nx, your move (0, 1, 2, 3, 4, 5, 6, 7, 8; q quits): " in text
     assert re.search(r"4 is not allowed; allowed are ([0-8], ){6}[0-8]\n", text)
-    assert "that is no move: what is no number; there are" in text
-    assert "that is no move: action 0 is 12, which is not in Discrete(9)" in text
+    assert "that is not a move: what is not a number; there are" in text
+    assert "that is not a move: action 0 is 12, which is not in Discrete(9)" in text
 
 
 def test_games_are_played_to_their_end_and_counted(playable):
@@ -122,8 +122,8 @@ def test_games_are_played_to_their_end_and_counted(playable):
 
     with Trainer.load(playable / "board", console="quiet") as trainer:
         shown = io.StringIO()
-        env = copy_to_show(trainer)
-        games = ByHand(trainer, env, Answers(shown, shown), None, None, False, False, 5)
+        env = env_to_show(trainer)
+        games = PersonGames(trainer, env, Answers(shown, shown), None, None, False, False, 5)
         games.play()
     text = shown.getvalue()
     assert re.findall("you are ([xo])", text) == ["x", "o", "x", "o"]  # the sides in turn
@@ -151,7 +151,7 @@ def test_grids_are_played_by_keys(rookery, monkeypatch, playable):
     code, text, _ = at_terminal(rookery, monkeypatch, answers, "lake", question=question.replace(r"\n", r"\r?\n"))
     assert code == 0
     assert "0 or left = 0, 1 or down = 1, 2 or right = 2, 3 or up = 3; escape quits" in text
-    assert "that is no move: x is no key of a move" in text
+    assert "that is not a move: the key x has no move" in text
     assert "over after 6 steps: return 1" in text
     assert text.rstrip().endswith("1 game")
 
@@ -189,13 +189,13 @@ def test_without_a_terminal_nobody_plays(rookery, monkeypatch, playable):
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     code, _, err = rookery("play", "board")
     assert code == 2
-    assert "standard input is no terminal" in err
+    assert "standard input is not a terminal" in err
 
 
 def test_what_can_neither_be_drawn_nor_told_is_refused():
     with Trainer(Blind, "ppo", seed=0, console="quiet") as trainer:
-        with pytest.raises(ConfigError, match="cannot be shown at a terminal: it draws no pictures"):
-            state_of(innermost(copy_to_show(trainer)))
+        with pytest.raises(ConfigError, match="cannot be shown at a terminal: it has neither images"):
+            state_of(innermost(env_to_show(trainer)))
 
 
 def test_arrows_are_what_they_are_in_known_grids():

@@ -65,7 +65,7 @@ def test_a_package_outside_adds_one_part_of_each_kind(example, rookery, tmp_path
         return out
 
     assert "corridor:N has N fields" in printed("corridors")
-    assert "Of the package rookery-corridors." in printed("--help")
+    assert "Command of the package" in printed("--help")
     assert "rookery-corridors" in printed("envs")
     printed(
         "train", "corridor:3", "algorithm.name=timid", "algorithm.fragment_length=16", "sampling.num_envs=2",

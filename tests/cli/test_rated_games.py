@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from commands import TINY, train_into
 
-from rookery.cli.games.elo import others_of
+from rookery.cli.games.elo import other_players
 
 PERFECT = "perfect=rookery.tasks.games.players:tic_tac_toe_perfect"
 
@@ -46,7 +46,7 @@ def test_elo_prints_ratings_and_a_matrix_and_draws_both(rookery, games):
     assert {"main", "perfect", "chance"} < table.keys()
     assert len([name for name in table if re.fullmatch(r"main@\d", name)]) == 2
     assert table["chance"][1:3] == ["1200", "fixed"]
-    assert "SCORE AGAINST" in out and "40 games, 4 a pair, drawn actions, seed 0" in out
+    assert "SCORE AGAINST" in out and "40 games, 4 a pair, sampled actions, seed 0" in out
     picture = games / "self" / "elo.png"
     assert picture.read_bytes()[1:4] == b"PNG" and str(picture.relative_to(games.parent)) in out
 
@@ -92,30 +92,33 @@ def test_match_plays_two_runs_a_function_and_chance(rookery, games):
 
 def test_an_anchor_that_is_called_random_and_is_not_keeps_its_name():
     trainer = SimpleNamespace(self_play=SimpleNamespace(anchors={"random": PERFECT.partition("=")[2]}))
-    assert others_of(trainer, {}) == trainer.self_play.anchors
+    assert other_players(trainer, {}) == trainer.self_play.anchors
     trainer.self_play.anchors = {"good": PERFECT.partition("=")[2]}
-    assert others_of(trainer, {}) == {**trainer.self_play.anchors, "random": "random"}
+    assert other_players(trainer, {}) == {**trainer.self_play.anchors, "random": "random"}
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["elo", "plain"], "runs/plain: has no snapshots .* self_play.main={}.*rookery match runs/plain random"),
-        (["elo", "cart"], "runs/cart: has no snapshots"),
+        (
+            ["elo", "plain"],
+            "runs/plain: the run has no snapshots .* self_play.main={}.*rookery match runs/plain random",
+        ),
+        (["elo", "cart"], "runs/cart: the run has no snapshots"),
         (["elo", "self", "--players", "perfect"], "--players perfect: must be NAME=..."),
-        (["elo", "self", "--players", "main=random"], "--players main=...: is a policy of the run"),
+        (["elo", "self", "--players", "main=random"], "--players main=...: this is a policy of the run"),
         (
             ["elo", "self", "--players", "chance=rookery.tasks.games.players:tic_tac_toe_perfect"],
             "chance is random already",
         ),
         (["elo", "self", "--players", "p=rookery.tasks.games.players:tic_tac_to"], "has no 'tic_tac_to'"),
-        (["elo", "self", "--anchor", "perfect=3"], "nobody of that name plays; there are main@"),
+        (["elo", "self", "--anchor", "perfect=3"], "there is no player of that name; there are main@"),
         (["elo", "self", "--anchor", "chance=high"], "a rating is a number of points"),
         (["elo", "self", "--anchor", "main@1=nan"], "--anchor main@1=nan: a rating is a number of points"),
         (["elo", "self", "--anchor", "main@1"], "--anchor main@1: must be NAME=..., as in --anchor random=0"),
-        (["elo", "self", "--anchor", "main=1", "--anchor", "main=2"], "there are two of the name main"),
+        (["elo", "self", "--anchor", "main=1", "--anchor", "main=2"], "the name main is given twice"),
         (["elo", "self", "--players", "main@1=random"], "--players main@1=random: must be NAME=..."),
-        (["match", "self", "four"], "in TicTacToe, and .*in ConnectFour: only runs of one environment"),
+        (["match", "self", "four"], "in TicTacToe, but .*in ConnectFour: both runs must have the same environment"),
         (["match", "self", "opened"], "different environments: env.config.random_opening is None and 2"),
         (["match", "self", "nobody"], "there is no such run"),
         (["match", "self", "plain", "--policy-b", "main@1"], "plain:main@1: there is no policy 'main@1'"),

@@ -88,7 +88,7 @@ def test_explain_without_a_path_shows_what_somebody_set(rookery, runs):
     assert "env.name = MultiAgentArena  (command line)" in out
     assert "gae_lambda" not in out  # a default
     assert "policies.pol1.epochs" not in out  # inherited: it stands in the section algorithm
-    assert re.search(r"\(\d+ more of the policies are as in the section algorithm\)", out)
+    assert re.search(r"\(\d+ more settings of policies are those of the section algorithm\)", out)
 
 
 def test_explain_weights_shows_the_calls_of_this_run(rookery, runs):
@@ -96,7 +96,7 @@ def test_explain_weights_shows_the_calls_of_this_run(rookery, runs):
     assert code == 0
     lines = out.splitlines()
     assert re.match(r"weights change in \S+core/optim\.py:\d+ gradient_step, and nowhere else$", lines[0])
-    assert lines[1] == "the way there in this run, PPO:"
+    assert lines[1] == "call path in this run, PPO:"
     functions = [line.split()[1] for line in lines[2:]]
     assert functions[0] == "Trainer.train_iteration"
     on_kernels = ["PPO.training_step", "gradient_steps", "Adam.kernel_step"]  # which move the weights in one call
@@ -201,7 +201,7 @@ def test_explain_answers_from_the_source_where_the_environment_is_missing(rooker
 def test_evaluate_plays_the_last_checkpoint(rookery, runs):
     code, out, err = rookery("evaluate", "cart", "--episodes", 3)
     assert (code, err) == (0, "")
-    assert re.match(r"return +\d+\.\d\d, 95 % interval \[.*\], 3 episodes, likeliest actions\n", out)
+    assert re.match(r"return +\d+\.\d\d, 95 % interval \[.*\], 3 episodes, most likely actions\n", out)
     assert out.endswith("checkpoint  runs/cart/checkpoints/000040, after 640 env steps\n")
 
 
@@ -229,7 +229,9 @@ def test_a_checkpoint_is_chosen_by_number_or_as_the_best(rookery, runs):
 
 def test_a_run_without_checkpoints_says_so(rookery, runs):
     shutil.rmtree(runs / "cart" / "checkpoints")
-    told = "error: runs/cart: holds no checkpoint yet; rookery resume runs/cart goes on with it until it writes one\n"
+    told = (
+        "error: runs/cart: the run has no checkpoint yet; rookery resume runs/cart continues it until it writes one\n"
+    )
     assert rookery("evaluate", "cart")[2] == told
 
 
@@ -312,7 +314,7 @@ def test_a_broken_row_is_named_and_a_last_one_cut_short_left_out(rookery, runs):
     path.write_text(rows + '{"iteration": 41, "env')
     assert rookery("plot", "cart")[0] == 0
     path.write_text("{oops\n" + rows)
-    assert rookery("plot", "cart")[2] == "error: runs/cart/metrics.jsonl:1: is not JSON\n"
+    assert rookery("plot", "cart")[2] == "error: runs/cart/metrics.jsonl:1: the line is not JSON\n"
 
 
 @pytest.mark.regression("unclear error", "A replay that is too large for the memory ends in one line")
@@ -325,7 +327,7 @@ def test_a_command_that_finds_no_memory_ends_in_one_line(monkeypatch, capsys):
         main_module.main()
     assert ended.value.code == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: not enough memory") and "3.00 TiB" in line
+    assert line.startswith("error: there is not enough memory") and "3.00 TiB" in line
 
 
 @pytest.mark.regression("unclear error", "Of very many mistakes the first are printed and the rest counted")

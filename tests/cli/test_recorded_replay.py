@@ -71,12 +71,12 @@ def test_a_run_is_recorded_in_its_own_environment_and_only_what_is_good_is_kept(
     ("words", "problem"),
     [
         (["--from", "{0}:laen"], "has no 'laen'; did you mean 'lean'?"),
-        (["--from", "{0}:number"], "is int, and no function of an observation"),
+        (["--from", "{0}:number"], "this is int, not a function of an observation"),
         (["--from", "nowhere"], "there is no such run"),
         (["--from", "keyboard", "--view", "tv"], "--view tv: must be auto, terminal or window"),
-        (["--from", "keyboard", "--key", "a=7"], "--key a=7: 7 is no action of Discrete(2)"),
-        (["--from", "keyboard", "--idle", "9"], "--idle 9: is no action of Discrete(2)"),
-        (["--from", "keyboard", "--view", "terminal"], "standard input is no terminal"),
+        (["--from", "keyboard", "--key", "a=7"], "--key a=7: 7 is not an action of Discrete(2)"),
+        (["--from", "keyboard", "--idle", "9"], "--idle 9: this is not an action of Discrete(2)"),
+        (["--from", "keyboard", "--view", "terminal"], "standard input is not a terminal"),
     ],
 )
 def test_what_cannot_be_recorded_is_refused(rookery, scripts, words, problem, monkeypatch, tmp_path):
@@ -101,12 +101,12 @@ def test_what_is_kept_is_written_after_ctrl_c(rookery, scripts, tmp_path):
 
 def test_an_environment_is_needed_and_one_is_enough(rookery, scripts):
     code, _, err = rookery("replay", "record", "--from", f"{scripts}:lean", "-o", "demos")
-    assert (code, err.startswith("error: command line: no environment is named")) == (2, True)
+    assert (code, err.startswith("error: command line: the environment is missing")) == (2, True)
     code, _, err = rookery("replay", "record", "A-v0", "B-v0", "--from", f"{scripts}:lean", "-o", "demos")
-    assert (code, "'A-v0' is the environment, and 'B-v0' is no setting" in err) == (2, True)
+    assert (code, "'A-v0' is the environment, and 'B-v0' is not a setting" in err) == (2, True)
     recorded(rookery, scripts, "--episodes", 1, "--max-episode-steps", 5)
     code, _, err = recorded(rookery, scripts, "--episodes", 1)
-    assert (code, "--out demos: exists; add --force" in err) == (2, True)
+    assert (code, "--out demos: the directory exists; add --force" in err) == (2, True)
 
 
 @pytest.mark.parametrize("suffix", ["npz", "csv", "json", "demo"])
@@ -293,8 +293,8 @@ def test_the_best_episodes_are_imported_with_other_rewards(rookery, walk, tmp_pa
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--best", "0%"], "--best 0%: is no part of the episodes: above 0 and at most 1, as in 0.1 or 10%"),
-        (["--best", "many"], "--best many: is no part of the episodes"),
+        (["--best", "0%"], "--best 0%: the fraction must be above 0 and at most 1, as in 0.1 or 10%"),
+        (["--best", "many"], "--best many: the fraction must be"),
         (["--reward-clip", "3"], "--reward-clip 3: must be the least and the largest, as in -1,1"),
         (["--reward-clip=1,-1"], "the least reward comes first"),
         (["--min-return", "1000"], "walk.hdf5: no episode returned 1000 or more: the best one 108"),

@@ -11,7 +11,7 @@ import pytest
 from commands import train_into
 from PIL import Image
 
-from rookery.cli.runs import in_runs
+from rookery.cli.runs import in_runs_folder
 from rookery.core.io.files import read_manifest
 
 SIZES = ["sampling.num_envs=4", "sampling.iteration_steps=40", "algorithm.learning_starts=50"]
@@ -111,14 +111,14 @@ def test_merge_joins_and_refuses_to_write_over_anything(rookery, runs):
     assert out.splitlines()[-1] == f"memories/both: {decisions_of('memories/both'):,} decisions of 2 replay buffers"
     code, _, err = rookery("replay", "merge", "a", "b", "-o", "memories/both")
     assert (code, err) == (
-        2, "error: --out memories/both: exists; add --force to replace it, or give another name\n"
+        2, "error: --out memories/both: the directory exists; add --force to replace it, or give another name\n"
     )  # fmt: skip
     assert rookery("replay", "merge", "a", "b", "a", "-o", "memories/both", "--force")[0] == 0
     assert rookery("replay", "show", "memories/both")[0] == 0
     for other in ("runs/a", sorted((runs / "a" / "checkpoints").glob("0*"))[-1]):
         code, _, err = rookery("replay", "merge", "a", "b", "-o", other, "--force")
         assert code == 2
-        assert "is no directory of replay buffers, so it is not replaced" in err
+        assert "is not a directory of replay buffers, so it is not replaced" in err
 
 
 def decisions_of(place):
@@ -205,6 +205,6 @@ def test_a_run_to_begin_with_may_be_called_by_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "swing").mkdir(parents=True)
     (tmp_path / "here").mkdir()
-    assert in_runs("swing:hunter*0.5") == "runs/swing:hunter*0.5"
-    assert in_runs("here*0.5") == "here*0.5"
-    assert in_runs("nowhere") == "nowhere"
+    assert in_runs_folder("swing:hunter*0.5") == "runs/swing:hunter*0.5"
+    assert in_runs_folder("here*0.5") == "here*0.5"
+    assert in_runs_folder("nowhere") == "nowhere"

@@ -104,7 +104,7 @@ def test_what_keeps_its_value_is_refused_by_name(rookery, cart):
         "it out, or train a new run with it\n"
     )
     assert "did you mean 'algorithm.gamma'?" in resume(rookery, "algorithm.gama=0.9")[2]
-    assert "'Acrobot-v1' is neither a file .yaml nor path=value" in resume(rookery, "Acrobot-v1")[2]
+    assert "'Acrobot-v1' is neither a .yaml file nor PATH=VALUE" in resume(rookery, "Acrobot-v1")[2]
     assert (cart / "config.yaml").read_text() == before
 
 
@@ -124,7 +124,7 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_anew(rookery, 
     (cart / "metrics.jsonl").write_text(json.dumps(before[0]) + "\n")
     code, out, _ = resume(rookery, "--plain")
     assert code == 0
-    assert f"{RUN} holds no checkpoint yet: it begins anew, with the settings that are stored there\n" in out
+    assert f"{RUN} has no checkpoint yet: the run starts again, with its stored settings\n" in out
     assert rows(cart) == before
     assert "seed = 3  (command line)\n" in rookery("explain", "cart", "seed")[1]
 
@@ -176,9 +176,9 @@ def test_what_an_environment_prints_is_not_among_the_rows(rookery, tmp_path, mon
 
 @pytest.mark.parametrize(("said", "values"), [("7", {"seed": 7}), ("null", {})])
 def test_a_seed_that_was_drawn_belongs_to_a_run_as_one_that_was_given(said, values):
-    from rookery.cli.resume import stored
+    from rookery.cli.resume import stored_settings
 
-    assert stored({"seed": [("default", said)], "device": [("default", "cpu")]}).values == values
+    assert stored_settings({"seed": [("default", said)], "device": [("default", "cpu")]}).values == values
 
 
 @pytest.mark.regression("setting dropped", "A name with = is a whole name in settings, overrides, --stop and resume")

@@ -301,7 +301,7 @@ def test_no_file_of_a_strangers_run_is_a_device(name, words, theirs, rookery):
     (theirs / name).unlink()
     (theirs / name).symlink_to("/dev/zero")
     code, _, err = rookery(*words)
-    assert code == 2 and f"{name}: cannot be read: " in err and "it is a device or a pipe" in err
+    assert code == 2 and f"{name}: the file cannot be read: " in err and "it is a device or a pipe" in err
 
 
 SUITES = {

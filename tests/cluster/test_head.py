@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from rookery import Callback, PPOConfig, Trainer
-from rookery.cli.train import exit_of_interrupts
+from rookery.cli.train import exit_on_interrupt
 from rookery.cluster import head
 from rookery.cluster.head import HeadWatch, within
 from rookery.core.errors import HeadLostError, LearnerLostError
@@ -114,10 +114,10 @@ def test_the_command_line_adds_how_to_resume_to_what_was_lost():
     for kind in (HeadLostError, LearnerLostError):
         with (
             pytest.raises(kind, match="^it is gone; rookery resume a$"),
-            exit_of_interrupts(lambda _: "rookery resume a"),
+            exit_on_interrupt(lambda _: "rookery resume a"),
         ):
             raise kind("it is gone")
-    with pytest.raises(HeadLostError, match="^gone; rookery tune resume b$"), exit_of_interrupts(lambda _: "rookery"):
+    with pytest.raises(HeadLostError, match="^gone; rookery tune resume b$"), exit_on_interrupt(lambda _: "rookery"):
         raise HeadLostError("gone; rookery tune resume b")
 
 

@@ -205,7 +205,7 @@ def test_ctrl_c_stops_all_learners_with_one_checkpoint(tmp_path):
     rest, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "stopped; checkpoint" in rest
-    assert "go on with: rookery resume" in rest
+    assert "continue with: rookery resume" in rest
     last = max(path.name for path in (tmp_path / "a" / "checkpoints").iterdir() if path.name.isdigit())
     assert (tmp_path / "a" / "checkpoints" / f"{last}.rank1").is_dir()
     with Trainer.load(tmp_path / "a", resume=True) as trainer:

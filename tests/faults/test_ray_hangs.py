@@ -140,7 +140,7 @@ def test_the_first_ctrl_c_is_answered_at_once_and_a_checkpoint_is_written(tmp_pa
     lines, ended, run = stopped(tmp_path, 1)
     said = next(at for at, line in lines if "stopping after the step under way" in line)
     assert said < 3.0
-    assert any("go on with: rookery resume" in line for _, line in lines)
+    assert any("continue with: rookery resume" in line for _, line in lines)
     with Trainer.load(run) as trainer:
         assert not trainer.train_iteration().exact
     told = f"a line after {said:.1f} s, a checkpoint and the end after {ended:.0f} s"

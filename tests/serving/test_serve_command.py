@@ -68,7 +68,7 @@ def test_a_server_is_started_asked_and_stopped(run):
         (["--port", "7000", "--socket", "7000"], "give them different ports"),
         (["--host", "192.0.2.7"], "`--host 192.0.2.7` is not an address of this machine"),
         (["--policy", "re"], "did you mean 'red'"),
-        (["--token", "long-enough", "--no-token"], "say one of them"),
+        (["--token", "long-enough", "--no-token"], "give one of them"),
         (["--token", "short"], "expected 8 to"),
         (["--no-token", "--host", "0.0.0.0"], "reached from other machines"),
         (["--no-token", "--socket", "0"], "leave --no-token out"),
@@ -104,7 +104,7 @@ def test_a_port_of_the_socket_that_is_taken_is_said_by_its_option(run):
 def test_a_run_without_checkpoints_says_how_it_gets_one(tmp_path):
     (tmp_path / "config.yaml").touch()
     result = CliRunner().invoke(app, ["serve", str(tmp_path)])
-    assert "holds no checkpoint yet; rookery resume" in str(result.exception)
+    assert "has no checkpoint yet; rookery resume" in str(result.exception)
 
 
 @pytest.mark.parametrize(

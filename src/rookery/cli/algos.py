@@ -1,4 +1,4 @@
-"""``rookery algos``: the algorithms, and what each can do."""
+"""``rookery algos``: table of the algorithms and their capabilities."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from rookery.cli.envs import echo_table
 
 
 def algos() -> None:
-    """List the algorithms, what each learns from, and what it can do.
+    """List the algorithms, with their data source and capabilities.
 
     rookery algos
     """

@@ -1,4 +1,4 @@
-"""``rookery config``: what a configuration file may say."""
+"""``rookery config``: JSON Schema of configuration files."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def config() -> None:
-    """What a configuration file may say."""
+    """Describe configuration files."""
 
 
 @app.command()
 def schema(
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="File to write; standard output if none.")
+        Path | None, typer.Option("-o", "--output", help="File to write; default: standard output.")
     ] = None,
-    tune: Annotated[bool, typer.Option("--tune", help="Of files for rookery tune: any value may be a domain.")] = False,
+    tune: Annotated[bool, typer.Option("--tune", help="Schema of files for rookery tune, with domains.")] = False,
 ) -> None:
-    """Write the JSON Schema of configuration files, by which editors complete and check them.
+    """Write the JSON Schema of configuration files, for completion and checks in editors.
 
     rookery config schema -o rookery.schema.json
     """
@@ -38,5 +38,5 @@ def schema(
     try:
         output.write_text(f"{text}\n", encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"-o {output}: cannot be written: {error.strerror}") from None
-    typer.echo(f"written: {output}; the first line of a file may name it: # yaml-language-server: $schema={output}")
+        raise ConfigError(f"-o {output}: the file cannot be written: {error.strerror}") from None
+    typer.echo(f"written: {output}; name it in the first line of a file: # yaml-language-server: $schema={output}")

@@ -1,4 +1,4 @@
-"""``rookery envs``: environments that Rookery knows settings or a twin of; checks, begins and builds your own."""
+"""``rookery envs``: lists environments with presets or fast implementations; checks, creates and builds your own."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ COLORS = {"error": "red", "warning": "yellow", "note": "bright_black"}
 
 @app.callback()
 def envs(context: typer.Context) -> None:
-    """Environments: those Rookery knows settings for, and a check of your own."""
+    """List environments with presets; check, create or compile your own."""
     if context.invoked_subcommand is None:
         list_envs()
 
 
 @app.command("list")
 def list_envs() -> None:
-    """List environments with a preset or a fast twin (in C or batched), what an extra would add, and presets by name.
+    """List environments with a preset or a fast implementation (C or batched), missing extras, and presets by name.
 
     Any other Gymnasium id works too, and so does your own environment, as my.module:MyEnv.
     """
@@ -59,15 +59,15 @@ def list_envs() -> None:
     if ENV_SCHEMES.added:
         typer.echo()
         plugged = [(f"{name}:...", plugin.package) for name, plugin in ENV_SCHEMES.added.items()]
-        echo_table(("of a plug-in", "its package"), plugged)
+        echo_table(("of a plug-in", "package"), plugged)
     if missing:
         typer.echo()
         more = [(", ".join(one.names), f"pip install '{one.install}'", one.about) for one in missing]
-        echo_table(("not installed", "what adds them", ""), more)
+        echo_table(("not installed", "install with", ""), more)
 
 
 def sizes_of(presets: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, str]:
-    """How long a training by each preset is, and in how many copies, by algorithm.
+    """Returns training length and number of environments of each preset, by algorithm.
 
     Args:
         presets: Settings by algorithm and name.
@@ -75,14 +75,14 @@ def sizes_of(presets: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str
     sizes: dict[str, list[str]] = {}
     for algorithm, by_name in presets.items():
         for name, values in by_name.items():
-            copies = values["sampling.num_envs"]
-            size = f"{values['stop.env_steps']:,} steps in {copies} {'copy' if copies == 1 else 'copies'}"
+            count = values["sampling.num_envs"]
+            size = f"{values['stop.env_steps']:,} steps in {count} env{'' if count == 1 else 's'}"
             sizes.setdefault(name, []).append(f"{algorithm}: {size}")
     return {name: "; ".join(texts) for name, texts in sizes.items()}
 
 
 def echo_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Writes rows of texts below their heads, in columns."""
+    """Prints rows of texts below their heads, in columns."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     for row in (head, *rows):
         typer.echo("  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip())
@@ -90,17 +90,19 @@ def echo_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
 
 @app.command()
 def new(
-    name: Annotated[str, typer.Argument(help="Path of the environment, without an end.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Path of the environment, without a suffix.", show_default=False)],
     in_c: Annotated[bool, typer.Option("--c", help="Write it in C.")] = False,
 ) -> None:
-    """Write a small environment that works, with its test, to be changed into your own.
+    """Write a small working environment and its test, as a start for your own.
 
     rookery envs new --c my_env
     """
     from rookery.envs.native.template_files import write_template
 
     if not in_c:
-        raise ConfigError("rookery envs new: say --c for one in C; docs/how-to/own-environment.md has some in Python")
+        raise ConfigError(
+            "rookery envs new: add --c for an environment in C; docs/how-to/own-environment.md has some in Python"
+        )
     source, test = write_template(Path(name))
     for line in (
         f"wrote {source} and {test}",
@@ -116,10 +118,10 @@ def new(
 def build(
     source: Annotated[Path, typer.Argument(help="An environment in C.", show_default=False)],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="The library; none = beside the source.", show_default=False)
+        Path | None, typer.Option("-o", "--output", help="The library; default: beside the source.", show_default=False)
     ] = None,
 ) -> None:
-    """Compile an environment in C to a library that needs no compiler any more.
+    """Compile an environment in C to a library, which runs without a compiler.
 
     rookery envs build my_env.c
     """
@@ -141,9 +143,9 @@ def check(
     ] = None,
     episodes: Annotated[int, typer.Option(min=1, help="Random episodes to play.")] = 5,
     max_steps: Annotated[int, typer.Option(min=1, help="Steps after which an episode counts as endless.")] = 2000,
-    seed: Annotated[int, typer.Option(min=0, help="Names the seeds and the actions.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of environment and actions.")] = 0,
 ) -> None:
-    """Play an environment at random and say every breach of its contract at once.
+    """Check an environment with random actions, and report all errors at once.
 
     rookery envs check my.module:MyEnv config.size=8
     """
@@ -172,7 +174,7 @@ def check(
 
 
 def report(findings: list[Finding]) -> list[str]:
-    """Findings as lines, and their number at the end."""
+    """Returns findings as lines, with their number at the end."""
     lines = []
     for finding in findings:
         again = f" (and {finding.count - 1:,} more like it)" if finding.count > 1 else ""

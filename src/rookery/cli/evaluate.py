@@ -1,4 +1,4 @@
-"""``rookery evaluate``: measure the policies of a run, or of one of its checkpoints."""
+"""``rookery evaluate``: measures the return of the policies of a run, or of one of its checkpoints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rookery.cli.judge import JudgedBy, JudgedPolicyName, Methods, MoreSettings, Output, check_options, judge_saved
+from rookery.cli.offline_evaluation import (
+    Methods,
+    MoreSettings,
+    Output,
+    PolicyName,
+    ReplayData,
+    check_options,
+    evaluate_saved,
+)
 from rookery.cli.runs import SavedRun, TrustedCode, find_saved
 from rookery.core.settings.layers import Layer, override_layer
 
@@ -20,11 +28,11 @@ MaxEpisodeSteps = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Env steps after which an episode counts as truncated; else as evaluation.max_episode_steps says.",
+        help="Env steps after which an episode counts as truncated; default: evaluation.max_episode_steps.",
         show_default=False,
     ),
 ]
-"""The option of verbs that play episodes to their end."""
+"""Option of verbs that play whole episodes."""
 
 
 def evaluate(
@@ -33,32 +41,32 @@ def evaluate(
         list[str] | None,
         typer.Argument(
             metavar="PATH=VALUE",
-            help="Settings that are others here, as in algorithm.target_return=400.",
+            help="Settings to change, as in algorithm.target_return=400.",
             show_default=False,
         ),
     ] = None,
     episodes: Annotated[
-        int | None, typer.Option(min=1, help="Episodes to play; else as many as evaluation.episodes of the run says.")
+        int | None, typer.Option(min=1, help="Episodes to play; default: evaluation.episodes of the run.")
     ] = None,
     stochastic: Annotated[
-        bool, typer.Option("--stochastic", help="Draw actions; else the likeliest are taken.")
+        bool, typer.Option("--stochastic", help="Sample actions instead of the most likely ones.")
     ] = False,
     max_episode_steps: MaxEpisodeSteps = None,
-    checkpoint: Annotated[str, typer.Option(help="Which: last, best or a number.")] = "last",
-    as_json: Annotated[bool, typer.Option("--json", help="Write the result as JSON, nothing else.")] = False,
+    checkpoint: Annotated[str, typer.Option(help="Checkpoint: last, best or a number.")] = "last",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON only.")] = False,
     env: Annotated[
         str | None,
-        typer.Option(help="Environment to play in, for a run that has learned from data.", show_default=False),
+        typer.Option(help="Environment, for a run that has learned from data.", show_default=False),
     ] = None,
     trust_code: TrustedCode = False,
-    replay: JudgedBy = None,
-    policy: JudgedPolicyName = None,
+    replay: ReplayData = None,
+    policy: PolicyName = None,
     method: Methods = None,
     more: MoreSettings = None,
     output: Output = None,
 ) -> None:
-    """Play episodes with the policies of a run and say what they earn; nothing is learned, the run stays as it is. With
-    --replay nothing is played either: what a policy would earn is estimated from data.
+    """Play episodes with the policies of a run and print their return; the run does not change. With --replay, estimate
+    the return of a policy from data, without an environment.
 
     rookery evaluate runs/CartPole-v1-ppo-s3 --episodes 100 --checkpoint best
 
@@ -69,7 +77,7 @@ def evaluate(
     judging = {"--policy": policy, "--method": method or None, "--set": more or None, "--output": output}
     check_options(replay, playing, judging)
     if replay is not None:
-        judge_saved(
+        evaluate_saved(
             run,
             checkpoint,
             replay,
@@ -86,27 +94,27 @@ def evaluate(
     from rookery.run.trainer import Trainer
 
     saved = find_saved(run, checkpoint)
-    layers = [override_layer(changes or []), Layer("command line", limit_layer(max_episode_steps))]
+    layers = [override_layer(changes or []), Layer("command line", step_limit(max_episode_steps))]
     with Trainer.load(saved, env=env, trust_code=trust_code, console="quiet", config=layers) as trainer:
         trainer.reporter = ProgressLineReporter()
         result = trainer.evaluate(episodes, deterministic=not stochastic)
     if as_json:
         typer.echo(json.dumps({"checkpoint": str(saved), **asdict(result)}))
         return
-    for label, text in table(result).items():
+    for label, text in evaluation_lines(result).items():
         typer.echo(f"{label:<12}{text}")
     typer.echo(f"{'checkpoint':<12}{saved}, after {result.env_steps:,} env steps")
 
 
-def limit_layer(max_episode_steps: int | None) -> Mapping[str, int]:
-    """The setting that ``--max-episode-steps`` stands for."""
+def step_limit(max_episode_steps: int | None) -> Mapping[str, int]:
+    """Returns the setting of ``--max-episode-steps``."""
     return {} if max_episode_steps is None else {"evaluation.max_episode_steps": max_episode_steps}
 
 
-def table(result: EvaluationResult) -> Mapping[str, str]:
-    """A measurement in lines: label and text."""
+def evaluation_lines(result: EvaluationResult) -> Mapping[str, str]:
+    """Returns the lines of an evaluation: label and text."""
     low, high = result.return_interval
-    how = "likeliest actions" if result.deterministic else "drawn actions"
+    how = "most likely actions" if result.deterministic else "sampled actions"
     count = f"{result.episodes} episode{'' if result.episodes == 1 else 's'}"
     lines = {
         "return": f"{result.return_mean:.2f}, 95 % interval [{low:.2f}, {high:.2f}], {count}, {how}",

@@ -1,4 +1,4 @@
-"""What ``rookery train external:PORT`` needs besides: the spaces from a file, and a place for the token."""
+"""Settings of ``rookery train external:PORT``: the spaces from a file, and the path of the token."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rookery.core.settings.layers import Layer, yaml_layer
 
 
 def space_values(file: Path | None) -> dict[str, Any]:
-    """What a file says of observations and actions, as a setting by its path; nothing without a file.
+    """Returns the observation and action spaces of a file, as a setting by its path; nothing without a file.
 
     Args:
         file: YAML or JSON: ``obs`` and ``action``, or ``agents`` with these two by name.
 
     Raises:
-        ConfigError: If it cannot be read, or describes no spaces; says which file, line and what.
+        ConfigError: If it cannot be read, or does not describe spaces; with file and line.
     """
     if file is None:
         return {}
@@ -30,12 +30,12 @@ def space_values(file: Path | None) -> dict[str, Any]:
         read_spaces(layer.values)
     except EnvError as error:
         place = str(error).partition(":")[0].removeprefix("spaces.")
-        raise ConfigError(f"{_line(layer, place, file)}: {error}") from None
+        raise ConfigError(f"{_place_of(layer, place, file)}: {error}") from None
     return {"env.config.spaces": dict(layer.values)}
 
 
-def _line(layer: Layer, place: str, file: Path) -> str:
-    """The line of what stands at a path in a file, or of what it stands in."""
+def _place_of(layer: Layer, place: str, file: Path) -> str:
+    """Returns the place of a path in a file, or of the nearest path above it."""
     while place:
         if place in layer.lines:
             return layer.lines[place]
@@ -43,8 +43,8 @@ def _line(layer: Layer, place: str, file: Path) -> str:
     return file.name
 
 
-def token_layers(layers: Sequence[Layer], folder: Path) -> list[Layer]:
-    """A layer that keeps the token in the folder of a run, where clients are trained with and nobody says the token.
+def token_layer(layers: Sequence[Layer], folder: Path) -> list[Layer]:
+    """Returns a layer that keeps the token in the folder of a run, for external clients if no token is given.
 
     Args:
         layers: The layers of the command.

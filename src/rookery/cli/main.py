@@ -1,6 +1,6 @@
-"""The command line: `app`, whose verbs stand in a file each, and `main`, which says what went wrong in words.
+"""The command line: `app`, with one file for each verb, and `main`, which prints errors.
 
-Nothing heavy is imported before a verb runs, so that ``rookery --help`` answers at once.
+Heavy modules are imported when a verb runs, so that ``rookery --help`` is fast.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from rookery.cli.learn import learn
 from rookery.cli.onnx.check_onnx import check_onnx
 from rookery.cli.onnx.export import export
 from rookery.cli.plot import plot
-from rookery.cli.plugged import AllVerbs
+from rookery.cli.plugin_verbs import PLUGIN_PANEL, VerbGroup
 from rookery.cli.record import record
 from rookery.cli.replay.replay import app as replay_app
 from rookery.cli.resume import resume
 from rookery.cli.serve import serve
-from rookery.cli.terminal.ending import ENDED_AFTER, SAID_AFTER, end_in_time
+from rookery.cli.terminal.ending import ENDED_AFTER, NAMED_AFTER, end_in_time
 from rookery.cli.timers import timers
 from rookery.cli.train import train
 from rookery.cli.tune import app as tune_app
@@ -48,41 +48,33 @@ from rookery.core.process.tracebacks import own_traceback
 from rookery.core.settings.starting_folder import started_in, starting_folder
 
 MAX_PROBLEMS = 100
-"""Lines of errors that are printed."""
+"""Maximum number of error lines."""
 
 app = typer.Typer(
-    name="rookery", cls=AllVerbs, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+    name="rookery", cls=VerbGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
-for verb in (
-    train,
-    resume,
-    learn,
-    evaluate,
-    record,
-    plot,
-    elo,
-    match,
-    play,
-    timers,
-    explain,
-    export,
-    serve,
-    check_onnx,
-    bench,
-    algos,
-):
-    app.command()(verb)
-app.add_typer(envs_app, name="envs")
-app.add_typer(config_app, name="config")
-app.add_typer(replay_app, name="replay")
-app.add_typer(replay_app, name="memory", hidden=True)  # as it was called before
-app.add_typer(tune_app, name="tune")
+COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Train": (train, resume, learn, bench),
+    "Inspect": (evaluate, record, plot, timers, explain, algos),
+    "Play": (match, elo, play),
+    "Deploy": (serve, export, check_onnx),
+}
+"""Verbs by the panel of the help that lists them."""
+
+for panel, verbs in COMMANDS.items():
+    for verb in verbs:
+        app.command(rich_help_panel=panel)(verb)
+app.add_typer(envs_app, name="envs", rich_help_panel="Inspect")
+app.add_typer(config_app, name="config", rich_help_panel="Inspect")
+app.add_typer(replay_app, name="replay", rich_help_panel="Data")
+app.add_typer(replay_app, name="memory", hidden=True)  # the old name of replay
+app.add_typer(tune_app, name="tune", rich_help_panel="Tune")
 for name in VERBS.own:
-    app.add_typer(VERBS.load(name), name=name)
+    app.add_typer(VERBS.load(name), name=name, rich_help_panel=PLUGIN_PANEL)
 
 
 def print_version(is_wanted: bool) -> None:
-    """Prints the version and stops, if that is wanted."""
+    """Prints the version and exits, if requested."""
     if is_wanted:
         typer.echo(f"rookery {__version__}")
         raise typer.Exit
@@ -92,20 +84,20 @@ def print_version(is_wanted: bool) -> None:
 def top(
     _version: Annotated[
         bool,
-        typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=print_version),
+        typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=print_version),
     ] = False,
 ) -> None:
-    """Train one or many agents by reinforcement learning, and see exactly how."""
-    sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
+    """Reinforcement learning for one or many agents."""
+    sys.path.insert(0, "")  # finds my.module:MyEnv in the working directory
 
 
 def program() -> None:
-    """Runs the command line as a program of its own, which ends when its work is done."""
+    """Runs the command line as a program, and ends the process afterwards."""
     code: object = 1
     Interrupt.ends_program = True
     open_standard_streams()
     watch = ExitStack()
-    atexit.register(watch.close)  # the last that is called then: to end Ray takes seconds too
+    atexit.register(watch.close)  # called last at exit: shutting down Ray takes seconds too
     watch.enter_context(SignalWatch([signal.SIGINT], of_program=True).watching())
     try:
         main()
@@ -114,31 +106,31 @@ def program() -> None:
         code = ended.code or 0
         raise
     finally:
-        end_in_time(code if isinstance(code, int) else 1, SAID_AFTER, ENDED_AFTER)
+        end_in_time(code if isinstance(code, int) else 1, NAMED_AFTER, ENDED_AFTER)
 
 
-@cache  # reading the options of every verb takes longer than most verbs do
+@cache  # building the commands takes longer than running most of them
 def command_line() -> Callable[[], object]:
-    """Gives the verbs of `app` with their options read."""
+    """Returns the commands of `app`."""
     return get_command(app)
 
 
 def main() -> None:
     """Runs the command line.
 
-    Exits with 0; 1 for what has failed on the way; 2 for what was asked or given and is refused, files and data too;
-    128 and its number after a signal, so 130 after Ctrl-C and 143 after SIGTERM.
+    Exit codes: 0; 1 for failures at run time; 2 for wrong arguments, settings, files or data; 128 plus the number of a
+    signal, so 130 after Ctrl-C and 143 after SIGTERM.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
-            stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show ends no run
-    with watched_output(), started_in(starting_folder(), enter=False):  # code of others may call os.chdir
+            stream.reconfigure(errors="backslashreplace")  # names that the terminal cannot show are no error
+    with watched_output(), started_in(starting_folder(), enter=False):  # user code may call os.chdir
         try:
             try:
                 command_line()()
             finally:
                 sys.stdout.flush()
-        except BrokenPipeError:  # the reader of the output has seen enough
+        except BrokenPipeError:  # the reader of the output has closed it
             sys.exit(1)
         except RookeryError as error:
             survive_lost_output(None)
@@ -151,10 +143,10 @@ def main() -> None:
             sys.exit(error.exit_code)
         except MemoryError as error:
             survive_lost_output(None)
-            said = " ".join(str(error).split())[:200]
+            reason = " ".join(str(error).split())[:200]
             sys.stderr.write(
-                f"error: not enough memory to read or make this at once{said and f' ({said})'}; "
-                "use a smaller file, or less of it\n"
+                f"error: there is not enough memory for this{reason and f' ({reason})'}; use a smaller file, or less "
+                "of it\n"
             )
             sys.exit(1)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""``rookery plot``: learning curves as a picture; runs that differ only in their seed become a mean and an interval."""
+"""``rookery plot``: plots learning curves; runs that differ only in their seed become a mean and an interval."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def plot(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN...", help="Directories of runs, or names in runs/.", show_default=False)
     ],
-    metric: Annotated[str, typer.Option(help="A column of metrics.jsonl, as in policies/main/kl.")] = "return_mean",
+    metric: Annotated[str, typer.Option(help="Column of metrics.jsonl, as in policies/main/kl.")] = "return_mean",
     x: Annotated[
         str | None,
         typer.Option(
-            help="What to draw it over: env_steps, seconds, episodes or gradient_steps.",
-            show_default="env_steps, or gradient_steps where nothing was played",
+            help="Horizontal axis: env_steps, seconds, episodes or gradient_steps.",
+            show_default="env_steps, or gradient_steps for offline training",
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Picture to write: .png, .svg, .pdf.", show_default="METRIC.png"),
+        typer.Option("-o", "--output", help="File to write: .png, .svg, .pdf.", show_default="METRIC.png"),
     ] = None,
 ) -> None:
-    """Draw learning curves. Runs with equal settings but the seed become one line with a 95 % interval.
+    """Plot learning curves; runs that differ only in their seed become a mean with a 95 % interval.
 
     rookery plot runs/CartPole-v1-ppo-s* --metric return_mean -o cartpole.png
     """

@@ -1,4 +1,4 @@
-"""``rookery timers``: where the time of a run went, and where the code stands that it was spent in."""
+"""``rookery timers``: the time of each step of a run, with its place in the code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rookery.core.errors import ConfigError
 def timers(
     run: Annotated[Path, typer.Argument(help="Directory of the run, or its name in runs/.", show_default=False)],
 ) -> None:
-    """Show where the time of a run went: seconds, share of the step above, calls, and file:line of each step."""
+    """Show the time of each step of a run: seconds, share of the step above, calls, and file:line."""
     from rookery.core.timers import PLACES, Timers
     from rookery.report.live import timer_table
 
@@ -23,7 +23,7 @@ def timers(
     tree.load_state_dict(read_json(folder / "timers.json"))
     rows = tree.rows()
     if not rows:
-        raise ConfigError(f"{folder / 'timers.json'}: nothing has been timed yet")
+        raise ConfigError(f"{folder / 'timers.json'}: the file has no timings yet")
     names = {label: [name] for label, name in PLACES.items()}
     names["training_step"] = update_functions(read_provenance(folder)) or names["training_step"]
     places = [", ".join(place_of(name) for name in names.get(row.label, ())) for row in rows]
@@ -31,7 +31,7 @@ def timers(
 
 
 def place_of(name: str) -> str:
-    """Returns file and line of a function; its name if the code is not here, or not what it was when the run was."""
+    """Returns file and line of a function; its name if the code is missing, or has changed since the run."""
     from rookery.core.source import find
 
     try:

@@ -1,4 +1,4 @@
-"""``rookery train``: arguments become layers of settings, one training runs, and its results are written and shown."""
+"""``rookery train``: turns arguments into layers of settings, trains, writes and prints the results."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rookery.cli.external import space_values, token_layers
-from rookery.cli.runs import in_runs
-from rookery.cli.terminal.json_output import report_rows, rows_apart
+from rookery.cli.external import space_values, token_layer
+from rookery.cli.runs import in_runs_folder
+from rookery.cli.terminal.json_output import json_rows, report_rows
 from rookery.core.errors import ConfigError, LearnerLostError, WorkerLostError
 from rookery.core.io.files import LONGEST_NAME
 from rookery.core.process.interrupt import Interrupted
@@ -30,66 +30,66 @@ if TYPE_CHECKING:
     from rookery.run.trainer import Trainer
 
 LINE = "command line"
-"""The source of every value given there."""
+"""Source of values given on the command line."""
 
 SILENT = Layer("another rank", {"logging.console": "quiet"})
-"""What is said by ranks that only follow: nothing."""
+"""Settings of ranks other than the first: no output."""
 
 SHOWN = Layer("default of the command line", {"logging.console": "auto"})
-"""Where the command line has another default than code."""
+"""Defaults of the command line that differ from those in code."""
 
 BUDGET = 1_000_000
-"""Environment steps of a training for which nobody said when it ends."""
+"""Environment steps of a training without a stop criterion."""
 
 
-What = Annotated[
+Words = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="ENV|FILE.yaml|PATH=VALUE",
-        help="A Gymnasium id, my.module:MyEnv, a Unity player or unity:editor; files of settings; single settings, "
-        "as in algorithm.lr=3e-4.",
+        help="A Gymnasium id, my.module:MyEnv, a Unity player or unity:editor; settings files; single settings, as in "
+        "algorithm.lr=3e-4.",
         show_default=False,
     ),
 ]
 ReplayPlaces = Annotated[
     list[str] | None,
-    typer.Option(metavar="PATH[:POLICY][*PART]", help="Start from another run's replay; *0.5: half of each batch."),
+    typer.Option(
+        metavar="PATH[:POLICY][*PART]", help="Start from the replay buffer of a run; *0.5 = half of each batch."
+    ),
 ]
-GradientSteps = Annotated[
-    int | None, typer.Option(min=1, help="Gradient steps on --replay alone, of algorithms that learn from data.")
-]
+GradientSteps = Annotated[int | None, typer.Option(min=1, help="Gradient steps on --replay, for offline algorithms.")]
 SpacesFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="What clients of external:PORT see and do, in YAML or JSON.")
+    Path | None, typer.Option(metavar="FILE", help="Spaces of clients of external:PORT, in YAML or JSON.")
 ]
 RayAddress = Annotated[
-    str | None, typer.Option(metavar="ADDRESS|local", help="Cluster of Ray where workers play; local = this machine.")
+    str | None, typer.Option(metavar="ADDRESS|local", help="Ray cluster of the workers; local = this machine.")
 ]
-"""What stands in a command besides options in a line."""
+"""Arguments and options that do not fit in a line."""
 
 
 def train(
-    what: What = None,
+    what: Words = None,
     algo: Annotated[str | None, typer.Option(help="Algorithm: a name such as ppo, or my.module:MyConfig.")] = None,
-    env: Annotated[str | None, typer.Option(help="The environment, if not given as an argument.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Names all random numbers; drawn if not given.")] = None,
+    env: Annotated[str | None, typer.Option(help="Environment, if not given as an argument.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed of the run.")] = None,
     stop: Annotated[
-        list[str] | None, typer.Option(metavar="METRIC=NUMBER", help="End when reached: return_mean=475. Repeatable.")
+        list[str] | None, typer.Option(metavar="METRIC=NUMBER", help="Stop criterion: return_mean=475. Repeatable.")
     ] = None,
     preset: Annotated[str, typer.Option(help="Settings for a known environment: auto, none or a name.")] = "auto",
     gradient_steps: GradientSteps = None,
-    num_envs: Annotated[int | None, typer.Option(help="Copies of the environment.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Workers on Ray that play shares of the copies.")] = None,
+    num_envs: Annotated[int | None, typer.Option(help="Number of environments.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Number of rollout workers on Ray.")] = None,
     ray: RayAddress = None,
     run_id: Annotated[str | None, typer.Option(help="Name of the run's folder.")] = None,
-    run_dir: Annotated[Path, typer.Option(help="Folder that the run's folder is made in.")] = Path("runs"),
-    evaluate: Annotated[int, typer.Option(min=0, help="Episodes to evaluate at the end; 0 = none.")] = 20,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show the outcome only.")] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Show plain lines, also at a terminal.")] = False,
-    json_rows: Annotated[bool, typer.Option("--json", help="Write a row of JSON an iteration, nothing else.")] = False,
+    run_dir: Annotated[Path, typer.Option(help="Parent of the run's folder.")] = Path("runs"),
+    evaluate: Annotated[int, typer.Option(min=0, help="Episodes of the final evaluation; 0 = none.")] = 20,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the final result only.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Print plain lines, also at a terminal.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON row for each iteration only.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run of that name.")] = False,
     replay: ReplayPlaces = None,
     spaces: SpacesFile = None,
-    memory: Annotated[list[str] | None, typer.Option(hidden=True)] = None,  # what --replay was called before
+    memory: Annotated[list[str] | None, typer.Option(hidden=True)] = None,  # the old name of --replay
 ) -> None:
     """Train policies in an environment.
 
@@ -103,7 +103,7 @@ def train(
         "sampling.num_envs": num_envs,
         "sampling.workers": workers,
         "cluster.ray": ray,
-        "logging.console": console_style(quiet=quiet, plain=plain, json=json_rows),
+        "logging.console": console_style(quiet=quiet, plain=plain, json=as_json),
         **stop_values(stop or []),
         **data_values(gradient_steps, [*(replay or []), *(memory or [])]),
         **space_values(spaces),
@@ -111,24 +111,23 @@ def train(
     layers = [SHOWN, *layers_of_arguments(what or [], env, options)]
     with explain_domains(layers):
         check_takes_data(layers, options)
-        run_name, seeded = identify(layers)
-    if follows(lambda: Trainer(config=[*layers, SILENT], preset=preset)):
+        run_name, seeded = name_and_seed(layers)
+    if train_other_rank(lambda: Trainer(config=[*layers, SILENT], preset=preset)):
         return
-    with rows_apart(layers) as rows:
-        with claimed(run_dir, run_id, run_name, force) as folder:
-            layers = [*layers, *seeded, *token_layers(layers, folder)]
+    with json_rows(layers) as rows:
+        with run_folder(run_dir, run_id, run_name, force) as folder:
+            layers = [*layers, *seeded, *token_layer(layers, folder)]
             trainer = Trainer(config=layers, preset=preset, run_dir=folder, force=force)
         with trainer:
             report_rows(trainer, rows)
-            finish(trainer, {}, evaluate)
+            train_and_report(trainer, {}, evaluate)
 
 
-def follows(make: Callable[[], Trainer]) -> bool:
-    """Says whether this process is another rank than the first of several that torchrun has started; it has trained
-    then as rank 0 did, which writes.
+def train_other_rank(make: Callable[[], Trainer]) -> bool:
+    """Trains and returns True if torchrun has started this process as a rank other than the first; rank 0 writes.
 
     Args:
-        make: Makes its trainer.
+        make: Makes the trainer of the rank.
     """
     from rookery.cluster.torchrun import started
 
@@ -141,7 +140,7 @@ def follows(make: Callable[[], Trainer]) -> bool:
 
 @contextmanager
 def explain_domains(layers: Sequence[Layer]) -> Iterator[None]:
-    """Where settings are wrong because they are those of an experiment, says so instead."""
+    """Replaces errors of settings that belong to an experiment by a message that names rookery tune."""
     try:
         yield
     except ConfigError:
@@ -152,14 +151,14 @@ def explain_domains(layers: Sequence[Layer]) -> Iterator[None]:
             found = list(domains_in(read_layer(layer).values)) or [SECTION] * (SECTION in layer.values)
             if found:
                 raise ConfigError(
-                    f"{layer.where(found[0])}: {found[0]} is for many trainings: write rookery tune instead of rookery "
+                    f"{layer.where(found[0])}: {found[0]} is for many trainings: use rookery tune instead of rookery "
                     "train, or give it a value"
                 ) from None
         raise
 
 
 def console_style(**on: bool) -> str | None:
-    """Which of some flags is on, or None; raises a ConfigError if two are."""
+    """Returns the flag that is on, or None; raises a ConfigError if two are."""
     styles = [style for style, wanted in on.items() if wanted]
     if len(styles) > 1:
         raise ConfigError(f"{LINE}: --{styles[0]} and --{styles[1]} exclude each other")
@@ -167,9 +166,9 @@ def console_style(**on: bool) -> str | None:
 
 
 @contextmanager
-def exit_of_interrupts(message: Callable[[bool], str]) -> Iterator[None]:
-    """After Ctrl-C, SIGTERM or SIGHUP, says what can be done, and exits with 128 and the number of the signal. Adds it
-    to the error of a process that is lost.
+def exit_on_interrupt(message: Callable[[bool], str]) -> Iterator[None]:
+    """After Ctrl-C, SIGTERM or SIGHUP, prints a message and exits with 128 plus the number of the signal. Adds the
+    message to the error of a lost process.
 
     Args:
         message: Makes the text, which may be empty, from whether the run stopped in good order; a second signal stops
@@ -179,9 +178,9 @@ def exit_of_interrupts(message: Callable[[bool], str]) -> Iterator[None]:
         yield
     except KeyboardInterrupt as error:
         if text := message(isinstance(error, Interrupted)):
-            with suppress(OSError):  # of a terminal that has closed
+            with suppress(OSError):  # the terminal may have closed
                 typer.echo(text, err=True)
-        gc.freeze()  # else Python looks through all objects once more before it ends, which can take seconds
+        gc.freeze()  # else Python visits all objects once more at exit, which can take seconds
         raise typer.Exit(128 + (error.signal if isinstance(error, Interrupted) else SIGINT)) from None
     except (WorkerLostError, LearnerLostError) as error:
         if "resume" in str(error):
@@ -189,8 +188,8 @@ def exit_of_interrupts(message: Callable[[bool], str]) -> Iterator[None]:
         raise type(error)(f"{error}; {message(False)}") from error
 
 
-def unsaved_in(folder: Path) -> str:
-    """Returns what was not saved of a run that has ended at once, for messages.
+def unsaved_progress(folder: Path) -> str:
+    """Returns a message about the unsaved progress of a run that was stopped at once.
 
     Args:
         folder: Directory of the run.
@@ -199,11 +198,11 @@ def unsaved_in(folder: Path) -> str:
 
     if saved := list_checkpoints(folder / FOLDER):
         return f"nothing was saved since checkpoint {saved[-1].name}"
-    return "there is no checkpoint, so a resumed run begins anew"
+    return "there is no checkpoint, so a resumed run starts again"
 
 
 def layers_of_arguments(what: Sequence[str], env: str | None, options: Mapping[str, Any]) -> list[Layer]:
-    """The files, options and overrides of a command as layers, lowest first.
+    """Returns the files, options and overrides of a command as layers, lowest first.
 
     Args:
         what: Files, overrides and the name of the environment, in any order.
@@ -218,8 +217,8 @@ def layers_of_arguments(what: Sequence[str], env: str | None, options: Mapping[s
     names = [word for word in [*what, *([env] if env else [])] if word not in files and word not in overrides]
     if len(names) > 1:
         raise ConfigError(
-            f"{LINE}: {names[0]!r} is the environment, and {names[1]!r} is none of a file .yaml and path=value; "
-            f"settings are given as in algorithm.lr=3e-4"
+            f"{LINE}: {names[0]!r} is the environment, and {names[1]!r} is neither a .yaml file nor PATH=VALUE, as in "
+            f"algorithm.lr=3e-4"
         )
     given = {path: value for path, value in options.items() if value is not None}
     if names:
@@ -228,22 +227,21 @@ def layers_of_arguments(what: Sequence[str], env: str | None, options: Mapping[s
 
 
 def data_values(gradient_steps: int | None, sources: Sequence[str]) -> dict[str, Any]:
-    """The options about what is learned from before anything is played, by path."""
+    """Returns the options about offline data, as settings by path."""
     from rookery.run.checkpoint.replay_sources import replay_values
 
-    return {"algorithm.gradient_steps": gradient_steps, **replay_values([in_runs(source) for source in sources])}
+    return {"algorithm.gradient_steps": gradient_steps, **replay_values([in_runs_folder(source) for source in sources])}
 
 
 def check_takes_data(layers: Sequence[Layer], options: Mapping[str, Any]) -> None:
-    """Refuses data where the algorithm has no use for them.
+    """Refuses data that the algorithm cannot use.
 
     Args:
         layers: All settings.
-        options: Those that options give, by path; None for one that was not given.
+        options: Settings from options, by path; None for one that was not given.
 
     Raises:
-        ConfigError: If there are data for an algorithm that takes none, or gradient steps on them alone for one that
-            plays.
+        ConfigError: If there are data for an algorithm that takes none, or offline gradient steps for an online one.
     """
     from rookery.algorithms.capabilities import algorithms_with, one_of
     from rookery.algorithms.names import ALGORITHMS
@@ -259,32 +257,32 @@ def check_takes_data(layers: Sequence[Layer], options: Mapping[str, Any]) -> Non
         Layer(one.source, {path: value for path, value in one.values.items() if path not in given}) for one in layers
     ]
     cfg = resolve(RunConfig, others, ALGORITHMS).config.algorithm
-    known, told = fields_of(type(cfg)), algorithm_name(cfg)
+    known, name = fields_of(type(cfg)), algorithm_name(cfg)
     first = algorithms_with(supports_online_finetune=True)[0]
-    alone = f"from data alone learn {one_of(algorithms_with(offline=True), 'and')} (--algo {first})"
+    alone = f"{one_of(algorithms_with(offline=True), 'and')} learn from data alone (--algo {first})"
     if "replay" not in known and len(given) - (paths[2] in given):
-        beside = f"; {told} learns from demonstrations beside its play by algorithm.imitation.replay=PATH"
+        beside = f"; {name} can imitate demonstrations while it plays, with algorithm.imitation.replay=PATH"
         with_replay = one_of(algorithms_with(uses_replay=True, offline=False, needs_team=False), "and")
         raise ConfigError(
-            f"{LINE}: --replay: {told} learns from what it has just played and takes no data; {alone}, and "
-            f"{with_replay} start from them and play on{beside * ('imitation' in known)}"
+            f"{LINE}: --replay: {name} is on-policy and takes no data; {alone}, and {with_replay} start from data and "
+            f"continue by playing{beside * ('imitation' in known)}"
         )
     if "gradient_steps" not in known and paths[2] in given:
-        raise ConfigError(f"{LINE}: --gradient-steps: {told} learns while it plays; {alone}; else leave it out")
+        raise ConfigError(f"{LINE}: --gradient-steps: {name} learns while it plays; {alone}; else leave it out")
 
 
 def stop_values(stop: Sequence[str]) -> dict[str, float]:
-    """The criteria of ``--stop`` by path.
+    """Returns the criteria of ``--stop`` by path.
 
     Raises:
-        ConfigError: If one is not ``METRIC=NUMBER``; names all that are not.
+        ConfigError: If some are not ``METRIC=NUMBER``; names all of them.
     """
     values: dict[str, float] = {}
     problems = []
     for criterion in stop:
-        metric, _, number = criterion.rpartition("=")  # names of behaviours such as Name?team=0 have one too
+        metric, _, number = criterion.rpartition("=")  # names of behaviours such as Name?team=0 have a = too
         try:
-            # metrics have slashes where a path of settings has dots
+            # metrics have slashes, paths of settings have dots
             values[f"stop.{metric.strip().replace('.', '/')}"] = float(number)
         except ValueError:
             problems.append(f"{LINE}: --stop {criterion!r} must be METRIC=NUMBER, for example --stop return_mean=475")
@@ -293,8 +291,8 @@ def stop_values(stop: Sequence[str]) -> dict[str, float]:
     return values
 
 
-def identify(layers: list[Layer]) -> tuple[str, list[Layer]]:
-    """The usual name of the run, and a layer with its seed if that had to be drawn.
+def name_and_seed(layers: list[Layer]) -> tuple[str, list[Layer]]:
+    """Returns the default name of the run, and a layer with its seed if that was drawn.
 
     Raises:
         ConfigError: If a setting is wrong or the environment is missing.
@@ -308,7 +306,7 @@ def identify(layers: list[Layer]) -> tuple[str, list[Layer]]:
     config: RunConfig = resolve(RunConfig, layers, ALGORITHMS).config
     if config.env.name is None and not config.algorithm.capabilities.offline:
         raise ConfigError(
-            f"{LINE}: no environment is named: rookery train CartPole-v1, or env: {{name: CartPole-v1}} in a file; "
+            f"{LINE}: the environment is missing: rookery train CartPole-v1, or env: {{name: CartPole-v1}} in a file; "
             f"rookery envs lists some"
         )
     played = DATA if config.env.name is None else env_name(config.env.name)
@@ -319,7 +317,7 @@ def identify(layers: list[Layer]) -> tuple[str, list[Layer]]:
 
 
 def checked_name(option: str, name: str) -> str:
-    """A name of a folder that an option gives; raises a ConfigError if it is none."""
+    """Returns the name of a folder given by an option; raises a ConfigError if it is not valid."""
     if (size := len(os.fsencode(name))) > LONGEST_NAME:
         raise ConfigError(f"{LINE}: {option}: the name has {size:,} bytes; a folder's name may have {LONGEST_NAME}")
     if not re.fullmatch(r"\w[\w.+-]*", name):
@@ -328,17 +326,17 @@ def checked_name(option: str, name: str) -> str:
 
 
 @contextmanager
-def claimed(root: Path, run_id: str | None, usual: str, force: bool) -> Iterator[Path]:
-    """Gives the folder of a run: `run_id` in `root`, or `usual` with the first free number behind it.
+def run_folder(root: Path, run_id: str | None, usual: str, force: bool) -> Iterator[Path]:
+    """Yields the folder of a run: `run_id` in `root`, or `usual`, with the first free number after it if it exists.
 
-    Where what is done with it raises, the folders that were made for it go again, as long as they are empty.
+    If the body raises, the folders that were made are removed again, as long as they are empty.
 
     Raises:
-        ConfigError: If `run_id` is no name, or is taken and `force` is not set, or the folder cannot be made.
+        ConfigError: If `run_id` is not a valid name, or is taken and `force` is not set, or the folder cannot be made.
     """
     absent = [place for place in (root, *root.parents) if not place.exists()]
     try:
-        folder, is_new = claim(root, run_id, usual, force)
+        folder, is_new = make_run_folder(root, run_id, usual, force)
     except OSError as error:
         raise ConfigError(
             f"{LINE}: --run-dir {root}: the folder of a run cannot be made there: {error.strerror}"
@@ -346,14 +344,14 @@ def claimed(root: Path, run_id: str | None, usual: str, force: bool) -> Iterator
     try:
         yield folder
     except BaseException:
-        with suppress(OSError):  # of one in which something was begun, here or by another run
+        with suppress(OSError):  # a folder that is no longer empty stays
             for place in [folder] * is_new + absent:
                 absolute(place).rmdir()
         raise
 
 
-def claim(root: Path, run_id: str | None, usual: str, force: bool) -> tuple[Path, bool]:
-    """Finds the folder that `claimed` gives, and makes it if it is not there yet; says whether it made it."""
+def make_run_folder(root: Path, run_id: str | None, usual: str, force: bool) -> tuple[Path, bool]:
+    """Returns the folder for `run_folder`, and whether it was made, as it did not exist."""
     if run_id is None:
         number, name = 1, usual
         while not force:
@@ -372,10 +370,10 @@ def claim(root: Path, run_id: str | None, usual: str, force: bool) -> tuple[Path
     if is_new:
         folder.mkdir(parents=True)
     elif was_killed_at_start(folder):
-        pass  # it is moved aside when the run begins
+        pass  # the old folder is moved aside when the run begins
     elif not holds_run(folder):
         option = "--force" if force else f"--run-id {run_id}"
-        raise ConfigError(f"{LINE}: {option}: {folder} holds no run; {other}")
+        raise ConfigError(f"{LINE}: {option}: {folder} is not a run; {other}")
     elif not force:
         raise ConfigError(
             f"{LINE}: --run-id {run_id}: {folder} exists; rookery resume {folder} continues it, --force replaces it; "
@@ -384,11 +382,11 @@ def claim(root: Path, run_id: str | None, usual: str, force: bool) -> tuple[Path
     return folder, is_new
 
 
-def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
-    """Trains to the end, or to a criterion of `stop`, evaluates over `episodes` if any, writes and shows the outcome.
-    Where all learn from data alone nothing is played, and nothing evaluated unless an environment is named.
+def train_and_report(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
+    """Trains to the end, or to a criterion of `stop`, evaluates `episodes` if any, writes and prints the result. A run
+    that learns from data alone is evaluated only if it has an environment.
 
-    After a signal it exits as `exit_of_interrupts` does.
+    After a signal it exits as `exit_on_interrupt` does.
     """
     from rookery.algorithms.capabilities import algorithms_with, one_of
     from rookery.run.pace import steps_left
@@ -399,16 +397,18 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
     folder = shown(place)
     if steps is None and not (trainer.standing_criteria or stop):
         stop = {"env_steps": BUDGET}
-        trainer.reporter.note(f"nothing said when to stop: after {BUDGET:,} environment steps (--stop env_steps=N)")
+        trainer.reporter.note(
+            f"no stop criterion is given: training stops after {BUDGET:,} environment steps (--stop env_steps=N)"
+        )
     if steps is not None and steps < 1:
         if all(learner.cfg.capabilities.supports_online_finetune for learner in trainer.learners.values()):
-            plays = f", or play on with rookery resume {folder} --env ENV"
+            plays = f", or continue by playing with rookery resume {folder} --env ENV"
         else:
             others = one_of(algorithms_with(supports_online_finetune=True), "and")
-            plays = f"; it learns from data alone, and does not play on: {others} do"
+            plays = f"; its algorithm cannot continue by playing: {others} can"
         raise ConfigError(
-            f"{folder}: all its gradient steps are made; make N more with rookery resume {folder} --gradient-steps N"
-            f"{plays}"
+            f"{folder}: all gradient steps of the run are made; make N more with rookery resume {folder} "
+            f"--gradient-steps N{plays}"
         )
 
     def so_far(kept: bool) -> str:
@@ -416,10 +416,10 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
         if steps is not None:
             left = steps_left(trainer) or 0
             made = f"{steps - left:,} of {steps:,} gradient steps on data"
-        unsaved = "" if kept else f"{unsaved_in(place)}; "
-        return f"interrupted after {made}; {unsaved}go on with: rookery resume {folder}"
+        unsaved = "" if kept else f"{unsaved_progress(place)}; "
+        return f"interrupted after {made}; {unsaved}continue with: rookery resume {folder}"
 
-    with exit_of_interrupts(so_far):
+    with exit_on_interrupt(so_far):
         within = time_limits(trainer.standing_criteria)
         result = trainer.train(stop) if steps is None else trainer.learn(steps, stop=within)
         evaluation = trainer.evaluate(episodes) if episodes and trainer.config.env.name is not None else None
@@ -430,14 +430,14 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
     }
     trainer.run_dir.write("result.json", json.dumps(outcome, indent=1) + "\n")
     if trainer.config.logging.console != "json":
-        for label, text in table(result, evaluation, trainer.run_dir.path).items():
+        for label, text in result_lines(result, evaluation, trainer.run_dir.path).items():
             typer.echo(f"{label:<12}{text}")
 
 
-def table(result: IterationResult, evaluation: EvaluationResult | None, folder: Path) -> Mapping[str, str]:
-    """The outcome, a line each: label and text."""
+def result_lines(result: IterationResult, evaluation: EvaluationResult | None, folder: Path) -> Mapping[str, str]:
+    """Returns the lines of the final result: label and text."""
     mean = "no episode finished" if result.return_mean is None else f"{result.return_mean:.2f} in training"
-    lines = {"return": mean} if result.env_steps else learned(result)
+    lines = {"return": mean} if result.env_steps else offline_lines(result)
     if evaluation is not None:
         (low, high), count = evaluation.return_interval, evaluation.episodes
         lines["evaluation"] = f"{evaluation.return_mean:.2f}, 95 % interval [{low:.2f}, {high:.2f}], {count} episodes"
@@ -453,8 +453,8 @@ def table(result: IterationResult, evaluation: EvaluationResult | None, folder: 
     }
 
 
-def learned(result: IterationResult) -> dict[str, str]:
-    """The outcome of learning from data alone, a line each: label and text."""
+def offline_lines(result: IterationResult) -> dict[str, str]:
+    """Returns the lines of the final result of offline training: label and text."""
     from rookery.report.console import losses
 
     lines = {}

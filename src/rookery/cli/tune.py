@@ -1,4 +1,4 @@
-"""``rookery tune``: many trainings of one file of settings, in which some values are still to be chosen."""
+"""``rookery tune``: hyperparameter tuning from a settings file with domains."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ import typer
 from typer.core import TyperGroup
 
 from rookery.cli.runs import NEWEST, ROOT, TrustedCode, find_experiment
-from rookery.cli.train import checked_name, console_style, exit_of_interrupts, layers_of_arguments, stop_values
+from rookery.cli.train import checked_name, console_style, exit_on_interrupt, layers_of_arguments, stop_values
 
 if TYPE_CHECKING:
     from rookery.tune.analysis import Analysis
 
 
-class Verbs(TyperGroup):
-    """``rookery tune X`` is ``rookery tune run X`` unless X is a verb."""
+class DefaultRunGroup(TyperGroup):
+    """Command group in which ``rookery tune X`` means ``rookery tune run X`` unless X is a verb."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Puts the verb in that goes without saying."""
+        """Inserts the default verb."""
         if args and args[0] not in self.commands and args[0] not in ("--help", "--version"):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(cls=Verbs, no_args_is_help=True, help="Train with many settings; stop, clone and compare.")
+app = typer.Typer(
+    cls=DefaultRunGroup, no_args_is_help=True, help="Tune hyperparameters: run, resume and show experiments."
+)
 
 
 @app.command()
@@ -34,30 +36,30 @@ def run(
         list[str],
         typer.Argument(
             metavar="ENV|FILE.yaml|PATH=VALUE",
-            help="As of rookery train; a value may be a domain, as in algorithm.lr='{loguniform: [1e-4, 1e-2]}'.",
+            help="As for rookery train; a value may be a domain, as in algorithm.lr='{loguniform: [1e-4, 1e-2]}'.",
             show_default=False,
         ),
     ],
     algo: Annotated[str | None, typer.Option(help="Algorithm: a name such as ppo, or my.module:MyConfig.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Names all random numbers; drawn if not given.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed of the experiment.")] = None,
     stop: Annotated[
-        list[str] | None, typer.Option(metavar="METRIC=NUMBER", help="End each trial when reached. Repeatable.")
+        list[str] | None, typer.Option(metavar="METRIC=NUMBER", help="Stop criterion of each trial. Repeatable.")
     ] = None,
-    num_samples: Annotated[int | None, typer.Option("-n", "--num-samples", help="Suggestions to try.")] = None,
-    repeats: Annotated[int | None, typer.Option(help="Seeds each suggestion is tried with.")] = None,
-    metric: Annotated[str | None, typer.Option(help="What trials are judged by.")] = None,
-    mode: Annotated[str | None, typer.Option(help="Whether more of it is better (max) or less (min).")] = None,
-    search: Annotated[str | None, typer.Option(help="random, optuna.")] = None,
-    scheduler: Annotated[str | None, typer.Option(help="fifo, median, asha, hyperband, pbt, pb2.")] = None,
+    num_samples: Annotated[int | None, typer.Option("-n", "--num-samples", help="Number of suggestions.")] = None,
+    repeats: Annotated[int | None, typer.Option(help="Number of seeds for each suggestion.")] = None,
+    metric: Annotated[str | None, typer.Option(help="Metric to optimize.")] = None,
+    mode: Annotated[str | None, typer.Option(help="Maximize (max) or minimize (min) the metric.")] = None,
+    search: Annotated[str | None, typer.Option(help="Search: random, optuna.")] = None,
+    scheduler: Annotated[str | None, typer.Option(help="Scheduler: fifo, median, asha, hyperband, pbt, pb2.")] = None,
     place: Annotated[str | None, typer.Option(help="Where trials run: auto, here, processes, ray.")] = None,
     preset: Annotated[str, typer.Option(help="Settings for a known environment: auto, none or a name.")] = "auto",
     name: Annotated[str | None, typer.Option(help="Name of the experiment's folder in runs/.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show the outcome only.")] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Show plain lines, also at a terminal.")] = False,
-    json_rows: Annotated[bool, typer.Option("--json", help="Write a row of JSON a result, nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the final result only.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Print plain lines, also at a terminal.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON row for each result only.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the experiment of that name.")] = False,
 ) -> None:
-    """Try settings (the word run may be left out).
+    """Run an experiment (the word run may be left out).
 
     rookery tune spec.yaml tune.num_samples=20
 
@@ -68,37 +70,35 @@ def run(
     options = {
         "algorithm.name": algo, "seed": seed, "tune.num_samples": num_samples, "tune.repeats": repeats,
         "tune.metric": metric, "tune.mode": mode, "tune.search.name": search, "tune.scheduler.name": scheduler,
-        "tune.place": place, "tune.console": console_style(quiet=quiet, plain=plain, json=json_rows),
+        "tune.place": place, "tune.console": console_style(quiet=quiet, plain=plain, json=as_json),
         **stop_values(stop or []),
     }  # fmt: skip
     layers = layers_of_arguments(what, None, options)
     folder = None if name is None else ROOT / checked_name("--name", name)
-    with exit_of_interrupts(kept):
-        outcome(experiment(config=layers, preset=preset, folder=folder, force=force), bool(json_rows))
+    with exit_on_interrupt(interrupt_message):
+        print_outcome(experiment(config=layers, preset=preset, folder=folder, force=force), bool(as_json))
 
 
 @app.command()
 def resume(
     folder: Annotated[Path, typer.Argument(help="Folder of the experiment, or its name in runs/.")],
-    num_samples: Annotated[
-        int | None, typer.Option("-n", "--num-samples", help="Suggestions, with those tried.")
-    ] = None,
+    num_samples: Annotated[int | None, typer.Option("-n", "--num-samples", help="Total number of suggestions.")] = None,
     place: Annotated[str | None, typer.Option(help="Where trials run: auto, here, processes, ray.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show the outcome only.")] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Show plain lines, also at a terminal.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the final result only.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Print plain lines, also at a terminal.")] = False,
     trust_code: TrustedCode = False,
 ) -> None:
-    """Go on with an experiment that was stopped or killed: what is finished stays.
+    """Continue an experiment that was stopped or killed; finished trials stay.
 
     rookery tune resume runs/lr
     """
-    from rookery.tune import resume as go_on
+    from rookery.tune import resume as resume_experiment
 
     console = "quiet" if quiet else "plain" if plain else "auto"
     changes = {"num_samples": num_samples, "place": place, "console": console}
     given = {setting: value for setting, value in changes.items() if value is not None}
-    with exit_of_interrupts(kept):
-        outcome(go_on(find_experiment(folder), trust_code, **given), False)
+    with exit_on_interrupt(interrupt_message):
+        print_outcome(resume_experiment(find_experiment(folder), trust_code, **given), False)
 
 
 @app.command()
@@ -108,21 +108,19 @@ def show(
         typer.Argument(metavar="DIR", help="Folder of an experiment, or its name in runs/.", show_default=False),
     ],
     metric: Annotated[
-        str | None, typer.Option(help="A column of metrics.jsonl to judge by.", show_default="the experiment's")
+        str | None, typer.Option(help="Column of metrics.jsonl to score by.", show_default="the experiment's")
     ] = None,
-    mode: Annotated[str | None, typer.Option(help="Whether more of it is better: max or min.")] = None,
+    mode: Annotated[str | None, typer.Option(help="Maximize (max) or minimize (min) the metric.")] = None,
     scope: Annotated[
         str | None,
-        typer.Option(
-            help="Which rows of a trial count: last, best, mean, last-5, last-10.", show_default="the experiment's"
-        ),
+        typer.Option(help="Rows in the score: last, best, mean, last-5, last-10.", show_default="the experiment's"),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Write a report: .html (one file, needs nothing else) or .png."),
+        typer.Option("-o", "--output", help="Write a report: .html (self-contained) or .png."),
     ] = None,
 ) -> None:
-    """Show the trials of an experiment, the best of them, and how to go on; it may be running.
+    """Show the trials of an experiment, the best one, and next steps; the experiment may be running.
 
     rookery tune show runs/lr -o report.html
     """
@@ -137,13 +135,13 @@ def show(
         typer.echo(f"report: {output}")
 
 
-def kept(orderly: bool) -> str:
-    """Says what is left after a second Ctrl-C; after the first the runner has said it."""
-    return "" if orderly else "interrupted; what was tried is kept: rookery tune resume goes on"
+def interrupt_message(orderly: bool) -> str:
+    """Returns the message after a second Ctrl-C; after the first one the runner has printed it."""
+    return "" if orderly else "interrupted; finished trials are saved; continue with: rookery tune resume"
 
 
-def outcome(analysis: Analysis, silent: bool) -> None:
-    """What can be done with what came of it; says which trials failed, and exits with 1 if all have."""
+def print_outcome(analysis: Analysis, silent: bool) -> None:
+    """Prints the result and next steps, and failed trials; exits with 1 if all trials have failed."""
     if not silent:
         typer.echo(analysis.outcome())
     failed = [trial for trial in analysis.trials if trial.status.value == "ERROR"]

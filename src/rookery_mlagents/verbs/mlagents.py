@@ -21,11 +21,11 @@ from rookery.face import (
     Layer,
     Provenance,
     TrustedCode,
-    exit_of_interrupts,
+    exit_on_interrupt,
     flow,
     nearest,
     read_provenance,
-    unsaved_in,
+    unsaved_progress,
 )
 from rookery.face import check_resume as check
 from rookery_mlagents.old.old_flags import GONE, OLD_FLAGS
@@ -177,11 +177,11 @@ def request_of(context: typer.Context) -> Request:
 
 def train_or_resume(request: Request) -> None:
     """Trains to the end, or until it is interrupted, and says what is written where."""
-    from rookery.face import report_rows, rows_apart
+    from rookery.face import json_rows, report_rows
     from rookery_mlagents.learn.learn import learning
 
     style = Layer("--console", {"logging.console": "quiet" if request.console == "mlagents" else request.console})
-    with rows_apart([style]) as rows, learning(request, changes) as session:
+    with json_rows([style]) as rows, learning(request, changes) as session:
         report_rows(session.trainer, rows)
         folder = session.folder
         go_on = f"go on with: rookery mlagents learn --resume --run-id {folder.name}"
@@ -189,9 +189,9 @@ def train_or_resume(request: Request) -> None:
             go_on += f" --results-dir {folder.parent}"
 
         def so_far(kept: bool) -> str:
-            return f"interrupted; {f'all is written in {folder}' if kept else unsaved_in(folder)}; {go_on}"
+            return f"interrupted; {f'all is written in {folder}' if kept else unsaved_progress(folder)}; {go_on}"
 
-        with exit_of_interrupts(so_far):
+        with exit_on_interrupt(so_far):
             session.trainer.train()
     if request.console != "json":
         tell(session)

@@ -1,4 +1,4 @@
-"""``rookery bench``: how fast an environment can be trained in here, what holds it back, and what to set."""
+"""``rookery bench``: training speed on this machine, with the bottleneck and the settings to change."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from rookery.run.plan.speed import Survey, Tried
     from rookery.run.trainer import Trainer
 
-USUAL = "CartPole-v1"
-"""What is measured if nobody names an environment."""
+DEFAULT_ENV = "CartPole-v1"
+"""Default environment."""
 
-Numbers = Annotated[str | None, typer.Option(metavar="N,N,...", help="Numbers of them to plan, as 1,2,4,8.")]
-"""What stands in an option that takes several numbers."""
+Numbers = Annotated[str | None, typer.Option(metavar="N,N,...", help="Numbers of them for --plan, as 1,2,4,8.")]
+"""Option with several numbers."""
 
 
 def bench(
@@ -32,31 +32,33 @@ def bench(
         list[str] | None,
         typer.Argument(
             metavar="ENV|FILE.yaml|PATH=VALUE",
-            help="As for train; CartPole-v1 if no environment is named.",
+            help="As for rookery train; default environment: CartPole-v1.",
             show_default=False,
         ),
     ] = None,
     algo: Annotated[str | None, typer.Option(help="Algorithm: a name such as ppo, or my.module:MyConfig.")] = None,
     preset: Annotated[str, typer.Option(help="Settings for a known environment: auto, none or a name.")] = "auto",
-    seconds: Annotated[float, typer.Option(min=0.1, help="Time to spend, about.")] = 25.0,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Approximate time for the benchmark.")] = 25.0,
     plan: Annotated[bool, typer.Option("--plan", help="Predict steps/s of workers and learners instead.")] = False,
     workers: Numbers = None,
     learners: Numbers = None,
-    copies: Annotated[int | None, typer.Option(help="Of each worker; else they share sampling.num_envs.")] = None,
-    cores: Annotated[int | None, typer.Option(help="Of a machine, for --plan; else as many as here.")] = None,
-    machines: Annotated[int | None, typer.Option(help="For --plan; 1 if not given.")] = None,
-    gigabits: Annotated[float | None, typer.Option(help="Between machines, a second; 10 if not given.")] = None,
-    latency: Annotated[float | None, typer.Option(help="Between machines, ms; 0.2 if not given.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object, nothing else.")] = False,
+    copies: Annotated[
+        int | None, typer.Option(help="Environments of each worker; default: they share sampling.num_envs.")
+    ] = None,
+    cores: Annotated[int | None, typer.Option(help="Cores of a machine, for --plan; default: of this one.")] = None,
+    machines: Annotated[int | None, typer.Option(help="Number of machines, for --plan; default: 1.")] = None,
+    gigabits: Annotated[float | None, typer.Option(help="Gbit/s between machines; default: 10.")] = None,
+    latency: Annotated[float | None, typer.Option(help="Latency between machines in ms; default: 0.2.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
 ) -> None:
-    """Measure how fast this machine trains in an environment, what holds it back, and what to set.
+    """Measure the training speed in an environment on this machine, and name the bottleneck and what to set.
 
     rookery bench my.module:MyEnv algorithm.minibatch_size=512
 
     rookery bench --plan my.module:MyEnv --workers 1,2,4,8 --learners 1,2
     """
     options = {"algorithm.name": algo, "logging.console": "quiet", "evaluation.every": 0}
-    default = Layer("default of the command line", {"env.name": USUAL})
+    default = Layer("default of the command line", {"env.name": DEFAULT_ENV})
     layers = [default, *layers_of_arguments(what or [], None, options)]
     asked = PlanOptions(workers, learners, copies, cores, machines, gigabits, latency)
     if plan:
@@ -67,12 +69,12 @@ def bench(
 
 
 def show_survey(layers: list[Layer], preset: str, seconds: float, as_json: bool) -> None:
-    """Compares back ends and numbers of copies on this machine, and prints what comes of it.
+    """Compares implementations and numbers of environments on this machine, and prints the results.
 
     Args:
-        layers: Settings as the command gives them.
-        preset: Its name.
-        seconds: Time to spend, about.
+        layers: Settings of the command.
+        preset: Name of the preset.
+        seconds: Approximate time for the benchmark.
         as_json: Whether to print one JSON object instead of a table.
     """
     from rookery.envs.make import IMPLEMENTATIONS
@@ -84,8 +86,8 @@ def show_survey(layers: list[Layer], preset: str, seconds: float, as_json: bool)
         return Trainer(config=[*layers, Layer("bench", chosen)], preset=preset, seed=0)
 
     with Trainer(config=layers, preset=preset, seed=0) as trainer:
-        source, said = trainer.resolved.history["env.implementation"][-1]
-        asked = "auto" if source == "measured" else said  # by the user or by the preset
+        source, value = trainer.resolved.history["env.implementation"][-1]
+        asked = "auto" if source == "measured" else value  # from the user or the preset
         own = asked, trainer.config.sampling.num_envs
         about = describe(trainer)
         notes = trainer.notes
@@ -111,17 +113,17 @@ def show_survey(layers: list[Layer], preset: str, seconds: float, as_json: bool)
 
 
 def empty_table() -> Table:
-    """The columns: what was set, what it reached, and the shares of the time."""
+    """Returns the table with its columns: settings, speed, and shares of the time."""
     from rookery.run.plan.speed import PARTS
 
-    table = Table("back end", box=None, pad_edge=False, header_style="bold")
-    for title in ("copies", "steps/s", *PARTS.values(), "other"):
+    table = Table("implementation", box=None, pad_edge=False, header_style="bold")
+    for title in ("envs", "steps/s", *PARTS.values(), "other"):
         table.add_column(title, justify="right")
     return table
 
 
 def add_row(table: Table, choice: Tried) -> None:
-    """One choice of settings, measured or not."""
+    """Adds a row for a choice of settings, measured or not."""
     if choice.pace is None:
         table.add_row(choice.implementation, str(choice.num_envs), "-", style="dim")
         return
@@ -130,15 +132,15 @@ def add_row(table: Table, choice: Tried) -> None:
 
 
 def conclusions(found: Survey) -> list[str]:
-    """Limits, what was left out, and advice, a line each."""
+    """Returns limits, skipped choices, and advice, one line each."""
     limits, fastest = found.limits, found.fastest
     reached = fastest.steps_per_second / limits.together
     left_out = [choice for choice in found.tried if choice.reason]
     return [
         "",
-        *(f"not measured: {one.implementation}, {one.num_envs} copies: {one.reason}" for one in left_out),
-        f"limits of {fastest.implementation} with {fastest.num_envs} copies, steps/s: environment "
-        f"{limits.environment:,.0f}, acting {limits.inference:,.0f}, learner {limits.learner:,.0f}; in turn "
-        f"at most {limits.together:,.0f}, of which {100 * reached:.0f} % are reached",
+        *(f"not measured: {one.implementation}, {one.num_envs} environments: {one.reason}" for one in left_out),
+        f"limits of {fastest.implementation} with {fastest.num_envs} environments, steps/s: environment "
+        f"{limits.environment:,.0f}, inference {limits.inference:,.0f}, learner {limits.learner:,.0f}; one after "
+        f"the other at most {limits.together:,.0f}, of which {100 * reached:.0f} % are reached",
         *found.advice,
     ]

@@ -1,4 +1,4 @@
-"""``rookery bench --plan``: what so many workers and learners are predicted to reach, from costs measured here."""
+"""``rookery bench --plan``: predicts the speed of several workers and learners from costs measured here."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
     from rookery.run.trainer import Trainer
 
 GIGABITS, LATENCY_MS = 10.0, 0.2
-"""What is taken for the link between two machines: gigabits a second each way, and milliseconds of a message."""
+"""Default link between two machines: gigabits a second each way, and latency of a message in milliseconds."""
 
 WIDTH = 110
-"""Columns of text that is not for a terminal."""
+"""Width of the table if the output is not a terminal."""
 
 MEASURING = 0.7
-"""Part of the time to spend that is not for starting processes."""
+"""Fraction of the time that remains after starting processes."""
 
 USUAL_WORKERS = (1, 2, 4, 8)
-"""What is planned if neither workers nor learners are asked for."""
+"""Default numbers of workers if neither workers nor learners are given."""
 
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """What options say that is to be planned, as they were given.
+    """Options of a plan, as given.
 
     Attributes:
         workers: Numbers of workers, ``1,2,4``.
         learners: Numbers of learners.
-        copies: Of each worker.
-        cores: Of a machine.
-        machines: How many.
-        gigabits: A second, between machines.
-        latency: Between them, milliseconds.
+        copies: Environments of each worker.
+        cores: Cores of a machine.
+        machines: Number of machines.
+        gigabits: Gigabits a second between machines.
+        latency: Latency between machines, in milliseconds.
     """
 
     workers: str | None = None
@@ -58,20 +58,20 @@ class PlanOptions:
     latency: float | None = None
 
     def check_unused(self) -> None:
-        """Refuses options that only a plan takes.
+        """Refuses options that require --plan.
 
         Raises:
             ConfigError: If one was given; names it.
         """
         for name, value in vars(self).items():
             if value is not None:
-                raise ConfigError(f"{LINE}: --{name} is of a plan: rookery bench --plan ENV --{name} {value}")
+                raise ConfigError(f"{LINE}: --{name} requires --plan: rookery bench --plan ENV --{name} {value}")
 
     def check(self) -> None:
-        """Refuses numbers that nothing can be.
+        """Refuses numbers out of range.
 
         Raises:
-            ConfigError: Names the option, and what it takes.
+            ConfigError: Names the option and its range.
         """
         for name in ("copies", "cores", "machines", "gigabits", "latency"):
             value = getattr(self, name)
@@ -80,12 +80,12 @@ class PlanOptions:
                 raise ConfigError(f"{LINE}: --{name} {value:g}: must be {least}{' or more' * (least != 'above 0')}")
 
     def numbers(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Returns the numbers of workers, none if nobody asks for any, and of learners.
+        """Returns the numbers of workers, empty if none are requested, and of learners.
 
         Raises:
-            ConfigError: If one is no whole number from 1 on; says what to write.
+            ConfigError: If one is not a whole number of at least 1.
         """
-        workers = _numbers("workers", self.workers, "leave --workers out, and learners play by themselves")
+        workers = _numbers("workers", self.workers, "leave --workers out, and learners play themselves")
         learners = _numbers("learners", self.learners, "leave --learners out for one")
         if not workers and not learners:
             workers = USUAL_WORKERS
@@ -98,24 +98,24 @@ def _numbers(name: str, text: str | None, instead: str) -> tuple[int, ...]:
     for word in words:
         if not (word.isascii() and word.isdecimal()) or not int(word):
             raise ConfigError(
-                f"{LINE}: --{name} {text}: {word!r} is no number of {name}; write numbers from 1 on with commas, as in "
-                f"--{name} 1,2,4, or {instead}"
+                f"{LINE}: --{name} {text}: {word!r} is not a number of {name}; write numbers from 1 on with commas, "
+                f"as in --{name} 1,2,4, or {instead}"
             )
     return tuple(sorted({int(word) for word in words}))
 
 
 def show_plan(layers: list[Layer], preset: str, asked: PlanOptions, seconds: float, as_json: bool) -> None:
-    """Measures the costs of a training, and prints what workers and learners are predicted to reach.
+    """Measures the costs of a training, and prints the predicted speed of workers and learners.
 
     Args:
-        layers: Settings as the command gives them.
-        preset: Its name.
-        asked: What is to be planned.
-        seconds: Time to spend on measuring, about.
+        layers: Settings of the command.
+        preset: Name of the preset.
+        asked: Options of the plan.
+        seconds: Approximate time for measurements.
         as_json: Whether to print one JSON object instead of a table.
 
     Raises:
-        RookeryError: If options or settings are wrong, or there are fewer copies than workers or learners.
+        RookeryError: If options or settings are wrong, or there are fewer environments than workers or learners.
     """
     asked.check()
     workers, learners = asked.numbers()
@@ -149,10 +149,10 @@ def show_plan(layers: list[Layer], preset: str, asked: PlanOptions, seconds: flo
 
 
 def _copies(asked: PlanOptions, own: int, workers: int, learners: int) -> int:
-    """Says how many copies there are in all.
+    """Returns the total number of environments.
 
     Raises:
-        ConfigError: If there are fewer than those who are to share them.
+        ConfigError: If there are fewer than workers or learners.
     """
     sharing = max(workers, learners)
     if asked.copies is not None:
@@ -160,13 +160,13 @@ def _copies(asked: PlanOptions, own: int, workers: int, learners: int) -> int:
     if own < sharing or own % learners:
         what = f"{workers} workers" if workers >= learners else f"{learners} learners"
         raise ConfigError(
-            f"{LINE}: {what} cannot share sampling.num_envs = {own} copies{'' if own < sharing else ' equally'}: set "
+            f"{LINE}: {what} cannot share sampling.num_envs = {own}{'' if own < sharing else ' equally'}: set "
             f"sampling.num_envs={-(-sharing // learners) * learners}, or give each its own, as in --copies 1"
         )
     return own
 
 
-# --- what is printed --------------------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------------------------
 
 
 def show_predictions(
@@ -176,13 +176,13 @@ def show_predictions(
     rows: list[tuple[int, int, int]],
     as_json: bool,
 ) -> None:
-    """Prints predictions as a table, with what they were made of and what was assumed.
+    """Prints predictions as a table, with measured costs and assumptions.
 
     Args:
-        about: What was measured, and on what, as `rookery.run.plan.speed.describe` says it.
-        found: The costs.
-        machines: What there is to run on.
-        rows: Workers, learners and copies of each prediction.
+        about: Description of the training and the machine, from `rookery.run.plan.speed.describe`.
+        found: The measured costs.
+        machines: The machines to predict for.
+        rows: Workers, learners and environments of each prediction.
         as_json: Whether to print one JSON object instead.
     """
     from rookery.run.plan.cost_model import predict
@@ -199,44 +199,44 @@ def show_predictions(
     console.print(f"measured without workers: {found.steps_per_second:,.0f} steps/s")
     for line in [*cost_lines(found.costs, found.workload), *found.notes]:
         console.print(line, soft_wrap=True)
-    console.print(f"predicted, {playing} playing, {_place(machines)}:")
+    console.print(f"predicted, {playing} sampling, {_place(machines)}:")
     console.print(table_of(predictions))
     for line in assumptions(machines, predictions):
         console.print(line, soft_wrap=True)
 
 
 def cost_lines(costs: Costs, workload: Workload) -> list[str]:
-    """Returns the measured costs in sentences, a line each."""
+    """Returns the measured costs as text, one line each."""
     step, cpu, batch = costs.vector_step(1), costs.vector_step_cpu(1), workload.batch or workload.fragment_length
-    of = "" if workload.batch else " of one copy"
+    of = "" if workload.batch else " of one environment"
     lines = [
-        f"a step of one copy: {_time(step)}, of the processor {_time(cpu)}; each copy more "
+        f"a step of one environment: {_time(step)}, CPU time {_time(cpu)}; each further environment "
         f"{_time(costs.vector_step.each)}",
         f"an update from {batch:,} decisions{of}: {_time(costs.learn(batch))}",
     ]
     if costs.round_trip:
         lines += [
-            f"a worker's call: {_time(costs.round_trip)}, of the driver's processor {_time(costs.call)}, of others "
-            f"{_time(costs.call_elsewhere)}",
-            f"a decision to the driver: {_time(costs.row)} there, {costs.row_bytes:,.0f} bytes; weights: "
+            f"a call of a worker: {_time(costs.round_trip)}, CPU time of the driver {_time(costs.call)}, of other "
+            f"processes {_time(costs.call_elsewhere)}",
+            f"a decision sent to the driver: {_time(costs.row)} there, {costs.row_bytes:,.0f} bytes; weights: "
             f"{_time(costs.weights)} once, {costs.weight_bytes / 1e6:.2g} MB",
         ]
     if costs.exchanges:
         lines.append(
-            f"two learners: {costs.exchanges:.0f} messages an update, {_time(costs.exchange)} each, with "
-            f"{_time(costs.agree)} of computing"
+            f"two learners: {costs.exchanges:.0f} messages for each update, {_time(costs.exchange)} each, with "
+            f"{_time(costs.agree)} of computation"
         )
     return lines
 
 
 def table_of(predictions: list[Prediction]) -> Table:
-    """Returns the table: a row for each prediction, with the share of the time that each part takes by itself."""
+    """Returns the table: a row for each prediction, with the share of the time of each part."""
     from rookery.run.plan.cost_model import CORES, EXCHANGE, LEARNING, PLAYING, TRANSFER
 
     shown = (PLAYING, CORES, TRANSFER, LEARNING, EXCHANGE)
     parts = [part for part in shown if any(part in one.parts for one in predictions)]
     table = Table("workers", box=None, pad_edge=False, header_style="bold")
-    for title in ("learners", "copies", "steps/s", *parts):
+    for title in ("learners", "envs", "steps/s", *parts):
         table.add_column(title, justify="right")
     table.add_column("bottleneck")
     table.columns[0].justify = "right"
@@ -248,18 +248,18 @@ def table_of(predictions: list[Prediction]) -> Table:
 
 
 def assumptions(machines: Machines, predictions: list[Prediction]) -> list[str]:
-    """Returns what was assumed and not measured, a line each."""
+    """Returns the assumptions, one line each."""
     lines = [
-        "Shares are of an update: beside each other where playing is asynchronous, else one after the other; cores "
-        "stand for playing that waits for cores. Assumed: workers and learners are alike, cores are shared evenly."
+        "Shares are of an update: in parallel if sampling is asynchronous, else one after the other; cores is the time "
+        "that sampling waits for cores. Assumed: workers and learners are alike, cores are shared evenly."
     ]
     if machines.count > 1:
         lines.append(
-            f"Assumed of the link between machines, and not measured: {machines.bandwidth * 8e-9:g} Gbit/s, "
-            f"{1e3 * machines.latency:g} ms (--gigabits, --latency); that all machines are as fast as this one."
+            f"Assumed, not measured: the link between machines has {machines.bandwidth * 8e-9:g} Gbit/s and "
+            f"{1e3 * machines.latency:g} ms (--gigabits, --latency); all machines are as fast as this one."
         )
     if any(one.workers and one.learners > 1 for one in predictions):
-        lines.append("So far a run refuses workers together with several learners: these rows say what it would reach.")
+        lines.append("Runs do not support workers together with several learners yet: these rows are hypothetical.")
     return lines
 
 
@@ -269,5 +269,5 @@ def _place(machines: Machines) -> str:
 
 
 def _time(seconds: float) -> str:
-    """Seconds as people read them."""
+    """Returns a time as text, with its unit."""
     return f"{1e6 * seconds:.3g} us" if seconds < 1e-3 else f"{1e3 * seconds:.3g} ms"

@@ -1,4 +1,4 @@
-"""``rookery elo``: what the snapshots of a run are worth, from games of everybody against everybody."""
+"""``rookery elo``: Elo ratings of the snapshots of a run, from a round robin of games."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from rookery.run.trainer import Trainer
 
 CHANCE = "random"
-"""The player that is always there: it draws uniformly from what is allowed."""
+"""Player that is always included: it samples allowed actions uniformly."""
 
 FITTED = (
-    "ratings are fitted to these games at once; a rating that training shows moves by K points a game "
+    "ratings are fitted to all games at once; a rating in training changes by up to K points a game "
     "(self_play.k_factor, 1 for files of ML-Agents), so that it lags behind, and the two differ"
 )
-"""Why these ratings are not those of the console."""
+"""Note why these ratings differ from those on the console."""
 
-Games = Annotated[int, typer.Option(min=2, help="Games of each pair; sides are exchanged after each.")]
-"""The option of verbs that play games."""
+Games = Annotated[int, typer.Option(min=2, help="Games of each pair; sides alternate.")]
+"""Option of verbs that play games."""
 
 Likeliest = Annotated[
-    bool, typer.Option("--deterministic", help="Policies take their likeliest actions; else they draw them.")
+    bool, typer.Option("--deterministic", help="Take the most likely actions instead of sampled ones.")
 ]
-"""The option of verbs in which policies play as they learn unless something else is said."""
+"""Option of verbs whose policies sample actions by default."""
 
-Seed = Annotated[int, typer.Option(min=0, help="Names the games: the same seed gives the same games.")]
-"""The option of verbs that can be repeated."""
+Seed = Annotated[int, typer.Option(min=0, help="Random seed of the games.")]
+"""Option of verbs with reproducible games."""
 
 
 def elo(
@@ -50,26 +50,26 @@ def elo(
     players: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=MODULE:FUNCTION", help="Others who play: fn(obs, rng) gives actions. Repeatable.",
+            metavar="NAME=MODULE:FUNCTION", help="Other players: fn(obs, rng) returns actions. Repeatable.",
             show_default=False,
         ),
     ] = None,
     anchor: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=RATING", help="Whose rating is fixed, at what.", show_default="as in training"),
+        typer.Option(metavar="NAME=RATING", help="Player with a fixed rating.", show_default="as in training"),
     ] = None,
-    snapshots: Annotated[int, typer.Option(min=1, help="Snapshots of a policy that play, spread evenly.")] = 10,
+    snapshots: Annotated[int, typer.Option(min=1, help="Number of snapshots of each policy, spread evenly.")] = 10,
     deterministic: Likeliest = False,
     seed: Seed = 0,
-    checkpoint: Annotated[str, typer.Option(help="Which: last, best or a number.")] = "last",
+    checkpoint: Annotated[str, typer.Option(help="Checkpoint: last, best or a number.")] = "last",
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Picture to write: .png, .svg, .pdf.", show_default="RUN/elo.png"),
+        typer.Option("-o", "--output", help="Plot to write: .png, .svg, .pdf.", show_default="RUN/elo.png"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write the result as JSON, nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON only.")] = False,
     trust_code: TrustedCode = False,
 ) -> None:  # fmt: skip
-    """Let the snapshots of a run play each other, rate them with error bars, and draw ratings and win rates.
+    """Rate the snapshots of a run by games against each other, with error bars, and plot ratings and win rates.
 
     rookery elo runs/TicTacToe-ppo-s0 --players perfect=rookery.tasks.games.players:tic_tac_toe_perfect
     """
@@ -77,10 +77,10 @@ def elo(
     from rookery.run.trainer import Trainer
 
     saved = find_saved(run, checkpoint)
-    given = named("--players", players or [], "perfect=my.module:player")
+    given = named_texts("--players", players or [], "perfect=my.module:player")
     with Trainer.load(saved, trust_code=trust_code, console="quiet") as trainer:
         rated = rated_players(trainer, snapshots, str(saved.parent.parent))
-        others = others_of(trainer, given)
+        others = other_players(trainer, given)
         with trainer.copies(trainer.config.sampling.num_envs) as env:
             entrants = entrants_of(trainer, env, rated, others, seed)
             names = [entrant.name for entrant in entrants]
@@ -93,18 +93,18 @@ def elo(
     if as_json:
         typer.echo(json.dumps({"checkpoint": str(saved), "standings": [asdict(one) for one in standings]}, indent=1))
         return
-    tell(standings, list(fixed), notes)
-    how = "likeliest actions" if deterministic else "drawn actions"
+    print_standings(standings, list(fixed), notes)
+    how = "most likely actions" if deterministic else "sampled actions"
     typer.echo(FITTED)
     typer.echo(f"{len(played):,} games, {matches.games} a pair, {how}, seed {seed}; {saved}")
     draw(standings, saved, output)
 
 
-def named(option: str, words: Sequence[str], example: str, allowed: str = r"[^\s/@]+") -> dict[str, str]:
-    """What was given as ``NAME=TEXT``, by name.
+def named_texts(option: str, words: Sequence[str], example: str, allowed: str = r"[^\s/@]+") -> dict[str, str]:
+    """Returns texts given as ``NAME=TEXT``, by name.
 
     Raises:
-        ConfigError: If a word has no such form, or a name is given twice.
+        ConfigError: If a word has another form, or a name is given twice.
     """
     found: dict[str, str] = {}
     for word in words:
@@ -114,21 +114,21 @@ def named(option: str, words: Sequence[str], example: str, allowed: str = r"[^\s
                 f"{option} {word}: must be NAME=..., as in {option} {example}; new names have no @ and no /"
             )
         if name in found:
-            raise ConfigError(f"{option} {word}: there are two of the name {name}")
+            raise ConfigError(f"{option} {word}: the name {name} is given twice")
         found[name] = text
     return found
 
 
 def anchors_of(words: Sequence[str], names: Sequence[str]) -> dict[str, float]:
-    """The ratings that are fixed, by name.
+    """Returns the fixed ratings by name.
 
     Raises:
-        ConfigError: If one is no number, or of nobody.
+        ConfigError: If one is not a number, or there is no player of a name.
     """
     found = {}
-    for name, text in named("--anchor", words, "random=0", allowed=r".+").items():
+    for name, text in named_texts("--anchor", words, "random=0", allowed=r".+").items():
         if name not in names:
-            raise ConfigError(f"--anchor {name}={text}: nobody of that name plays; there are {', '.join(names)}")
+            raise ConfigError(f"--anchor {name}={text}: there is no player of that name; there are {', '.join(names)}")
         try:
             found[name] = float(text)
             if not math.isfinite(found[name]):
@@ -139,10 +139,10 @@ def anchors_of(words: Sequence[str], names: Sequence[str]) -> dict[str, float]:
 
 
 def rated_players(trainer: Trainer, most: int, run: str) -> list[str]:
-    """The snapshots and policies that are rated: of each policy at most so many, the first and the last among them.
+    """Returns the snapshots and policies to rate: at most `most` of each policy, including the first and the last.
 
     Raises:
-        ConfigError: If the run has no snapshots; says how a run gets them.
+        ConfigError: If the run has no snapshots; with the setting that makes them.
     """
     from rookery.rollout.mapping import SNAPSHOT
     from rookery.run.opponents.matches import players_of_run
@@ -154,9 +154,9 @@ def rated_players(trainer: Trainer, most: int, run: str) -> list[str]:
     if not snapshots:
         policy = next(iter(trainer.policies))
         raise ConfigError(
-            f"{run}: has no snapshots of its policies to be rated; a run takes them where self_play is set, as in "
-            f"rookery train ... self_play.{policy}={{}} (docs/how-to/self-play.md); without, rookery match {run} "
-            "random measures it as it is"
+            f"{run}: the run has no snapshots of its policies to rate; training makes them if self_play is set, as in "
+            f"rookery train ... self_play.{policy}={{}} (docs/how-to/self-play.md); without them, rookery match {run} "
+            "random measures the current policies"
         )
     found: list[str] = []
     for policy, names in snapshots.items():
@@ -166,13 +166,13 @@ def rated_players(trainer: Trainer, most: int, run: str) -> list[str]:
     return found
 
 
-def others_of(trainer: Trainer, given: dict[str, str]) -> dict[str, str]:
-    """Who plays beside the run's policies: its anchors, the first of them first, chance, and whoever is given.
+def other_players(trainer: Trainer, given: dict[str, str]) -> dict[str, str]:
+    """Returns the players beside the run's policies: its anchors in order, the random player, and the given ones.
 
-    Chance is left out where another anchor has its name.
+    The random player is left out if another anchor has its name.
 
     Raises:
-        ConfigError: If somebody who is given has the name of an anchor.
+        ConfigError: If a given player has the name of an anchor.
     """
     known = dict(trainer.self_play.anchors)
     if CHANCE not in known.values():
@@ -183,23 +183,23 @@ def others_of(trainer: Trainer, given: dict[str, str]) -> dict[str, str]:
 
 
 def entrants_of(trainer: Trainer, env: Any, rated: Sequence[str], others: dict[str, str], seed: int) -> list[Entrant]:
-    """Who plays: policies of a run, then functions.
+    """Returns all players: policies of a run, then functions.
 
     Raises:
-        ConfigError: If a function is called like a policy, or there is none.
+        ConfigError: If a function has the name of a policy, or there is no such function.
     """
     from rookery.core.seeding import Role, Streams
     from rookery.run.opponents.matches import entrant_of_run, scripted_entrant
 
     if twice := [name for name in others if name in rated]:
-        raise ConfigError(f"--players {twice[0]}=...: is a policy of the run; give the function another name")
+        raise ConfigError(f"--players {twice[0]}=...: this is a policy of the run; give the function another name")
     streams = Streams(trainer.streams.integer(Role.MATCH, seed))
     found = [entrant_of_run(trainer, env, name, name) for name in rated]
     return [*found, *(scripted_entrant(env, player, name, streams) for name, player in others.items())]
 
 
-def tell(standings: Sequence[Standing], anchors: Sequence[str], notes: Sequence[str]) -> None:
-    """Writes the table, the matrix, and what is to be known of them."""
+def print_standings(standings: Sequence[Standing], anchors: Sequence[str], notes: Sequence[str]) -> None:
+    """Prints the table, the matrix, and notes."""
     from rookery.report.standings import matrix_table, standings_table
 
     console = Console(file=sys.stdout, highlight=False, markup=False)
@@ -213,7 +213,7 @@ def tell(standings: Sequence[Standing], anchors: Sequence[str], notes: Sequence[
 
 
 def draw(standings: Sequence[Standing], saved: Path, output: Path | None) -> None:
-    """Draws the picture; where nobody asked for one and it cannot be drawn, says so and goes on."""
+    """Draws the plot; one that was not requested may fail with a message."""
     from rookery.report.standings import draw_standings
 
     run = saved.parent.parent
@@ -223,13 +223,13 @@ def draw(standings: Sequence[Standing], saved: Path, output: Path | None) -> Non
     except ConfigError as error:
         if output is not None:
             raise
-        typer.echo(f"no picture: {error}")
+        typer.echo(f"no plot: {error}")
     else:
         typer.echo(str(shown(target)))
 
 
 def show_games(played: int, total: int) -> None:
-    """Writes how many games are over, over what was written before, on standard error."""
+    """Prints the number of finished games on standard error, over the last line."""
     typer.echo(f"\r{played:,} of {total:,} games", nl=played == total, err=True)
 
 

@@ -1,4 +1,4 @@
-"""A person plays: keys from a terminal or a window, what they stand for, and what is shown between two decisions."""
+"""Keyboard input of a person: keys from a terminal or a window, their actions, and the display between decisions."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from rookery.rollout.hooks import EpisodeResult
 from rookery.run.evaluate.recording import EpisodeDiscarded, EpisodeRecorder, RecordingEnded
 
 DISCARD, QUIT, KEEP = "backspace", "escape", "enter"
-"""Keys that stand for no action: give the running episode up; end; keep an episode that is over."""
+"""Keys without an action: discard the running episode; quit; keep a finished episode."""
 
 ARROWS = {"A": "up", "B": "down", "C": "right", "D": "left"}
-"""Last letters of what a terminal sends for the arrow keys."""
+"""Last letters of a terminal's escape sequences for arrow keys."""
 
 NAMED = {"\x7f": DISCARD, "\b": DISCARD, "\x1b": QUIT, "\r": KEEP, "\n": KEEP, " ": "space", "\t": "tab"}
-"""Keys that a terminal sends as one character and that have names."""
+"""Names of keys that a terminal sends as one character."""
 
 PAIRS = (("left", "right"), ("down", "up"), ("a", "d"), ("s", "w"))
-"""Keys for the least and the largest value of each number of a box."""
+"""Keys for the lowest and the highest value of each number of a box."""
 
-WIDEST, TALLEST = 64, 24
-"""Characters of a picture in a terminal; each shows two points, one above the other."""
+MAX_COLUMNS, MAX_ROWS = 64, 24
+"""Maximum size of an image in a terminal, in characters; each shows two pixels, one above the other."""
 
-AFTER_ESCAPE = 0.05
-"""Seconds in which the rest of an arrow key comes, if it is one."""
+ESCAPE_SECONDS = 0.05
+"""Seconds to wait for the rest of an arrow key's escape sequence."""
 
 
 class KeySource(Protocol):
-    """Shows what there is to decide on, and gives the keys that are pressed."""
+    """Shows the state of an environment, and reads keys."""
 
     def show(self, text: str, picture: np.ndarray | None) -> None:
-        """Shows some lines, and a picture ``[H, W, 3]`` of bytes if there is one."""
+        """Shows lines of text, and an image ``[H, W, 3]`` of bytes if there is one."""
         ...
 
     def read(self, seconds: float | None) -> str | None:
-        """Gives the next key by its name; None if none comes in so many seconds (None = it waits)."""
+        """Returns the name of the next key; None if none is pressed within `seconds` (None = no limit)."""
         ...
 
     def close(self) -> None:
-        """Leaves everything as it was."""
+        """Restores the terminal or closes the window."""
         ...
 
 
@@ -57,16 +57,16 @@ class TerminalKeys:
     """Reads keys from a terminal, without waiting for the end of a line.
 
     Args:
-        descriptor: Of the terminal that keys come from.
-        out: What is written to.
+        descriptor: File descriptor of the terminal.
+        out: Output stream.
 
     Raises:
-        ConfigError: If that is no terminal.
+        ConfigError: If the descriptor is not a terminal.
     """
 
     def __init__(self, descriptor: int, out: TextIO) -> None:
         if not os.isatty(descriptor):
-            raise ConfigError("--from keyboard: standard input is no terminal, and no keys come from it")
+            raise ConfigError("--from keyboard: standard input is not a terminal, so it has no keys")
         import termios
         import tty
 
@@ -75,22 +75,22 @@ class TerminalKeys:
         tty.setcbreak(descriptor)
 
     def show(self, text: str, picture: np.ndarray | None) -> None:
-        """Writes the picture in colours, where the terminal can, and the lines below it."""
+        """Writes the image in colours, if the output is a terminal, and the lines below it."""
         if picture is not None and self._out.isatty():
             self._out.write("\x1b[H\x1b[2J" + blocks(picture))
         self._out.write(text + "\n")
         self._out.flush()
 
     def read(self, seconds: float | None) -> str | None:
-        """Gives the next key; the end of what comes from the terminal is `QUIT`."""
+        """Returns the next key; the end of the input is `QUIT`."""
         found = self._character(seconds)
         if found != "\x1b":
             return found if found is None else NAMED.get(found, found) or QUIT
-        if self._character(AFTER_ESCAPE) not in ("[", "O"):
+        if self._character(ESCAPE_SECONDS) not in ("[", "O"):
             return QUIT
-        last = self._character(AFTER_ESCAPE)
+        last = self._character(ESCAPE_SECONDS)
         while last is not None and not last.isalpha() and last != "~":
-            last = self._character(AFTER_ESCAPE)
+            last = self._character(ESCAPE_SECONDS)
         return ARROWS.get(last or "", "unknown")
 
     def _character(self, seconds: float | None) -> str | None:
@@ -99,20 +99,20 @@ class TerminalKeys:
             return None
         try:
             first = os.read(self._descriptor, 1)
-        except OSError:  # of a terminal that has closed
+        except OSError:  # the terminal has closed
             return ""
         more = next((count for bits, count in ((0xF0, 3), (0xE0, 2), (0xC0, 1)) if first and first[0] >= bits), 0)
         return (first + (os.read(self._descriptor, more) if more else b"")).decode(errors="replace")
 
     def close(self) -> None:
-        """Lets the terminal wait for the ends of lines again."""
+        """Restores the settings of the terminal."""
         import termios
 
         termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
 
 
 class WindowKeys:
-    """Reads keys from a window that shows the environment's pictures.
+    """Reads keys from a window that shows the environment's images.
 
     Raises:
         ConfigError: If pygame is not installed, or there is no display.
@@ -134,7 +134,7 @@ class WindowKeys:
         self._window: Any = None
 
     def show(self, text: str, picture: np.ndarray | None) -> None:
-        """Draws the picture, and the last lines below it."""
+        """Draws the image, and the last lines below it."""
         pygame, lines = self._pygame, text.splitlines()[-2:]
         picture = np.zeros((120, 480, 3), np.uint8) if picture is None else picture
         height, width = picture.shape[:2]
@@ -152,7 +152,7 @@ class WindowKeys:
         pygame.display.flip()
 
     def read(self, seconds: float | None) -> str | None:
-        """Gives the next key; a window that is closed is `QUIT`."""
+        """Returns the next key; closing the window is `QUIT`."""
         pygame = self._pygame
         clock, passed = pygame.time.Clock(), 0.0
         while True:
@@ -166,7 +166,7 @@ class WindowKeys:
             passed += clock.tick(100) / 1000
 
     def _held(self) -> str | None:
-        """Gives a key that is held down, where nobody is waited for."""
+        """Returns a key that is held down, or None."""
         pressed = self._pygame.key.get_pressed()
         known = [name for pair in PAIRS for name in pair] + [*digits, *ascii_lowercase, "space"]
         return next((name for name in known if pressed[self._pygame.key.key_code(name)]), None)
@@ -177,9 +177,9 @@ class WindowKeys:
 
 
 def blocks(picture: np.ndarray) -> str:
-    """A picture as characters of a terminal, each of which shows two points."""
+    """Returns an image as characters of a terminal, each of which shows two pixels."""
     height, width = picture.shape[:2]
-    step = max(width / WIDEST, height / (2 * TALLEST), 1.0)
+    step = max(width / MAX_COLUMNS, height / (2 * MAX_ROWS), 1.0)
     rows = (np.arange(int(height / step / 2) * 2) * step).astype(int)
     columns = (np.arange(int(width / step)) * step).astype(int)
     points = picture[np.ix_(rows, columns)][..., :3].astype(int)
@@ -193,14 +193,14 @@ def blocks(picture: np.ndarray) -> str:
     return "\n".join(lines) + "\n"
 
 
-# --- what keys stand for ----------------------------------------------------------------------------------------------
+# --- actions of keys --------------------------------------------------------------------------------------------------
 
 
-def usual_keys(spec: ActionSpec) -> dict[str, Any]:
-    """Actions by key, where the user does not say them.
+def default_keys(spec: ActionSpec) -> dict[str, Any]:
+    """Returns the default actions by key.
 
     Raises:
-        ConfigError: If there are no usual ones for such actions.
+        ConfigError: If there are no defaults for the action space.
     """
     space = spec.space
     if isinstance(space, spaces.Discrete) and space.n <= len(digits + ascii_lowercase):
@@ -222,35 +222,35 @@ def usual_keys(spec: ActionSpec) -> dict[str, Any]:
                 found[key].flat[number] = extreme.flat[number]
         return found
     raise ConfigError(
-        f"--from keyboard: which keys are actions of {space}? Say --key left=ACTION (JSON), once for each"
+        f"--from keyboard: there are no default keys for actions of {space}; give --key left=ACTION (JSON) for each"
     )
 
 
-def keys_of(spec: ActionSpec, given: Sequence[str]) -> dict[str, Any]:
-    """Actions by key, as the user says them (``left=0``), or the usual ones.
+def keys_to_actions(spec: ActionSpec, given: Sequence[str]) -> dict[str, Any]:
+    """Returns actions by key, as given by the user (``left=0``), or the defaults.
 
     Raises:
-        ConfigError: If one is no action; names all that are not.
+        ConfigError: If some are not actions; names all of them.
     """
     if not given:
-        return usual_keys(spec)
+        return default_keys(spec)
     found, problems = {}, []
     for word in given:
         key, _, text = word.rpartition("=")
         if key in (DISCARD, QUIT) or not key:
-            problems.append(f"--key {word}: must be KEY=ACTION, and {DISCARD} and {QUIT} have a meaning of their own")
+            problems.append(f"--key {word}: must be KEY=ACTION, and {DISCARD} and {QUIT} are reserved")
             continue
         try:
             found[key] = action_of(spec, text)
         except (ValueError, SpaceError, TypeError, KeyError, IndexError) as error:
-            problems.append(f"--key {word}: {text} is no action of {spec.space} ({error})")
+            problems.append(f"--key {word}: {text} is not an action of {spec.space} ({error})")
     if problems:
         raise ConfigError(*problems)
     return found
 
 
 def action_of(spec: ActionSpec, text: str) -> Any:
-    """An action that is written as JSON; raises what it is raised for one that is none."""
+    """Returns an action from JSON; raises various errors for an invalid one."""
     value = json.loads(text)
     action = value if spec.kind == "composite" else np.asarray(value)
     spec.from_env([action])
@@ -258,16 +258,16 @@ def action_of(spec: ActionSpec, text: str) -> Any:
 
 
 class Keyboard:
-    """Decides what a person decides.
+    """Player that acts by a person's keys.
 
     Args:
-        source: Where keys come from.
+        source: Source of keys.
         keys: Actions by key.
-        idle: What is done when no key is pressed; None = a key is waited for.
-        seconds: How long a key may take, where there is such an action.
+        idle: Action if no key is pressed; None = wait for a key.
+        seconds: Time to wait for a key, if there is an idle action.
 
     Attributes:
-        recorder: Who plays; whoever makes it says so.
+        recorder: Recorder of the episodes, set by its maker.
         episode: Number of the episode, from 1.
     """
 
@@ -277,11 +277,11 @@ class Keyboard:
         self.episode = 1
 
     def __call__(self, obs: Any) -> Any:
-        """Shows what is seen and gives the action of the key that is pressed.
+        """Shows the observation and returns the action of the pressed key.
 
         Raises:
-            EpisodeDiscarded: If the person gives the episode up.
-            RecordingEnded: If the person has had enough.
+            EpisodeDiscarded: If the person discards the episode.
+            RecordingEnded: If the person quits.
         """
         picture = self.picture()
         self.source.show(self.lines(obs, picture is not None), picture)
@@ -295,16 +295,16 @@ class Keyboard:
                 raise EpisodeDiscarded
             if key in self.keys:
                 return self.keys[key]
-            self.source.show(f"{key}: is no action; {self.legend()}", None)
+            self.source.show(f"{key}: this key has no action; {self.legend()}", None)
 
     def wanted(self, result: EpisodeResult) -> bool:
-        """Asks whether an episode that is over is to be kept.
+        """Asks whether to keep a finished episode.
 
         Raises:
-            RecordingEnded: If the person has had enough; the episode is not kept.
+            RecordingEnded: If the person quits; the episode is not kept.
         """
-        told = f"episode {self.episode} is over: return {result.total:.6g}, {result.length:,} steps"
-        self.source.show(f"{told}\n{KEEP} keeps it, {DISCARD} discards it, {QUIT} discards it and ends", self.picture())
+        text = f"episode {self.episode} is over: return {result.total:.6g}, {result.length:,} steps"
+        self.source.show(f"{text}\n{KEEP} keeps it, {DISCARD} discards it, {QUIT} discards it and ends", self.picture())
         while (key := self.source.read(None)) not in (KEEP, DISCARD):
             if key == QUIT:
                 raise RecordingEnded
@@ -312,39 +312,39 @@ class Keyboard:
         return key == KEEP
 
     def legend(self) -> str:
-        """Says which key is which action."""
+        """Returns the keys of all actions, as text."""
         actions: dict[str, list[str]] = {}
         for key, action in self.keys.items():
-            actions.setdefault(shown(action), []).append(key)
+            actions.setdefault(short_text(action), []).append(key)
         return ", ".join(f"{' or '.join(keys)} = {action}" for action, keys in actions.items())
 
     def lines(self, obs: Any, is_drawn: bool) -> str:
-        """What is shown below the picture, or in its place where none `is_drawn`."""
-        found = [] if is_drawn else [shown(obs)]
+        """Returns the text below the image, or in its place if no image `is_drawn`."""
+        found = [] if is_drawn else [short_text(obs)]
         if self.recorder is not None:
             now = self.recorder.standing()
             found.append(f"episode {self.episode}, step {now.length}, return {now.total:.6g}")
         return "\n".join([*found, f"{self.legend()}; {DISCARD} discards, {QUIT} ends"])
 
     def picture(self) -> np.ndarray | None:
-        """A picture of the environment as it stands; None if it draws none."""
+        """Returns an image of the environment; None if it has none."""
         return None if self.recorder is None else self.recorder.picture()
 
 
-def shown(value: Any) -> str:
-    """A value in a few characters."""
+def short_text(value: Any) -> str:
+    """Returns a value as short text."""
     text = np.array2string(np.asarray(value), precision=3, threshold=16, edgeitems=4, separator=", ")
     return text.replace("\n", "") if not isinstance(value, Mapping | tuple) else str(value)
 
 
-def source_of(view: str) -> KeySource:
-    """Where keys come from: a window where there is a display and pygame, else the terminal.
+def key_source(view: str) -> KeySource:
+    """Returns the source of keys: a window if there is a display and pygame, else the terminal.
 
     Args:
         view: ``auto``, ``terminal`` or ``window``.
 
     Raises:
-        ConfigError: If it is none of these, or cannot be had.
+        ConfigError: If it is none of these, or not available.
     """
     if view not in ("auto", "terminal", "window"):
         raise ConfigError(f"--view {view}: must be auto, terminal or window")
@@ -354,6 +354,6 @@ def source_of(view: str) -> KeySource:
     if view == "auto" and has_display:
         try:
             return WindowKeys()
-        except ConfigError:  # pygame is not there, or the display cannot be used
+        except ConfigError:  # pygame is not installed, or the display cannot be used
             pass
     return TerminalKeys(sys.stdin.fileno(), sys.stdout)

@@ -1,4 +1,4 @@
-"""``rookery match``: two players against each other, runs or functions, in one environment."""
+"""``rookery match``: games between two players, runs or functions, in one environment."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLAYER = "RUN|random|MODULE:FUNCTION"
 def match(
     first: Annotated[Path, typer.Argument(metavar="RUN", help="A run or a checkpoint.", show_default=False)],
     second: Annotated[
-        str, typer.Argument(metavar=PLAYER, help="Who plays against it.", show_default=False),
+        str, typer.Argument(metavar=PLAYER, help="The opponent.", show_default=False),
     ],
     games: Games = 100,
     policy_a: Annotated[
@@ -38,11 +38,11 @@ def match(
     ] = None,
     deterministic: Likeliest = False,
     seed: Seed = 0,
-    checkpoint: Annotated[str, typer.Option(help="Which: last, best or a number.")] = "last",
-    as_json: Annotated[bool, typer.Option("--json", help="Write the result as JSON, nothing else.")] = False,
+    checkpoint: Annotated[str, typer.Option(help="Checkpoint: last, best or a number.")] = "last",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON only.")] = False,
     trust_code: TrustedCode = False,
 ) -> None:  # fmt: skip
-    """Let two runs of one environment play against each other, or a run against a function; sides are exchanged.
+    """Play games between two runs of one environment, or a run and a function; sides alternate.
 
     rookery match runs/TicTacToe-ppo-s0 runs/TicTacToe-dqn-s0 --games 200
     """
@@ -83,7 +83,7 @@ def match(
 
 
 def names_of(saved: Path, other: Path | str, policy_a: str | None, policy_b: str | None) -> tuple[str, str]:
-    """What the two are called: their runs, their policies where these were named, told apart if they are the same."""
+    """Returns the names of the two players: run, policy if given, and a number if both are the same."""
 
     def called(place: Path | str, policy: str | None) -> str:
         run = place if isinstance(place, str) else place.parent.parent.name
@@ -94,7 +94,7 @@ def names_of(saved: Path, other: Path | str, policy_a: str | None, policy_b: str
 
 
 def function_entrant(run: Trainer, env: Any, player: str, name: str, seed: int) -> Entrant:
-    """A function as somebody who plays."""
+    """Returns a function as a player."""
     from rookery.core.seeding import Role, Streams
     from rookery.run.opponents.matches import scripted_entrant
 
@@ -102,31 +102,31 @@ def function_entrant(run: Trainer, env: Any, player: str, name: str, seed: int) 
 
 
 def check_alike(a: Trainer, b: Trainer, saved: Path, other: Path) -> None:
-    """Sees that two runs are of one environment.
+    """Checks that two runs have the same environment.
 
     Raises:
-        ConfigError: If they are not, or it has other settings in the other; names these.
+        ConfigError: If they do not, or its settings differ; names these.
     """
     from rookery.envs.make import env_name
 
     one, two = (env_name(run.config.env.name) for run in (a, b))
     if one != two:
         raise ConfigError(
-            f"{saved} was trained in {one}, and {other} in {two}: only runs of one environment can play each other"
+            f"{saved} was trained in {one}, but {other} in {two}: both runs must have the same environment"
         )
-    mine, theirs = (dict(run.config.env.config) for run in (a, b))
-    differing = sorted(key for key in {*mine, *theirs} if mine.get(key) != theirs.get(key))
+    first, second = (dict(run.config.env.config) for run in (a, b))
+    differing = sorted(key for key in {*first, *second} if first.get(key) != second.get(key))
     if differing:
-        told = ", ".join(f"env.config.{key} is {mine.get(key)!r} and {theirs.get(key)!r}" for key in differing)
-        raise ConfigError(f"{saved} and {other} were trained in different environments: {told}")
+        text = ", ".join(f"env.config.{key} is {first.get(key)!r} and {second.get(key)!r}" for key in differing)
+        raise ConfigError(f"{saved} and {other} were trained in different environments: {text}")
 
 
 def lines_of(standing: Standing, other: str, played: list[Game]) -> dict[str, str]:
-    """The result of a match in lines: label and text."""
+    """Returns the lines of a match result: label and text."""
     from rookery.report.standings import SURE
 
     record, score = standing.all, standing.all.score or 0.0
-    # a unit more, in four games more: where all games went alike, others are not ruled out
+    # Adds one unit in four games: equal results of all games do not rule out others.
     varies = (sum((game.score - score) ** 2 for game in played) + 1.0) / (len(played) + 4)
     error = SURE * math.sqrt(varies / (len(played) + 4))
     lines = {

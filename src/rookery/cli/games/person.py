@@ -1,4 +1,4 @@
-"""A person plays a game at a terminal: what is shown, what is typed, which moves are refused, who has won."""
+"""Games of a person at a terminal: display, input, refused moves, results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Protocol, TextIO
 
 import numpy as np
 
-from rookery.cli.games.keyboard import KEEP, QUIT, Keyboard, TerminalKeys, action_of, blocks, usual_keys
+from rookery.cli.games.keyboard import KEEP, QUIT, Keyboard, TerminalKeys, action_of, blocks, default_keys
 from rookery.core.errors import ConfigError, EnvError, SpaceError, nearest
 from rookery.core.seeding import Role, Streams
 from rookery.core.spaces.arrays import MASK, ActionSpec
@@ -44,43 +44,43 @@ ARROWS = {
     "CarryTogether": "up right down left",
     "Sacrifice": "left down right",
 }
-"""Arrow keys of the first actions of environments that are known by name, in the order of the actions."""
+"""Arrow keys of the first actions of known environments, in the order of the actions."""
 
 
 class PersonLeft(Exception):
-    """The person has had enough."""
+    """The person has quit."""
 
 
-class Asks(Protocol):
-    """Shows a game to a person, and gives what the person says."""
+class PersonInput(Protocol):
+    """Shows a game to a person, and reads the person's input."""
 
     def show(self, text: str, picture: np.ndarray | None) -> None:
-        """Shows a state in letters, or as a picture ``[H, W, 3]`` of bytes."""
+        """Shows a state as text, or as an image ``[H, W, 3]`` of bytes."""
         ...
 
     def say(self, line: str) -> None:
-        """Says something."""
+        """Shows a line."""
         ...
 
     def move(self, agent: str, spec: ActionSpec, mask: np.ndarray | None) -> Any:
-        """Gives an action; raises a PersonLeft, and what it is raised for what is no action."""
+        """Returns an action; raises PersonLeft, or various errors for an invalid action."""
         ...
 
     def go_on(self, question: str) -> bool:
-        """Asks whether to go on."""
+        """Asks whether to continue."""
         ...
 
     def close(self) -> None:
-        """Leaves everything as it was."""
+        """Restores the terminal."""
         ...
 
 
 class TypedMoves:
-    """Reads moves as lines: numbers, or JSON where an action is more than one.
+    """Reads moves as lines: numbers, or JSON for actions of several numbers.
 
     Args:
-        source: Where lines come from.
-        out: What is written to.
+        source: Input stream.
+        out: Output stream.
     """
 
     def __init__(self, source: TextIO, out: TextIO) -> None:
@@ -102,10 +102,10 @@ class TypedMoves:
         try:
             return action_of(spec, word)
         except json.JSONDecodeError:
-            raise ValueError(f"{word or 'nothing'} is no number") from None
+            raise ValueError(f"{word or 'nothing'} is not a number") from None
 
     def go_on(self, question: str) -> bool:
-        """Asks a question that Enter says yes to."""
+        """Asks a question; Enter means yes."""
         try:
             return self._line(f"{question} [Enter = yes, n = no] ") not in NO
         except PersonLeft:
@@ -128,8 +128,8 @@ class PressedKeys:
     """Reads moves as single keys.
 
     Args:
-        source: Where keys come from.
-        out: What is written to.
+        source: Source of keys.
+        out: Output stream.
         keys: Actions by key.
     """
 
@@ -155,11 +155,11 @@ class PressedKeys:
         if key in (None, QUIT):
             raise PersonLeft
         if key not in self._keys:
-            raise ValueError(f"{key} is no key of a move")
+            raise ValueError(f"the key {key} has no move")
         return self._keys[str(key)]
 
     def go_on(self, question: str) -> bool:
-        """Asks a question that Enter says yes to."""
+        """Asks a question; Enter means yes."""
         self.say(f"{question} [{KEEP} = yes, {QUIT} = no]")
         while (key := self._source.read(None)) not in (KEEP, "space", "y"):
             if key in (None, QUIT, "n", "q"):
@@ -167,12 +167,12 @@ class PressedKeys:
         return True
 
     def close(self) -> None:
-        """Lets the terminal wait for the ends of lines again."""
+        """Restores the settings of the terminal."""
         self._source.close()
 
 
 def moves_of(spec: ActionSpec, mask: np.ndarray | None) -> str:
-    """Says which moves there are: those that a mask allows, or a range, or the space."""
+    """Returns the possible moves as text: those that a mask allows, or a range, or the space."""
     start = int(getattr(spec.space, "start", 0)) if spec.kind == "discrete" else 0
     if spec.kind != "discrete":
         return f"JSON, an action of {spec.space}"
@@ -182,8 +182,8 @@ def moves_of(spec: ActionSpec, mask: np.ndarray | None) -> str:
 
 
 def arrow_keys(name: str, spec: ActionSpec) -> dict[str, Any]:
-    """Actions by key: digits, and arrows where it is known which action leads where."""
-    keys = usual_keys(spec)
+    """Returns actions by key: digits, and arrows if the directions of actions are known."""
+    keys = default_keys(spec)
     known = next((arrows for part, arrows in ARROWS.items() if part in name), "")
     for action, arrow in enumerate(known.split()):
         if spec.kind == "discrete" and action < spec.sizes[0]:
@@ -191,11 +191,11 @@ def arrow_keys(name: str, spec: ActionSpec) -> dict[str, Any]:
     return keys
 
 
-# --- the environment as it is shown -----------------------------------------------------------------------------------
+# --- display of the environment ---------------------------------------------------------------------------------------
 
 
-def copy_to_show(run: Run) -> VectorEnv:
-    """Makes one copy of a run's environment that can be seen: in letters if it can, else as pictures."""
+def env_to_show(run: Run) -> VectorEnv:
+    """Makes an environment of a run that can be shown: as text if possible, else as images."""
     env = make_copies(run.config, 1, render=True)
     modes = env.render_modes if isinstance(env, VectorBase) else ()
     if "ansi" in modes and innermost(env).text(0) is None:
@@ -207,30 +207,30 @@ def copy_to_show(run: Run) -> VectorEnv:
 
 
 def innermost(env: VectorEnv) -> VectorBase:
-    """The environment that others are around.
+    """Returns the innermost environment of wrappers.
 
     Raises:
-        ConfigError: If it can show nothing.
+        ConfigError: If it cannot be shown.
     """
     while isinstance(getattr(env, "env", None), VectorBase):
         env = env.env  # type: ignore[attr-defined]
     if not isinstance(env, VectorBase):
-        raise ConfigError(f"{env.name}: cannot be shown at a terminal: it has neither text nor pictures")
+        raise ConfigError(f"{env.name}: the environment cannot be shown at a terminal: it has neither text nor images")
     return env
 
 
 def state_of(env: VectorBase) -> tuple[str, np.ndarray | None]:
-    """What lane 0 looks like, in letters or as a picture.
+    """Returns the state of lane 0, as text or as an image.
 
     Raises:
-        ConfigError: If it is neither.
+        ConfigError: If there is neither.
     """
     text = env.text(0)
     picture = drawn(env, 0) if text is None else None
     if text is None and picture is None:
         raise ConfigError(
-            f"{env.name}: cannot be shown at a terminal: it draws no pictures (render_mode='rgb_array') and has no "
-            "text (render_mode='ansi', or text(lane) of a batched environment)"
+            f"{env.name}: the environment cannot be shown at a terminal: it has neither images "
+            "(render_mode='rgb_array') nor text (render_mode='ansi', or text(lane) of a batched environment)"
         )
     return text or "", picture
 
@@ -239,23 +239,23 @@ def state_of(env: VectorBase) -> tuple[str, np.ndarray | None]:
 
 
 @dataclass
-class ByHand:
-    """Games of a person against, with or in the place of the policies of a run.
+class PersonGames:
+    """Games of a person against, with or in place of the policies of a run.
 
     Attributes:
-        run: Whose environment and policies.
-        env: One copy of it.
-        person: Who is asked.
+        run: Run with the environment and policies.
+        env: One environment.
+        person: Display and input.
         side: A side or an agent that the person always plays; None = the sides in turn, game by game.
-        policy: Policy or snapshot of the others; None = all as the run maps them.
-        deterministic: Whether the others take their likeliest actions.
-        watch: Whether the person only looks on.
-        seed: Names the games.
+        policy: Policy or snapshot of the others; None = the run's mapping.
+        deterministic: Whether the others take their most likely actions.
+        watch: Whether the person only watches.
+        seed: Random seed of the games.
     """
 
     run: Run
     env: VectorEnv
-    person: Asks
+    person: PersonInput
     side: str | None
     policy: str | None
     deterministic: bool
@@ -276,7 +276,7 @@ class ByHand:
         self._others = self._entrant()
 
     def play(self) -> None:
-        """Plays until the person has had enough.
+        """Plays until the person quits.
 
         Raises:
             EnvError: If the environment breaks its contract.
@@ -290,17 +290,17 @@ class ByHand:
             return
 
     def tally(self) -> str:
-        """Says how the games went; nothing if none was played to its end."""
+        """Returns the results so far as text; empty if no game was finished."""
         if self.watch or not self.games:
             return ""
         count = f"{self.games} game{'' if self.games == 1 else 's'}"
         return f"{count}: you {self.record}" if self.record.games else count
 
     def _entrant(self) -> Entrant:
-        """Who plays those that the person does not."""
+        """Returns the player of the other agents."""
         needed = self._all if self.watch else [agent for agent in self._all if agent not in self._seat(0)]
         if not needed:
-            return Entrant("nobody", {})
+            return Entrant("none", {})
         found = entrant_of_run(self.run, self.env, self.policy, "the run" if self.policy is None else self.policy)
         if self.watch or self.side is not None or len(self._sides) < 2:
             self._refuse_missing(found, needed)
@@ -313,7 +313,7 @@ class ByHand:
             raise ConfigError(f"{entrant.name} cannot play {', '.join(missing)}, only {able}; play those (--side)")
 
     def _seat(self, game: int) -> tuple[str, ...]:
-        """The agents that the person plays in a game."""
+        """Returns the agents that the person plays in a game."""
         if self.side is not None:
             return self._sides.get(self.side, (self.side,))
         if len(self._sides) < 2:
@@ -346,12 +346,13 @@ class ByHand:
                     raise PersonLeft
             sample = worker.sample(1)
             for name, kind in sample.newcomers.items():
-                raise EnvError(f"{self.env.name}: {', '.join(kind.agents)} came unannounced; {name!r} is nobody here")
+                agents = ", ".join(kind.agents)
+                raise EnvError(f"{self.env.name}: agents {agents} joined during the game; {name!r} has no player")
             if sample.finished:
                 return sample.finished[-1]
 
     def _asks(self, agent: str, spec: ActionSpec) -> Callable[[Any, Any], Any]:
-        """Makes what asks the person for the actions of an agent."""
+        """Returns a function that asks the person for the actions of an agent."""
 
         def decide(obs: Any, info: Mapping[str, Any]) -> Any:
             mask = np.asarray(info[MASK], dtype=bool) if MASK in info else None
@@ -361,7 +362,7 @@ class ByHand:
                     action = self.person.move(agent, spec, mask)
                     stored = spec.from_env([action])[0]
                 except (SpaceError, ValueError, TypeError, KeyError, IndexError) as error:
-                    self.person.say(f"that is no move: {error}; there are {moves_of(spec, mask)}")
+                    self.person.say(f"that is not a move: {error}; there are {moves_of(spec, mask)}")
                     continue
                 if mask is None or not forbidden(spec, stored, mask):
                     return action
@@ -370,7 +371,7 @@ class ByHand:
         return decide
 
     def _finish(self, result: EpisodeResult) -> None:
-        """Shows how a game ended, and notes it."""
+        """Shows the result of a game, and counts it."""
         text, picture = self._shown.last_texts.pop(0, None), self._shown.last_pictures.pop(0, None)
         if text is not None or picture is not None:
             self.person.show(text or "", None if text else picture)
@@ -379,24 +380,24 @@ class ByHand:
         mine = () if self.watch else self._seat(self.games)
         self.games += 1
         if len(self._sides) < 2 or self.watch:
-            told = ", ".join(f"{side} {value:.6g}" for side, value in earned.items())
-            self.person.say(f"over after {steps}: return {told if len(earned) > 1 else f'{result.total:.6g}'}")
+            text = ", ".join(f"{side} {value:.6g}" for side, value in earned.items())
+            self.person.say(f"over after {steps}: return {text if len(earned) > 1 else f'{result.total:.6g}'}")
             return
         own = [side for side, agents in self._sides.items() if set(mine) & set(agents)]
         others = [value for side, value in earned.items() if side not in own]
         score = score_of(earned[own[0]], max(others))
         self.record = self.record.plus(score)
         word = {1.0: "you won", 0.5: "a draw", 0.0: "you lost"}[score]
-        told = ", ".join(f"{side} {value:+.6g}" for side, value in earned.items())
-        self.person.say(f"{word} after {steps}: {told}")
+        text = ", ".join(f"{side} {value:+.6g}" for side, value in earned.items())
+        self.person.say(f"{word} after {steps}: {text}")
 
 
-def asked_at_terminal(env: VectorEnv, lines: bool) -> Asks:
-    """Makes what asks a person at this terminal: by single keys where every move has one, else by lines.
+def terminal_input(env: VectorEnv, lines: bool) -> PersonInput:
+    """Returns input and display at this terminal: single keys if every move has one, else lines.
 
     Args:
-        env: What is played.
-        lines: Whether lines are wanted in any case.
+        env: The environment.
+        lines: Whether to use lines in any case.
     """
     specs = [kind.action for kind in env.kinds]
     masked = any(kind.obs.has_mask for kind in env.kinds)

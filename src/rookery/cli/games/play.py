@@ -1,4 +1,4 @@
-"""``rookery play``: a person plays against the agents of a run, with them, or in the place of one."""
+"""``rookery play``: a person plays against the agents of a run, with them, or in place of one."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def play(
     policy: Annotated[
         str | None, typer.Option(help="Policy or snapshot of the others, as in main@3.", show_default="all, as mapped")
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Look on, step by step, instead of playing.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Watch step by step instead of playing.")] = False,
     deterministic: Likeliest = False,
-    lines: Annotated[bool, typer.Option("--lines", help="Type moves and Enter where single keys would do.")] = False,
+    lines: Annotated[bool, typer.Option("--lines", help="Type moves and Enter instead of single keys.")] = False,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Names the games; else they differ every time.", show_default=False)
+        int | None, typer.Option(min=0, help="Random seed of the games; default: random.", show_default=False)
     ] = None,
-    checkpoint: Annotated[str, typer.Option(help="Which: last, best or a number.")] = "last",
+    checkpoint: Annotated[str, typer.Option(help="Checkpoint: last, best or a number.")] = "last",
     trust_code: TrustedCode = False,
 ) -> None:
     """Play at the terminal against the agents of a run: moves as numbers, or keys in grids.
@@ -38,18 +38,18 @@ def play(
     saved = find_saved(run, checkpoint)
     if not sys.stdin.isatty():
         raise ConfigError(
-            "rookery play: standard input is no terminal, and a person plays at one; rookery match plays without"
+            "rookery play: standard input is not a terminal, which a person needs; use rookery match for other players"
         )
-    from rookery.cli.games.person import ByHand, asked_at_terminal, copy_to_show
+    from rookery.cli.games.person import PersonGames, env_to_show, terminal_input
     from rookery.run.trainer import Trainer
 
     stopped = False
     with ExitStack() as stack:
         trainer = stack.enter_context(Trainer.load(saved, trust_code=trust_code, console="quiet"))
-        env = stack.enter_context(closing(copy_to_show(trainer)))
-        person = stack.enter_context(closing(asked_at_terminal(env, lines or watch)))
+        env = stack.enter_context(closing(env_to_show(trainer)))
+        person = stack.enter_context(closing(terminal_input(env, lines or watch)))
         chosen = randbits(31) if seed is None else seed
-        games = ByHand(trainer, env, person, side, policy, deterministic, watch, chosen)
+        games = PersonGames(trainer, env, person, side, policy, deterministic, watch, chosen)
         try:
             games.play()
         except KeyboardInterrupt:

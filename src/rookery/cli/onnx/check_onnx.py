@@ -1,4 +1,4 @@
-"""``rookery check-onnx``: what is in an ONNX file, and what is wrong with it."""
+"""``rookery check-onnx``: shows and checks an ONNX file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 def check_onnx(
     file: Annotated[Path, typer.Argument(help="The file, NAME.onnx.", show_default=False)],
 ) -> None:
-    """Show inputs, outputs and operators of an ONNX file, and what is wrong with it; exit code 1 if anything is.
+    """Show inputs, outputs and operators of an ONNX file, and its problems; exit code 1 if there are any.
 
     A file for Unity is checked by the rules of Unity's importer, any other by running it.
 

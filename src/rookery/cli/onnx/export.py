@@ -1,4 +1,4 @@
-"""``rookery export``: the policies of a run as ONNX files, for Unity or for anybody, or in a plug-in's format."""
+"""``rookery export``: writes the policies of a run as ONNX files, for Unity or any program, or in another format."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 def export(
     run: SavedRun,
-    unity: Annotated[bool, typer.Option("--unity", help="For Unity's package com.unity.ml-agents.")] = False,
-    onnx: Annotated[bool, typer.Option("--onnx", help="For any program that runs ONNX files.")] = False,
+    unity: Annotated[bool, typer.Option("--unity", help="Format of Unity's package com.unity.ml-agents.")] = False,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Generic ONNX, for any program.")] = False,
     other: Annotated[
-        str | None, typer.Option("--format", metavar="NAME", help="In a format that an installed package adds.")
+        str | None, typer.Option("--format", metavar="NAME", help="Format of an installed plug-in.")
     ] = None,
     policy: Annotated[
-        str | None, typer.Option(help="Which policy.", metavar="NAME", show_default="all, a file each")
+        str | None, typer.Option(help="Policy to export.", metavar="NAME", show_default="all, a file each")
     ] = None,
     out: Annotated[
         Path | None,
@@ -38,28 +38,28 @@ def export(
     version: Annotated[
         int | None, typer.Option(help="Version of ML-Agents' models, 2 (packages 1.x) or 3.", show_default="3")
     ] = None,
-    checkpoint: Annotated[str, typer.Option(help="Which: last, best or a number.")] = "last",
+    checkpoint: Annotated[str, typer.Option(help="Checkpoint: last, best or a number.")] = "last",
     trust_code: TrustedCode = False,
 ) -> None:
-    """Write the policies of a run as ONNX files, each compared with its policy on observations of the run.
+    """Write the policies of a run as ONNX files, and compare each file with its policy.
 
     rookery export runs/BallPlate-ppo-s0 --unity
     """
     if unity + onnx + (other is not None) != 1:
-        raise ConfigError("rookery export: say what for: --unity, or --onnx for any other program")
+        raise ConfigError("rookery export: choose the format: --unity, or --onnx for any other program")
     kind = other or ("unity" if unity else "onnx")
     if kind not in EXPORTERS:
         raise ConfigError(f"--format {kind}: there are {', '.join(EXPORTERS)}{nearest(kind, list(EXPORTERS))}")
     if version is not None and onnx:
-        raise ConfigError("--version is of models for Unity: leave it out, or say --unity")
+        raise ConfigError("--version is an option of --unity: leave it out, or add --unity")
     saved = find_saved(run, checkpoint)
     from rookery.onnx.graph import require_onnx
     from rookery.policies.export import policy_names, read_policy
 
     exporter: Exporter = EXPORTERS.load(kind)
-    options = given(opset=opset, version=version)
+    options = given_options(opset=opset, version=version)
     for option in options.keys() - {*exporter.options}:
-        raise ConfigError(f"--{option}: files of the format {kind} have none; leave it out")
+        raise ConfigError(f"--{option}: the format {kind} does not have this option; leave it out")
     if exporter.rules is not None:
         require_onnx()
     names = policy_names(saved)
@@ -67,27 +67,29 @@ def export(
         raise ConfigError(f"--policy {policy}: there are {', '.join(names)} in {saved}{nearest(policy, names)}")
     chosen = [policy] if policy is not None else names
     if out is not None and len(chosen) > 1:
-        raise ConfigError(f"--out {out}: is one file, and there are {', '.join(chosen)}: add --policy {chosen[0]}")
+        raise ConfigError(
+            f"--out {out}: one file cannot hold several policies ({', '.join(chosen)}): add --policy {chosen[0]}"
+        )
     if out is not None and out.is_dir():
-        raise ConfigError(f"--out {out}: is a folder; say which file in it, as in {out / chosen[0]}.onnx")
+        raise ConfigError(f"--out {out}: this is a folder; name a file in it, as in {out / chosen[0]}.onnx")
     policies = {name: read_policy(saved, name, trust_code) for name in chosen}
     observed, missing = observations(saved, trust_code)
     folder = saved.parent.parent if saved.parent.name == FOLDER else saved
     for name, each in policies.items():
         file = out or folder / f"{name}{exporter.suffix}"
         result = exporter.write(each, file, observations=observed.get(name), **options)
-        typer.echo(f"{file}: policy {name}" if result is None else told(name, result))
+        typer.echo(f"{file}: policy {name}" if result is None else file_line(name, result))
     if missing:
-        typer.echo(f"The run's own observations could not be had, so random ones were compared: {missing}", err=True)
+        typer.echo(f"observations of the run are not available, so random ones were compared: {missing}", err=True)
 
 
-def given(**options: int | None) -> dict[str, int]:
-    """Gives the options that were said."""
+def given_options(**options: int | None) -> dict[str, int]:
+    """Returns the given options."""
     return {name: value for name, value in options.items() if value is not None}
 
 
 def observations(saved: Path, trust_code: bool) -> tuple[dict[str, Tree], str]:
-    """Gives what policies of a checkpoint observe, or nothing, and why."""
+    """Returns observations of the policies of a checkpoint, or nothing and the reason."""
     from rookery.onnx.written import ROWS
     from rookery.run.evaluate.observed import played_observations
 
@@ -97,8 +99,8 @@ def observations(saved: Path, trust_code: bool) -> tuple[dict[str, Tree], str]:
         return {}, str(error).splitlines()[0]
 
 
-def told(name: str, written: Written) -> str:
-    """Gives a line about a file."""
+def file_line(name: str, written: Written) -> str:
+    """Returns the output line for a file."""
     kind = "observations of the run" if written.given else "random observations"
     return (
         f"{written.path}: policy {name}, opset {written.opset}, {written.path.stat().st_size:,} bytes; "

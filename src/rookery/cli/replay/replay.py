@@ -1,4 +1,4 @@
-"""``rookery replay``: look at replay buffers, put several together, take one out of its run, record and import more."""
+"""``rookery replay``: shows, merges, exports, records and imports replay buffers."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ app.command("import")(import_files)
 
 @app.callback()
 def replay() -> None:
-    """Look at replay buffers, put them together, take them elsewhere."""
+    """Show, merge, export, record and import replay buffers."""
 
 
 @app.command()
 def show(
-    source: Annotated[str, typer.Argument(metavar=SOURCE, help="Whose replay.", show_default=False)],
+    source: Annotated[str, typer.Argument(metavar=SOURCE, help="The replay buffer.", show_default=False)],
     picture: Annotated[
-        Path | None, typer.Option(help="Draw returns over time and rewards: .png, .svg, .pdf.", show_default=False)
+        Path | None, typer.Option(help="Plot returns and rewards to a file: .png, .svg, .pdf.", show_default=False)
     ] = None,
 ) -> None:
-    """Say what a replay buffer holds: decisions, episodes, returns, rewards, age.
+    """Describe a replay buffer: decisions, episodes, returns, rewards, age.
 
     rookery replay show runs/CartPole-v1-dqn-s3 --picture replay.png
     """
@@ -46,7 +46,7 @@ def show(
 
     found = sources([source])
     if picture is not None and len(found) > 1:
-        raise ConfigError(f"--picture: {source} has several replay buffers; say which, as in {found[0]}")
+        raise ConfigError(f"--picture: {source} has several replay buffers; name one, as in {found[0]}")
     for stored in found:
         summary = summarize(stored)
         report(stored, summary)
@@ -57,11 +57,13 @@ def show(
 
 @app.command()
 def merge(
-    source: Annotated[list[str], typer.Argument(metavar=f"{SOURCE}...", help="Whose replay.", show_default=False)],
+    source: Annotated[
+        list[str], typer.Argument(metavar=f"{SOURCE}...", help="The replay buffers.", show_default=False)
+    ],
     out: Annotated[Path, typer.Option("-o", "--out", help="Directory to write.", show_default=False)],
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing directory.")] = False,
 ) -> None:
-    """Put the rows of several replay buffers of the same spaces into one directory.
+    """Merge several replay buffers with the same spaces into one directory.
 
     rookery replay merge runs/a runs/b:hunter -o replays/both
     """
@@ -76,22 +78,22 @@ def merge(
 
 @app.command()
 def export(
-    source: Annotated[str, typer.Argument(metavar=SOURCE, help="Whose replay.", show_default=False)],
+    source: Annotated[str, typer.Argument(metavar=SOURCE, help="The replay buffer.", show_default=False)],
     out: Annotated[
         str,
         typer.Option(
             "-o",
             "--out",
-            help="Directory; or a file .npz, .csv, .parquet, .json (RLlib), .demo (Unity), or minari:ID.",
+            help="Directory; or a .npz, .csv, .parquet, .json (RLlib) or .demo (Unity) file, or minari:ID.",
             show_default=False,
         ),
     ],
     name: Annotated[
-        str | None, typer.Option(help="Name of the behaviour in a file .demo; else the policy's.", show_default=False)
+        str | None, typer.Option(help="Behavior name in a .demo file; default: the policy's.", show_default=False)
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file or directory.")] = False,
 ) -> None:
-    """Take a replay buffer out of its run: as a directory that any run can start from, or as others read it.
+    """Export a replay buffer as a directory that any run can start from, or as a file for other programs.
 
     rookery replay export runs/CartPole-v1-dqn-s3 -o replays/pole
     """
@@ -105,9 +107,9 @@ def export(
         check_free(path, force)
         write(path, *linked(found))
     elif len(found) > 1:
-        raise ConfigError(f"{source} has several replay buffers, and {out} takes one; say which, as in {found[0]}")
+        raise ConfigError(f"{source} has several replay buffers, but {out} takes one; name one, as in {found[0]}")
     elif path.exists() and not (force and path.is_file()):
-        raise ConfigError(f"--out {out}: exists; add --force to replace it, or give another name")
+        raise ConfigError(f"--out {out}: the file exists; add --force to replace it, or give another name")
     else:
         make_folder(path.parent)
         with typer.progressbar(length=len(found[0]) * len(columns(found[0])), label="numbers", file=sys.stderr) as bar:
@@ -116,7 +118,7 @@ def export(
 
 
 def draw(stored: StoredReplay, summary: Summary, target: Path) -> None:
-    """Draws the return of every episode over the decisions, and how often each reward was had.
+    """Plots the return of every episode over the decisions, and a histogram of rewards.
 
     Raises:
         ConfigError: If matplotlib is not installed, or the file cannot be written.

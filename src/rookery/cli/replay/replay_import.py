@@ -1,4 +1,4 @@
-"""``rookery replay import``: files that others have recorded, as a replay directory."""
+"""``rookery replay import``: converts data files of other programs to a replay directory."""
 
 from __future__ import annotations
 
@@ -18,46 +18,42 @@ if TYPE_CHECKING:
 
 TimeLimit = Annotated[
     int | None,
-    typer.Option(min=1, help="After so many decisions an episode was cut off and did not end, whatever flags say."),
+    typer.Option(min=1, help="Time limit: an episode of this length counts as truncated, not terminated."),
 ]
 CutAtJumps = Annotated[
-    bool, typer.Option("--cut-at-jumps", help="Cut episodes off where time jumps; else that is refused.")
+    bool, typer.Option("--cut-at-jumps", help="Truncate episodes at gaps in time; default: an error.")
 ]
-ClipActions = Annotated[
-    bool, typer.Option("--clip-actions", help="Bring actions outside the bounds to them; else they are refused.")
-]
+ClipActions = Annotated[bool, typer.Option("--clip-actions", help="Clip actions to the bounds; default: an error.")]
 ActionBounds = Annotated[
     str | None,
-    typer.Option(
-        metavar="LEAST,LARGEST", help="Actions are numbers from one to the other, where nothing else says their space."
-    ),
+    typer.Option(metavar="LEAST,LARGEST", help="Bounds of continuous actions, if no other option gives their space."),
 ]
-Best = Annotated[str | None, typer.Option(metavar="PART", help="Only the best episodes by return: 10% or 0.1.")]
-MinReturn = Annotated[float | None, typer.Option(help="Only episodes that returned at least this.")]
-LastEpisodes = Annotated[int | None, typer.Option(min=1, help="Only so many of the newest episodes.")]
+Best = Annotated[str | None, typer.Option(metavar="PART", help="Keep only the best episodes by return: 10% or 0.1.")]
+MinReturn = Annotated[float | None, typer.Option(help="Keep only episodes with at least this return.")]
+LastEpisodes = Annotated[int | None, typer.Option(min=1, help="Keep only this number of the newest episodes.")]
 LastDecisions = Annotated[
-    int | None, typer.Option(min=1, help="Only the newest episodes with so many decisions together.")
+    int | None, typer.Option(min=1, help="Keep only the newest episodes with this number of decisions in total.")
 ]
 RewardFunction = Annotated[
     str | None,
     typer.Option(
-        metavar="MODULE:FUNCTION", help="Rewards anew, of arrays (obs, action, reward, next_obs, terminated)."
+        metavar="MODULE:FUNCTION", help="Computes rewards from arrays (obs, action, reward, next_obs, terminated)."
     ),
 ]
-RewardScale = Annotated[float | None, typer.Option(help="What rewards are multiplied by.")]
-RewardShift = Annotated[float | None, typer.Option(help="What is added to rewards then.")]
-RewardClip = Annotated[str | None, typer.Option(metavar="LEAST,LARGEST", help="Where rewards are cut off then.")]
+RewardScale = Annotated[float | None, typer.Option(help="Factor of rewards.")]
+RewardShift = Annotated[float | None, typer.Option(help="Added to rewards after scaling.")]
+RewardClip = Annotated[
+    str | None, typer.Option(metavar="LEAST,LARGEST", help="Clip rewards after scaling and shifting.")
+]
 MaxUnpacked = Annotated[
     float | None,
     typer.Option(
         "--max-unpacked-gb",
         metavar="GB",
-        help="What the compressed parts of a file may grow to; by default 1,000 times its size, at least 0.27.",
+        help="Limit of a file's decompressed size; default: 1,000 times its size, at least 0.27.",
     ),
 ]
-TrustPickle = Annotated[
-    bool, typer.Option("--trust-pickle", help="Read columns that are pickles, which can run any code.")
-]
+TrustPickle = Annotated[bool, typer.Option("--trust-pickle", help="Read pickled columns, which can run any code.")]
 Column = Annotated[
     list[str] | None,
     typer.Option(
@@ -72,23 +68,22 @@ def import_files(
         list[str],
         typer.Argument(
             metavar="FILE|FOLDER|minari:ID...",
-            help="Files .hdf5 (D4RL), .demo (Unity), .npz, .csv, .parquet, .json (RLlib), folders, or a data set's id.",
+            help="Files .hdf5 (D4RL), .demo (Unity), .npz, .csv, .parquet, .json (RLlib), folders, or a dataset id.",
             show_default=False,
         ),
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="Directory to write.", show_default=False)],
-    env: Annotated[
-        str | None, typer.Option(help="The environment whose spaces the rows are of, where files do not say it.")
-    ] = None,
+    env: Annotated[str | None, typer.Option(help="Environment with the spaces, if files do not have them.")] = None,
     like: Annotated[
-        str | None, typer.Option(metavar="RUN|DIR[:POLICY]", help="Likewise, a replay of the same spaces.")
+        str | None,
+        typer.Option(metavar="RUN|DIR[:POLICY]", help="Replay buffer with the same spaces, in place of --env."),
     ] = None,
     column: Column = None,
     format_: Annotated[
         str | None,
-        typer.Option("--format", help="hdf5, unity, npz, csv, parquet, rllib, minari, if names do not tell."),
+        typer.Option("--format", help="Format if not clear from names: hdf5, unity, npz, csv, parquet, rllib, minari."),
     ] = None,
-    policy: Annotated[str, typer.Option(help="Name of the policy, where files do not say it.")] = "main",
+    policy: Annotated[str, typer.Option(help="Name of the policy, if files do not have it.")] = "main",
     time_limit: TimeLimit = None,
     cut_at_jumps: CutAtJumps = False,
     clip_actions: ClipActions = False,
@@ -103,9 +98,9 @@ def import_files(
     reward_clip: RewardClip = None,
     max_unpacked: MaxUnpacked = None,
     trust_pickle: TrustPickle = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing directory.")] = False,
 ) -> None:
-    """Make a replay directory of files that others have recorded.
+    """Import data files of other programs as a replay directory.
 
     rookery replay import ExpertPyramid.demo -o demos/pyramid
     """
@@ -121,7 +116,7 @@ def import_files(
 
     check_free(out, force)
     chosen: dict[str, Any] = {"min_return": min_return, "last_episodes": last_episodes}
-    chosen |= {"last_decisions": last_decisions, "best": None if best is None else part(best)}
+    chosen |= {"last_decisions": last_decisions, "best": None if best is None else fraction(best)}
     anew: dict[str, Any] = {"function": reward_function, "scale": reward_scale, "shift": reward_shift}
     anew["bounds"] = None if reward_clip is None else bounds("--reward-clip", reward_clip)
     made_of = wanted_spaces(env, like)
@@ -130,7 +125,7 @@ def import_files(
         made_of, roles(column or []), trust_pickle, policy, time_limit, None if env is None else time_limit_of(env),
         cut_at_jumps, clip_actions, between, allowed_bytes("--max-unpacked-gb", max_unpacked),
     )  # fmt: skip
-    select, relabel = SelectionConfig(**said(chosen)), RelabelConfig(**said(anew))
+    select, relabel = SelectionConfig(**given_options(chosen)), RelabelConfig(**given_options(anew))
     recordings = read_recordings(files, wanted, format_, select=select, relabel=relabel)
     write_recordings(out, recordings, replace=force, written=last_change(map(Path, files)), imported=files)
     for name, recording in recordings.items():
@@ -139,16 +134,16 @@ def import_files(
         report(stored, summarize(stored))
 
 
-def said(values: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given."""
+def given_options(values: dict[str, Any]) -> dict[str, Any]:
+    """Returns the given options."""
     return {name: value for name, value in values.items() if value is not None}
 
 
-def part(text: str) -> float:
-    """A part of the episodes, as ``--best`` says it.
+def fraction(text: str) -> float:
+    """Returns the fraction of episodes of ``--best``.
 
     Raises:
-        ConfigError: If it is none.
+        ConfigError: If it is not a fraction.
     """
     from rookery.core.settings.fields import Part, check
 
@@ -156,33 +151,33 @@ def part(text: str) -> float:
     with suppress(ValueError):
         found, _ = check(Part, text if text.endswith("%") else float(text))
     if found is None:
-        raise ConfigError(f"--best {text}: is no part of the episodes: above 0 and at most 1, as in 0.1 or 10%")
+        raise ConfigError(f"--best {text}: the fraction must be above 0 and at most 1, as in 0.1 or 10%")
     return found
 
 
 def action_limits(text: str, made_of: Spaces | None) -> tuple[float, float]:
-    """The bounds of all numbers of an action, as ``--action-bounds`` says them.
+    """Returns the bounds of actions from ``--action-bounds``.
 
     Args:
-        text: What is said.
-        made_of: Spaces that are said otherwise.
+        text: Value of the option.
+        made_of: Spaces from other options.
 
     Raises:
-        ConfigError: If they are none, or spaces are said otherwise too.
+        ConfigError: If they are not bounds, or another option gives the spaces too.
     """
     low, high = bounds("--action-bounds", text)
     if not (isfinite(low) and isfinite(high) and low < high):
         raise ConfigError(f"--action-bounds {text}: the least comes first, and both are finite, as in -1,1")
     if made_of is not None:
-        raise ConfigError("--action-bounds: --env and --like say what actions are: leave one of them out")
+        raise ConfigError("--action-bounds: --env and --like give the action space too: leave one of them out")
     return low, high
 
 
 def bounds(option: str, text: str) -> tuple[float, float]:
-    """The least and the largest of some numbers, as an option says them.
+    """Returns lower and upper bound from an option.
 
     Raises:
-        ConfigError: If they are none.
+        ConfigError: If they are not two numbers.
     """
     try:
         low, high = map(float, text.split(","))
@@ -192,7 +187,7 @@ def bounds(option: str, text: str) -> tuple[float, float]:
 
 
 def roles(words: list[str]) -> dict[str, list[str]]:
-    """The columns of each role, as ``--column`` says them.
+    """Returns the columns of each role, from ``--column``.
 
     Raises:
         ConfigError: If one is not ``ROLE=NAMES``.
@@ -207,17 +202,17 @@ def roles(words: list[str]) -> dict[str, list[str]]:
 
 
 def wanted_spaces(env: str | None, like: str | None) -> Spaces | None:
-    """The spaces that rows are to be of, if the user says it.
+    """Returns the spaces of the rows, if an option gives them.
 
     Raises:
-        ConfigError: If both are said, or the environment has several kinds of agents.
+        ConfigError: If both options are given, or the environment has several kinds of agents.
     """
     if env is not None and like is not None:
-        raise ConfigError("--env and --like both say what the spaces are: leave one of them out")
+        raise ConfigError("--env and --like both give the spaces: leave one of them out")
     if like is not None:
         found = sources([like])
         if len(found) > 1:
-            raise ConfigError(f"--like {like}: has several replay buffers; say which, as in {found[0]}")
+            raise ConfigError(f"--like {like}: there are several replay buffers; name one, as in {found[0]}")
         return found[0].spaces
     if env is None:
         return None
@@ -228,5 +223,5 @@ def wanted_spaces(env: str | None, like: str | None) -> Spaces | None:
     made.close()
     if len(made.kinds) > 1:
         kinds = ", ".join(kind.agents[0] for kind in made.kinds)
-        raise ConfigError(f"--env {env}: its agents have different spaces ({kinds}); use --like REPLAY:POLICY")
+        raise ConfigError(f"--env {env}: the agents have different spaces ({kinds}); use --like REPLAY:POLICY")
     return Spaces(made.kinds[0].obs, made.kinds[0].action, 0)

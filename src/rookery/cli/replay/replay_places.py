@@ -1,4 +1,4 @@
-"""Where replay buffers are that a command names, and where one may be written."""
+"""Finds the replay buffers that a command names, and checks and writes replay directories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def sources(words: Sequence[str]) -> list[StoredReplay]:
-    """Returns the stored replay buffers that are meant; a place without a policy stands for all in it."""
+    """Returns the named replay buffers; a path without a policy means all of them."""
     from rookery.core.io.files import beside, split_name
     from rookery.core.io.leftovers import restore
     from rookery.replay.segments import find_replay, stored_replays
@@ -34,10 +34,10 @@ def sources(words: Sequence[str]) -> list[StoredReplay]:
 
 
 def check_free(out: Path, force: bool) -> None:
-    """Makes sure that a directory can be written.
+    """Checks that a directory can be written.
 
     Raises:
-        ConfigError: If something is there that may not be replaced.
+        ConfigError: If it exists and may not be replaced.
     """
     from rookery.core.io.files import FileError
     from rookery.core.io.leftovers import restore
@@ -46,17 +46,17 @@ def check_free(out: Path, force: bool) -> None:
     if not restore(out):
         return
     if not force:
-        raise ConfigError(f"--out {out}: exists; add --force to replace it, or give another name")
+        raise ConfigError(f"--out {out}: the directory exists; add --force to replace it, or give another name")
     try:
         is_replay = out.is_dir() and bool(stored_replays(out)) and not (out / "state.json").exists()
     except FileError:
         is_replay = False
     if not is_replay or not (out / "manifest.json").is_file():
-        raise ConfigError(f"--force: {out} is no directory of replay buffers, so it is not replaced; give another")
+        raise ConfigError(f"--force: {out} is not a directory of replay buffers, so it is not replaced; give another")
 
 
 def write(out: Path, files: dict[str, Any], facts: dict[str, Any]) -> None:
-    """Makes a replay directory, or replaces one that `check_free` let pass."""
+    """Writes a replay directory, or replaces one that `check_free` has accepted."""
     from rookery.core.io.files import make_folder, write_directory
 
     make_folder(out.parent)

@@ -1,4 +1,4 @@
-"""``rookery replay record``: episodes of a trained policy, a function or a person, as a replay directory."""
+"""``rookery replay record``: records episodes of a policy, a function or a person to a replay directory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def record(
         typer.Option(
             "--from",
             metavar="RUN|MODULE:FUNCTION|keyboard",
-            help="Who plays: fn(obs) or fn(obs, info).",
+            help="Player: a run, a function fn(obs) or fn(obs, info), or you.",
             show_default=False,
         ),
     ],
@@ -36,33 +36,33 @@ def record(
         list[str] | None,
         typer.Argument(
             metavar="ENV [PATH=VALUE]...",
-            help="The environment; settings below env, as in config.size=8. Not needed if a run plays in its own.",
+            help="The environment and its settings, as in config.size=8; default: the environment of the run.",
             show_default=False,
         ),
     ] = None,
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes to keep.")] = 10,
-    seed: Annotated[int, typer.Option(min=0, help="Names the episodes, and what actions are drawn with.")] = 0,
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes to record.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of episodes and actions.")] = 0,
     stochastic: Annotated[
-        bool, typer.Option("--stochastic", help="A run draws actions; else takes the likeliest.")
+        bool, typer.Option("--stochastic", help="Sample a run's actions instead of the most likely ones.")
     ] = False,
-    checkpoint: Annotated[str, typer.Option(help="Of a run, which: last, best or a number.")] = "last",
+    checkpoint: Annotated[str, typer.Option(help="Checkpoint of a run: last, best or a number.")] = "last",
     min_return: Annotated[
-        float | None, typer.Option(help="Keep episodes of at least this return alone.", show_default=False)
+        float | None, typer.Option(help="Keep only episodes with at least this return.", show_default=False)
     ] = None,
     max_episode_steps: MaxEpisodeSteps = None,
     key: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=ACTION", help="What a key does, as JSON: left=0, or 'a=[-1, 0]'. Repeatable."),
+        typer.Option(metavar="KEY=ACTION", help="Action of a key, as JSON: left=0, or 'a=[-1, 0]'. Repeatable."),
     ] = None,
     idle: Annotated[
-        str | None, typer.Option(metavar="ACTION", help="Done when no key is pressed; else a key is waited for.")
+        str | None, typer.Option(metavar="ACTION", help="Action if no key is pressed; default: wait for a key.")
     ] = None,
-    steps_per_second: Annotated[float, typer.Option(min=0.1, help="How fast, with --idle.")] = 10.0,
-    view: Annotated[str, typer.Option(help="Where a person plays: auto, terminal or window.")] = "auto",
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    steps_per_second: Annotated[float, typer.Option(min=0.1, help="Speed with --idle.")] = 10.0,
+    view: Annotated[str, typer.Option(help="Display for a person: auto, terminal or window.")] = "auto",
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing directory.")] = False,
     trust_code: TrustedCode = False,
 ) -> None:
-    """Record episodes to be imitated or learned from: of a run, a function, or your own hands.
+    """Record episodes of a run, a function or yourself, for imitation or offline learning.
 
     rookery replay record CartPole-v1 --from runs/CartPole-v1-ppo-s3 --episodes 20 -o demos/pole
     """
@@ -75,13 +75,13 @@ def record(
     layer = override_layer([text.removeprefix("env.") for text in settings], "command line")
     config = resolve(EnvConfig, [layer]).config.config
     player = player_of(source, checkpoint, env)
-    by_hand = isinstance(player, PromisedKeyboard)
+    by_hand = isinstance(player, DeferredKeyboard)
     with prepared(env, player, config, trust_code, render=by_hand) as (copy, policies, mapping, limit):
         limit = limit if max_episode_steps is None else max_episode_steps
         recorder = EpisodeRecorder(copy, policies, mapping, seed=seed, deterministic=not stochastic, limit=limit)
         kept = RecordedReplay(policies, ("logp",) if callable(player) else (), not stochastic)
-        with kept_whatever_comes(kept, out, force):
-            if isinstance(player, PromisedKeyboard):
+        with keep_on_interrupt(kept, out, force):
+            if isinstance(player, DeferredKeyboard):
                 play_by_hand(player, recorder, kept, episodes, view, key or [], idle, 1 / steps_per_second)
             else:
                 most = None if min_return is None else 100 * episodes
@@ -89,8 +89,8 @@ def record(
 
 
 @contextmanager
-def kept_whatever_comes(kept: RecordedReplay, out: Path, force: bool) -> Iterator[None]:
-    """Writes the episodes that are kept at the end, and also after Ctrl-C, which then ends the command."""
+def keep_on_interrupt(kept: RecordedReplay, out: Path, force: bool) -> Iterator[None]:
+    """Writes the recorded episodes at the end, and also after Ctrl-C, which then ends the command."""
     stopped = False
     try:
         yield
@@ -105,43 +105,47 @@ def kept_whatever_comes(kept: RecordedReplay, out: Path, force: bool) -> Iterato
 
 
 def player_of(source: str, checkpoint: str, env: str | None) -> Any:
-    """Finds who plays: a keyboard, a function, or the checkpoint of a run.
+    """Returns the player: a keyboard, a function, or the checkpoint of a run.
 
     Args:
-        source: What the user says.
-        checkpoint: Which checkpoint of a run.
-        env: The environment that was named, if one was.
+        source: Value of ``--from``.
+        checkpoint: Checkpoint of a run.
+        env: The given environment, or None.
 
     Raises:
-        ConfigError: If there is no such run or function, or one that has no environment of its own has none.
+        ConfigError: If there is no such run or function, or a function or keyboard has no environment.
     """
-    player = PromisedKeyboard() if source == KEYBOARD else function_of(source)
+    player = DeferredKeyboard() if source == KEYBOARD else function_of(source)
     if player is None:
         return find_saved(Path(source), checkpoint)
     if env is None:
-        raise ConfigError("command line: no environment is named, as in rookery replay record CartPole-v1 --from ...")
+        raise ConfigError(
+            "command line: the environment is missing, as in rookery replay record CartPole-v1 --from ..."
+        )
     return player
 
 
 def at_least(min_return: float | None) -> Callable[[Any], bool]:
-    """Says of an episode whether it is good enough."""
+    """Returns a function that returns whether an episode has at least this return."""
     return lambda result: min_return is None or result.total >= min_return
 
 
 def split_words(words: list[str]) -> tuple[str | None, list[str]]:
-    """The environment among the words of a command, and the settings.
+    """Returns the environment among the words of a command, and the settings.
 
     Raises:
         ConfigError: If there are two environments.
     """
     names = [word for word in words if "=" not in word]
     if len(names) > 1:
-        raise ConfigError(f"command line: {names[0]!r} is the environment, and {names[1]!r} is no setting PATH=VALUE")
+        raise ConfigError(
+            f"command line: {names[0]!r} is the environment, and {names[1]!r} is not a setting PATH=VALUE"
+        )
     return (names[0] if names else None), [word for word in words if "=" in word]
 
 
 def function_of(source: str) -> Callable[..., Any] | None:
-    """The function that ``module:function`` names; None for what is a path, or the name of a run.
+    """Returns the function of ``module:function``; None for a path or the name of a run.
 
     Raises:
         ConfigError: If there is no such function; names the nearest.
@@ -152,24 +156,24 @@ def function_of(source: str) -> Callable[..., Any] | None:
     if isinstance(found, type):
         found = found()
     if not callable(found):
-        raise ConfigError(f"--from {source}: is {type(found).__name__}, and no function of an observation")
+        raise ConfigError(f"--from {source}: this is {type(found).__name__}, not a function of an observation")
     made: Callable[..., Any] = found
     return made
 
 
-class PromisedKeyboard:
-    """Stands for a keyboard until it is known which actions its keys are."""
+class DeferredKeyboard:
+    """Placeholder for a keyboard until the actions of its keys are known."""
 
     def __init__(self) -> None:
         self.keyboard: Any = None
 
     def __call__(self, obs: Any) -> Any:
-        """Gives what the keyboard gives."""
+        """Returns the action of the keyboard."""
         return self.keyboard(obs)
 
 
 def play_by_hand(
-    promised: PromisedKeyboard,
+    promised: DeferredKeyboard,
     recorder: Any,
     kept: Any,
     episodes: int,
@@ -178,19 +182,19 @@ def play_by_hand(
     idle: str | None,
     seconds: float,
 ) -> None:
-    """Lets a person play until so many episodes are kept.
+    """Records episodes that a person plays.
 
     Args:
-        promised: Who decides.
-        recorder: Who plays.
-        kept: Takes the episodes.
-        episodes: How many.
-        view: Where.
-        given: What the user says of keys.
-        idle: What is done when no key is pressed, as JSON; None = a key is waited for.
-        seconds: How long a key may take, where there is such an action.
+        promised: Placeholder of the keyboard.
+        recorder: Plays the episodes.
+        kept: Stores the episodes.
+        episodes: Number of episodes.
+        view: Display.
+        given: Values of ``--key``.
+        idle: Action if no key is pressed, as JSON; None = wait for a key.
+        seconds: Time to wait for a key, if there is an idle action.
     """
-    from rookery.cli.games.keyboard import Keyboard, action_of, keys_of, source_of
+    from rookery.cli.games.keyboard import Keyboard, action_of, key_source, keys_to_actions
     from rookery.core.errors import SpaceError
     from rookery.run.evaluate.recording import record_episodes
 
@@ -199,12 +203,12 @@ def play_by_hand(
         raise ConfigError(
             "--from keyboard: agents have different actions; write a function instead: --from MODULE:FUNCTION"
         )
-    keys = keys_of(specs[0], given)
+    keys = keys_to_actions(specs[0], given)
     try:
         nothing = None if idle is None else action_of(specs[0], idle)
     except (ValueError, SpaceError, TypeError, KeyError) as error:
-        raise ConfigError(f"--idle {idle}: is no action of {specs[0].space} ({error})") from None
-    with closing(source_of(view)) as source:
+        raise ConfigError(f"--idle {idle}: this is not an action of {specs[0].space} ({error})") from None
+    with closing(key_source(view)) as source:
         keyboard = promised.keyboard = Keyboard(source, keys, nothing, seconds)
         keyboard.recorder = recorder
         source.show(f"keys: {keyboard.legend()}", None)

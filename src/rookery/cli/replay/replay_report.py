@@ -1,4 +1,4 @@
-"""What ``rookery replay show`` and ``rookery replay import`` say of a replay buffer."""
+"""Description of a replay buffer for ``rookery replay show`` and ``rookery replay import``."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ AGES = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
 
 def report(stored: StoredReplay, summary: Summary) -> None:
-    """Prints what a replay buffer holds."""
+    """Prints the description of a replay buffer."""
     typer.echo(str(stored))
     for label, text in lines(stored, summary).items():
         typer.echo(f"  {label:<13} {text}")
 
 
 def lines(stored: StoredReplay, summary: Summary) -> dict[str, str]:
-    """What `show` says, by label."""
+    """Returns the lines of the description by label."""
     from rookery.replay.recording import MISSING
     from rookery.replay.summary import between, spread
 
@@ -33,7 +33,7 @@ def lines(stored: StoredReplay, summary: Summary) -> dict[str, str]:
     unfinished = {"broken off": episodes.broken, "under way": episodes.running}
     others = [f"{number:,} {word}" for word, number in unfinished.items() if number]
     unknown = "reward" in stored.missing
-    files, oldest, newest = len(stored.segments), age(summary.oldest), age(summary.newest)
+    files, oldest, newest = len(stored.segments), time_since(summary.oldest), time_since(summary.newest)
     ranges = {f"{name} range": between(low, summary.ranges.most[name]) for name, low in summary.ranges.least.items()}
     others_ = {
         "missing": "; ".join(MISSING.get(name, name) for name in stored.missing),
@@ -60,8 +60,8 @@ def lines(stored: StoredReplay, summary: Summary) -> dict[str, str]:
     }
 
 
-def age(moment: float) -> str:
-    """How long ago a moment was."""
+def time_since(moment: float) -> str:
+    """Returns the time since a moment, as text."""
     seconds = max(time.time() - moment, 0.0)
     length, unit = next((pair for pair in AGES if seconds >= pair[0]), AGES[-1])
     count = int(seconds // length)

@@ -1,4 +1,4 @@
-"""The end of the program: whoever keeps it from ending when its work is done is named, and ended after a time."""
+"""End of the program: threads and processes that keep it running after its work are named, then killed."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ import time
 from contextlib import suppress
 from multiprocessing import active_children
 
-SAID_AFTER = 2.0
-"""Seconds after the last of the work until those who are left are named."""
+NAMED_AFTER = 2.0
+"""Seconds from the end of the work until remaining threads and processes are named."""
 
 ENDED_AFTER = 10.0
-"""Seconds after that until the process ends without them."""
+"""Seconds from then until the process exits without them."""
 
 
 def end_in_time(code: int, said_after: float, ended_after: float) -> None:
-    """Sees to it that this process ends, whatever an environment has left behind. Call it when the work is done.
+    """Ends this process even if an environment has left threads or processes running. Call it after the work.
 
     Args:
         code: Exit code of the process.
-        said_after: Seconds from the end of the main thread until those who are left are named, on standard error.
-        ended_after: Seconds from then until the process ends.
+        said_after: Seconds from the end of the main thread until these are named, on standard error.
+        ended_after: Seconds from then until the process exits.
     """
 
     def watch() -> None:
         threading.main_thread().join()
         time.sleep(said_after)
-        if not (names := left_behind()):
+        if not (names := still_running()):
             return
         sys.stderr.write(
-            f"note: the work is done, but what was left running keeps the program from ending: {'; '.join(names)}. "
-            f"End it in the environment's close(); the program ends in {ended_after:g} seconds\n"
+            f"note: the work is done, but threads or processes still run: {'; '.join(names)}. End them in the "
+            f"environment's close(); the program exits in {ended_after:g} seconds\n"
         )
         sys.stderr.flush()
         time.sleep(ended_after)
@@ -45,8 +45,8 @@ def end_in_time(code: int, said_after: float, ended_after: float) -> None:
     threading.Thread(target=watch, name="rookery: end in time", daemon=True).start()
 
 
-def left_behind() -> list[str]:
-    """The threads and processes that the interpreter waits for at its end: name, and where they are in the code."""
+def still_running() -> list[str]:
+    """Returns the threads and processes that the interpreter waits for at exit: name, and place in the code."""
     frames = sys._current_frames()
     names = []
     for thread in threading.enumerate():
@@ -55,7 +55,7 @@ def left_behind() -> list[str]:
         frame, first = frames.get(thread.ident or 0), ""
         while frame is not None:
             code = frame.f_code
-            if code.co_filename != threading.__file__:  # the outermost of these is what the thread was made to do
+            if code.co_filename != threading.__file__:  # the outermost one is the thread's target
                 first = f" in {code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
             frame = frame.f_back
         names.append(f"thread {thread.name!r}{first}")

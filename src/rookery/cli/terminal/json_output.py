@@ -1,4 +1,4 @@
-"""Rows of JSON on standard output, with nothing between them: what anybody else prints goes to standard error."""
+"""JSON rows on standard output, with nothing between them: all other output goes to standard error."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def rows_apart(layers: Sequence[Layer]) -> Iterator[TextIO | None]:
-    """Gives the stream that rows are written to, if layers of settings ask for them, and None otherwise.
+def json_rows(layers: Sequence[Layer]) -> Iterator[TextIO | None]:
+    """Yields the stream for rows, if layers of settings ask for them, and None otherwise.
 
-    While this lasts, standard output of this process, of compiled code in it and of processes that it starts is
-    standard error.
+    Inside the context, standard output of this process, of compiled code in it and of its child processes is standard
+    error.
 
     Args:
         layers: Settings, lowest first; the last ``logging.console`` counts.
@@ -53,7 +53,7 @@ def rows_apart(layers: Sequence[Layer]) -> Iterator[TextIO | None]:
 
 
 def report_rows(trainer: Trainer, rows: TextIO | None) -> None:
-    """Lets a trainer write its rows to a stream of `rows_apart`."""
+    """Makes a trainer write its rows to a stream of `json_rows`."""
     from rookery.report.console import JsonReporter
 
     if rows is not None:

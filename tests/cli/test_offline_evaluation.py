@@ -23,7 +23,7 @@ def judged(trained, tmp_path):
 def test_it_is_told_and_kept(rookery, judged):
     code, out, err = rookery("evaluate", "run", "--replay", "data", "--stochastic", *QUICK)
     assert code == 0, err
-    assert "policy      main of runs/run/checkpoints/" in out and ", drawn actions\n" in out
+    assert "policy      main of runs/run/checkpoints/" in out and ", sampled actions\n" in out
     assert "return of an episode, discounted by 0.99 a decision" in out
     for method in ("the data themselves", "fitted Q", "weighted importance sampling", "doubly robust"):
         assert method in out
@@ -42,14 +42,14 @@ def test_it_is_told_and_kept(rookery, judged):
 
 def test_wrong_words_are_refused(rookery, judged):
     for words, said in (
-        ("run --method wis", "--method: is for judging by data; say by which, --replay DATA"),
-        ("run --policy main", "--policy: is for judging by data"),
-        ("run --replay data --episodes 3", "--episodes: is for playing"),
-        ("run --replay data algorithm.lr=1", "algorithm.lr=1: is for playing"),
+        ("run --method wis", "--method: the option is for off-policy evaluation; name the data with --replay DATA"),
+        ("run --policy main", "--policy: the option is for off-policy evaluation"),
+        ("run --replay data --episodes 3", "--episodes: the option is for playing"),
+        ("run --replay data algorithm.lr=1", "algorithm.lr=1: the option is for playing"),
         ("run --replay data --set gamma", "--set gamma: must be NAME=VALUE"),
         ("run --replay data --set gama=1", "error: --set gama = 1: there is no such setting; did you mean"),
         ("run --replay data --set gamma=2", "error: --set gamma = 2: must be"),
-        ("run --replay data --method wsi", "--method wsi: there is no such estimate; did you mean 'wis'?"),
+        ("run --replay data --method wsi", "--method wsi: there is no such estimator; did you mean 'wis'?"),
         ("run --replay data --policy maine", "--policy maine: "),
         ("run --replay nowhere", "nowhere"),
         ("other --replay data", "there is no such run"),
@@ -63,4 +63,4 @@ def test_a_run_without_a_checkpoint_has_no_policy(rookery, judged):
 
     shutil.rmtree(judged / "checkpoints")
     code, _, err = rookery("evaluate", "run", "--replay", "data")
-    assert code == 2 and "holds no checkpoint yet" in err
+    assert code == 2 and "has no checkpoint yet" in err

@@ -1,4 +1,4 @@
-"""Verbs that installed packages add to the command line: a package is imported when its verb is given."""
+"""Verbs of installed plug-ins: a package is imported when its verb is called."""
 
 from __future__ import annotations
 
@@ -11,23 +11,27 @@ from typer.main import get_command
 
 from rookery.core.plugins import VERBS
 
+PLUGIN_PANEL = "Other systems"
+"""Panel of the help for verbs of other packages."""
 
-class AllVerbs(TyperGroup):
-    """The verbs of ``rookery``, built-in ones first. Commands and contexts are those of the Click that Typer has."""
+
+class VerbGroup(TyperGroup):
+    """The verbs of ``rookery``, built-in ones first. Commands and contexts are those of Typer's own Click."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Returns the names of all verbs."""
         return [*super().list_commands(ctx), *VERBS.added]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Returns a verb by its name; of a plug-in's only what a list of verbs shows."""
+        """Returns a verb by its name; for a plug-in, a placeholder for the list of verbs."""
         found = super().get_command(ctx, cmd_name)
         if found is None and cmd_name in VERBS:
-            return TyperCommand(cmd_name, help=f"Of the package {VERBS.package_of(cmd_name)}.")
+            text = f"Command of the package {VERBS.package_of(cmd_name)}."
+            return TyperCommand(cmd_name, help=text, rich_help_panel=PLUGIN_PANEL)
         return found
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Returns the name and the verb that a command line gives, and the arguments behind it.
+        """Returns the name and the verb of a command line, and the arguments after it.
 
         Raises:
             ConfigError: If the verb is a plug-in that cannot be imported.
@@ -39,7 +43,7 @@ class AllVerbs(TyperGroup):
 
 
 def verb(name: str, made: typer.Typer | Callable[..., Any]) -> Any:
-    """Returns a function or an app of Typer as a verb."""
+    """Returns a function or a Typer app as a verb."""
     holder = typer.Typer(pretty_exceptions_enable=False)
     holder.callback()(lambda: None)
     if isinstance(made, typer.Typer):

@@ -1,4 +1,4 @@
-"""``rookery evaluate RUN --replay DATA``: what a policy would earn, said by data alone; nothing is played."""
+"""``rookery evaluate RUN --replay DATA``: off-policy evaluation, which estimates the return of a policy from data."""
 
 from __future__ import annotations
 
@@ -13,40 +13,38 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from rookery.cli.runs import find_saved, in_runs
+from rookery.cli.runs import find_saved, in_runs_folder
 from rookery.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from rookery.report.offline_evaluation import OfflineEvaluation
 
 ROWS = "judged.jsonl"
-"""File of a run directory with a row for each judgement."""
+"""File of a run directory with a row for each off-policy evaluation."""
 
 PICTURE = "judged.png"
-"""File of a run directory with the picture of the latest."""
+"""File of a run directory with the plot of the latest."""
 
-PANEL = "With --replay, where nothing is played"
+PANEL = "Off-policy evaluation, with --replay"
 
-JudgedBy = Annotated[
+ReplayData = Annotated[
     str | None,
     typer.Option(
         "--replay",
-        help="Judge by data instead of playing: a run, checkpoint or replay directory, or PATH:POLICY.",
+        help="Data to estimate the return from: a run, checkpoint or replay directory, or PATH:POLICY.",
         rich_help_panel=PANEL,
         show_default=False,
     ),
 ]
-JudgedPolicyName = Annotated[
+PolicyName = Annotated[
     str | None,
-    typer.Option(
-        "--policy", help="Which policy of the run, where it has several.", rich_help_panel=PANEL, show_default=False
-    ),
+    typer.Option("--policy", help="Policy of the run, if it has several.", rich_help_panel=PANEL, show_default=False),
 ]
 Methods = Annotated[
     list[str] | None,
     typer.Option(
         "--method",
-        help="fqe, is, wis, pdis or dr; else all that can be. Repeatable.",
+        help="Estimator: fqe, is, wis, pdis or dr; default: all possible. Repeatable.",
         rich_help_panel=PANEL,
         show_default=False,
     ),
@@ -55,7 +53,7 @@ MoreSettings = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="How it is judged: gamma=1, probabilities=cloned, weights_below=20, fit_steps=20000, seed=1. Repeatable.",
+        help="Settings: gamma=1, probabilities=cloned, weights_below=20, fit_steps=20000, seed=1. Repeatable.",
         rich_help_panel=PANEL,
         show_default=False,
     ),
@@ -65,7 +63,7 @@ Output = Annotated[
     typer.Option(
         "-o",
         "--output",
-        help=f"Picture, by its suffix; else {PICTURE} in the directory of the run.",
+        help=f"File of the plot, by its suffix; default: {PICTURE} in the directory of the run.",
         rich_help_panel=PANEL,
         show_default=False,
     ),
@@ -73,24 +71,26 @@ Output = Annotated[
 
 
 def check_options(replay: str | None, playing: Mapping[str, Any], judging: Mapping[str, Any]) -> None:
-    """Refuses options of the other way to evaluate.
+    """Refuses options of the other kind of evaluation.
 
     Args:
-        replay: Data to evaluate by; None where episodes are played.
-        playing: Options of playing, by name, those that were not given None.
-        judging: Options of judging, likewise.
+        replay: Data for off-policy evaluation; None if episodes are played.
+        playing: Options of playing by name; None if not given.
+        judging: Options of off-policy evaluation, likewise.
 
     Raises:
-        ConfigError: If one does not belong; names it.
+        ConfigError: If an option does not belong to the kind; names it.
     """
     wrong = [name for name, value in (playing if replay is not None else judging).items() if value is not None]
     if wrong and replay is not None:
-        raise ConfigError(f"{wrong[0]}: is for playing, and with --replay nothing is played; leave one of them out")
+        raise ConfigError(
+            f"{wrong[0]}: the option is for playing, and with --replay nothing is played; leave one of them out"
+        )
     if wrong:
-        raise ConfigError(f"{wrong[0]}: is for judging by data; say by which, --replay DATA")
+        raise ConfigError(f"{wrong[0]}: the option is for off-policy evaluation; name the data with --replay DATA")
 
 
-def judge_saved(
+def evaluate_saved(
     run: Path,
     checkpoint: str,
     replay: str,
@@ -103,27 +103,27 @@ def judge_saved(
     as_json: bool,
     trust_code: bool,
 ) -> None:
-    """Judges a policy of a run by data, tells it, and writes a row and a picture into the directory of the run."""
+    """Evaluates a policy of a run from data, prints the result, and writes a row and a plot to the run's directory."""
     from rookery.ope.offline_evaluation import evaluate_offline, no_progress
 
     saved = find_saved(run, checkpoint)
     settings = settings_of(given or [])
     if methods:
         settings["methods"] = methods
-    with named_by_options(settings):
+    with naming_options(settings):
         found = evaluate_offline(
             saved,
-            in_runs(replay),
+            in_runs_folder(replay),
             policy=policy,
             deterministic=not stochastic,
             trust_code=trust_code,
-            progress=show_work if sys.stderr.isatty() else no_progress,
+            progress=show_progress if sys.stderr.isatty() else no_progress,
             **settings,
         )
     if as_json:
         typer.echo(json.dumps(found.row()))
     else:
-        tell(found)
+        print_evaluation(found)
     folder = folder_of(saved)
     if folder is None:
         if output is not None:
@@ -136,10 +136,10 @@ def judge_saved(
 
 
 def settings_of(words: list[str]) -> dict[str, Any]:
-    """Gives what was said as ``NAME=VALUE``.
+    """Returns settings given as ``NAME=VALUE``.
 
     Raises:
-        ConfigError: If a word has no such form.
+        ConfigError: If a word has another form.
     """
     found: dict[str, Any] = {}
     for word in words:
@@ -154,17 +154,17 @@ def settings_of(words: list[str]) -> dict[str, Any]:
 
 
 @contextmanager
-def named_by_options(settings: Mapping[str, Any]) -> Iterator[None]:
-    """Refuses wrong settings by the options that gave them.
+def naming_options(settings: Mapping[str, Any]) -> Iterator[None]:
+    """Names the option in errors of wrong settings.
 
     Raises:
-        ConfigError: If there is one; names the option, and what is like it.
+        ConfigError: If a setting is wrong; names the option, and a similar value.
     """
     from rookery.ope.offline_evaluation import METHODS
 
     for method in settings.get("methods", ()):
         if method not in METHODS:
-            raise ConfigError(f"--method {method}: there is no such estimate{nearest(method, METHODS)}")
+            raise ConfigError(f"--method {method}: there is no such estimator{nearest(method, METHODS)}")
     try:
         yield
     except ConfigError as error:
@@ -173,17 +173,17 @@ def named_by_options(settings: Mapping[str, Any]) -> Iterator[None]:
 
 
 def folder_of(saved: Path) -> Path | None:
-    """The directory of the run that a checkpoint is of; None of one that lies by itself."""
+    """Returns the directory of a checkpoint's run; None for a checkpoint without a run."""
     folder = saved.parent.parent
     return folder if (folder / "config.yaml").is_file() else None
 
 
-def tell(found: OfflineEvaluation) -> None:
-    """Writes the table, and what is to be known of it."""
+def print_evaluation(found: OfflineEvaluation) -> None:
+    """Prints the table of estimates, with its notes."""
     from rookery.report.offline_evaluation import estimates_table, lines_of
 
     console = Console(file=sys.stdout, highlight=False, markup=False)
-    how = "likeliest actions" if found.deterministic else "drawn actions"
+    how = "most likely actions" if found.deterministic else "sampled actions"
     typer.echo(f"{'policy':<12}{found.policy} of {found.source}, {how}")
     lines = list(lines_of(found))
     typer.echo(f"{lines[0][0]:<12}{lines[0][1]}\n")
@@ -194,9 +194,7 @@ def tell(found: OfflineEvaluation) -> None:
 
 
 def draw(found: OfflineEvaluation, title: str, target: Path, *, asked: bool) -> bool:
-    """Draws the picture; where nobody asked for one and it cannot be drawn, says so and goes on. Tells whether it is
-    there.
-    """
+    """Draws the plot, and returns whether it was drawn. A plot that was not requested may fail with a message."""
     from rookery.report.offline_evaluation import draw_evaluation
 
     try:
@@ -204,11 +202,11 @@ def draw(found: OfflineEvaluation, title: str, target: Path, *, asked: bool) -> 
     except ConfigError as error:
         if asked:
             raise
-        typer.echo(f"no picture: {error}", err=True)
+        typer.echo(f"no plot: {error}", err=True)
         return False
     return True
 
 
-def show_work(work: str, so_far: int, total: int) -> None:
-    """Writes how far work is, over what was written before, on standard error."""
+def show_progress(work: str, so_far: int, total: int) -> None:
+    """Prints progress on standard error, over the last line."""
     typer.echo(f"\r{work}: {so_far:,} of {total:,} gradient steps", nl=so_far == total, err=True)
