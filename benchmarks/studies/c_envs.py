@@ -21,7 +21,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from rookery.core.process.processor import usable_cores
+from rookery.core.process.cpu import usable_cores
 from rookery.core.seeding import Role, Streams
 from rookery.envs.make import make_env
 from rookery.envs.native.c_env import c_env_of

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from rookery import PPOConfig, Trainer
-from rookery.core.process.processor import usable_cores
+from rookery.core.process.cpu import usable_cores
 from rookery.extend import meet
 
 PAGE = Path(__file__).parents[1] / "results" / "learners.md"

@@ -26,7 +26,7 @@ from gymnasium import spaces
 
 from rookery import IMPALAConfig, PPOConfig, Trainer
 from rookery.cluster.ranks import SINGLE, Ranks
-from rookery.core.process.processor import usable_cores
+from rookery.core.process.cpu import usable_cores
 from rookery.run.plan.cost_model import Costs, LinearCost, Machines, Workload, predict
 from rookery.run.plan.measured_costs import MeasuredCosts, measure_costs
 

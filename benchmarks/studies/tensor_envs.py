@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from rookery import PPOConfig, Trainer
-from rookery.core.process.processor import usable_cores
+from rookery.core.process.cpu import usable_cores
 from rookery.rollout.device_pool import DevicePool
 
 FILE = Path(__file__).parents[1] / "results" / "tensor_envs.md"

@@ -24,7 +24,7 @@ import torch
 from gymnasium import spaces
 
 from rookery import IMPALAConfig, PPOConfig, Trainer
-from rookery.core.process.processor import usable_cores
+from rookery.core.process.cpu import usable_cores
 
 sys.path.append(str(Path(__file__).parents[1]))
 from sleeper import BATCH, FRAGMENT, HIDDEN, IN_FLIGHT, STEP_SECONDS, Sleeper, processor_seconds

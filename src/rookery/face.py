@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from rookery.core.metrics import Means
     from rookery.core.native import Build
     from rookery.core.optim import Adam, Optimizer, apply_gradients, compute_gradients, gradient_step
+    from rookery.core.process.cpu import usable_cores
     from rookery.core.process.interrupt import Interrupt, Interrupted
-    from rookery.core.process.processor import usable_cores
     from rookery.core.process.torch_modes import own_modes
     from rookery.core.process.tracebacks import described
     from rookery.core.process.waits import exit_code_of
@@ -101,8 +101,8 @@ if TYPE_CHECKING:
         ObsSpec,
         Tree,
         action_spec,
+        image_axes,
         obs_spec,
-        picture_axes,
     )
     from rookery.core.spaces.entity_set import EntityLayout, EntitySet, entity_layout
     from rookery.core.spaces.space_files import space_to_json
@@ -136,7 +136,7 @@ if TYPE_CHECKING:
     from rookery.envs.vector.closing import close_env
     from rookery.models.build import ModelConfig
     from rookery.models.heads import ActionHead, GivenActionHead, GivenHead, HeadSpec
-    from rookery.models.pictures import SMALLEST, image_layout
+    from rookery.models.image_encoders import SMALLEST, image_layout
     from rookery.models.q_head import IMPOSSIBLE, QHead
     from rookery.models.recall import CHOICES, NUMBERS, REWARD
     from rookery.models.squashed import SquashedHead
@@ -240,7 +240,7 @@ _NAMES = {
     "rookery.core.native": "Build",
     "rookery.core.optim": "Adam Optimizer apply_gradients compute_gradients gradient_step",
     "rookery.core.process.interrupt": "Interrupt Interrupted",
-    "rookery.core.process.processor": "usable_cores",
+    "rookery.core.process.cpu": "usable_cores",
     "rookery.core.process.torch_modes": "own_modes",
     "rookery.core.process.tracebacks": "described",
     "rookery.core.process.waits": "exit_code_of",
@@ -258,7 +258,7 @@ _NAMES = {
     "rookery.core.settings.starting_folder": "absolute shown",
     "rookery.core.settings.trust": "Trust TrustCode refuse_reach texts_in",
     "rookery.core.spaces.arrays": (
-        "ActionSpec CATEGORIES CENTRAL Leaf MASK ObsSpec Tree action_spec obs_spec picture_axes"
+        "ActionSpec CATEGORIES CENTRAL Leaf MASK ObsSpec Tree action_spec obs_spec image_axes"
     ),
     "rookery.core.spaces.entity_set": "EntityLayout EntitySet entity_layout",
     "rookery.core.spaces.space_files": "space_to_json",
@@ -284,7 +284,7 @@ _NAMES = {
     "rookery.envs.vector.closing": "close_env",
     "rookery.models.build": "ModelConfig",
     "rookery.models.heads": "ActionHead GivenActionHead GivenHead HeadSpec",
-    "rookery.models.pictures": "SMALLEST image_layout",
+    "rookery.models.image_encoders": "SMALLEST image_layout",
     "rookery.models.q_head": "IMPOSSIBLE QHead",
     "rookery.models.recall": "CHOICES NUMBERS REWARD",
     "rookery.models.squashed": "SquashedHead",

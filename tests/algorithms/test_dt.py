@@ -16,7 +16,7 @@ from rookery.algorithms.offline.dt import DecayedAdam, WindowBatch, dt_loss, sca
 from rookery.core.flat import flatten
 from rookery.core.optim import Adam
 from rookery.models.distributions import Categorical
-from rookery.models.squashed import Disturbed
+from rookery.models.squashed import NoisyAction
 
 SIZES = {"context": 4, "layers": 1, "width": 16, "heads": 2}
 QUICK = DTConfig(**SIZES, batch_size=16, lr=1e-3, warmup_steps=10, gradient_steps=30)
@@ -47,7 +47,7 @@ def moments(trainer):
 
 def test_the_loss_of_numbers_is_their_square_error_and_of_choices_their_likelihood():
     batch = WindowBatch({}, torch.tensor([[0.5, 0.0], [-1.0, 0.0]]), torch.zeros(2), torch.zeros(2), torch.ones(1, 2))
-    behavior = Disturbed(torch.tensor([[0.1, 0.0], [0.0, 0.2]]), torch.tensor(0.0))
+    behavior = NoisyAction(torch.tensor([[0.1, 0.0], [0.0, 0.2]]), torch.tensor(0.0))
     assert float(dt_loss(behavior, batch, None)[0]) == pytest.approx((0.16 + 0.0 + 1.0 + 0.04) / 4)
     batch = WindowBatch({}, torch.tensor([0, 2]), torch.zeros(2), torch.zeros(2), torch.ones(1, 2))
     logits = Categorical(torch.tensor([[1.0, 0.0, -1.0], [0.0, 0.0, 0.0]]))

@@ -10,7 +10,7 @@ from rookery.algorithms.off_policy.critics import StateAction
 from rookery.core.spaces.arrays import MASK
 from rookery.core.spaces.team_spaces import ALIVE
 from rookery.models.distributions import MASKED_LOGIT
-from rookery.models.team_heads import TeamActs, own_relaxed, relaxed_action
+from rookery.models.team_heads import TeamActions, member_columns, relaxed_action
 
 MIXED = team((NUMBERS, REACH), (MASKED, THREE), (NUMBERS, TWO))
 SMALL = {"model": {"hidden": (16,)}, "learning_starts": 0, "batch_size": 8}
@@ -31,14 +31,14 @@ def test_critics_take_choices_as_flags_then_numbers():
     action = MIXED[1]
     stored = torch.tensor([[2.0, 1.0, 0.25, -0.5]])  # choices of the second and third member, numbers of the first
     assert relaxed_action(action, stored).tolist() == [[0, 0, 1, 0, 1, 0.25, -0.5]]
-    assert own_relaxed(action) == [slice(5, 7), slice(0, 3), slice(3, 5)]
+    assert member_columns(action) == [slice(5, 7), slice(0, 3), slice(3, 5)]
     assert action.to_env(stored.numpy())[0]["1"] == 2
     assert action.to_env(stored.numpy())[0]["0"].tolist() == [0.25, -0.5]
 
 
 def test_a_straight_through_choice_is_a_flag_with_the_gradient_of_the_softmax():
     logits = torch.tensor([[1.0, 0.0, -1.0]], requires_grad=True)
-    acts = TeamActs(logits, torch.zeros(1, 0), (3,), torch.tensor(0.0))
+    acts = TeamActions(logits, torch.zeros(1, 0), (3,), torch.tensor(0.0))
     even = torch.tensor([[0.2, 0.9, 0.5]])
     weight = torch.tensor([3.0, -1.0, 2.0])
     hard = acts.relaxed(even)
@@ -52,7 +52,7 @@ def test_a_straight_through_choice_is_a_flag_with_the_gradient_of_the_softmax():
 
 def test_choices_are_drawn_by_their_probabilities_and_never_a_forbidden_one():
     logits = torch.tensor([1.0, MASKED_LOGIT, 0.0]).expand(20_000, 3)
-    acts = TeamActs(logits, torch.zeros(20_000, 0), (3,), torch.tensor(0.0))
+    acts = TeamActions(logits, torch.zeros(20_000, 0), (3,), torch.tensor(0.0))
     noise = torch.from_numpy(np.random.default_rng(0).random((20_000, 3), dtype=np.float32))
     drawn_choices = acts.sample(noise)[:, 0]
     share = torch.bincount(drawn_choices.long(), minlength=3) / 20_000
@@ -87,7 +87,7 @@ def test_each_actor_learns_by_its_own_action_with_those_of_others_as_they_were_p
     found = torch.autograd.grad(loss, list(one.policy.parameters()))
     acts = one.policy.head(one.policy.trunk(rows.obs), rows.obs[MASK])
     fresh, total = acts.relaxed(even), 0.0
-    for columns in own_relaxed(MIXED[1]):
+    for columns in member_columns(MIXED[1]):
         mine = batch.action.clone()
         mine[:, columns] = fresh[:, columns]
         total = total - one.critics(StateAction(rows.obs, mine))[0].mean() / 3

@@ -13,7 +13,7 @@ from rookery.cli.train import exit_on_interrupt
 from rookery.cluster import head
 from rookery.cluster.head import HeadWatch, within
 from rookery.core.errors import HeadLostError, LearnerLostError
-from rookery.core.process.interrupt import STRANDED, Interrupt, Stranded
+from rookery.core.process.interrupt import CLUSTER_LOST, ClusterLost, Interrupt
 
 
 @pytest.fixture
@@ -36,11 +36,11 @@ def test_a_head_that_does_not_answer_stops_what_watches(quick, capfd):
             over.wait(0.001)
         assert watch.silence >= head.LOST_AFTER
         with pytest.raises(
-            Stranded, match=r"the head .* at 10\.0\.0\.1:6379 has not answered for 0\.\d+ seconds"
+            ClusterLost, match=r"the head .* at 10\.0\.0\.1:6379 has not answered for 0\.\d+ seconds"
         ) as caught:
             interrupt.check()
         watch.close()
-    assert interrupt.number == STRANDED
+    assert interrupt.number == CLUSTER_LOST
     assert isinstance(caught.value.as_error(), HeadLostError)
     assert capfd.readouterr().err.startswith("note: the head of the Ray cluster at 10.0.0.1:6379 has not answered")
 

@@ -19,7 +19,7 @@ from walks import HANGS, LANES, Drifting, Dying, Hanging, Stateful, Unbuilt, Wal
 
 from rookery import PPOConfig, Trainer
 from rookery.core.errors import EnvError
-from rookery.core.process.child_process import Gone, receive_frame
+from rookery.core.process.child_process import ConnectionClosed, receive_frame
 from rookery.envs.make import make_env
 from rookery.envs.vector.faults import Tolerance
 from selection import slow, slow_except
@@ -200,7 +200,7 @@ def test_a_message_that_breaks_off_is_the_end_of_the_other_side():
         with one, other:
             one.sendall(begun)
             one.close()
-            with pytest.raises(Gone):
+            with pytest.raises(ConnectionClosed):
                 receive_frame(other)
 
 

@@ -13,7 +13,7 @@ from rookery.core.batch import Sequences
 from rookery.models.cells.table import CELLS
 from rookery.models.layers import linear
 from rookery.models.memory import MemoryConfig, build_memory
-from rookery.models.pieces import Pieces
+from rookery.models.sequence_split import SplitSequences
 from selection import slow_except, slow_repeats
 
 SHAPES = [(kind, layers) for kind in CELLS for layers in (1, 2)]
@@ -304,7 +304,7 @@ def test_pieces_are_runs_of_one_episode_and_the_longest_come_first():
     # two sequences of 4 and 3 rows: a a b b and c d d; b and d start at a reset, c at one in row 0
     first = torch.tensor([[False, True], [False, True], [True, False], [False, True]])  # the last flag is of no row
     place = torch.tensor([0, 1, 2, 3, 4, 5, 6])
-    pieces = Pieces.of(Sequences(first, torch.tensor([4, 3]), place))
+    pieces = SplitSequences.of(Sequences(first, torch.tensor([4, 3]), place))
     assert pieces.counts == [4, 3]
     assert pieces.origin.tolist() == [0, 1, 0, 1] and pieces.starts.tolist() == [False, True, True, True]  # a d b c
     assert pieces.pack(place).tolist() == [0, 3, 4, 1, 2, 5, 6]

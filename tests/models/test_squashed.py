@@ -9,7 +9,7 @@ from torch.distributions import AffineTransform, Independent, Normal, TanhTransf
 from rookery.core.errors import SpaceError
 from rookery.core.spaces.arrays import action_spec
 from rookery.models.heads import head_from_json, head_to_json
-from rookery.models.squashed import Deterministic, Disturbed, Squashed, SquashedGaussian
+from rookery.models.squashed import Deterministic, NoisyAction, Squashed, SquashedGaussian
 
 BOX = spaces.Box(-1, 1, (3,), np.float32)
 
@@ -134,7 +134,7 @@ def test_a_row_draws_from_what_the_head_says_once_it_is_no_longer_random(spec):
 def test_the_deterministic_head_is_tanh_of_a_layer_and_noise_stays_within_bounds():
     subject, x = head(Deterministic()), torch.randn(5, 4)
     assert torch.equal(subject(x).mode(), torch.tanh(subject.linear(x)))
-    disturbed = Disturbed(torch.tensor([[0.9, -0.9, 0.0]]), torch.tensor(0.5))
+    disturbed = NoisyAction(torch.tensor([[0.9, -0.9, 0.0]]), torch.tensor(0.5))
     noise = torch.tensor([[2.0, -2.0, 0.5]])
     assert disturbed.sample(noise).tolist() == [[1.0, -1.0, 0.25]]
     assert disturbed.log_prob(disturbed.sample(noise)).tolist() == [0.0]

@@ -14,7 +14,7 @@ from rookery import Callback, ConfigError, EvaluationConfig, PPOConfig, TensorEn
 from rookery.algorithms.names import ALGORITHMS
 from rookery.core.native import SWITCH, best_build
 from rookery.core.process.thread_context import in_this_context
-from rookery.core.process.torch_modes import OWN, keep_own, modes_now, own_modes, users_differ, users_modes
+from rookery.core.process.torch_modes import OWN, keep_own, modes_now, own_modes, user_modes_differ, users_modes
 from selection import slow_except
 
 QUICK = [
@@ -293,7 +293,7 @@ def test_our_modes_and_the_users_take_turns(state):
             assert modes_now() == theirs
         with own_modes():
             assert modes_now() == OWN
-            assert users_differ() == (theirs != OWN)
+            assert user_modes_differ() == (theirs != OWN)
             with own_modes(), torch.no_grad(), users_modes():
                 assert modes_now() == theirs
                 with own_modes():
@@ -308,7 +308,7 @@ def test_a_mode_that_the_user_sets_in_between_is_kept():
     with own_modes():
         with users_modes():
             torch.set_grad_enabled(False)
-        assert modes_now() == OWN and users_differ()
+        assert modes_now() == OWN and user_modes_differ()
         torch.set_grad_enabled(False)  # by code of the user's that was called as it is
         keep_own()
         assert modes_now() == OWN

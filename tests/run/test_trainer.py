@@ -463,7 +463,7 @@ FORGETTABLE = {
     "Adam": "has a state_dict of its own",
     "RMSprop": "has a state_dict of its own",
     "RatingGames": "plays in copies of its own, which each match makes anew",
-    "LastWord": "what a stream and a key begin with; kept because it takes long to find out",
+    "FastSeeds": "what a stream and a key begin with; kept because it takes long to find out",
     "TicTacToe": "environments have states of their own kind",
     "StackedActors": "reads the weights of snapshots, which never change, where they lie",
     "Ranks": "who learns together, told anew by whoever makes the trainer",

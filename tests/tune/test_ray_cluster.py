@@ -269,7 +269,7 @@ def test_a_trial_sees_the_cores_it_was_given(make, tmp_path):
 
 def cores_seen(config):
     """Reports how many cores threads and helpers are chosen by, on a machine that may have more."""
-    from rookery.core.process.processor import usable_cores
+    from rookery.core.process.cpu import usable_cores
 
     tune.report({"cores": usable_cores()})
 

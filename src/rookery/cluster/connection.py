@@ -31,7 +31,7 @@ from rookery.cluster import head, ray_log
 from rookery.cluster.address import AUTO, CONNECT_SECONDS, LOCAL, STARTS, answers, named_by, problem_with, starts_here
 from rookery.cluster.working_directory import is_sent_folder, note_sent, refuse_other, runtime_env
 from rookery.core.errors import ConfigError, HeadLostError
-from rookery.core.process.processor import LIMIT, usable_cores
+from rookery.core.process.cpu import LIMIT, usable_cores
 
 RAYLET_SECONDS = 0.5
 """Seconds between two checks of a process whether its node is still part of the cluster."""

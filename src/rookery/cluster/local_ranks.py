@@ -18,7 +18,7 @@ from torch import distributed
 
 from rookery.cluster.ranks import LOOPBACK, TIMEOUT, Gathered, RankLostError, groups_of
 from rookery.core.errors import LearnerLostError, RemoteError, RookeryError, TrainingError
-from rookery.core.process.child_process import Gone, describe_end, receive_frame, send_frame, start_child
+from rookery.core.process.child_process import ConnectionClosed, describe_end, receive_frame, send_frame, start_child
 from rookery.core.process.waits import exit_code_of
 from rookery.core.settings.starting_folder import module_paths, starting_folder
 
@@ -75,7 +75,7 @@ class LocalRanks(Gathered):
         self._processes.append(start_child(module, [str(number)], [number], 1, {}))
         self._lines.append(line)
         far.close()
-        with suppress(Gone):  # the next read reports it
+        with suppress(ConnectionClosed):  # the next read reports it
             for message in messages:
                 send_frame(line, message)
 
@@ -84,7 +84,7 @@ class LocalRanks(Gathered):
         name = f"learner {number} of {len(self._lines) + 1}"
         try:
             said, _ = receive_frame(self._lines[number - 1])
-        except Gone:
+        except ConnectionClosed:
             process = self._processes[number - 1]
             raise LearnerLostError(f"{name} (process {process.pid}) {describe_end(process)}") from None
         if said != wanted:
@@ -145,7 +145,7 @@ def send_error(line: socket.socket, error: BaseException, text: str) -> None:
         text: Its traceback.
     """
     kind = type(error) if isinstance(error, RankLostError | RookeryError) else TrainingError
-    with suppress(Gone):
+    with suppress(ConnectionClosed):
         send_frame(line, (kind, f"{error}" if kind is type(error) else f"{type(error).__name__}: {error}", text))
 
 

@@ -112,6 +112,7 @@ _ROOMS: dict[str, dict[str, str]] = {
         ),
     },
     "rookery.core": {
+        "rookery.core": "recipe=actor_program",
         "rookery.core.io": "array_files console_output encoding files json_text leftovers packing signing yaml_reader",
         "rookery.core.process": (
             "activity child_process heartbeats internal_errors interrupt processor runtime thread_context torch_modes "
@@ -122,6 +123,9 @@ _ROOMS: dict[str, dict[str, str]] = {
             "settings=fields starting_folder thresholds trust yaml_words"
         ),
         "rookery.core.spaces": "entity_set space_files spaces=arrays teams=team_spaces",
+    },
+    "rookery.core.process": {
+        "rookery.core.process": "processor=cpu",
     },
     "rookery.envs": {
         "rookery.envs": (
@@ -191,6 +195,12 @@ _ROOMS: dict[str, dict[str, str]] = {
     },
     "rookery.serving": {
         "rookery.serving": "asking=requests reading=observations",
+    },
+    "rookery.models": {
+        "rookery.models": "pictures=image_encoders pieces=sequence_split",
+    },
+    "rookery.native": {
+        "rookery.native": "recipe=program_recorder",
     },
     "rookery.signals": {
         "rookery.signals": "demonstrated=imitation_base",
@@ -419,8 +429,19 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.compat.rllib:rllib": "rookery_rllib:rllib",
     "rookery.compat.rllib:tune": "rookery_rllib:tune",
     "rookery.core.native_memory:Cell": "rookery.core.native_memory:NativeCell",
+    "rookery.core.process.child_process:Gone": "rookery.core.process.child_process:ConnectionClosed",
+    "rookery.core.process.heartbeats:processor_time": "rookery.core.process.heartbeats:cpu_time",
+    "rookery.core.process.interrupt:Stranded": "rookery.core.process.interrupt:ClusterLost",
     "rookery.core.process.runtime:own_torch": "rookery.core.process.torch_modes:own_torch",
     "rookery.core.process.runtime:torch_threads": "rookery.core.process.torch_modes:torch_threads",
+    "rookery.core.process.torch_modes:in_users_modes": "rookery.core.process.torch_modes:call_in_user_modes",
+    "rookery.core.process.torch_modes:users_differ": "rookery.core.process.torch_modes:user_modes_differ",
+    "rookery.core.recipe:Decider": "rookery.core.actor_program:ProgramActor",
+    "rookery.core.recipe:Made": "rookery.core.actor_program:CallResult",
+    "rookery.core.recipe:NumbersAt": "rookery.core.actor_program:DataAt",
+    "rookery.core.recipe:Recipe": "rookery.core.actor_program:ActorProgram",
+    "rookery.core.seeding:LastWord": "rookery.core.seeding:FastSeeds",
+    "rookery.core.spaces.arrays:picture_axes": "rookery.core.spaces.arrays:image_axes",
     "rookery.envs.absent:AbsentEnv": "rookery.envs.placeholder_env:PlaceholderEnv",
     "rookery.envs.adapters.lane:five_dicts": "rookery.envs.adapters.lane:step_dicts",
     "rookery.envs.adapters.lane:pictures_a_second": "rookery.envs.adapters.lane:render_fps_of",
@@ -466,6 +487,7 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.envs.twin_choice:usable_twin": "rookery.envs.variant_choice:usable_variant",
     "rookery.envs.vector.burst:BurstPlayer": "rookery.rollout.loops.helper_side:BurstPlayer",
     "rookery.envs.vector.burst:PlaysShare": "rookery.envs.vector.burst:ShareLoop",
+    "rookery.models.cells.recurrent:spread_memories": "rookery.models.cells.recurrent:keep_biases",
     "rookery.models.memory:Attention": "rookery.models.cells.attention:Attention",
     "rookery.models.memory:AttentionBlock": "rookery.models.cells.attention:AttentionBlock",
     "rookery.models.memory:GRU": "rookery.models.cells.gru:GRU",
@@ -480,11 +502,24 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.models.memory:blend": "rookery.models.cells.scan:blend",
     "rookery.models.memory:sinusoids": "rookery.models.cells.attention:sinusoids",
     "rookery.models.memory:spread_memories": "rookery.models.cells.recurrent:spread_memories",
+    "rookery.models.pictures:rectified": "rookery.models.image_encoders:leaky_relu",
+    "rookery.models.pieces:Pieces": "rookery.models.sequence_split:SplitSequences",
     "rookery.models.recall:Stacked": "rookery.core.batch:Stacked",
+    "rookery.models.recall:byte_pictures": "rookery.models.recall:uint8_images",
     "rookery.models.recall:put_together": "rookery.core.batch:put_together",
     "rookery.models.recall:rows_of": "rookery.core.batch:rows_of",
+    "rookery.models.squashed:Disturbed": "rookery.models.squashed:NoisyAction",
+    "rookery.models.squashed:before_range": "rookery.models.squashed:unbounded_log_std",
+    "rookery.models.squashed:in_range": "rookery.models.squashed:bounded_log_std",
+    "rookery.models.team_heads:TeamActs": "rookery.models.team_heads:TeamActions",
+    "rookery.models.team_heads:acts_of": "rookery.models.team_heads:member_actions",
+    "rookery.models.team_heads:own_relaxed": "rookery.models.team_heads:member_columns",
     "rookery.native.critics:WithoutGraph": "rookery.native.critics:ManualTemperatureStep",
+    "rookery.native.critics:values_to_go_back_from": "rookery.native.critics:values_and_input_gradient",
     "rookery.native.networks:NativeRecurrence": "rookery.native.networks:NativeMemory",
+    "rookery.native.qualify:is_hooked": "rookery.native.qualify:has_hooks",
+    "rookery.native.qualify:obstacle_to_drawing": "rookery.native.qualify:drawing_obstacle",
+    "rookery.native.recipe:recipe_of": "rookery.native.program_recorder:record_program",
     "rookery.onnx.check:Look": "rookery.onnx.check:FileReport",
     "rookery.onnx.check:look_at": "rookery.onnx.check:inspect_file",
     "rookery.onnx.check:look_into": "rookery.onnx.check:inspect_content",

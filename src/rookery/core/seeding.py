@@ -66,19 +66,19 @@ class Streams:
                 lanes in turn.
         """
         if stride:
-            dealt = LastWord(self, role)
+            dealt = FastSeeds(self, role)
             return lambda lane, episode: dealt.integer(episode * stride + lane)
-        by_lane: dict[int, LastWord] = {}
+        by_lane: dict[int, FastSeeds] = {}
 
         def plan(lane: int, episode: int) -> int:
             if lane not in by_lane:
-                by_lane[lane] = LastWord(self, role, lane)
+                by_lane[lane] = FastSeeds(self, role, lane)
             return by_lane[lane].integer(episode)
 
         return plan
 
 
-class LastWord:
+class FastSeeds:
     """Fast `Streams.integer` for keys that differ only in their last word: every episode needs a seed.
 
     `SeedSequence` mixes the words of a key one after the other into a pool of four, so the pool before the last word is

@@ -18,7 +18,7 @@ import cloudpickle
 import numpy as np
 
 from rookery.core.errors import EnvError
-from rookery.core.process.processor import usable_cores
+from rookery.core.process.cpu import usable_cores
 from rookery.core.process.thread_context import in_this_context
 from rookery.envs.base import SeedPlan, VectorEnv
 from rookery.envs.random_play import FEW_STEPS, random_answers

@@ -35,11 +35,11 @@ from rookery.core.spaces.arrays import ActionSpec, Leaf, ObsSpec
 from rookery.models.cells.base import Memory
 from rookery.models.entities import EntityEncoder
 from rookery.models.hyper import MOST_GOALS, HyperLinear
+from rookery.models.image_encoders import ImageEncoder, image_layout
 from rookery.models.layers import ACTIVATIONS, HIDDEN_GAIN, linear, orthogonal
 from rookery.models.memory import MemoryConfig, build_memory
-from rookery.models.pictures import ImageEncoder, image_layout
-from rookery.models.pieces import Pieces
 from rookery.models.recall import PREVIOUS
+from rookery.models.sequence_split import SplitSequences
 
 NETWORK = CodeKind(
     "a network (a class of torch.nn.Module, or a function that makes one)",
@@ -625,7 +625,7 @@ class CustomMemory(Memory):
 
     def forward(self, x: Any, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
         """Processes all decisions of B sequences, one time step after another; `x` are observations by path."""
-        pieces = Pieces.of(sequences)
+        pieces = SplitSequences.of(sequences)
         seen = {path: pieces.pack(leaf).split(pieces.counts) for path, leaf in put_together(x).items()}
         features, after, kept = [], [], pieces.before(memory)
         for step, count in enumerate(pieces.counts):

@@ -19,8 +19,8 @@ from rookery.core.batch import Rollout, Stacked, TensorTree
 from rookery.core.errors import ConfigError
 from rookery.core.spaces.arrays import ActionSpec, Leaf, ObsSpec
 from rookery.core.spaces.team_spaces import ALIVE, is_team
+from rookery.models.image_encoders import image_layout
 from rookery.models.memory import MemoryConfig
-from rookery.models.pictures import image_layout
 
 CHOICES, NUMBERS, REWARD = "previous action/choices", "previous action/numbers", "previous reward"
 PREVIOUS = CHOICES, NUMBERS, REWARD
@@ -248,7 +248,7 @@ def _stacked_leaf(leaf: Leaf, frames: int) -> Leaf:
     return Leaf(leaf.path, kind, shape, leaf.dtype, leaf.sizes * frames, leaf.scale)
 
 
-def byte_pictures(obs: ObsSpec, frames: int) -> list[Leaf]:
+def uint8_images(obs: ObsSpec, frames: int) -> list[Leaf]:
     """Returns the uint8 leaves that a trunk reads as images: images, and stacked planes."""
     leaves = [leaf for leaf in obs.leaves if leaf.kind == "box" and leaf.dtype == np.uint8]
     return [leaf for leaf in leaves if image_layout(_stacked_leaf(leaf, frames) if frames > 1 else leaf)]

@@ -201,7 +201,7 @@ class SquashedHead(BoundedHead):
             )
         else:
             self.linear = linear(num_features, 2 * numbers, gain=ACTION_GAIN, generator=generator)
-            self.linear.bias.data[numbers:] = before_range(spec, log_std_init)
+            self.linear.bias.data[numbers:] = unbounded_log_std(spec, log_std_init)
         self._own = (self.linear.weight, self.linear.bias)  # cached: a look-up on a module is slow
 
     def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> SquashedGaussian:
@@ -217,7 +217,7 @@ class SquashedHead(BoundedHead):
     def behavior(self, output: Tensor) -> SquashedGaussian:
         """Returns the distribution of actions for outputs of `linear` (not with ``gsde``), ``[N, 2 * k]``."""
         mean, log_std = output.chunk(2, -1)
-        return SquashedGaussian(mean, in_range(self.spec, log_std))
+        return SquashedGaussian(mean, bounded_log_std(self.spec, log_std))
 
     @property
     def spread(self) -> Tensor | None:
@@ -225,7 +225,7 @@ class SquashedHead(BoundedHead):
         return None if self.log_spread is None else self.log_spread.exp()
 
 
-def in_range(spec: Squashed, output: Tensor) -> Tensor:
+def bounded_log_std(spec: Squashed, output: Tensor) -> Tensor:
     """Maps the layer's output to the log standard deviation."""
     if spec.log_std == "clamp":
         return output.clamp(*CLAMPED)
@@ -233,7 +233,7 @@ def in_range(spec: Squashed, output: Tensor) -> Tensor:
     return low + 0.5 * (high - low) * (torch.tanh(output) + 1.0)
 
 
-def before_range(spec: Squashed, log_std: float) -> float:
+def unbounded_log_std(spec: Squashed, log_std: float) -> float:
     """Returns the layer's output for a given log standard deviation."""
     if spec.log_std == "clamp":
         return log_std
@@ -322,7 +322,7 @@ class HybridHead(Head):
         self.noise = NoiseSpec(uniform=len(action.sizes), normal=numbers)
         self._widths = (sum(action.sizes), numbers, numbers)
         self.linear = linear(num_features, sum(self._widths), gain=ACTION_GAIN, generator=generator)
-        self.linear.bias.data[-numbers:] = before_range(spec, log_std_init)
+        self.linear.bias.data[-numbers:] = unbounded_log_std(spec, log_std_init)
         self.register_buffer("random", torch.tensor(0.0, dtype=torch.float32, device="cpu"))
 
     def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> Hybrid:
@@ -330,7 +330,7 @@ class HybridHead(Head):
         output = functional.linear(features, self.linear.weight, self.linear.bias)
         logits, mean, log_std = output.split(self._widths, -1)
         choices = MultiCategorical(logits, self.action_spec.sizes, mask)
-        return Hybrid(choices, SquashedGaussian(mean, in_range(self.spec, log_std)))
+        return Hybrid(choices, SquashedGaussian(mean, bounded_log_std(self.spec, log_std)))
 
     def draw(
         self, features: Tensor, mask: Tensor | None, noise: Tensor, carried: Tensor | None
@@ -345,7 +345,7 @@ class HybridHead(Head):
         return torch.cat((choice.float(), number), -1), choice_logp + number_logp
 
 
-class Disturbed(Behavior):
+class NoisyAction(Behavior):
     """Deterministic action with normal noise, clipped to the bounds: float32 ``[..., k]`` in [-1, 1].
 
     The noise serves exploration only, and probabilities have no meaning here: `log_prob` is 0.
@@ -421,7 +421,7 @@ class DeterministicHead(BoundedHead):
         self.register_buffer("std", torch.tensor(0.0, dtype=torch.float32, device="cpu"))
         self._own = (self.linear.weight, self.linear.bias)  # cached: a look-up on a module is slow
 
-    def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> Disturbed:
+    def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> NoisyAction:
         """Returns each row's action with its noise, regardless of `random`; arguments as of `Head.forward`."""
         weight, bias = self._own
         return self.behavior(functional.linear(features, weight, bias))
@@ -432,6 +432,6 @@ class DeterministicHead(BoundedHead):
         """
         return noise if self.random else noise * self.std.pow(power - 1.0)
 
-    def behavior(self, output: Tensor) -> Disturbed:
+    def behavior(self, output: Tensor) -> NoisyAction:
         """Returns the distribution of actions for outputs of `linear`, ``[N, k]``."""
-        return Disturbed(torch.tanh(output), self.std)
+        return NoisyAction(torch.tanh(output), self.std)

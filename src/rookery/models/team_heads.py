@@ -30,7 +30,7 @@ MIN_UNIFORM = 1e-7
 """Lower bound of uniform numbers, because the logarithm of 0 is undefined."""
 
 
-def acts_of(action: ActionSpec) -> list[ActionSpec]:
+def member_actions(action: ActionSpec) -> list[ActionSpec]:
     """Returns the action layouts of a team's members, in their order.
 
     Raises:
@@ -142,7 +142,7 @@ class TeamQHead(QHead):
 
     def __init__(self, num_features: int, action: ActionSpec, spec: TeamQValues, *, generator: torch.Generator) -> None:
         Head.__init__(self)  # the head of one Discrete space would refuse several
-        members = acts_of(action)
+        members = member_actions(action)
         for number, member in enumerate(members):
             if member.kind != "discrete":
                 raise SpaceError(
@@ -230,7 +230,7 @@ class TeamActors(HeadSpec):
         return TeamActorHead(num_features, action, self, generator=generator)
 
 
-class TeamActs(Behavior):
+class TeamActions(Behavior):
     """Output of a team's actors: logits of discrete actions, and continuous actions in [-1, 1].
 
     Args:
@@ -303,7 +303,7 @@ class TeamActorHead(Head):
 
     def __init__(self, num_features: int, action: ActionSpec, spec: TeamActors, *, generator: torch.Generator) -> None:
         super().__init__()
-        members = acts_of(action)
+        members = member_actions(action)
         for number, member in enumerate(members):
             if member.kind == "box":
                 bounded_numbers(member)
@@ -322,7 +322,7 @@ class TeamActorHead(Head):
         self.register_buffer("std", torch.tensor(0.0, dtype=torch.float32, device="cpu"))
         self.register_buffer("random", torch.tensor(0.0, dtype=torch.float32, device="cpu"))
 
-    def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> TeamActs:
+    def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> TeamActions:
         """Returns the distribution of each row's action; arguments as of `Head.forward`."""
         put_out = self.layers(features)
         chosen = [one for one, choice in zip(put_out, self._is_choice, strict=True) if choice]
@@ -330,17 +330,19 @@ class TeamActorHead(Head):
         logits = torch.cat([features[:, :0], *chosen], 1)
         if mask is not None:
             logits = torch.where(mask, logits, MASKED_LOGIT)
-        return TeamActs(logits, torch.tanh(torch.cat([features[:, :0], *moved], 1)), self.action_spec.sizes, self.std)
+        return TeamActions(
+            logits, torch.tanh(torch.cat([features[:, :0], *moved], 1)), self.action_spec.sizes, self.std
+        )
 
     def draw(
         self, features: Tensor, mask: Tensor | None, noise: Tensor, carried: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Returns exploring actions and log-probabilities; see `Head.draw`."""
-        acts: TeamActs = self(features, mask)
+        acts: TeamActions = self(features, mask)
         if self.random:
             even = torch.where(acts.logits > MASKED_LOGIT, torch.zeros_like(acts.logits), MASKED_LOGIT)
             choices, normal = len(self.action_spec.sizes), noise[:, self.noise.uniform :]
-            action = TeamActs(even, acts.numbers, acts.sizes, self.std).sample(noise)
+            action = TeamActions(even, acts.numbers, acts.sizes, self.std).sample(noise)
             action[:, choices:] = uniform(normal)[0]
             return action, acts.log_prob(action)
         return acts.sample_logp(noise)
@@ -359,10 +361,10 @@ def relaxed_action(action: ActionSpec, stored: Tensor) -> Tensor:
     return torch.cat((*ones, stored[:, len(action.sizes) :]), 1)
 
 
-def own_relaxed(action: ActionSpec) -> list[slice]:
+def member_columns(action: ActionSpec) -> list[slice]:
     """Returns the columns of `relaxed_action` of each member."""
     choice, number, found = 0, sum(action.sizes), []
-    for member in acts_of(action):
+    for member in member_actions(action):
         if member.sizes:
             found.append(slice(choice, choice + member.sizes[0]))
             choice += member.sizes[0]

@@ -29,7 +29,7 @@ from rookery.core.settings.trust import TrustCode
 from rookery.core.spaces.arrays import MASK, Tree
 from rookery.models.build import Encoder
 from rookery.native.networks import NativeMemory, NativeTrunk, last_layers, layout_of
-from rookery.native.qualify import obstacle, obstacle_to_drawing, overridden
+from rookery.native.qualify import drawing_obstacle, obstacle, overridden
 from rookery.policies.export import read_policy
 from rookery.policies.normalize import RunningMeanStd
 from rookery.policies.policy import Policy
@@ -40,7 +40,7 @@ Call = Callable[[Tensor | None, np.ndarray | None], None]
 
 def native_actor(policy: Policy) -> NativeActor | None:
     """Makes a policy's actor on kernels, or returns None if kernels do not support the policy."""
-    why = overridden(policy) or obstacle_to_drawing(policy.head)
+    why = overridden(policy) or drawing_obstacle(policy.head)
     build = None if why or obstacle(policy.model, [policy.trunk], [policy.head], policy.memory) else best_build()
     return None if build is None else NativeActor(policy, build)
 

@@ -39,7 +39,7 @@ def action_values(critics: Forward[Any], pair: Any) -> Tensor:
     return kernels.run(kernels.structure.inputs(pair))[0]
 
 
-def values_to_go_back_from(critics: Forward[Any], pair: Any) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+def values_and_input_gradient(critics: Forward[Any], pair: Any) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """Computes the same without a graph, by critics that run on kernels; also returns the function from the gradient of
     the values to the gradient of the critics' inputs (`NetworkKernels.input_gradient`).
     """

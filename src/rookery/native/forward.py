@@ -21,7 +21,7 @@ from rookery.models.heads import ActionHead
 from rookery.models.q_head import QHead
 from rookery.models.structure import Declared, Inputs, Structure, Tower
 from rookery.native.networks import NativeMemory, NativeTrunk, last_layers, layout_of
-from rookery.native.qualify import is_hooked, obstacle, overridden
+from rookery.native.qualify import has_hooks, obstacle, overridden
 
 NetT = TypeVar("NetT", bound=Declared)
 
@@ -134,7 +134,7 @@ class Forward(Generic[NetT]):
         if not self._weights:
             return
         weights = self._weights
-        where = [type(self.net), is_hooked(self._modules), *[weight.requires_grad for weight in weights]]
+        where = [type(self.net), has_hooks(self._modules), *[weight.requires_grad for weight in weights]]
         where += [weight.data_ptr() for weight in weights]
         last = places(weights[-1]) if self._learns else weights[-1].data_ptr()
         if where != self._where or last != self._last_place:

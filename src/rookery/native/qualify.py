@@ -51,7 +51,7 @@ def obstacle(
     if memory is not None and not isinstance(memory, ON_KERNELS):
         return next((name for name, cell in CELLS.items() if isinstance(memory, cell)), "a custom memory")
     modules = [module for part in parts for module in part.modules()]
-    if is_hooked(modules):
+    if has_hooks(modules):
         return "forward hooks"
     for head in heads:
         if why := _obstacle_in_head(head):
@@ -96,7 +96,7 @@ def overridden(network: object) -> str:
     return ""
 
 
-def is_hooked(modules: Sequence[nn.Module]) -> bool:
+def has_hooks(modules: Sequence[nn.Module]) -> bool:
     """Whether a module has forward hooks."""
     return any(module._forward_hooks or module._forward_pre_hooks for module in modules)
 
@@ -133,7 +133,7 @@ def _obstacle_in_head(head: nn.Module) -> str:
     return ""
 
 
-def obstacle_to_drawing(head: Head) -> str:
+def drawing_obstacle(head: Head) -> str:
     """Returns the reason why kernels cannot draw actions from this head's outputs, or an empty string."""
     if head.exploration_size:
         return "noise that is correlated over time"

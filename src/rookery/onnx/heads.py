@@ -26,9 +26,9 @@ from rookery.models.squashed import (
     CLAMPED,
     SCALED,
     DeterministicHead,
-    Disturbed,
     Hybrid,
     HybridHead,
+    NoisyAction,
     Squashed,
     SquashedGaussian,
     SquashedHead,
@@ -291,7 +291,7 @@ def parameters_of(behavior: Behavior) -> dict[str, Tensor]:
         return {"flag_logits": behavior.logits}
     if isinstance(behavior, DiagonalGaussian | SquashedGaussian):
         return {"mean": behavior.mean, "log_std": behavior.log_std.expand_as(behavior.mean)}
-    return {"mean": behavior.mean} if isinstance(behavior, Disturbed) else {}
+    return {"mean": behavior.mean} if isinstance(behavior, NoisyAction) else {}
 
 
 def width_of(action: ActionSpec, name: str) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from rookery.core.spaces.arrays import CATEGORIES, Leaf
 from rookery.models.cells.base import Memory
 from rookery.models.cells.table import CELLS
-from rookery.models.pictures import image_layout
+from rookery.models.image_encoders import image_layout
 from rookery.models.recall import CHOICES, NUMBERS, REWARD, Recall
 from rookery.onnx.graph import Graph
 from rookery.onnx.obs_value import ObsValue, categories

@@ -15,7 +15,7 @@ from rookery.core.spaces.arrays import Leaf
 from rookery.models.build import Encoder, GoalTrunk, MixedLinear
 from rookery.models.entities import ABSENT, EntityEmbedding, EntityEncoder
 from rookery.models.hyper import HyperLinear
-from rookery.models.pictures import (
+from rookery.models.image_encoders import (
     CODE_SIZE,
     NUM_CODES,
     CodeEmbedding,

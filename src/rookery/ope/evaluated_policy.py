@@ -9,7 +9,7 @@ from torch import Tensor
 from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.models.distributions import Behavior
-from rookery.models.squashed import Disturbed, Hybrid, HybridHead, SquashedGaussian, SquashedHead
+from rookery.models.squashed import Hybrid, HybridHead, NoisyAction, SquashedGaussian, SquashedHead
 from rookery.ope.episodes import WholeEpisodes
 from rookery.policies.policy import Policy
 
@@ -44,7 +44,7 @@ class EvaluatedPolicy:
     def obstacle(self, episodes: WholeEpisodes) -> str:
         """Returns the reason why the policy's actions have no probability for importance weights, or ``""``."""
         behavior = self.behavior(episodes.obs(np.arange(1)))
-        if isinstance(behavior, Disturbed):
+        if isinstance(behavior, NoisyAction):
             return "the policy is deterministic: its continuous actions have no probability density; fqe needs none"
         if self.deterministic and self.policy.action_spec.num_numbers:
             return (

@@ -163,7 +163,7 @@ def _chosen(
         # an error of a custom network keeps its traceback
         with nullcontext() if described[name]["model"].get("module") else _readable(checkpoint):
             if not trust.everything:
-                refuse_reach(checkpoint / FILE, _reached(name, described[name]), way_out)
+                refuse_reach(checkpoint / FILE, _objections(name, described[name]), way_out)
             other = like.get(name)
             chosen[name] = _build(name, described[name]) if other is None else _build_like(other, name, described[name])
     return chosen
@@ -192,7 +192,7 @@ def _named_code(name: str, described: dict[str, Any]) -> Iterator[Named]:
             yield Named(f"{name}.{path}", str(code), kind)
 
 
-def _reached(name: str, described: dict[str, Any]) -> Iterator[Objection]:
+def _objections(name: str, described: dict[str, Any]) -> Iterator[Objection]:
     """Yields the objections to an untrusted policy."""
     model = described["model"]
     yield from of_settings(ModelConfig, model, f"{name}.model")

@@ -18,7 +18,7 @@ from rookery.core.spaces.arrays import MASK, ActionSpec, ObsSpec, Tree
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Behavior, NoiseSpec
 from rookery.models.heads import ActionHead, DistributionHead, HeadSpec, distribution_for
-from rookery.models.recall import Normalize, build_recall, byte_pictures
+from rookery.models.recall import Normalize, build_recall, uint8_images
 from rookery.models.structure import Inputs, Structure, Tower
 from rookery.policies.normalize import ObsNormalizer
 
@@ -94,7 +94,7 @@ class Policy(nn.Module):
         self._masked = obs.has_mask
         self.action_spec = action
         self.model = model
-        pictures = [leaf.path for leaf in byte_pictures(obs, model.memory.frame_stack)]
+        pictures = [leaf.path for leaf in uint8_images(obs, model.memory.frame_stack)]
         normalizer = ObsNormalizer(obs, model.obs_clip, (*model.entities, *pictures))
         self.normalizer = normalizer if model.normalize_obs and normalizer.paths else None
         whole = obs if self.normalizer is None else self.normalizer.spec
@@ -308,7 +308,7 @@ class Policy(nn.Module):
         if self.exploration_size and not deterministic:
             carried = torch.zeros(num_rows, self.exploration_size, device=device_of(self), dtype=torch.float32)
             kept = carried if memory is None else torch.cat((memory, carried), 1)
-        actions = self._decided(tree, kept, deterministic, rng)
+        actions = self._stored_actions(tree, kept, deterministic, rng)
         answer = actions if is_batch else actions[0]
         if memory is None:
             return answer
@@ -327,9 +327,9 @@ class Policy(nn.Module):
             deterministic: Take the most probable action instead of drawing one.
             rng: Random generator if not `deterministic`; None for a fresh one.
         """
-        return self._decided(obs, memory, deterministic, rng)
+        return self._stored_actions(obs, memory, deterministic, rng)
 
-    def _decided(
+    def _stored_actions(
         self, obs: Tree, memory: Tensor | None, deterministic: bool, rng: np.random.Generator | None
     ) -> np.ndarray:
         num_rows = len(next(iter(obs.values())))

@@ -103,7 +103,7 @@ class ScriptedPolicy(Policy):
         tree = {path: tensor.cpu().numpy() for path, tensor in obs.items()}
         num = len(next(iter(tree.values())))
         numbers = self._own(num) if noise is None else noise.cpu().numpy()
-        action = self._uniform(tree, numbers) if self.player is None else self._asked(tree, numbers)
+        action = self._uniform(tree, numbers) if self.player is None else self._called_by_row(tree, numbers)
         return torch.from_numpy(action), torch.zeros(num, dtype=torch.float32, device="cpu")
 
     def _own(self, num: int) -> np.ndarray:
@@ -146,7 +146,7 @@ class ScriptedPolicy(Policy):
         one_end = np.where(below, low + far, np.where(above, high - far, normal))
         return np.where(below & above, 2.0 * uniform - 1.0, one_end)
 
-    def _asked(self, tree: Tree, numbers: np.ndarray) -> np.ndarray:
+    def _called_by_row(self, tree: Tree, numbers: np.ndarray) -> np.ndarray:
         """Returns stored actions ``[N, ...]``, calling the function row by row."""
         num = len(numbers)
         action = np.empty((num, *self.action_spec.shape), self.action_spec.dtype)
@@ -156,10 +156,10 @@ class ScriptedPolicy(Policy):
         words = seed_words(((bits[:, 0] << 8) ^ (bits[:, 1] & 0xFF)).tolist())
         for row in range(num):
             seen = {path: array[row : row + 1].copy() for path, array in tree.items()}
-            action[row] = self._answer_for(row, seen, generator_of(words[row]))
+            action[row] = self._row_action(row, seen, generator_of(words[row]))
         return action
 
-    def _answer_for(self, row: int, seen: Tree, rng: np.random.Generator) -> np.ndarray:
+    def _row_action(self, row: int, seen: Tree, rng: np.random.Generator) -> np.ndarray:
         """Returns the stored action of one row.
 
         Raises:

@@ -14,7 +14,7 @@ from gymnasium import Space
 
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.process.torch_modes import users_modes
-from rookery.core.seeding import LastWord, Role, Streams
+from rookery.core.seeding import FastSeeds, Role, Streams
 from rookery.core.state import Stateful
 from rookery.envs.async_copies.async_env import behaviors_of, team_of
 
@@ -203,7 +203,7 @@ class OpponentMapping(PolicyMapping, Stateful):
         """Policy of each side, per lane."""
         self.own_episodes, self._side_of = own_episodes, side_finder(self.sides)
         self._policy_of_side = [rule[side[0]] for side in self.sides]
-        self._words: dict[tuple[int | str, ...], LastWord] = {}
+        self._words: dict[tuple[int | str, ...], FastSeeds] = {}
         self._dealt: dict[tuple[int | str, ...], tuple[int, str]] = {}
 
     def __call__(self, agent: str, episode: EpisodeInfo) -> str:
@@ -275,5 +275,5 @@ class OpponentMapping(PolicyMapping, Stateful):
         words = self._words.get(key)
         if words is None:
             numbers = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in key]
-            words = self._words[key] = LastWord(self.streams, Role.OPPONENT, *numbers)
+            words = self._words[key] = FastSeeds(self.streams, Role.OPPONENT, *numbers)
         return words.integer(last)

@@ -13,7 +13,7 @@ from rookery.core.process.runtime import (
     shared_cores,
     thread_rule,
 )
-from rookery.models.pictures import SMALLEST_NATURE, image_layout
+from rookery.models.image_encoders import SMALLEST_NATURE, image_layout
 from rookery.native.actor import native_actor
 from rookery.native.qualify import obstacle
 from rookery.policies.policy import Policy

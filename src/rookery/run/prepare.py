@@ -14,8 +14,8 @@ from rookery.cluster.ranks import Ranks
 from rookery.core.config import Resolved
 from rookery.core.device import check_compiler, check_device, has_bfloat16
 from rookery.core.errors import ConfigError, EnvError, nearest
-from rookery.core.process.processor import usable_cores
-from rookery.core.process.torch_modes import in_users_modes, users_modes
+from rookery.core.process.cpu import usable_cores
+from rookery.core.process.torch_modes import call_in_user_modes, users_modes
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings.fields import Settings, object_name
 from rookery.core.settings.hints import ARGUMENTS
@@ -33,7 +33,7 @@ from rookery.envs.random_play import random_rows
 from rookery.envs.teams import TeamEnv
 from rookery.envs.vector.faults import Tolerance
 from rookery.models.build import ModelConfig
-from rookery.models.pictures import RESIDUAL
+from rookery.models.image_encoders import RESIDUAL
 from rookery.native.actor import attach_actor
 from rookery.policies.export import read_policy, start_from
 from rookery.policies.policy import Policy
@@ -226,7 +226,7 @@ def prepare(
     if decisions and has_throwaways(env):
         config, observed = second.config, {name: kinds.get(name, env.kinds[0]).obs.own for name in names}
         # it plays and computes nothing
-        decided, told = in_users_modes(code_layers, config, observed, lambda: _throwaway_copies(config, env))
+        decided, told = call_in_user_modes(code_layers, config, observed, lambda: _throwaway_copies(config, env))
         layers, notes = [*layers, *decided], [*notes, *told]
         second = resolve_run(layers) if decided else second
     space_layers = _space_layers(second, env, mapping, [*names, *exploiters])
@@ -528,7 +528,7 @@ def warm_up(policy: Policy, kind: Kind, env: VectorEnv, streams: Streams, decisi
     seeds = Streams(streams.integer(Role.WARMUP)).episodes(Role.ENV)
     rng = streams.generator(Role.WARMUP, policy.name)
     steps = -(-decisions // env.num_lanes)
-    shown = in_users_modes(random_rows, env, seeds, steps, rng)
+    shown = call_in_user_modes(random_rows, env, seeds, steps, rng)
     for other, tree in zip(env.kinds, shown, strict=True):
         if policy.obs_spec.is_within(other.obs) and other.action == kind.action:
             policy.normalizer.update({path: torch.from_numpy(array) for path, array in tree.items()})

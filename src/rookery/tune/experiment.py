@@ -18,7 +18,7 @@ from rookery.core.errors import ConfigError, refuse
 from rookery.core.io.console_output import LOG, survive_lost_output
 from rookery.core.io.files import write_file
 from rookery.core.io.signing import is_signed, signed
-from rookery.core.process.processor import usable_cores
+from rookery.core.process.cpu import usable_cores
 from rookery.core.seeding import Streams
 from rookery.core.settings.fields import Settings, fields_of, is_undecided, show
 from rookery.core.settings.layers import Layer, import_object, mapping_of, nested

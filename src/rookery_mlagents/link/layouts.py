@@ -44,8 +44,8 @@ from rookery.face import (
     SpaceError,
     Tree,
     action_spec,
+    image_axes,
     obs_spec,
-    picture_axes,
 )
 from rookery_mlagents.link.image_messages import channels_first, decoded
 from rookery_mlagents.link.messages import (
@@ -251,7 +251,7 @@ def _turned(shape: tuple[int, ...], first: bool) -> tuple[int, ...]:
 
 def _is_taken_for(shape: tuple[int, ...], first: bool) -> bool:
     """Whether networks take a picture for one whose channels stand on the other end."""
-    axes = picture_axes(shape)
+    axes = image_axes(shape)
     return axes is not None and axes[3] == first
 
 

@@ -17,7 +17,7 @@ from test_unity_golden import GOLDEN  # noqa: E402
 from unity_client import agents, brain, output, seen  # noqa: E402
 
 from rookery.core.errors import RookeryError, SpaceError  # noqa: E402
-from rookery.core.spaces.arrays import picture_axes  # noqa: E402
+from rookery.core.spaces.arrays import image_axes  # noqa: E402
 from rookery.core.spaces.entity_set import EntitySet  # noqa: E402
 from rookery_mlagents.link.grpc_server import SAID  # noqa: E402
 from rookery_mlagents.link.image_messages import encoded  # noqa: E402
@@ -97,7 +97,7 @@ def test_channels_are_where_networks_look_for_them(shape, properties, leaf, chan
         assert "fewer channels" in reader.layout.notes[0] and made.shape == shape
         return
     assert made.shape == leaf and made.dtype == (np.uint8 if is_packed else np.float32) and not reader.layout.notes
-    axes = picture_axes(made.shape)
+    axes = image_axes(made.shape)
     assert (None if axes is None else axes[0]) == channels
     for _ in range(2):
         asking, _ = reader.read(raw(AgentInfoProto(observations=(obs,))))

@@ -44,7 +44,7 @@ from rookery.models.build import ModelConfig, build_critic_trunk
 from rookery.models.distributions import MASKED_LOGIT
 from rookery.models.heads import VALUE_GAIN
 from rookery.models.layers import linear
-from rookery.models.team_heads import TeamActors, TeamActs, own_relaxed, relaxed_action
+from rookery.models.team_heads import TeamActions, TeamActors, member_columns, relaxed_action
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
 
@@ -153,12 +153,12 @@ class TeamActor:
     def __init__(self, policy: Policy, critics: TeamCritics) -> None:
         self.policy = policy
         self.critics = critics
-        self._own = own_relaxed(policy.action_spec)
+        self._own = member_columns(policy.action_spec)
 
     def __call__(self, rows: ActorRows) -> MemberOutputs:
         """Replaces the action of each member in turn; gradients flow through it into that member's actor (eq. 6)."""
         acts = behavior_of(self.policy, rows.obs)
-        assert isinstance(acts, TeamActs)
+        assert isinstance(acts, TeamActions)
         fresh = acts.relaxed(rows.even)
         alive = rows.obs[ALIVE].T.to(fresh.dtype)
         replaced = []
@@ -252,7 +252,7 @@ class MADDPG(Algorithm[MADDPGConfig]):
     def target(self, rows: Transitions) -> Tensor:
         """Computes value targets ``[N]``: reward, and the target critic's value of the target actors' actions."""
         acts = behavior_of(self.actor_target, rows.next_obs)
-        assert isinstance(acts, TeamActs)
+        assert isinstance(acts, TeamActions)
         following = acts.relaxed(None) * acting_mask(self.policy.action_spec, rows.next_obs)
         q = self.critic_target(StateAction(rows.next_obs, following))
         return backup(q, rows.reward, rows.discount, None, self.cfg.critic)
@@ -271,7 +271,7 @@ class MADDPG(Algorithm[MADDPGConfig]):
 
 def acting_mask(action: ActionSpec, obs: TensorTree) -> Tensor:
     """Returns a mask of the action columns of members that act: 1 or 0, ``[N, W]``."""
-    own = own_relaxed(action)
+    own = member_columns(action)
     alive = obs[ALIVE].float()
     columns = alive.new_zeros(len(alive), max(part.stop for part in own))
     for number, part in enumerate(own):

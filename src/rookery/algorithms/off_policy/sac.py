@@ -58,7 +58,7 @@ from rookery.models.distributions import Behavior, Categorical
 from rookery.models.heads import DistributionHead, HeadSpec
 from rookery.models.squashed import Squashed
 from rookery.models.structure import Inputs, Structure
-from rookery.native.critics import ManualTemperatureStep, action_values, squashed_drawing, values_to_go_back_from
+from rookery.native.critics import ManualTemperatureStep, action_values, squashed_drawing, values_and_input_gradient
 from rookery.native.forward import Forward, attach
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
@@ -263,7 +263,7 @@ class SACActor:
             outputs: ActorOutputs = declared.outputs(parts, batch)
             return outputs
         action, logp = drawing.sample_logp(parts[0], batch.noise)
-        q, input_gradient = values_to_go_back_from(self.critics, StateAction(batch.obs, action))
+        q, input_gradient = values_and_input_gradient(self.critics, StateAction(batch.obs, action))
 
         def back(by_logp: Tensor, by_q: Tensor) -> Tensor:
             return drawing.gradient(parts[0], batch.noise, action, by_logp, input_gradient(by_q))

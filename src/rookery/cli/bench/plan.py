@@ -120,7 +120,7 @@ def show_plan(layers: list[Layer], preset: str, asked: PlanOptions, seconds: flo
     asked.check()
     workers, learners = asked.numbers()
     from rookery.cluster.ranks import Ranks
-    from rookery.core.process.processor import usable_cores
+    from rookery.core.process.cpu import usable_cores
     from rookery.run.plan.cost_model import Machines
     from rookery.run.plan.measured_costs import HERE, measure_costs
     from rookery.run.plan.speed import describe

@@ -31,7 +31,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 PR_SET_PDEATHSIG = 1
 
 
-class Gone(Exception):
+class ConnectionClosed(Exception):
     """The other side has closed its end of the connection."""
 
 
@@ -86,29 +86,29 @@ def describe_end(process: subprocess.Popen[bytes]) -> str:
 
 
 def send_frame(line: socket.socket, message: Any, files: tuple[int, ...] = ()) -> None:
-    """Sends a message and open files; raises Gone if the other side has closed."""
+    """Sends a message and open files; raises ConnectionClosed if the other side has closed."""
     body = cloudpickle.dumps(message)
     try:
         socket.send_fds(line, [struct.pack("q", len(body))], files)
         line.sendall(body)
     except (BrokenPipeError, ConnectionError, TimeoutError):
-        raise Gone from None
+        raise ConnectionClosed from None
 
 
 def receive_frame(line: socket.socket) -> tuple[Any, list[int]]:
     """Receives a message and its files. Both ends are processes of one run, so unpickling is safe.
 
     Raises:
-        Gone: If the other side has closed.
+        ConnectionClosed: If the other side has closed.
     """
     try:
         head, files, _, _ = socket.recv_fds(line, 8, 4)
         if not head:
-            raise Gone
+            raise ConnectionClosed
         head += _exactly(line, 8 - len(head))
         body = _exactly(line, struct.unpack("q", head)[0])
     except (ConnectionError, TimeoutError):
-        raise Gone from None
+        raise ConnectionClosed from None
     return cloudpickle.loads(body), files
 
 
@@ -117,6 +117,6 @@ def _exactly(line: socket.socket, size: int) -> bytes:
     while len(received) < size:
         part = line.recv(min(size - len(received), 1 << 20))
         if not part:
-            raise Gone
+            raise ConnectionClosed
         received += part
     return bytes(received)

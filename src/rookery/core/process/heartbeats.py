@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rookery.core.process.child_process import Gone, describe_end, receive_frame
+from rookery.core.process.child_process import ConnectionClosed, describe_end, receive_frame
 from rookery.core.process.waits import wait_until
 
 HEARTBEAT_SECONDS = 1.0
@@ -68,7 +68,7 @@ class Heartbeats:
         passed, self._looked = min(now - self._looked, LONGEST_LOOK), now
         self._silence = 0.0 if self._has_come() else self._silence + passed
         if self._silence >= BUSY_AFTER and self._process is not None:
-            before, self._computed = self._computed, processor_time(self._process)
+            before, self._computed = self._computed, cpu_time(self._process)
             if self._computed != before:
                 self._silence = BUSY_AFTER
         return self._silence >= SILENT_SECONDS
@@ -97,11 +97,11 @@ class ChildHeartbeats(Heartbeats):
         super().__init__(line, process)
 
     def receive(self, line: socket.socket) -> Any:
-        """Receives a message from the process, as `receive_frame`; raises Gone if it is frozen."""
+        """Receives a message from the process, as `receive_frame`; raises ConnectionClosed if it is frozen."""
 
         def check() -> None:
             if self.is_frozen():
-                raise Gone
+                raise ConnectionClosed
 
         wait_until(lambda seconds: select.select([line], [], [], seconds)[0] or None, check=check)
         return receive_frame(line)[0]
@@ -116,7 +116,7 @@ def describe_frozen() -> str:
     return f"is frozen: it has sent no heartbeat for {SILENT_SECONDS:g} seconds"
 
 
-def processor_time(process: int) -> str:
+def cpu_time(process: int) -> str:
     """Returns the CPU time of a process, as the system writes it; empty if it is not known."""
     with suppress(OSError):
         return " ".join(Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[11:13])

@@ -55,11 +55,11 @@ class TimeUp(Interrupted):
         KeyboardInterrupt.__init__(self, "the time of the training is up")
 
 
-STRANDED = 1000
+CLUSTER_LOST = 1000
 """Value of `Interrupt.number` when the run's cluster is lost; no signal has this number."""
 
 
-class Stranded(Interrupted):
+class ClusterLost(Interrupted):
     """A run stopped because its cluster is lost.
 
     Args:
@@ -67,7 +67,7 @@ class Stranded(Interrupted):
     """
 
     def __init__(self, problem: str) -> None:
-        self.signal = STRANDED
+        self.signal = CLUSTER_LOST
         KeyboardInterrupt.__init__(self, problem or "the cluster is lost")
 
     def as_error(self, hint: str = "") -> BaseException:
@@ -101,7 +101,7 @@ class Interrupt:
     """A request to stop.
 
     Attributes:
-        number: The received signal, `TIME_UP`, `STRANDED`, or None.
+        number: The received signal, `TIME_UP`, `CLUSTER_LOST`, or None.
     """
 
     watchers: ClassVar[list[Interrupt]] = []
@@ -170,9 +170,9 @@ class Interrupt:
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set by Python
 
     def check(self) -> None:
-        """Raises `Interrupted` after a signal, `TimeUp` at the time limit, `Stranded` if the cluster is lost."""
-        if self.number == STRANDED:
-            raise Stranded(Interrupt.problem)
+        """Raises `Interrupted` after a signal, `TimeUp` at the time limit, `ClusterLost` if the cluster is lost."""
+        if self.number == CLUSTER_LOST:
+            raise ClusterLost(Interrupt.problem)
         if self.number is not None:
             raise Interrupted(self.number) if self.number else TimeUp
 
@@ -181,7 +181,7 @@ class Interrupt:
         """Requests a stop of all watching runs because the cluster is lost; called in another thread."""
         cls.problem = problem
         for each in cls.watchers:
-            each.number = each.number or STRANDED
+            each.number = each.number or CLUSTER_LOST
 
     @staticmethod
     def check_second() -> None:

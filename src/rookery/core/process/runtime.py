@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 
-from rookery.core.process.processor import usable_cores
+from rookery.core.process.cpu import usable_cores
 
 TORCH_WORTH_THREADS = 100e6
 """Floating-point operations of a gradient step from which on it uses several cores: about 1 ms on one core."""

@@ -113,13 +113,13 @@ def users_modes() -> Iterator[None]:
         _set(before)
 
 
-def in_users_modes(function: Callable[..., ResultT], *arguments: Any) -> ResultT:
+def call_in_user_modes(function: Callable[..., ResultT], *arguments: Any) -> ResultT:
     """Calls a user's function in `users_modes`, and returns its result."""
     with users_modes():
         return function(*arguments)
 
 
-def users_differ() -> bool:
+def user_modes_differ() -> bool:
     """Whether user code needs other modes than the present ones."""
     return _thread.theirs is not None and _thread.theirs != modes_now()
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from rookery.core.errors import RemoteError
 from rookery.core.packages import OWN
 
-ON_THE_WAY = (
+CALLING_MODULES = (
     *OWN,
     "importlib",
     "_frozen_importlib",
@@ -46,7 +46,7 @@ def own_frames(error: BaseException) -> TracebackType | None:
     trace = error.__traceback__
     while trace is not None:
         module = f"{trace.tb_frame.f_globals.get('__name__', '')}."
-        if not any(module.startswith(f"{name}.") for name in ON_THE_WAY):
+        if not any(module.startswith(f"{name}.") for name in CALLING_MODULES):
             break
         trace = trace.tb_next
     return trace

@@ -37,11 +37,11 @@ USABLE = "Discrete, MultiDiscrete, MultiBinary or Box, or Dict and Tuple of thes
 """Action spaces there is a layout for, in words."""
 
 
-SMALLEST_PICTURE = 3
+SMALLEST_IMAGE = 3
 """Pixels: what has three dimensions and a shorter side is read as a vector."""
 
 
-def picture_axes(shape: tuple[int, ...]) -> tuple[int, int, int, bool] | None:
+def image_axes(shape: tuple[int, ...]) -> tuple[int, int, int, bool] | None:
     """Channels, height, width, and whether channels come last, of a box of this shape; None if it is no picture.
 
     A picture has three dimensions. Its channels are the shorter of the first and the last axis, the last if they are
@@ -52,7 +52,7 @@ def picture_axes(shape: tuple[int, ...]) -> tuple[int, int, int, bool] | None:
     first, middle, last = shape
     channels_last = last <= first
     channels, height, width = (last, first, middle) if channels_last else (first, middle, last)
-    return (channels, height, width, channels_last) if min(height, width) >= SMALLEST_PICTURE else None
+    return (channels, height, width, channels_last) if min(height, width) >= SMALLEST_IMAGE else None
 
 
 @dataclass(frozen=True)

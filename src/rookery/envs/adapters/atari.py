@@ -22,7 +22,7 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError, nearest
-from rookery.core.process.processor import end_busy_waits, usable_cores
+from rookery.core.process.cpu import end_busy_waits, usable_cores
 from rookery.core.settings.reach import Count, CountFromZero, Few, Label
 from rookery.envs.adapters.batched import BatchedEnv
 from rookery.envs.base import SeedPlan, Step

@@ -17,7 +17,7 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from rookery.core.recipe import ALIGNMENT, Recipe
+from rookery.core.actor_program import ALIGNMENT, ActorProgram
 from rookery.core.spaces.arrays import Tree
 from rookery.envs.base import Kind
 from rookery.envs.vector.channel import SharedMemory
@@ -67,7 +67,7 @@ class BurstPlan:
     lanes: int
     steps: int
     noise: int
-    recipe: Recipe
+    recipe: ActorProgram
     player: Callable[[SerialEnv, Burst, range], ShareLoop]
 
 

@@ -18,7 +18,7 @@ import threading
 from time import monotonic, perf_counter
 from typing import IO
 
-from rookery.core.process.child_process import Gone
+from rookery.core.process.child_process import ConnectionClosed
 
 IN_ORDER = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
 """Whether other cores see stores in order."""
@@ -108,7 +108,7 @@ class Signal:
         """Waits until the word is `value`; returns False if it is not by `deadline` on the monotonic clock.
 
         Raises:
-            Gone: If the other side is gone.
+            ConnectionClosed: If the other side is gone.
         """
         if not IN_ORDER:
             return self._hear(deadline)
@@ -144,11 +144,11 @@ class Signal:
         """Reads the bytes of the bell, up to a limit; returns False if there were none."""
         try:
             if not self._bell.recv(most):
-                raise Gone
+                raise ConnectionClosed
         except BlockingIOError:
             return False
         except ConnectionError:
-            raise Gone from None
+            raise ConnectionClosed from None
         return True
 
     def _hear(self, deadline: float) -> bool:

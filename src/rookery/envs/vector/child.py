@@ -20,7 +20,7 @@ import cloudpickle
 
 from rookery.core.errors import EnvError
 from rookery.core.io.console_output import survive_lost_output, watched_output
-from rookery.core.process.child_process import Gone, die_with, receive_frame, send_frame
+from rookery.core.process.child_process import ConnectionClosed, die_with, receive_frame, send_frame
 from rookery.core.process.tracebacks import described
 from rookery.envs.base import SeedPlan
 from rookery.envs.parameters import NotifyingPlan
@@ -93,7 +93,7 @@ class ShareServer:
         """Sends the result of a step or a call, or the reason why it cannot be sent."""
         try:
             send_frame(self._line, reply)
-        except Gone:
+        except ConnectionClosed:
             raise
         except Exception as error:  # whatever an object does when it is pickled
             what = f"{self._share.name}: its infos or its state cannot be sent from a helper process"
@@ -179,7 +179,7 @@ def main() -> None:
         with watched_output():
             survive_lost_output(None)  # output of an environment must not end the training
             ShareServer(bell, line, control).run()
-    except Gone:
+    except ConnectionClosed:
         os._exit(0)
 
 

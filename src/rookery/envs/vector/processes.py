@@ -21,8 +21,8 @@ from typing import Any
 import cloudpickle
 
 from rookery.core.errors import EnvError, RemoteError
-from rookery.core.process.child_process import Gone, describe_end, receive_frame, send_frame, start_child
-from rookery.core.process.processor import usable_cores
+from rookery.core.process.child_process import ConnectionClosed, describe_end, receive_frame, send_frame, start_child
+from rookery.core.process.cpu import usable_cores
 from rookery.core.process.waits import exit_code_of
 from rookery.core.settings.starting_folder import module_paths, started_in, starting_folder
 from rookery.envs.base import Kind
@@ -164,7 +164,7 @@ class ProcessHelper:
         try:
             if not self._answers.wait(self._number, self._deadline):
                 raise EnvError(f"{self._name}: no answer within {seconds:.0f} s")
-        except Gone:
+        except ConnectionClosed:
             raise EnvError(f"{self._name}: {self._lost()}") from None
         try:
             self._receive()
@@ -212,7 +212,7 @@ class ProcessHelper:
 
     def _talk(self, message: Any, files: tuple[int, ...] = ()) -> None:
         self._command(channel.TALK, self._tolerance.reset_timeout_seconds)
-        with suppress(Gone):  # `end` will detect it
+        with suppress(ConnectionClosed):  # `end` will detect it
             send_frame(self._line, message, files)
 
     def end(self) -> Any:
@@ -241,7 +241,7 @@ class ProcessHelper:
     def _receive(self) -> Any:
         try:
             what, value = receive_frame(self._line)[0]
-        except Gone:
+        except ConnectionClosed:
             raise self._lost() from None
         self._busy = False
         if what == "error":
@@ -264,7 +264,7 @@ class ProcessHelper:
                 return
             if self._kind != channel.TALK and what != "a reset":
                 what, setting, seconds = "a step", "sampling.step_timeout_seconds", step_seconds
-        except Gone:
+        except ConnectionClosed:
             raise self._lost() from None
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGUSR1)  # it writes its traceback

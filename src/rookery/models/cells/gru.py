@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from rookery.models.cells.operators import Operators
-from rookery.models.cells.recurrent import Cell, LayerWeights, Recurrent, biases, spread_memories
+from rookery.models.cells.recurrent import Cell, LayerWeights, Recurrent, biases, keep_biases
 
 
 class GRU(Recurrent):
@@ -22,7 +22,7 @@ class GRU(Recurrent):
     fused = staticmethod(torch.gru)
 
     def _start(self, bias: Tensor, horizon: int) -> None:
-        bias[self.num_features : 2 * self.num_features] = spread_memories(self.num_features, horizon)
+        bias[self.num_features : 2 * self.num_features] = keep_biases(self.num_features, horizon)
 
     def _cell(self, x: Tensor, states: tuple[Tensor, ...], weights: LayerWeights) -> tuple[Tensor, ...]:
         weight, recurrent, bias = weights

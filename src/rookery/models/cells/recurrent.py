@@ -14,7 +14,7 @@ from rookery.core.batch import Sequences
 from rookery.models.cells.base import CellConfig, Memory
 from rookery.models.cells.operators import Operators
 from rookery.models.layers import linear, orthogonal
-from rookery.models.pieces import Pieces
+from rookery.models.sequence_split import SplitSequences
 
 
 class Cell(nn.Module):
@@ -113,7 +113,7 @@ class Recurrent(Memory):
 
     def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
         """Processes all decisions of B sequences, in one call of `fused`; see `Memory.forward`."""
-        pieces, layers = Pieces.of(sequences), len(self._weights)
+        pieces, layers = SplitSequences.of(sequences), len(self._weights)
         shape = (layers, self.num_states, -1)
         states = pieces.before(memory).unflatten(1, shape).permute(2, 1, 0, 3).contiguous()
         before = states[0] if self.num_states == 1 else states.unbind(0)
@@ -133,7 +133,7 @@ class Recurrent(Memory):
         return pieces.unpack(out), remembered.transpose(0, 1).flatten(1)
 
 
-def spread_memories(size: int, horizon: int) -> Tensor:
+def keep_biases(size: int, horizon: int) -> Tensor:
     """Returns initial biases ``[size]`` of gates that keep: units forget within 2 to ``1 + horizon`` decisions, each
     later than the one before. Such a gate keeps ``sigmoid(log(t)) = 1 - 1 / (1 + t)``, with t from 1 to `horizon` in
     geometric steps (Tallec & Ollivier 2018, arXiv:1804.11188, draw it at random). With equal biases no unit would

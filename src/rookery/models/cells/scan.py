@@ -10,8 +10,8 @@ from torch.nn import functional
 
 from rookery.core.batch import Sequences
 from rookery.models.cells.operators import Operators
-from rookery.models.cells.recurrent import Cell, LayerWeights, Recurrent, spread_memories
-from rookery.models.pieces import Pieces
+from rookery.models.cells.recurrent import Cell, LayerWeights, Recurrent, keep_biases
+from rookery.models.sequence_split import SplitSequences
 
 
 class Scan(Recurrent):
@@ -32,7 +32,7 @@ class Scan(Recurrent):
     looks_back = False
 
     def _start(self, bias: Tensor, horizon: int) -> None:
-        bias[: self.num_features] = -spread_memories(self.num_features, horizon)
+        bias[: self.num_features] = -keep_biases(self.num_features, horizon)
 
     def _cell(self, x: Tensor, states: tuple[Tensor, ...], weights: LayerWeights) -> tuple[Tensor, ...]:
         weight, _, bias = weights
@@ -48,7 +48,7 @@ class Scan(Recurrent):
 
     def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
         """Processes all decisions of B sequences, one time step after another; see `Memory.forward`."""
-        pieces = Pieces.of(sequences)
+        pieces = SplitSequences.of(sequences)
         after: list[Tensor] = []
         x = pieces.pack(x)
         states = pieces.before(memory).split(self.num_features, 1)

@@ -17,7 +17,7 @@ from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.core.process.activity import STEP, note_activity
 from rookery.core.process.interrupt import Interrupt
-from rookery.core.process.torch_modes import users_differ, users_modes
+from rookery.core.process.torch_modes import user_modes_differ, users_modes
 from rookery.rollout.device_store import DeviceStore, TensorRow
 from rookery.rollout.slots import WorkerPolicy
 from rookery.rollout.worker_state import EndedEpisodes, WorkerState, episodes_of
@@ -63,7 +63,7 @@ class DeviceLoop:
             return False
         if state.is_watched:
             note_activity(STEP)
-        step = self._step_in_users_modes if users_differ() else self._env.step_tensors
+        step = self._step_in_users_modes if user_modes_differ() else self._env.step_tensors
         with state.timers["fragments"] as timer, torch.no_grad():
             made, ended, seconds = self._play(step, mine, steps, state)
         state.count_steps(mine, made, ended, seconds, timer)

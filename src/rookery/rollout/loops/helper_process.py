@@ -17,7 +17,7 @@ from rookery.envs.native.c_playing import can_play
 from rookery.envs.vector.burst import Burst, BurstPlan
 from rookery.envs.vector.shares import SharesEnv
 from rookery.native.actor import NativeActor
-from rookery.native.recipe import recipe_of
+from rookery.native.program_recorder import record_program
 from rookery.rollout.loops.helper_side import HelperLoopServer
 from rookery.rollout.loops.loop import Loop
 from rookery.rollout.loops.native import NativeLoop, steps_available
@@ -72,7 +72,7 @@ class HelperLoop:
         if actor is self._actor and (self._burst is None or self._burst is env.burst):
             return self._burst
         self._actor, self._burst, self._weights = actor, None, []
-        found = recipe_of(mine.policy, actor) if mine.policy.obs_spec == env.kinds[0].obs else None
+        found = record_program(mine.policy, actor) if mine.policy.obs_spec == env.kinds[0].obs else None
         if found is not None:
             recipe, numbers = found
             steps, noise = min(mine.store.demand.fragment_length, BLOCK), max(mine.noise.uniform + mine.noise.normal, 1)

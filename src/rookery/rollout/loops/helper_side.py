@@ -10,7 +10,7 @@ from time import perf_counter
 
 import numpy as np
 
-from rookery.core.recipe import Decider
+from rookery.core.actor_program import ProgramActor
 from rookery.envs.vector.burst import Burst
 from rookery.envs.vector.serial import SerialEnv
 
@@ -30,7 +30,7 @@ class HelperLoopServer:
     def __init__(self, share: SerialEnv, burst: Burst, lanes: range) -> None:
         self.seconds = {"act": 0.0, "record": 0.0}
         self._share, self._burst, self._mine = share, burst, slice(lanes.start, lanes.stop)
-        self._decider = Decider(burst.plan.recipe, burst.numbers)
+        self._decider = ProgramActor(burst.plan.recipe, burst.numbers)
         self._lines = [self._line(step) for step in range(burst.plan.steps)]
         self._flags = (burst.terminated, burst.truncated, burst.ended, burst.lost, burst.final)
 

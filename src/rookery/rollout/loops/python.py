@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rookery.core.process.activity import STEP, note_activity
-from rookery.core.process.torch_modes import in_users_modes, keep_own, users_differ
+from rookery.core.process.torch_modes import call_in_user_modes, keep_own, user_modes_differ
 from rookery.envs.base import Rows, Step
 from rookery.rollout.agent_episodes import record_agent_episodes
 from rookery.rollout.own_actions import act_unlearned, act_with_own_actions
@@ -62,7 +62,7 @@ def stepping(is_watched: bool) -> Iterator[Stepping | None]:
     Args:
         is_watched: Whether another process monitors the steps.
     """
-    yield (_in_users_modes if users_differ() else _noted if is_watched else None)
+    yield (_in_users_modes if user_modes_differ() else _noted if is_watched else None)
     keep_own()
 
 
@@ -73,7 +73,7 @@ def _noted(step: Callable[[Any], Any], actions: Any) -> Any:
 
 def _in_users_modes(step: Callable[[Any], Any], actions: Any) -> Any:
     note_activity(STEP)
-    return in_users_modes(step, actions)
+    return call_in_user_modes(step, actions)
 
 
 def uncount(state: WorkerState, step: Step, resting: np.ndarray | None) -> None:

@@ -17,8 +17,8 @@ from rookery.core.spaces.arrays import ObsSpec
 from rookery.envs.base import VectorEnv
 from rookery.envs.random_play import random_play
 from rookery.models.build import ModelConfig
-from rookery.models.pictures import NUM_CODES
-from rookery.models.recall import byte_pictures
+from rookery.models.image_encoders import NUM_CODES
+from rookery.models.recall import uint8_images
 from rookery.run.settings import RunConfig, has_own_class, settings_of
 
 SOURCE = "random warm-up"
@@ -65,7 +65,7 @@ def undecided(obs: ObsSpec, model: Settings) -> set[str]:
     """
     if not isinstance(model, ModelConfig) or model.module is not None or model.categorical_images is not None:
         return set()
-    return {leaf.path for leaf in byte_pictures(obs, model.memory.frame_stack) if leaf.scale > 1}
+    return {leaf.path for leaf in uint8_images(obs, model.memory.frame_stack) if leaf.scale > 1}
 
 
 def largest_numbers(

@@ -11,8 +11,8 @@ from rookery.core.io.files import checkpoint_number
 from rookery.core.settings.layers import flow
 from rookery.envs.base import Kind
 from rookery.models.build import ModelConfig
-from rookery.models.pictures import image_layout
-from rookery.models.recall import byte_pictures
+from rookery.models.image_encoders import image_layout
+from rookery.models.recall import uint8_images
 from rookery.run.settings import RunConfig
 
 OF_PICTURES = ("cnn", "cnn_width", "cnn_features")
@@ -57,7 +57,7 @@ def is_said(source: str) -> bool:
 
 def reasons(model: ModelConfig, kind: Kind) -> dict[str, str]:
     """Returns why settings change nothing, by their paths below ``model``, for a network of such agents."""
-    pictures = {leaf.path for leaf in byte_pictures(kind.obs, model.memory.frame_stack)}
+    pictures = {leaf.path for leaf in uint8_images(kind.obs, model.memory.frame_stack)}
     boxes = {leaf.path for leaf in kind.obs.leaves if leaf.kind == "box"}
     idle = {}
     if not boxes - pictures - set(model.entities):

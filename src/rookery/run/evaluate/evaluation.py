@@ -12,7 +12,7 @@ from typing import Any
 from rookery.core.config import DEFAULT
 from rookery.core.errors import EnvError
 from rookery.core.process.interrupt import Interrupt, Interrupted
-from rookery.core.process.torch_modes import in_users_modes
+from rookery.core.process.torch_modes import call_in_user_modes
 from rookery.core.settings.starting_folder import shown, started_in
 from rookery.envs.base import VectorBase, VectorEnv, is_only_one
 from rookery.envs.vector.closing import close_env
@@ -310,7 +310,7 @@ def show(played: BoundedEpisodes, video: Video, labels: bool) -> None:
     if video.is_full:
         video.is_cut = True
         return
-    seen = in_users_modes(drawn, worker.env, 0)
+    seen = call_in_user_modes(drawn, worker.env, 0)
     if seen is None:
         raise EnvError(
             f"{worker.env.name} draws no pictures: it has no render(), or render() with render_mode='rgb_array' gives "
@@ -328,7 +328,7 @@ def show_end(played: BoundedEpisodes, video: Video, labels: bool) -> None:
     """
     result, env = played.finished[-1], played.worker.env
     if played.worker.lengths[0]:  # the episode was cut, so nothing has begun
-        seen = in_users_modes(drawn, env, 0)
+        seen = call_in_user_modes(drawn, env, 0)
     else:
         seen = env.last_pictures.pop(0, None) if isinstance(env, VectorBase) else None
     if seen is None:

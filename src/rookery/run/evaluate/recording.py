@@ -17,7 +17,7 @@ from rookery.core.batch import Demand, Rollout, TensorTree
 from rookery.core.errors import ConfigError, EnvError, SpaceError
 from rookery.core.io.files import make_folder, write_directory
 from rookery.core.io.leftovers import restore
-from rookery.core.process.torch_modes import in_users_modes, own_modes, users_modes
+from rookery.core.process.torch_modes import call_in_user_modes, own_modes, users_modes
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings.starting_folder import absolute
 from rookery.core.settings.trust import TrustCode
@@ -203,7 +203,7 @@ class EpisodeRecorder:
 
     def picture(self) -> np.ndarray | None:
         """A picture of the environment as it stands; None if it draws none."""
-        return in_users_modes(drawn, self.env, 0)
+        return call_in_user_modes(drawn, self.env, 0)
 
     def play(self) -> dict[str, Piece]:
         """Plays an episode to its end; gives the decisions of each policy in it.

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from rookery.core.process.child_process import Gone, die_with, receive_frame, send_frame, start_child
+from rookery.core.process.child_process import ConnectionClosed, die_with, receive_frame, send_frame, start_child
 from rookery.core.process.waits import exit_code_of
 
 WORKING_SET = 1 << 17
@@ -58,5 +58,5 @@ if __name__ == "__main__":
     try:
         send_frame(line, "here")
         compute()
-    except Gone:
+    except ConnectionClosed:
         os._exit(0)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from rookery.cluster.local_ranks import LocalRanks, joined, send_error
 from rookery.cluster.ranks import Ranks
-from rookery.core.process.child_process import Gone, die_with
+from rookery.core.process.child_process import ConnectionClosed, die_with
 from rookery.core.process.interrupt import Interrupt
 from rookery.run.plan.cost_model import LinearCost
 
@@ -139,7 +139,7 @@ if __name__ == "__main__":
         ranks, numbers = joined(line)
         for size, times in rounds_of(numbers):
             exchange_seconds(ranks, size, times)
-    except Gone:
+    except ConnectionClosed:
         pass
     except BaseException as error:
         send_error(line, error, traceback.format_exc())

@@ -17,7 +17,7 @@ import cloudpickle
 from rookery.cluster.ranks import FEW, SMALL, Ranks
 from rookery.core.batch import joined
 from rookery.core.errors import ConfigError
-from rookery.core.process.processor import tree_seconds, usable_cores
+from rookery.core.process.cpu import tree_seconds, usable_cores
 from rookery.core.timers import Timers
 from rookery.rollout.order import in_order
 from rookery.rollout.remote.hosts import Hosts, LocalHosts

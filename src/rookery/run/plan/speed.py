@@ -16,7 +16,7 @@ import numpy as np
 
 from rookery.algorithms.algorithm import AlgorithmConfig
 from rookery.core.errors import RookeryError
-from rookery.core.process.processor import usable_cores
+from rookery.core.process.cpu import usable_cores
 from rookery.core.seeding import Role
 from rookery.core.timers import Timers
 from rookery.envs.choice import random_rate

@@ -20,7 +20,7 @@ import torch
 
 from rookery.cluster.local_ranks import joined, send_error
 from rookery.cluster.ranks import Gathered
-from rookery.core.process.child_process import Gone, die_with
+from rookery.core.process.child_process import ConnectionClosed, die_with
 from rookery.core.process.interrupt import Interrupted
 from rookery.core.settings.layers import Layer
 from rookery.core.settings.starting_folder import starting_folder
@@ -59,7 +59,7 @@ if __name__ == "__main__":
     die_with(int(sys.argv[2]), line, bool(int(sys.argv[3])))
     try:
         serve(*joined(line))
-    except Gone:
+    except ConnectionClosed:
         pass
     except BaseException as error:
         send_error(line, error, traceback.format_exc())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from rookery.cluster.allotments import visible_gpus
-from rookery.core.process.processor import usable_cores
+from rookery.core.process.cpu import usable_cores
 from rookery.tune.executor import Event, Executor, Order
 from rookery.tune.executors.trial_worker import TrialWorker, redirect_output
 from rookery.tune.job import Job, Start

@@ -18,9 +18,9 @@ from collections import deque
 from contextlib import suppress
 
 from rookery.cluster.allotments import GPUS, Allotment, deal, visible_gpus
-from rookery.core.process.child_process import Gone, receive_frame, send_frame, start_child
+from rookery.core.process.child_process import ConnectionClosed, receive_frame, send_frame, start_child
+from rookery.core.process.cpu import LIMIT, usable_cores
 from rookery.core.process.heartbeats import ChildHeartbeats
-from rookery.core.process.processor import LIMIT, usable_cores
 from rookery.core.process.waits import exit_code_of
 from rookery.core.settings.starting_folder import module_paths, started_in, starting_folder
 from rookery.tune.executor import Event, Executor, Failed, Order, pickled_job
@@ -149,7 +149,7 @@ class _Worker:
         """Sends a message to the process; returns whether the process exists."""
         try:
             send_frame(self.line, message, files)
-        except (Gone, OSError):
+        except (ConnectionClosed, OSError):
             return False
         return True
 
@@ -158,7 +158,7 @@ class _Worker:
         self.busy = False
         try:
             event: Event = receive_frame(self.line)[0]
-        except Gone:
+        except ConnectionClosed:
             return self.lost()
         return event
 
@@ -180,7 +180,7 @@ class _Worker:
             return ""
         try:
             problem: str = self.heartbeats.receive(self.line)
-        except Gone:
+        except ConnectionClosed:
             problem = f"its process {self.heartbeats.describe_end(self.process)} while it was ended"
             self.close()
         return problem

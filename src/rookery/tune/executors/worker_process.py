@@ -14,7 +14,7 @@ import sys
 
 import cloudpickle
 
-from rookery.core.process.child_process import Gone, die_with, receive_frame, send_frame
+from rookery.core.process.child_process import ConnectionClosed, die_with, receive_frame, send_frame
 from rookery.core.process.heartbeats import send_heartbeats
 from rookery.tune.executors.trial_worker import TrialWorker
 
@@ -65,7 +65,7 @@ def main() -> None:
         # until a trainer installs its own handler
         signal.signal(signal.SIGTERM, lambda number, frame: worker.interrupt())
         serve(line, worker)
-    except Gone:
+    except ConnectionClosed:
         os._exit(0)
 
 

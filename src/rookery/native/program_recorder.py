@@ -9,16 +9,16 @@ from typing import Any
 
 from torch import Tensor
 
+from rookery.core.actor_program import ALIGNMENT, ActorProgram, CallResult, DataAt
 from rookery.core.native import ADDRESS, FOLDER, INTS, SIGNATURES, Build, HeadSettings
-from rookery.core.recipe import ALIGNMENT, Made, NumbersAt, Recipe
 from rookery.native.actor import NativeActor
 from rookery.policies.policy import Policy
 
-OF_THE_RECIPE = ("policy_step", "network_pack", "network_free", "head_free")
+PROGRAM_FUNCTIONS = ("policy_step", "network_pack", "network_free", "head_free")
 """Functions that are called besides those that make the actor."""
 
 
-def recipe_of(policy: Policy, actor: NativeActor) -> tuple[Recipe, list[tuple[int, Tensor]]] | None:
+def record_program(policy: Policy, actor: NativeActor) -> tuple[ActorProgram, list[tuple[int, Tensor]]] | None:
     """Records how the actor of a policy is made.
 
     Args:
@@ -36,27 +36,29 @@ def recipe_of(policy: Policy, actor: NativeActor) -> tuple[Recipe, list[tuple[in
             offsets[tensor.data_ptr()] = size
             numbers.append((size, tensor.detach()))
             size += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
-    noting = _Noting(actor.build.name, offsets)
+    noting = _RecordingBuild(actor.build.name, offsets)
     try:
         noted = NativeActor(policy, noting)  # kept until the calls are read: its deletion would be recorded too
         network, head, log_std = noted.handles()
         place = noting.place(log_std) if log_std else None
-    except _Elsewhere:
+    except _UnknownAddress:
         return None
     calls = tuple(noting.calls)
-    assert isinstance(network, Made) and isinstance(head, Made)
-    used = {*OF_THE_RECIPE, *(name for name, _ in calls)}
+    assert isinstance(network, CallResult) and isinstance(head, CallResult)
+    used = {*PROGRAM_FUNCTIONS, *(name for name, _ in calls)}
     signatures = {name: (result, tuple(ADDRESS if kind is INTS else kind for kind in arguments))
                   for name, (result, arguments) in SIGNATURES.items() if name in used}  # fmt: skip
     library = str(FOLDER / f"{noting.name}.so")
-    return Recipe(library, signatures, calls, network, head, place, actor.paths, actor.masked, max(size, 1)), numbers
+    return ActorProgram(
+        library, signatures, calls, network, head, place, actor.paths, actor.masked, max(size, 1)
+    ), numbers
 
 
-class _Elsewhere(Exception):
+class _UnknownAddress(Exception):
     """Signals an address outside the policy's data."""
 
 
-class _Noting(Build):
+class _RecordingBuild(Build):
     """Build that records calls without making them.
 
     Args:
@@ -69,27 +71,27 @@ class _Noting(Build):
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.call = {function: partial(self._note, function) for function in SIGNATURES}
 
-    def _note(self, function: str, *given: Any) -> Made:
+    def _note(self, function: str, *given: Any) -> CallResult:
         kinds = SIGNATURES[function][1]
         self.calls.append((function, tuple(map(self._plain, given, kinds))))
-        return Made(len(self.calls) - 1)
+        return CallResult(len(self.calls) - 1)
 
     def _plain(self, given: Any, kind: Any) -> Any:
         """Returns the program's representation of an argument."""
         if kind is INTS:
             return list(given)
-        if kind is not ADDRESS or isinstance(given, Made) or not given:
+        if kind is not ADDRESS or isinstance(given, CallResult) or not given:
             return given
         if isinstance(given, int):
             return self.place(given)
         settings = given._obj  # the object of `byref`
         assert isinstance(settings, HeadSettings)
         if settings.rate or settings.spread:
-            raise _Elsewhere
+            raise _UnknownAddress
         return bytes(ctypes.string_at(ctypes.addressof(settings), ctypes.sizeof(settings)))
 
-    def place(self, address: int) -> NumbersAt:
-        """Returns the location of an address in the program's data; raises `_Elsewhere` if it is not the policy's."""
+    def place(self, address: int) -> DataAt:
+        """Returns the location of an address in the program's data; raises `_UnknownAddress` for others."""
         if address not in self._offsets:
-            raise _Elsewhere
-        return NumbersAt(self._offsets[address])
+            raise _UnknownAddress
+        return DataAt(self._offsets[address])

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from rookery.core.batch import Stacked
 from rookery.core.errors import ConfigError
-from rookery.core.spaces.arrays import Leaf, picture_axes
+from rookery.core.spaces.arrays import Leaf, image_axes
 from rookery.models.layers import HIDDEN_GAIN, convolution, linear, normal
 
 SMALLEST_NATURE = 36  # pixels: the shortest side for which the three layers of the Nature network output one pixel
@@ -69,9 +69,9 @@ WORDS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 def image_layout(leaf: Leaf) -> tuple[int, int, int, bool] | None:
     """Returns channels, height, width, and whether channels come last, of a leaf that is an image, uint8 or float; None
-    for any other leaf. See `picture_axes`.
+    for any other leaf. See `image_axes`.
     """
-    return picture_axes(leaf.shape) if leaf.kind == "box" else None
+    return image_axes(leaf.shape) if leaf.kind == "box" else None
 
 
 def network_for(cnn: str, leaf: Leaf) -> str:
@@ -154,7 +154,7 @@ def joined_bytes(image: Tensor, size: int) -> Tensor:
     return joined.permute(0, 3, 1, 2)
 
 
-def rectified(x: Tensor, slope: float) -> Tensor:
+def leaky_relu(x: Tensor, slope: float) -> Tensor:
     """Applies a leaky ReLU in place: ``x`` where it is above 0, ``slope * x`` elsewhere."""
     return functional.leaky_relu_(x, slope) if slope else torch.relu_(x)
 
@@ -192,11 +192,11 @@ class PlainStack(nn.ModuleList):
         x = pixels
         for layer in others:
             assert isinstance(layer, nn.Conv2d)
-            x = rectified(convolved(layer, x, scale), self.slope)
+            x = leaky_relu(convolved(layer, x, scale), self.slope)
             scale = 1.0
         assert isinstance(last, nn.Conv2d)
         # Contiguous before the ReLU: the gradient of the following linear layer arrives in this memory format.
-        return rectified(convolved(last, x, scale).contiguous(), self.slope)
+        return leaky_relu(convolved(last, x, scale).contiguous(), self.slope)
 
 
 class Residual(nn.Module):
@@ -371,4 +371,4 @@ class ImageEncoder(nn.Module):
             x = joined_bytes(image, self._joined).to(dtype)
         else:  # plane by plane: twice as fast as a copy in the other order
             x = torch.stack(image.unbind(1), -1).to(dtype).permute(0, 3, 1, 2)
-        return rectified(self.linear(self.convolutions(x, self.scale).flatten(1)), self.slope)
+        return leaky_relu(self.linear(self.convolutions(x, self.scale).flatten(1)), self.slope)

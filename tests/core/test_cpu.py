@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rookery.core.errors import ConfigError
-from rookery.core.process.processor import _openmp, end_busy_waits, usable_cores
+from rookery.core.process.cpu import _openmp, end_busy_waits, usable_cores
 from rookery.core.process.torch_modes import torch_threads
 
 
@@ -25,7 +25,7 @@ def test_the_environment_can_only_lower_the_number_of_cores(monkeypatch):
 @pytest.mark.parametrize("wrong", ["0", "-1", "two", "1.5"])
 def test_no_number_of_cores_is_refused(wrong, monkeypatch):
     monkeypatch.setenv("ROOKERY_CORES", wrong)
-    with pytest.raises(ConfigError, match=f"ROOKERY_CORES = {wrong}: a whole number from 1 on"):
+    with pytest.raises(ConfigError, match=f"ROOKERY_CORES = {wrong}: it must be a whole number from 1 on"):
         usable_cores()
 
 

@@ -11,7 +11,7 @@ from rookery.core.batch import Sequences
 
 
 @dataclass(frozen=True)
-class Pieces:
+class SplitSequences:
     """Sequences split at episode starts: P pieces with decisions of one episode each, the longest first.
 
     Recurrent state passes only within a piece, so there are no resets or missing rows inside, and values of one episode
@@ -40,14 +40,14 @@ class Pieces:
     last_packed: Tensor
 
     @staticmethod
-    def of(sequences: Sequences) -> Pieces:
+    def of(sequences: Sequences) -> SplitSequences:
         """Splits sequences into pieces."""
         first, place = sequences.first, sequences.place
         steps, count = first.shape
         time = torch.arange(steps, device=first.device, dtype=torch.int64).unsqueeze(1)
         column = torch.arange(count, device=first.device, dtype=torch.int64)
         if place is None and not first[1:].any():  # each sequence is a piece
-            return Pieces([count] * steps, None, None, column, first[0], column, column + (steps - 1) * count)
+            return SplitSequences([count] * steps, None, None, column, first[0], column, column + (steps - 1) * count)
         begin = torch.where(first, time, 0).cummax(0).values  # start of the piece of each grid cell
         name = begin * count + column  # a piece is identified by its first cell
         last_name = name.gather(0, (sequences.length - 1).unsqueeze(0)).squeeze(0)
@@ -71,7 +71,7 @@ class Pieces:
         starts = first.flatten().index_select(0, names)
         last = rank.index_select(0, last_name)
         last_packed = offset.index_select(0, length.index_select(0, last_name) - 1) + last
-        return Pieces(sizes, packed, order, names % count, starts, last, last_packed)
+        return SplitSequences(sizes, packed, order, names % count, starts, last, last_packed)
 
     @property
     def in_order(self) -> bool:

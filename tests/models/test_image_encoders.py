@@ -11,7 +11,7 @@ from rookery.core.flat import flatten
 from rookery.core.optim import Adam, gradient_step
 from rookery.core.spaces.arrays import obs_spec
 from rookery.models.build import ModelConfig
-from rookery.models.pictures import (
+from rookery.models.image_encoders import (
     NUM_CODES,
     ImageEncoder,
     image_layout,

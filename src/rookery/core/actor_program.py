@@ -1,7 +1,8 @@
 """Actor on kernels as a program: the calls that make it, for a process with kernels but without torch.
 
-`native/recipe.py` records one; `rollout/loops/helper_side.py` runs it in the process that steps the lanes. The policy's
-data is in memory that both processes map, so new weights take a copy there and `Decider.refresh`.
+`native/program_recorder.py` records one; `rollout/loops/helper_side.py` runs it in the process that steps the
+lanes. The policy's data is in memory that both processes map, so new weights take a copy there and
+`ProgramActor.refresh`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
-class Made:
+class CallResult:
     """Stands for the result of an earlier call of the program.
 
     Attributes:
@@ -32,7 +33,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class NumbersAt:
+class DataAt:
     """Location of an array in the policy's data.
 
     Attributes:
@@ -43,13 +44,13 @@ class NumbersAt:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ActorProgram:
     """Calls that make the actor of a policy without memory.
 
     Attributes:
         library: Path of the compiled kernels.
         signatures: Result and argument types of the called functions, by name, in types of ctypes.
-        calls: Names and arguments of the functions: a `Made` stands for the result of an earlier call, a `NumbersAt`
+        calls: Names and arguments of the functions: a `CallResult` stands for the result of an earlier call, a `DataAt`
             for an address, bytes for a structure and a list for an array of int32.
         network: Result of the call that made the network; `head` that of the head.
         log_std: Location of its standard deviations; None without them.
@@ -61,42 +62,42 @@ class Recipe:
     library: str
     signatures: Mapping[str, tuple[Any, tuple[Any, ...]]]
     calls: tuple[tuple[str, tuple[Any, ...]], ...]
-    network: Made
-    head: Made
-    log_std: NumbersAt | None
+    network: CallResult
+    head: CallResult
+    log_std: DataAt | None
     paths: tuple[str, ...]
     masked: bool
     size: int
 
 
-class Decider:
+class ProgramActor:
     """Acts for a policy by its program.
 
     Args:
-        recipe: The program.
-        numbers: ``[recipe.size]`` uint8, the policy's data, at a fixed address.
+        program: The program.
+        numbers: ``[program.size]`` uint8, the policy's data, at a fixed address.
     """
 
-    def __init__(self, recipe: Recipe, numbers: np.ndarray) -> None:
-        self._recipe, self._numbers = recipe, numbers
-        library = ctypes.CDLL(recipe.library)
+    def __init__(self, program: ActorProgram, numbers: np.ndarray) -> None:
+        self._program, self._numbers = program, numbers
+        library = ctypes.CDLL(program.library)
         self._functions: dict[str, Callable[..., Any]] = {}
-        for name, (result, arguments) in recipe.signatures.items():
+        for name, (result, arguments) in program.signatures.items():
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
             self._functions[name] = function
         self._made: list[Any] = []
-        for name, given in recipe.calls:
+        for name, given in program.calls:
             self._made.append(self._functions[name](*map(self._value, given)))
-        self._network, self._head = self._value(recipe.network), self._value(recipe.head)
+        self._network, self._head = self._value(program.network), self._value(program.head)
         weakref.finalize(self, self._functions["network_free"], self._network)
         weakref.finalize(self, self._functions["head_free"], self._head)
 
     def _value(self, given: Any) -> Any:
         """Returns an argument of a call in this process."""
-        if isinstance(given, Made):
+        if isinstance(given, CallResult):
             return self._made[given.call]
-        if isinstance(given, NumbersAt):
+        if isinstance(given, DataAt):
             return self._numbers.ctypes.data + given.offset
         if isinstance(given, bytes):
             return ctypes.create_string_buffer(given, len(given))
@@ -115,13 +116,13 @@ class Decider:
             action: ``[N, ...]``, written by the call, as is `logp`.
             logp: ``[N]``.
         """
-        recipe, step, network, head = self._recipe, self._functions["policy_step"], self._network, self._head
-        leaves = (ctypes.c_void_p * len(recipe.paths))(*[obs[path].ctypes.data for path in recipe.paths])
-        log_std, mask = self._value(recipe.log_std), obs[MASK].ctypes.data if recipe.masked else None
+        program, step, network, head = self._program, self._functions["policy_step"], self._network, self._head
+        leaves = (ctypes.c_void_p * len(program.paths))(*[obs[path].ctypes.data for path in program.paths])
+        log_std, mask = self._value(program.log_std), obs[MASK].ctypes.data if program.masked else None
         given = log_std, mask, noise.ctypes.data, action.ctypes.data, logp.ctypes.data
         num_rows = len(logp)
 
-        def call(alive: Decider = self) -> None:  # `alive` keeps the handles as long as the call
+        def call(alive: ProgramActor = self) -> None:  # `alive` keeps the handles as long as the call
             step(network, head, leaves, num_rows, *given)
 
         return call
