@@ -33,8 +33,8 @@ from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
 from rookery.ope.offline_evaluation import OfflineEvaluationConfig
 from rookery.replay.buffer import ReplayConfig
+from rookery.replay.episode_filter import SelectionConfig
 from rookery.replay.relabel import RelabelConfig
-from rookery.replay.selecting import SelectionConfig
 from rookery.run.presets import ENV_PRESETS, MEMORY_PRESETS, NAMED_PRESETS, SPACE_PRESETS
 from rookery.run.settings import (
     SHORTHANDS,

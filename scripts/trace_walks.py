@@ -52,7 +52,7 @@ FEATURES = {
     "policies that stop learning": r"Run\.retire$|MaxDecisionsPart\.|is_learning$",
     "other reward signals": r"RewardSignals\.",
     "another device": r"Staging\.",
-    "replay on the disk": r"Shelf\.",
+    "replay on the disk": r"MemmapArrays\.",
 }
 """Features that the traced runs do not use, with a pattern of the functions that serve them alone."""
 

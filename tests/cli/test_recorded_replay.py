@@ -40,7 +40,7 @@ def test_a_function_is_recorded_shown_and_started_from(rookery, scripts):
     found = lines_of(out)
     assert found["episodes"] == "2 ended: 0 terminated, 2 truncated"
     assert found["returns"] == "min 60, mean 60, max 60, standard deviation 0"
-    assert found["missing"] == "log-probabilities are not known and stand as 0"
+    assert found["missing"] == "log-probabilities are unknown and stored as 0"
     words = ["--algo", "dqn", "--preset", "none", "--evaluate", 0, "--stop", "env_steps=20", "sampling.num_envs=2"]
     code, out, err = rookery("train", "CartPole-v1", *words, "--plain", "--seed", 1, "--replay", "demos")
     assert code == 0, err
@@ -146,7 +146,7 @@ def test_columns_are_named_and_bad_ones_are_refused(rookery, tmp_path):
     assert out.splitlines()[:2] == ["log:driver: 3 decisions in 2 episodes", "log:driver"]
     told = lines_of(out)
     assert told["observations"] == "Box(-inf, inf, (2,), float32)" and told["actions"] == "Discrete(2)"
-    assert "log-probabilities are not known and stand as 0; the last observations" in told["missing"]
+    assert "log-probabilities are unknown and stored as 0; the final observations" in told["missing"]
     assert told["obs range"] == "0 to 2, 1 to 5" and told["imported"] == "log.csv"
     assert told["returns"] == "min 2, mean 2, max 2, standard deviation 0"
     code, out, _ = rookery("replay", "show", "log")
@@ -172,7 +172,7 @@ def test_a_time_limit_of_the_environment_holds_where_only_done_ends_episodes(roo
     code, out, err = rookery(*words, "known")
     told = lines_of(out)
     assert code == 0 and told["episodes"] == "2 ended: 0 terminated, 2 truncated", err
-    assert "over after 200 decisions, the time limit of the environment, count as cut off; --time-limit N" in out
+    assert "200 decisions, the time limit of the environment, count as truncated; --time-limit N" in out
     assert told["columns"] == ("action: torque; observation: obs_0, obs_1, obs_2; reward: reward; terminated: done")
     assert told["dropped"] == "day"
     code, out, _ = rookery(*words, "given", "--time-limit", 100)
@@ -202,7 +202,7 @@ def test_bounds_of_actions_can_be_said_where_nothing_else_says_them(rookery, tmp
     assert (code, "leave one of them out" in err) == (2, True)
     assert rookery("replay", "export", "power", "-o", "own.npz")[0] == 0
     code, _, err = rookery("replay", "import", "own.npz", "-o", "other", "--action-bounds=0,1")
-    assert (code, "the actions of main are Box(0.0, 2.0, (1,), float32), as own.npz says" in err) == (2, True)
+    assert (code, "the actions of main are Box(0.0, 2.0, (1,), float32) according to own.npz" in err) == (2, True)
 
 
 def test_show_warns_where_nothing_says_how_episodes_ended(rookery, tmp_path):
@@ -213,7 +213,7 @@ def test_show_warns_where_nothing_says_how_episodes_ended(rookery, tmp_path):
     words = ("replay", "import", "log.csv", "--column", "episode=day", "-o")
     code, out, err = rookery(*words, "open")
     told = lines_of(out)
-    assert code == 0 and told["warning"].startswith("nothing says how an episode ended, so none counts as whole"), err
+    assert code == 0 and told["warning"].startswith("no column has the ends of episodes, so none counts as whole"), err
     assert told["on disk"].endswith("MB in 1 file") and told["written"].count("ago") == 1
     code, out, _ = rookery(*words, "cut", "--time-limit", 4)
     assert code == 0 and "warning" not in lines_of(out)
@@ -224,7 +224,7 @@ def test_show_says_that_rewards_are_not_known(rookery, tmp_path):
     assert rookery("replay", "import", "a.npz", "-o", "a")[0] == 0
     found = lines_of(rookery("replay", "show", "a")[1])
     assert (found["rewards"], found["returns"], found["lengths"]) == ("not known", "not known", "min 4, mean 4, max 4")
-    assert found["missing"].startswith("rewards are not known and stand as 0: for imitation alone; ")
+    assert found["missing"].startswith("rewards are unknown and stored as 0: for imitation only; ")
 
 
 # --- data of others ---------------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ def test_the_best_episodes_are_imported_with_other_rewards(rookery, walk, tmp_pa
     told = lines_of(out)
     assert told["decisions"] == "24" and told["rewards"] == "min 3, mean 3.125, max 3.25"
     assert told["notes"] == (
-        "2 of 10 episodes were taken: the best 20 %; rewards were made anew: times 0.5, plus -1, from -1 to 3.25"
+        "2 of 10 episodes were selected: the best 20 %; rewards were relabelled: times 0.5, plus -1, from -1 to 3.25"
     )
     for chosen, count in ((["--min-return", 60], 60), (["--last-episodes", 3], 36), (["--last-decisions", 13], 24)):
         assert lines_of(rookery(*words, *chosen)[1])["decisions"] == str(count)
@@ -296,10 +296,10 @@ def test_the_best_episodes_are_imported_with_other_rewards(rookery, walk, tmp_pa
         (["--best", "0%"], "--best 0%: the fraction must be above 0 and at most 1, as in 0.1 or 10%"),
         (["--best", "many"], "--best many: the fraction must be"),
         (["--reward-clip", "3"], "--reward-clip 3: must be the least and the largest, as in -1,1"),
-        (["--reward-clip=1,-1"], "the least reward comes first"),
-        (["--min-return", "1000"], "walk.hdf5: no episode returned 1000 or more: the best one 108"),
+        (["--reward-clip=1,-1"], "the smallest reward comes first"),
+        (["--min-return", "1000"], "walk.hdf5: no episode has a return of 1000 or more, the best one has 108"),
         (["--reward-function", "nowhere:rewards"], "nowhere"),
-        (["--column", "step=rewards"], "walk.hdf5: row 2: step is 0.0, and 0.0 in the row before it: time jumps"),
+        (["--column", "step=rewards"], "walk.hdf5: row 2: step is 0.0, and 0.0 in the previous row: time jumps"),
         (["--env", "Pendulum-v1"], "walk.hdf5: obs has 2 numbers in a row"),
     ],
 )

@@ -96,7 +96,7 @@ def test_what_holds_no_memory_is_said(rookery, runs, trained):
     assert trained("--quiet", "--run-id", "ppo")[0] == 0
     code, _, err = rookery("replay", "show", "ppo")
     assert code == 2
-    assert "holds no replay buffer: its algorithms learn from none" in err
+    assert "holds no replay buffer: its algorithms use no replay" in err
     code, _, err = rookery("replay", "show", "aa")
     assert code == 2
     assert "there is no such run; did you mean 'a'?" in err

@@ -44,7 +44,7 @@ class Slot:
         self.obs = {path: self.play.leaf(leaf, None) for path, leaf in self.play.leaves.items()}
 
     def step(self):
-        """What was seen before and after a decision."""
+        """Observations before and after a decision."""
         before = self.obs
         self.obs = {path: self.play.leaf(leaf, before[path]) for path, leaf in self.play.leaves.items()}
         self.clock, self.starts = self.clock + 1, False
@@ -61,7 +61,7 @@ class Play:
         self.slots = [Slot(self, number) for number in range(slots)]
 
     def leaf(self, leaf, before):
-        """Another array, whose stack goes on from that of the observation before."""
+        """Another array, whose stack continues that of the previous observation."""
         if leaf.dtype != np.uint8:
             return self.rng.normal(size=leaf.shape).astype(np.float32)
         frame = self.rng.integers(0, 256, leaf.shape[1:], dtype=np.uint8)

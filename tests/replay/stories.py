@@ -43,7 +43,7 @@ class Truth:
 
 @dataclass
 class Slot:
-    """Where a slot is in its life."""
+    """State of a slot."""
 
     sees: int
     clock: int = 0

@@ -35,7 +35,7 @@ def test_a_memory_that_is_too_large_is_refused_with_the_capacity_that_fits():
     with pytest.raises(ConfigError) as caught:
         memory_for(PICTURE, 1_000_000)
     text = str(caught.value)
-    assert text.startswith("replay.capacity = 1,000,000 decisions take 21.2 GB when the memory is full")
+    assert text.startswith("replay.capacity = 1,000,000 decisions take 21.2 GB when the buffer is full")
     assert "this process has 1 GB left; use at most replay.capacity = 42,398" in text
     assert memory_for(PICTURE, 42_398).total == 0
 
@@ -43,7 +43,7 @@ def test_a_memory_that_is_too_large_is_refused_with_the_capacity_that_fits():
 @pytest.mark.usefixtures("_gigabyte")
 def test_memories_that_are_not_full_yet_are_counted_as_if_they_were():
     first = memory_for(NUMBERS, 1_500_000)
-    with pytest.raises(ConfigError, match="has 0.311 GB left besides the 0.689 GB that other memories will take"):
+    with pytest.raises(ConfigError, match="has 0.311 GB left besides the 0.689 GB that other buffers will take"):
         memory_for(NUMBERS, 1_500_000)
     del first
     gc.collect()

@@ -16,7 +16,7 @@ def memory_for(space, **settings):
 
 
 def transitions(memory, gamma=0.5, n_step=1):
-    """What can be drawn: (s, reward, s', discount), without s' where there is no future."""
+    """Possible samples: (s, reward, s', discount), without s' where the episode terminated."""
     batch = memory.sample(60 * len(memory), n_step=n_step, gamma=gamma, beta=0.0)
     seen, following = batch.obs["obs"][:, 0].tolist(), batch.next_obs["obs"][:, 0].tolist()
     rows = zip(seen, batch.reward.tolist(), following, batch.discount.tolist(), strict=True)

@@ -12,8 +12,8 @@ from gymnasium import spaces
 from stories import STACK, Film, Story
 
 from rookery.core.errors import ConfigError, RookeryError
-from rookery.replay import budget, disk
-from rookery.replay.disk import Shelf
+from rookery.replay import budget, memmap_arrays
+from rookery.replay.memmap_arrays import MemmapArrays
 
 WIDE = spaces.Box(-np.inf, np.inf, (2000,), np.float32)
 
@@ -31,7 +31,7 @@ def filled(story, **settings):
 def test_batches_and_files_are_those_of_rows_in_ram(space, kind):
     made = Film if space.dtype == np.uint8 else Story
     one, other = (filled(made(np.random.default_rng(0), space), kind=kind, memory_mb=mb) for mb in (None, 1))
-    assert one.shelf.in_files == 0 < 1_000_000 < other.shelf.in_files
+    assert one.memmaps.in_files == 0 < 1_000_000 < other.memmaps.in_files
     for _ in range(3):
         a, b = (memory.sample(32, n_step=3, gamma=0.9, beta=0.5) for memory in (one, other))
         for name in ("action", "reward", "discount", "row"):
@@ -56,17 +56,17 @@ def test_a_buffer_in_files_is_restored_and_appended_to_like_any(tmp_path):
     assert torch.equal(*drawn)
     broken = piece | {"next_row": piece["next_row"][:0]}
     broken["next_obs/obs"] = piece["next_obs/obs"][:0]
-    with pytest.raises(RookeryError, match="it is not known what followed"):
+    with pytest.raises(RookeryError, match="rows have no next observation"):
         new.append(broken, continues=False)
 
 
 def test_what_fits_stays_in_ram():
     story = Story(np.random.default_rng(0))
-    assert story.memory(capacity=300, memory_mb=10).shelf.limit is None
+    assert story.memory(capacity=300, memory_mb=10).memmaps.limit is None
     memory = story.memory(capacity=100_000, memory_mb=5)
-    assert memory.shelf.limit == 5_000_000
-    assert memory.shelf.in_files == 4_000_000  # the others are less than half of the limit
-    assert 1_250_000 < memory.shelf.left < 2_500_000
+    assert memory.memmaps.limit == 5_000_000
+    assert memory.memmaps.in_files == 4_000_000  # the others are less than half of the limit
+    assert 1_250_000 < memory.memmaps.page_budget < 2_500_000
 
 
 def test_ram_is_reckoned_by_the_limit(monkeypatch):
@@ -82,23 +82,23 @@ def test_a_disk_without_room_is_refused_with_its_folder(monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    monkeypatch.setattr(disk.shutil, "disk_usage", lambda folder: namedtuple("usage", "free")(5_000_000))
-    with pytest.raises(ConfigError, match=r"replay.memory_mb: 0.01 GB of rows are to lie in .*, where 0.005 GB"):
-        Shelf(1000).empty((1000, 2500), np.float32)
+    monkeypatch.setattr(memmap_arrays.shutil, "disk_usage", lambda folder: namedtuple("usage", "free")(5_000_000))
+    with pytest.raises(ConfigError, match=r"replay.memory_mb: 0.01 GB of rows need space in .*, where 0.005 GB"):
+        MemmapArrays(1000).empty((1000, 2500), np.float32)
 
 
 def test_pages_are_given_back_before_they_come_to_the_limit(monkeypatch):
     given = []
-    monkeypatch.setattr(disk, "release", given.append)
-    shelf = Shelf(40 * disk.AROUND)
-    array = shelf.empty((1000, 25_000), np.float32)
-    assert shelf.left == 30 * disk.AROUND and array.shape == (1000, 25_000)
+    monkeypatch.setattr(memmap_arrays, "release", given.append)
+    memmaps = MemmapArrays(40 * memmap_arrays.AROUND)
+    array = memmaps.empty((1000, 25_000), np.float32)
+    assert memmaps.page_budget == 30 * memmap_arrays.AROUND and array.shape == (1000, 25_000)
     for _ in range(10):
-        shelf.look(5)
-    cost = 5 * (100_000 + disk.AROUND)
-    assert len(given) == 10 // (shelf.left // cost) - 1
-    with shelf.reading("another map"):
-        shelf.give_back()
+        memmaps.note_reads(5)
+    cost = 5 * (100_000 + memmap_arrays.AROUND)
+    assert len(given) == 10 // (memmaps.page_budget // cost) - 1
+    with memmaps.reading("another map"):
+        memmaps.release_pages()
     assert given[-2:] == ["another map", "another map"]
 
 
@@ -107,11 +107,11 @@ def test_pages_that_are_given_back_take_no_ram():
     def shared():
         return int(open("/proc/self/statm").read().split()[2]) * os.sysconf("SC_PAGE_SIZE")
 
-    shelf = Shelf(1 << 20)
+    memmaps = MemmapArrays(1 << 20)
     before = shared()
-    array = shelf.empty((50, 1 << 20), np.uint8)
+    array = memmaps.empty((50, 1 << 20), np.uint8)
     array[:] = 7
     assert shared() - before > 45 << 20
-    shelf.give_back()
+    memmaps.release_pages()
     assert shared() - before < 5 << 20
     assert array.min() == 7

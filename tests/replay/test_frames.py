@@ -15,7 +15,7 @@ from selection import slow
 
 
 def as_filmed(memory, story, n_step=1):
-    """Whether what is drawn is what was seen."""
+    """Checks that samples equal the observations."""
     batch = memory.sample(64, n_step=n_step, gamma=0.9, beta=0.4)
     for i, serial in enumerate(batch.row.tolist()):
         assert (batch.obs["obs"][i].numpy() == story.picture(story.rows[serial].obs)).all()

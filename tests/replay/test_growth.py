@@ -25,7 +25,7 @@ from rookery_mlagents.link.protobuf_wire import WireError
 
 
 def small(monkeypatch):
-    """Lets files grow to a megabyte, or twice as large, so that tests are quick."""
+    """Limits unpacked files to a megabyte, or twice their size, so that tests are quick."""
     monkeypatch.setattr(growth, "ALWAYS", 1 << 20)
     monkeypatch.setattr(growth, "TIMES", 2)
 
@@ -105,7 +105,9 @@ def test_a_header_that_claims_more_than_there_is_takes_no_memory(tmp_path):
     with zipfile.ZipFile(tmp_path / "claims.npz", "w") as archive:
         for name in ("obs", "action", "done"):
             archive.writestr(f"{name}.npy", file.getvalue())
-    with pytest.raises(FileError, match="claims.npz: is no whole .npz file: obs has .* bytes, and its header says"):
+    with pytest.raises(
+        FileError, match="claims.npz: is not a complete .npz file: obs has .* bytes, and its header says"
+    ):
         read_recordings([tmp_path / "claims.npz"], Wanted())
 
 
@@ -158,7 +160,7 @@ def test_hdf5_files_that_point_to_other_files_are_refused(tmp_path, way):
     secret.write_bytes(bytes(range(160)))
     with h5py.File(tmp_path / "other.hdf5", "w") as other:
         other["rewards"] = np.ones(10, np.float32)
-    with h5py.File(tmp_path / "theirs.hdf5", "w") as file:
+    with h5py.File(tmp_path / "linked.hdf5", "w") as file:
         data_sets(file, 10)
         del file["rewards"]
         if way == "external storage":
@@ -171,8 +173,8 @@ def test_hdf5_files_that_point_to_other_files_are_refused(tmp_path, way):
             layout = h5py.VirtualLayout((10,), np.float32)
             layout[:] = h5py.VirtualSource(str(tmp_path / "other.hdf5"), "rewards", (10,))
             file.create_virtual_dataset("rewards", layout)
-    with pytest.raises(FileError, match="theirs.hdf5: .* not read"):
-        read_recordings([tmp_path / "theirs.hdf5"], Wanted())
+    with pytest.raises(FileError, match="linked.hdf5: .* not read"):
+        read_recordings([tmp_path / "linked.hdf5"], Wanted())
 
 
 @pytest.mark.regression(
@@ -188,7 +190,7 @@ def test_a_data_set_that_is_packed_twice_is_refused_and_a_large_chunk_is_unpacke
         layout.set_deflate(9)
         layout.set_deflate(9)
         h5py.h5d.create(file.id, b"rewards", h5py.h5t.IEEE_F32LE, h5py.h5s.create_simple((10,)), layout)
-    with pytest.raises(FileError, match="twice.hdf5: rewards is packed more than once"):
+    with pytest.raises(FileError, match="twice.hdf5: rewards is compressed more than once"):
         read_recordings([tmp_path / "twice.hdf5"], Wanted())
     rows = 1_200_000
     with h5py.File(tmp_path / "large.hdf5", "w") as file:

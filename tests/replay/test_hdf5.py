@@ -124,14 +124,14 @@ def test_a_time_limit_that_is_named_cuts_episodes_off(tmp_path):
     columns = rows_of((6, 6, 4), ends="oot")  # nothing says that the first two are over
     found = read(write(tmp_path / "b.hdf5", columns), time_limit=6)
     assert [(len(one), one.truncated) for one in found.episodes] == [(6, True), (6, True), (4, False)]
-    with pytest.raises(ConfigError, match=r"b.hdf5: row 7: obs is not what next_obs of the row before it says"):
+    with pytest.raises(ConfigError, match=r"b.hdf5: row 7: obs differs from next_obs of the previous row"):
         read(tmp_path / "b.hdf5")
 
 
 def test_time_that_jumps_is_refused_with_its_row_or_cut(tmp_path):
     columns = rows_of((5, 4, 6), ends="oco")
     path = write(tmp_path / "a.hdf5", columns)
-    with pytest.raises(ConfigError, match=r"a.hdf5: row 6: obs is not .*--column episode=NAME.*--time-limit N.*--cut"):
+    with pytest.raises(ConfigError, match=r"a.hdf5: row 6: obs differs .*--column episode=NAME.*--time-limit N.*--cut"):
         read(path)
     found = read(path, cut_at_jumps=True)
     assert [(len(one), one.terminated, one.truncated) for one in found.episodes] == [
@@ -143,7 +143,7 @@ def test_time_that_jumps_is_refused_with_its_row_or_cut(tmp_path):
 @pytest.mark.parametrize(
     ("steps", "row", "said"),
     [
-        ([0, 1, 2, 3, 4, 0, 1, 2, 3], 6, "step is 0, and 4 in the row before it"),
+        ([0, 1, 2, 3, 4, 0, 1, 2, 3], 6, "step is 0, and 4 in the previous row"),
         ([0, 1, 2, 5, 6, 7, 8, 9, 10], 4, "step is 5, and 2"),
         ([0.0, 0.1, 0.2, 0.29, 0.41, 0.5, 0.5, 0.6, 0.7], 7, "step is 0.5, and 0.5"),
     ],
@@ -173,13 +173,13 @@ def test_a_flag_that_does_not_say_why_is_noted(tmp_path):
     columns["dones"] = columns.pop("terminals")
     del columns["timeouts"]
     path = write(tmp_path / "a.hdf5", columns)
-    assert "dones alone says that an episode is over, not why" in read(path).notes[0]
+    assert "dones does not distinguish termination from truncation" in read(path).notes[0]
     assert "--time-limit N" in read(path).notes[0]
     assert read(path, time_limit=4).notes == ()
     both = write(tmp_path / "b.hdf5", columns | {"timeouts": np.array([0, 0, 0, 1, 0, 0, 0, 0], bool)})
     assert [(one.terminated, one.truncated) for one in read(both).episodes] == [(False, True), (True, False)]
     import_replay(path, tmp_path / "kept")
-    assert "dones alone says" in find_replay(tmp_path / "kept").notes[0]
+    assert "dones does not distinguish" in find_replay(tmp_path / "kept").notes[0]
 
 
 def test_the_limit_of_an_environment_is_not_that_of_longer_episodes(tmp_path):
@@ -189,7 +189,7 @@ def test_the_limit_of_an_environment_is_not_that_of_longer_episodes(tmp_path):
     path = write(tmp_path / "a.hdf5", columns)
     taken, refused, named = read(path, env_limit=5), read(path, env_limit=3), read(path, env_limit=3, time_limit=4)
     assert [(one.terminated, one.truncated) for one in taken.episodes][2] == (False, True)
-    assert "5 decisions, the time limit of the environment, count as cut off" in taken.notes[0]
+    assert "5 decisions, the time limit of the environment, count as truncated" in taken.notes[0]
     assert refused.lengths.tolist() == [4, 2, 5] and not any(one.truncated for one in refused.episodes)
     assert "is not that of these data, which have 2 of 3 episodes that are longer, up to 5" in refused.notes[0]
     assert named.lengths.tolist() == [4, 2, 4, 1] and named.notes == ()
@@ -204,8 +204,8 @@ def test_the_limit_of_an_environment_is_not_that_of_longer_episodes(tmp_path):
     [
         ("observations", np.nan, r"row 8: obs: non-finite observation nan .*mend the row, or leave its episode out"),
         ("observations", np.inf, r"row 8: obs: non-finite observation inf"),
-        ("actions", np.nan, r"row 8: action is \[nan, .*\], which is no finite number; mend"),
-        ("rewards", -np.inf, r"row 8: reward is -inf, which is no finite number; mend"),
+        ("actions", np.nan, r"row 8: action is \[nan, .*\], which is not a finite number; mend"),
+        ("rewards", -np.inf, r"row 8: reward is -inf, which is not a finite number; mend"),
     ],
 )
 def test_numbers_that_are_none_are_named_with_their_row(tmp_path, monkeypatch, block, name, value, problem):
@@ -220,10 +220,10 @@ def test_numbers_that_are_none_are_named_with_their_row(tmp_path, monkeypatch, b
 
 def test_texts_where_numbers_are_expected_are_named_with_their_row(tmp_path):
     columns = rows_of() | {"rewards": np.array([b"1"] * 15)}
-    with pytest.raises(ConfigError, match=r"a.hdf5: row 1: reward is '1', which is no number; name other columns"):
+    with pytest.raises(ConfigError, match=r"a.hdf5: row 1: reward is '1', which is not a number; name other columns"):
         read(write(tmp_path / "a.hdf5", columns))
     np.savez(tmp_path / "a.npz", **(rows_of() | {"rewards": np.array(["good"] * 15)}))
-    with pytest.raises(ConfigError, match=r"a.npz: row 1: reward is 'good', which is no number"):
+    with pytest.raises(ConfigError, match=r"a.npz: row 1: reward is 'good', which is not a number"):
         read(tmp_path / "a.npz")
 
 
@@ -248,7 +248,7 @@ def test_columns_that_are_missing_or_too_short_are_named(tmp_path):
     columns = rows_of()
     columns["observatons"] = columns.pop("observations")
     del columns["next_observations"]
-    with pytest.raises(ConfigError, match="which columns are obs.*there are .*; did you mean 'observatons'"):
+    with pytest.raises(ConfigError, match="the columns of obs are unknown.*there are .*; did you mean 'observatons'"):
         read(write(tmp_path / "a.hdf5", columns))
     with pytest.raises(ConfigError, match="has no column 'rewrds' for reward; there are .* did you mean 'rewards'"):
         read(write(tmp_path / "a.hdf5", rows_of()), columns={"reward": ["rewrds"]})
@@ -258,7 +258,7 @@ def test_columns_that_are_missing_or_too_short_are_named(tmp_path):
         read(write(tmp_path / "a.hdf5", short))
     endless = rows_of()
     del endless["terminals"], endless["timeouts"]
-    with pytest.raises(ConfigError, match="nothing says where an episode ends; .*--column terminated=NAME"):
+    with pytest.raises(ConfigError, match="no column has the ends of episodes; .*--column terminated=NAME"):
         read(write(tmp_path / "a.hdf5", endless))
     with pytest.raises(ConfigError, match="has no rows"):
         read(write(tmp_path / "a.hdf5", {name: array[:0] for name, array in rows_of().items()}))
@@ -270,16 +270,16 @@ def test_files_that_are_none_and_other_spaces_are_refused(tmp_path):
     with pytest.raises(FileError, match="there is no such file"):
         read(tmp_path / "nowhere.hdf5")
     (tmp_path / "a.hdf5").write_bytes(b"no such format")
-    with pytest.raises(FileError, match=r"a.hdf5: is no whole HDF5 file"):
+    with pytest.raises(FileError, match=r"a.hdf5: is not a complete HDF5 file"):
         read(tmp_path / "a.hdf5")
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileError, match=r"there are no files .hdf5 in it"):
         read_recordings([tmp_path / "empty"], Wanted(), "hdf5")
     made_of = wanting(spaces.Box(-1, 1, (5,), np.float32), spaces.Box(-1, 1, (2,), np.float32))
-    with pytest.raises(SpaceError, match="obs has 3 numbers in a row .* the space that is wanted has 5"):
+    with pytest.raises(SpaceError, match="obs has 3 numbers in a row .* the wanted space has 5"):
         read(write(tmp_path / "b.hdf5", rows_of()), spaces=made_of)
     import_replay(tmp_path / "b.hdf5", tmp_path / "b")
-    with pytest.raises(ConfigError, match=r"HDF5 is read and not written; use .npz"):
+    with pytest.raises(ConfigError, match=r"HDF5 can only be imported; export to .npz"):
         export_replay(tmp_path / "b", tmp_path / "c.hdf5")
 
 

@@ -1,4 +1,4 @@
-"""Recordings as replay directories: what is in them comes back, and what nobody knows is said."""
+"""Recordings as replay directories: contents are restored, and unknown columns are reported."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def test_what_is_drawn_from_it_is_what_was_recorded(tmp_path):
     following = np.concatenate((flat[1:], one.episodes[1].last_obs["obs"]))
     rows = [int(np.flatnonzero((flat == row).all(axis=1))[0]) for row in batch.obs["obs"].numpy()]
     assert set(rows) == set(range(7))
-    goes_on = np.array(rows) != 2  # the first episode terminated there
-    np.testing.assert_array_equal(batch.next_obs["obs"].numpy()[goes_on], following[rows][goes_on])
-    np.testing.assert_array_equal(batch.discount.numpy(), np.where(goes_on, np.float32(0.9), 0))
+    continues = np.array(rows) != 2  # the first episode terminated there
+    np.testing.assert_array_equal(batch.next_obs["obs"].numpy()[continues], following[rows][continues])
+    np.testing.assert_array_equal(batch.discount.numpy(), np.where(continues, np.float32(0.9), 0))
 
 
 def test_what_is_missing_is_noted_and_stays_noted(tmp_path):
@@ -79,7 +79,7 @@ def test_what_is_missing_is_noted_and_stays_noted(tmp_path):
 
 def test_nothing_is_no_recording(tmp_path):
     one = recording()
-    with pytest.raises(ConfigError, match="not one decision is there"):
+    with pytest.raises(ConfigError, match="there are no decisions to write"):
         write_recordings(tmp_path / "a", {"main": replace(one, episodes=())})
     assert not (tmp_path / "a").exists()
 

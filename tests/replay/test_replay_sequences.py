@@ -109,5 +109,5 @@ def test_a_policy_that_remembers_nothing_has_no_sequences():
     story = Story(np.random.default_rng(0))
     memory = story.memory(capacity=20)
     memory.add(story.play(4, even_fragments(1, 4)))
-    with pytest.raises(RookeryError, match="policies that remember"):
+    with pytest.raises(RookeryError, match="policies with memory"):
         memory.sample_sequences(2, length=3, beta=0.0)

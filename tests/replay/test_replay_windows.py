@@ -1,4 +1,4 @@
-"""What a memory says of a decision: its window of n steps, against a slow walk over what happened."""
+"""n-step windows of a buffer, against a slow walk over the story."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from rookery.replay.buffer import n_step_windows
 
 
 def agrees(memory, story, n_step, gamma):
-    """Whether what is drawn is what happened."""
+    """Checks that samples equal the story."""
     batch = memory.sample(96, n_step=n_step, gamma=gamma, beta=0.5)
     for i, serial in enumerate(batch.row.tolist()):
         truth = story.rows[serial]

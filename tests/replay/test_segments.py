@@ -108,7 +108,7 @@ def test_what_is_loaded_is_what_was_saved_and_draws_the_same(tmp_path, kind, row
     twin = Play(new)
     twin.slots, twin.rng = play.slots, play.rng
     rollouts = [play.rollout() for _ in range(30)]
-    for rollout in rollouts:  # and what is played afterwards goes on where the slots stood
+    for rollout in rollouts:  # and later rollouts continue the slots
         for memory in (new, play.memory):
             memory.add(rollout)
     assert_equal(held(new), held(play.memory))
@@ -326,11 +326,11 @@ def of_length(content, **texts):
 
 FOREIGN = {
     "another's safetensors": (lambda data: data.replace(b"rookery replay buffer 1", b"somebody's other thing."),
-                              "is no segment of a replay buffer"),
+                              "is not a segment of a replay buffer"),
     "a newer format": (lambda data: data.replace(b"rookery replay buffer 1", b"rookery replay buffer 9"),
                        "has format 9, which this version of Rookery cannot read"),
-    "a pickle": (lambda data: b"\x80\x04\x95" + data, "is no segment of a replay buffer"),
-    "nothing": (lambda data: b"", "is no segment of a replay buffer"),
+    "a pickle": (lambda data: b"\x80\x04\x95" + data, "is not a segment of a replay buffer"),
+    "nothing": (lambda data: b"", "is not a segment of a replay buffer"),
     "other rows": (lambda data: data.replace(b'"first":"0"', b'"first":"7"'), "holds the rows 7 to "),
     "unknown spaces": (lambda data: data.replace(b'\\"kind\\": \\"Box\\"', b'\\"kind\\": \\"Bag\\"'), "unknown kind"),
     "a lost column": (lambda data: data.replace(b'"reward":', b'"payoff":'), "reward"),
@@ -425,7 +425,7 @@ def test_a_memory_of_other_spaces_is_refused_with_both(tmp_path):
         lambda: check_spaces(stored, four, "policy 'main'"), SpaceError
     )
     remembering = spaces_of(empty("sequences"))
-    assert "a policy that remembers 0 numbers, policy 'main' remembers 6" in told(
+    assert "a memory of size 0, that of policy 'main' has size 6" in told(
         lambda: check_spaces(stored, remembering, "policy 'main'"), SpaceError
     )
 
@@ -448,8 +448,8 @@ def test_a_memory_is_found_by_directory_and_policy(tmp_path):
     )
     write_directory(tmp_path / "none", {"state.json": b"{}"}, {})
     assert told(lambda: find_replay(tmp_path / "none")) == (
-        f"{tmp_path / 'none'}: holds no replay buffer: its algorithms learn from none, it was saved with "
-        "replay.save = false, or nothing was played yet"
+        f"{tmp_path / 'none'}: holds no replay buffer: its algorithms use no replay, it was saved with "
+        "replay.save = false, or nothing was sampled yet"
     )
     assert "there is no such run or checkpoint" in told(lambda: find_replay(tmp_path / "nowhere"))
     (tmp_path / "log.csv").write_text("x")
@@ -466,5 +466,5 @@ def test_where_there_are_several_policies_the_one_of_the_same_name_is_meant(tmp_
     assert find_replay(tmp_path / "two", "b").policy == "b"
     assert find_replay(f"{tmp_path / 'two'}:a", "b").policy == "a"
     assert told(lambda: find_replay(tmp_path / "two"), ConfigError) == (
-        f"{tmp_path / 'two'}: policy None is not one of a, b; say which, as in {tmp_path / 'two'}:a"
+        f"{tmp_path / 'two'}: policy None is not one of a, b; name one, as in {tmp_path / 'two'}:a"
     )

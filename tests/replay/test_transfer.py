@@ -51,7 +51,7 @@ def test_memories_that_are_merged_follow_each_other(tmp_path, space):
     expected = [held(one) for one in (first, second, first)]
     for name in ("action", "reward", "terminated", "truncated", "begins", "clock"):
         np.testing.assert_array_equal(held(memory)[name], np.concatenate([one[name] for one in expected]))
-    twin = memory_for(space, capacity=1000)  # one after the other comes to the same
+    twin = memory_for(space, capacity=1000)  # one after the other gives the same
     for one in (a, b, a):
         copy_rows(one, twin)
     for name, array in held(twin).items():
@@ -117,8 +117,8 @@ def test_plain_arrays_hold_every_decision_and_what_was_seen_after_it(tmp_path, s
     for path in draw.obs:
         own = "" if path == "obs" else f"/{path}"
         np.testing.assert_array_equal(found[f"obs{own}"][at], draw.obs[path])
-        goes_on = draw.discount.numpy() > 0
-        np.testing.assert_array_equal(found[f"next_obs{own}"][at][goes_on], draw.next_obs[path][goes_on])
+        continues = draw.discount.numpy() > 0
+        np.testing.assert_array_equal(found[f"next_obs{own}"][at][continues], draw.next_obs[path][continues])
         assert not found[f"next_obs{own}"][found["terminated"]].any()
     assert 200 < len(set(at.tolist())) + 30
 
@@ -195,5 +195,5 @@ def test_an_empty_piece_says_nothing():
 def test_a_replay_that_is_too_large_to_be_read_at_once_is_named(tmp_path, monkeypatch):
     write_recordings(tmp_path / "large", {"main": recording()})
     monkeypatch.setattr(budget, "bytes_free", lambda: 10)
-    with pytest.raises(FileError, match=r"large.*: its 8 decisions are read at once here and are too many"):
+    with pytest.raises(FileError, match=r"large.*: its 8 decisions are read at once for this format and do not fit"):
         recording_of(find_replay(tmp_path / "large"))

@@ -486,7 +486,7 @@ def test_a_start_that_does_not_fit_is_refused(taught):
     plain = NORMALIZED.replace(model={"normalize_obs": False})
     assert "has another network" in start("Pendulum-v1", pendulum, cfg=plain)
     arena = str(taught / "arena")
-    assert "policy None is not one of a, b; say which, as in " in start(MultiAgentArena, arena)
+    assert "policy None is not one of a, b; name one, as in " in start(MultiAgentArena, arena)
     assert "policy 'bb' is not one of a, b; did you mean 'b'?" in start(MultiAgentArena, f"{arena}:bb")
     with pytest.raises(FileError, match="there is no such run or checkpoint"):
         make("CartPole-v1", policies={"main": {"init_from": "nowhere"}})
@@ -532,7 +532,7 @@ def test_a_loaded_policy_predicts_what_the_trainers_would(taught):
 
 def test_a_policy_of_several_has_to_be_named(taught):
     message = told(ConfigError, lambda: load_policy(taught / "arena"))
-    assert "policy None is not one of a, b; say which, as in " in message
+    assert "policy None is not one of a, b; name one, as in " in message
     assert message.endswith("arena:a")
     assert (
         told(ConfigError, lambda: load_policy(f"{taught / 'arena'}:c"))

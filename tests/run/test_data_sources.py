@@ -78,7 +78,7 @@ def test_observations_are_normalized_by_the_statistics_of_the_data_that_are_take
 def test_data_without_episodes_that_are_good_enough_are_refused(tmp_path):
     data = data_in(tmp_path / "a")
     cfg = small(IQLConfig, replay={"start_from": (data,), "select": {"min_return": 100.0}})
-    with pytest.raises(ConfigError, match="no episode returned 100 or more: the best one 9"):
+    with pytest.raises(ConfigError, match="no episode has a return of 100 or more, the best one has 9"):
         Trainer(None, cfg, seed=0)
 
 

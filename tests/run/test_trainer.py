@@ -454,7 +454,7 @@ def test_the_timer_tree_has_the_names_of_the_main_path():
 
 FORGETTABLE = {
     "NativeLoop": "where policy, environment and storage lie, found anew when it plays",
-    "Shelf": "where rows of replay lie, which save themselves",
+    "MemmapArrays": "where rows of replay lie, which save themselves",
     "Playing": "what a call is given: seeds ahead follow from the plan, the rest is others'",
     "PlayingEntry": "the same, as C reads it",
     "Timers": "has a state_dict of its own",

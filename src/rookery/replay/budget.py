@@ -1,7 +1,7 @@
-"""How much RAM a replay buffer will take, and how much the machine has: checked before it is made.
+"""RAM of replay buffers: the need of a full buffer is checked against the free RAM before it is created.
 
-The operating system hands out pages when they are first written, so that a buffer takes little at the start, and more
-than there is only hours later. Then it is too late to say so.
+The operating system allocates pages at the first write, so that a buffer takes little RAM at the start, and could
+exhaust it only hours later.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 MEMINFO = Path("/proc/meminfo")
 
 COLUMNS = 51
-"""Bytes of a row's numbers besides observation and action: `replay/buffer.py:ReplayBuffer`."""
+"""Bytes of a row without observation and action: `replay/buffer.py:ReplayBuffer`."""
 
 _promised: weakref.WeakKeyDictionary[Sized, tuple[int, int]] = weakref.WeakKeyDictionary()
-"""Bytes that each buffer will take when it is full, and the rows that it has then."""
+"""Bytes and rows of each buffer when it is full."""
 
 
 def leaf_bytes(leaf: Leaf, capacity: int, *, frame_stacks: bool) -> int:
-    """Bytes that `capacity` observations of a leaf take; of a stack of frames, where they are stored one by one."""
+    """Returns the bytes of `capacity` observations of a leaf; frames of a stack are stored one by one if
+    `frame_stacks`.
+    """
     size = int(np.prod(leaf.shape, dtype=np.int64)) * leaf.dtype.itemsize
     if frame_stacks and may_be_stack(leaf):
         return frames_for(capacity) * (size // leaf.shape[0]) + capacity * 8 * (leaf.shape[0] + 1)
@@ -38,9 +40,9 @@ def leaf_bytes(leaf: Leaf, capacity: int, *, frame_stacks: bool) -> int:
 def bytes_needed(
     obs: ObsSpec, action: ActionSpec, capacity: int, *, memory_size: int, memory_every: int, frame_stacks: bool
 ) -> int:
-    """Bytes that a full buffer takes.
+    """Returns the bytes of a full buffer.
 
-    Not counted is what was seen where episodes were cut off, one observation each.
+    The final observations of truncated episodes, one each, are not counted.
     """
     size = COLUMNS * capacity + int(np.prod(action.shape, dtype=np.int64)) * action.dtype.itemsize * capacity
     if memory_size:
@@ -49,9 +51,9 @@ def bytes_needed(
 
 
 def bytes_free() -> int | None:
-    """Bytes this process may still take: what the machine has, or its control group (version 2) is allowed.
+    """Returns the bytes that this process may still allocate, by the machine and its control group (version 2).
 
-    None if the system does not say.
+    None if the system does not report it.
     """
     free: list[int] = []
     try:
@@ -70,52 +72,52 @@ def bytes_free() -> int | None:
 
 
 def _left_in(group: Path) -> int | None:
-    """Bytes that a control group may still take; None if it has no limit."""
+    """Returns the bytes that a control group may still allocate; None without a limit."""
     try:
         limit, used = (group / "memory.max").read_text().strip(), int((group / "memory.current").read_text())
         facts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        # files that were read and can be read again count as used until the memory is wanted
+        # cached files count as used until the memory is needed
         return None if limit == "max" else max(int(limit) - used + int(facts.get("inactive_file", 0)), 0)
     except (OSError, ValueError):
         return None
 
 
 def reserve(owner: Sized, needed: int, capacity: int) -> None:
-    """Makes sure that there is RAM for a replay buffer, besides what others will still take until they are full.
+    """Checks that there is RAM for a replay buffer, in addition to what others still need until they are full.
 
     Args:
-        owner: The buffer; when it is gone, so is what it was promised.
-        needed: Bytes it takes when it is full.
-        capacity: Rows it has then.
+        owner: The buffer; its reservation ends with it.
+        needed: Bytes of the full buffer.
+        capacity: Rows of the full buffer.
 
     Raises:
-        ConfigError: If there is not enough; says how many rows there would be enough for.
+        ConfigError: If there is not enough; the message has the number of rows that fit.
     """
     check_room(needed, capacity, promised())
     _promised[owner] = (needed, capacity)
 
 
 def promised() -> int:
-    """Bytes that the memories there are will still take until they are full."""
+    """Returns the bytes that existing buffers still need until they are full."""
     return sum(int(whole * (1 - len(memory) / rows)) for memory, (whole, rows) in _promised.items())
 
 
 def check_room(needed: int, capacity: int, besides: int) -> None:
-    """Sees that there are so many bytes besides those that others will take; see `reserve`."""
+    """Checks that `needed` bytes are free besides those of other buffers; see `reserve`."""
     free = bytes_free()
     if free is None or needed <= free - besides:
         return
     left = max(free - besides, 0)
-    others = f" besides the {gigabytes(besides)} that other memories will take" if besides else ""
+    others = f" besides the {gigabytes(besides)} that other buffers will take" if besides else ""
     fitting = int(capacity * 0.9 * left / needed)
     raise ConfigError(
-        f"replay.capacity = {capacity:,} decisions take {gigabytes(needed)} when the memory is full, and this process "
+        f"replay.capacity = {capacity:,} decisions take {gigabytes(needed)} when the buffer is full, and this process "
         f"has {gigabytes(left)} left{others}; use at most replay.capacity = {fitting:,}, or smaller observations"
     )
 
 
 def check_growth(growth: int, capacity: int) -> None:
-    """Sees that there is memory for what was seen where episodes were cut off, which no memory is reckoned with.
+    """Checks that there is memory for the final observations of truncated episodes, which `reserve` does not count.
 
     Raises:
         ConfigError: If there is not enough.
@@ -126,11 +128,12 @@ def check_growth(growth: int, capacity: int) -> None:
     left = gigabytes(max(free - promised(), 0))
     raise ConfigError(
         f"replay.capacity = {capacity:,}: so many episodes were truncated that their last observations need "
-        f"{gigabytes(growth)} more, and this process has {left} left besides what its memories will take until they "
+        f"{gigabytes(growth)} more, and this process has {left} left besides what its replay buffers will take until "
+        "they "
         "are full; use a smaller replay.capacity, or longer episodes"
     )
 
 
 def gigabytes(size: float) -> str:
-    """A size in words."""
+    """Returns a size as text."""
     return f"{size / 1e9:.3g} GB" if size >= 1e8 else f"{size / 1e6:.3g} MB"

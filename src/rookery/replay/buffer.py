@@ -1,14 +1,14 @@
-"""Replay buffer: everything one policy decided lately, to be learned from again and again.
+"""Replay buffer: the latest decisions of one policy.
 
-A buffer is a ring of *rows*, one for each decision, as a struct of arrays; the oldest are written over by the newest.
-Rows are known by serial numbers, which grow for ever; row number = serial number modulo the capacity. Slots write their
-rows in any order among each other: which row is the next decision of the same slot is linked when it comes. So windows
-of n steps, and sequences, are formed when they are drawn, across the fragments that rollouts came in, and every row can
-be drawn at any time. What a row says never changes, and what follows it is derived from that when rows come and go: so
-a buffer that was filled from a file is the one that was saved.
+A buffer is a ring of *rows*, one for each decision, as a struct of arrays; the newest overwrite the oldest. Rows have
+serial numbers, which always grow; row index = serial number modulo the capacity. Rows of several slots may interleave:
+each row is linked to the next decision of its slot when that is added. So n-step windows and sequences are formed at
+sampling time, across fragments, and every row can be sampled at any time. The content of a row never changes, and links
+are derived from it when rows are added and overwritten: so a buffer restored from a file equals the saved one.
 
-An observation is stored once. What came after a row is the observation of the next row of its episode; after the last
-row of a truncated episode, or the newest of a slot, an observation of its own (see `replay/observations.py`).
+An observation is stored once. The next observation of a row is the observation of the next row of its episode; the last
+row of a truncated episode, and the newest of a slot, have a next observation of their own (see
+`replay/observations.py`).
 """
 
 from __future__ import annotations
@@ -38,75 +38,78 @@ from rookery.core.settings.reach import Reaches, Within
 from rookery.core.spaces.arrays import ActionSpec, ObsSpec, Tree
 from rookery.core.state import Stateful
 from rookery.replay.budget import bytes_needed, reserve
-from rookery.replay.disk import Shelf
+from rookery.replay.episode_filter import SelectionConfig
+from rookery.replay.memmap_arrays import MemmapArrays
 from rookery.replay.observations import Observations, Pool
-from rookery.replay.pieces import Piece, check_array, check_numbers_of_rows, part_of, piece_of, rows_in
 from rookery.replay.relabel import RelabelConfig
-from rookery.replay.selecting import SelectionConfig
+from rookery.replay.segment_arrays import Piece, check_array, check_row_numbers, part_of, piece_of, rows_in
 from rookery.replay.sum_tree import SumTree
 
-EMPTY = "the replay buffer is empty: there is nothing to draw; play first, or start from what another run has kept"
+EMPTY = (
+    "the replay buffer is empty: there is nothing to sample; collect decisions first, or start from another run's "
+    "replay"
+)
 
 MAX_SHARE = 0.9
-"""How much the largest error of a sequence counts in its priority; the rest is their mean (eta of the R2D2 paper)."""
+"""Weight of the largest error of a sequence in its priority; the rest is the mean error (eta of the R2D2 paper)."""
 
 PLAIN = ("action", "logp", "reward", "terminated", "truncated", "begins", "slot", "clock", "before")
-"""Columns that a piece has as they are."""
+"""Columns of rows that a piece has unchanged."""
 
 
 @dataclass(frozen=True)
 class ReplayConfig(Settings):
-    """What is remembered of a policy's play, and how it is drawn."""
+    """Settings of a replay buffer."""
 
     kind: Structural[Literal["uniform", "prioritized"]] = "uniform"
-    """Whether all decisions are drawn alike, or in proportion to what there was to learn from them (Schaul 2016)."""
+    """Uniform sampling, or in proportion to priorities (Schaul 2016)."""
 
     capacity: Structural[Annotated[PositiveInt, Within(100_000_000)]] = 100_000
-    """Decisions kept; when there are more, the oldest go."""
+    """Number of stored decisions; when full, the oldest are overwritten."""
 
     alpha: Annotated[float, Interval(ge=0, le=1)] = 0.6
-    """Of prioritized buffers: the power a priority is raised to; 0 = all alike."""
+    """Prioritized buffers: exponent of priorities; 0 = uniform."""
 
     beta: Scheduled[Fraction] = 0.4
-    """Of prioritized buffers: how far the weights of the losses make up for being drawn more often; 1 = in full."""
+    """Prioritized buffers: exponent of the importance weights; 1 = full correction."""
 
     priority_eps: PositiveFloat = 1e-6
-    """Of prioritized buffers: added to every priority, so that each decision can be drawn."""
+    """Prioritized buffers: constant added to every priority, so that each decision can be sampled."""
 
     frame_stacks: Structural[bool] = True
-    """Whether pictures ``[K, H, W]`` that are the last K frames are stored frame by frame, each once."""
+    """Whether images ``[K, H, W]`` of the last K frames are stored frame by frame, each once."""
 
     burn_in: Structural[Annotated[NonNegativeInt, Within(65_536)]] = 0
-    """Of policies that remember: decisions at the start of a sequence that only bring the buffer up to date."""
+    """Policies with memory: decisions at the start of a sequence that only update the memory."""
 
     save: Structural[bool] = True
     """Whether checkpoints hold the buffer."""
 
     memory_mb: Structural[Annotated[PositiveInt, Within(1_048_576)] | None] = None
-    """Megabytes of RAM that the rows may take; if they are more, most lie in a file. None = any."""
+    """Megabytes of RAM for the rows; larger buffers lie mostly in a file. None = no limit."""
 
     start_from: AtStart[tuple[Annotated[str, Reaches("a path")], ...]] = ()
     """Runs, checkpoints or replay directories (``PATH`` or ``PATH:policy``) whose decisions the buffer starts with."""
 
     select: SelectionConfig = field(default_factory=SelectionConfig)
-    """Which episodes are taken of each of these."""
+    """Selection of episodes of each of these."""
 
     relabel: RelabelConfig = field(default_factory=RelabelConfig)
-    """How their rewards are made anew."""
+    """Relabelling of their rewards."""
 
     mix: dict[Annotated[str, Reaches("a path")], PositiveFloat] = field(default_factory=dict)
-    """Such memories, only read, and the part of every batch that is drawn from each; the rest is the policy's own."""
+    """Read-only replay and its share of every batch; the rest is the policy's own."""
 
 
 @dataclass(frozen=True)
 class SampledSequences:
-    """Sequences drawn from a replay buffer.
+    """Sequences sampled from a replay buffer.
 
     Attributes:
-        rollout: F fragments of up to T decisions. Each has what the policy remembered before its first row, and only
-            that: ``memory`` is ``[1, F, M]``. `version` is not known, and 0.
-        weight: ``[F]`` importance weights; None if all count alike.
-        row: ``[F]`` serial number of each fragment's first row, int64: what `update_priorities` takes.
+        rollout: F fragments of up to T decisions. Each has the policy's memory before its first row only: ``memory`` is
+            ``[1, F, M]``. `version` is unknown, and 0.
+        weight: ``[F]`` importance weights; None if uniform.
+        row: ``[F]`` serial number of each fragment's first row, int64, for `update_priorities`.
     """
 
     rollout: Rollout
@@ -115,14 +118,12 @@ class SampledSequences:
 
 
 # --- regular rollouts -------------------------------------------------------------------------------------------------
-# The slots of the one before, all of them for as long, and no episode's end: most of what a buffer gets, and added with
+# The slots of the previous rollout, all of full length, without an episode's end: the most frequent case, added with
 # few copies.
 
 
 def regular_piece(rollout: Rollout) -> Piece | None:
-    """Returns the arrays of a rollout, named as those of a piece, its rows one after the other; None if they do not lie
-    in memory like that.
-    """
+    """Returns the arrays of a rollout by the names of a piece, its rows flattened; None if not contiguous."""
     rows = {name: getattr(rollout, name) for name in ("action", "logp", "reward", "terminated", "truncated")}
     rows |= {f"obs/{path}": leaf for path, leaf in rollout.obs.items()}
     if not all(tensor.is_contiguous() for tensor in rows.values()):
@@ -135,14 +136,14 @@ def regular_piece(rollout: Rollout) -> Piece | None:
 
 @dataclass
 class Regular:
-    """Says where the slots of the last rollout stand, whose newest rows are the newest of all and ended no episode.
+    """State of the slots of the last rollout, whose rows are the newest in the buffer and ended no episode.
 
     Attributes:
-        slot: ``[F]``.
+        slot: ``[F]`` the slots.
         due: ``[F]`` clock of the next decision of each.
         newest: ``[F]`` the newest row of each.
-        tails: ``[F]`` the place aside where it stands what each saw last.
-        rollout: The last rollout; many come as the same object, written over.
+        tails: ``[F]`` the place aside of the last observation of each.
+        rollout: The last rollout; often the same object, overwritten.
         piece: Its arrays.
     """
 
@@ -171,38 +172,38 @@ class Regular:
 
 
 class ReplayBuffer(Stateful):
-    """Keeps what one policy decided lately, and draws from it.
+    """Ring buffer of one policy's decisions.
 
     Args:
         obs: Layout of the policy's observations.
         action: Layout of its actions.
         cfg: Settings.
-        rng: Decides what is drawn; the buffer's own.
-        memory_size: Numbers that the policy remembers of a slot; 0 = nothing.
-        memory_every: Every so many decisions of a fragment these come with a rollout.
+        rng: Source of the samples; used by this buffer only.
+        memory_size: Size of the policy's memory for a slot; 0 = none.
+        memory_every: Interval in decisions at which rollouts contain the memory.
 
     Attributes:
-        total: Rows ever added: the serial number of the next one.
-        first: Serial number of the oldest row that is there.
-        full_bytes: Bytes that the rows take when the buffer is full.
-        shelf: Where the rows lie: in RAM, or in files.
-        observations: What was decided on, and what was seen where no row follows.
-        after: ``[capacity]`` int64, what came after a row: the row of the episode's next decision; or a place aside,
-            for the newest row of a slot and where the episode was cut off; or the row itself if it terminated.
-        follow: ``[capacity]`` int64, the row of the slot's next decision, in whatever episode; -1 if there is none.
-        stored: ``[capacity]`` int64, where in `memories` it stands what the policy remembered before a row; or -1.
-        tree: What each row is drawn in proportion to; None if all rows are drawn alike.
+        total: Number of rows ever added: the serial number of the next one.
+        first: Serial number of the oldest row.
+        full_bytes: Bytes of the rows when the buffer is full.
+        memmaps: Allocator of the rows: in RAM, or in files.
+        observations: Observations of rows, and next observations where no row follows.
+        after: ``[capacity]`` int64, place of the next observation of a row: the row of the episode's next decision; or
+            a place aside, for the newest row of a slot and truncated episodes; or the row itself if it terminated.
+        follow: ``[capacity]`` int64, the row of the slot's next decision, in any episode; -1 if there is none.
+        stored: ``[capacity]`` int64, index in `memories` of the policy's memory before a row; or -1.
+        tree: Sampling weights of rows; None if uniform.
         largest: Largest priority so far: that of new rows.
-        least: Gives the smallest of all ranks' numbers, by which importance weights go; None = there is one.
+        least: Returns the minimum over all ranks, for importance weights; None = a single rank.
 
     Raises:
-        ConfigError: If the machine has not enough RAM for a full buffer.
+        ConfigError: If the machine has too little RAM for a full buffer.
     """
 
     saved = ("rng", "total", "first", "observations", "largest")
-    fixed = (*PLAIN, "cfg", "obs_spec", "action_spec", "memory_size", "memory_every", "capacity", "full_bytes", "shelf",
-             "after", "follow", "stored", "memories", "tree", "_pool", "_newest", "_due", "_regular", "_stored",
-             "_floor", "_saved_first", "_saved_priorities", "least")  # fmt: skip
+    fixed = (*PLAIN, "cfg", "obs_spec", "action_spec", "memory_size", "memory_every", "capacity", "full_bytes",
+             "memmaps", "after", "follow", "stored", "memories", "tree", "_pool", "_newest", "_due", "_regular",
+             "_stored", "_floor", "_saved_first", "_saved_priorities", "least")  # fmt: skip
 
     def __init__(
         self,
@@ -225,21 +226,21 @@ class ReplayBuffer(Stateful):
             obs, action, capacity, memory_size=memory_size, memory_every=memory_every, frame_stacks=cfg.frame_stacks
         )
         limit = None if cfg.memory_mb is None else cfg.memory_mb * 1_000_000
-        self.shelf = shelf = Shelf(limit if limit is not None and self.full_bytes > limit else None)
-        reserve(self, self.full_bytes if shelf.limit is None else shelf.limit, capacity)
+        self.memmaps = memmaps = MemmapArrays(limit if limit is not None and self.full_bytes > limit else None)
+        reserve(self, self.full_bytes if memmaps.limit is None else memmaps.limit, capacity)
         self.total = 0
         self.first = 0
-        self.after = shelf.empty((capacity,), np.int64)  # small columns first, which are looked at most
-        self.reward = shelf.empty((capacity,), np.float32)
-        self.logp = shelf.empty((capacity,), np.float32)
-        self.terminated = shelf.empty((capacity,), bool)
-        self.truncated = shelf.empty((capacity,), bool)
-        self.begins = shelf.empty((capacity,), bool)
-        self.slot = shelf.empty((capacity,), np.int64)
-        self.clock = shelf.empty((capacity,), np.int64)
-        self.before = shelf.empty((capacity,), np.int64)
-        self.action = shelf.empty((capacity, *action.shape), action.dtype)
-        self.observations = Observations(obs, capacity, frame_stacks=cfg.frame_stacks, shelf=shelf)
+        self.after = memmaps.empty((capacity,), np.int64)  # small columns first, which are read most often
+        self.reward = memmaps.empty((capacity,), np.float32)
+        self.logp = memmaps.empty((capacity,), np.float32)
+        self.terminated = memmaps.empty((capacity,), bool)
+        self.truncated = memmaps.empty((capacity,), bool)
+        self.begins = memmaps.empty((capacity,), bool)
+        self.slot = memmaps.empty((capacity,), np.int64)
+        self.clock = memmaps.empty((capacity,), np.int64)
+        self.before = memmaps.empty((capacity,), np.int64)
+        self.action = memmaps.empty((capacity, *action.shape), action.dtype)
+        self.observations = Observations(obs, capacity, frame_stacks=cfg.frame_stacks, memmaps=memmaps)
         self.follow = np.empty(capacity if memory_size else 0, np.int64)
         self.stored = np.empty(capacity if memory_size else 0, np.int64)
         self.memories = np.empty((0, memory_size), np.float32)
@@ -251,8 +252,8 @@ class ReplayBuffer(Stateful):
         self._due = np.zeros(0, np.int64)  # [slots] clock of the decision that would follow it
         self._regular: Regular | None = None
         self._stored: Stored | None = None
-        self._floor = 0  # serial number of the first row of the foreign buffer that is being appended
-        self._saved_first = 0  # serial number of the oldest of the rows that are to be restored
+        self._floor = 0  # serial number of the first row of the buffer that is being appended
+        self._saved_first = 0  # serial number of the oldest row to restore
         self._saved_priorities = np.zeros(0)  # priorities of these rows
 
     def __len__(self) -> int:
@@ -261,9 +262,9 @@ class ReplayBuffer(Stateful):
     # --- adding -------------------------------------------------------------------------------------------------------
 
     def add(self, rollout: Rollout) -> None:
-        """Copies the valid rows of a rollout, in the order of time, and of fragments at the same time."""
+        """Adds the valid rows of a rollout, ordered by time, then by fragment."""
         size, regular, first, total = rollout.reward.numel(), self._regular, self.first, self.total
-        # the rows it goes on from are still there then, and it need not be split at the end of the ring
+        # then the rows before it are not overwritten, and it is not split at the end of the ring
         fits = size + rollout.slot.shape[0] <= self.capacity and size <= self.capacity - total % self.capacity
         if regular is not None and fits and (piece := regular.following(rollout)) is not None:
             self._add_regular(regular, piece)
@@ -276,7 +277,7 @@ class ReplayBuffer(Stateful):
         self._weigh(first, total)
 
     def _regular_after(self, rollout: Rollout) -> Regular | None:
-        """Returns what a regular rollout can go on from; None if the next one has to be looked at more closely."""
+        """Returns the state that a regular rollout can continue; None if the next one needs the general case."""
         fragments = len(rollout.slot)
         rows_as_they_come = not self.memory_size and not self.observations.are_stacked
         every = rows_as_they_come and 0 < rollout.reward.numel() == rollout.num_decisions <= self.capacity
@@ -287,7 +288,7 @@ class ReplayBuffer(Stateful):
         return Regular(*stand, rollout, regular_piece(rollout))
 
     def _add_regular(self, regular: Regular, piece: Piece) -> None:
-        """Adds the rows of a regular rollout, with the same outcome as `_extend`."""
+        """Adds the rows of a regular rollout, with the same result as `_extend`."""
         start, size, fragments = self.total % self.capacity, rows_in(piece), len(regular.slot)
         end, steps = start + size, size // fragments
         self.evict(self.total + size - self.capacity)
@@ -310,7 +311,7 @@ class ReplayBuffer(Stateful):
         self._newest[regular.slot] = np.arange(self.total - fragments, self.total)
 
     def _know_slots(self, slot: np.ndarray) -> None:
-        """Makes places for these slots in what is known of slots."""
+        """Grows the arrays of slots to include these."""
         size = int(slot.max(initial=-1)) + 1
         if size > len(self._newest):
             more = np.full(max(size, 2 * len(self._newest)) - len(self._newest), -1)
@@ -318,27 +319,27 @@ class ReplayBuffer(Stateful):
             self._due = np.concatenate((self._due, more))
 
     def _extend(self, piece: Piece) -> None:
-        """Adds the rows of a piece, which come next."""
-        size, most, on_disk = rows_in(piece), self.capacity, self.shelf.limit is not None
+        """Adds the rows of a piece."""
+        size, most, on_disk = rows_in(piece), self.capacity, self.memmaps.limit is not None
         if on_disk:
-            most = min(most, self.shelf.rows_at_once(self.full_bytes // self.capacity) or size)
+            most = min(most, self.memmaps.rows_at_once(self.full_bytes // self.capacity) or size)
         for start in range(0, size, max(most, 1)):
             part = piece if size <= most else part_of(piece, start, min(start + most, size))
             if on_disk:
-                self.shelf.give_back()
+                self.memmaps.release_pages()
             if self.observations.are_stacked:
                 part = self.observations.fitted(part, self._tails(part), self.first, self.total)
             self._write(part)
 
     def _tails(self, piece: Piece) -> np.ndarray:
-        """``[n]`` where it stands what was last seen of each row's slot, if that was before the piece; else -1."""
+        """Returns places ``[n]`` of the last observation of each row's slot before the piece; -1 if there is none."""
         previous = self.total + np.arange(rows_in(piece)) - piece["before"]
         there = (previous >= self.first) & (previous < self.total) & ~piece["begins"]
         tails = np.where(there, self.after[previous % self.capacity], -1)
         return np.where(tails >= self.capacity, tails, -1)
 
     def _write(self, piece: Piece) -> None:
-        """Adds at most `capacity` rows, and lets the rows before them know what follows."""
+        """Adds at most `capacity` rows, and links the rows before them."""
         size = rows_in(piece)
         serial = np.arange(self.total, self.total + size)
         rows = serial % self.capacity
@@ -355,19 +356,19 @@ class ReplayBuffer(Stateful):
         if self.memory_size:
             self._remember(rows, piece)
             self.follow[previous] = following
-        # where an episode begins that did not end, it was cut off: then what was seen last stays aside
-        goes_on = ~(self.terminated[previous] | self.truncated[previous] | self.begins[following])
-        previous = previous[goes_on]
+        # an episode that begins without an end of the previous one truncates that: its last observation stays aside
+        continues = ~(self.terminated[previous] | self.truncated[previous] | self.begins[following])
+        previous = previous[continues]
         self.observations.release(self.after[previous])
-        self.after[previous] = following[goes_on]
+        self.after[previous] = following[continues]
         mine = piece["slot"] >= 0
         self._know_slots(piece["slot"])
-        self._newest[piece["slot"][mine]] = serial[mine]  # of equal slots the last one counts
+        self._newest[piece["slot"][mine]] = serial[mine]  # the last one of equal slots counts
         self._due[piece["slot"][mine]] = piece["clock"][mine] + 1
         self.evict(self.observations.oldest(self.first, self.total))
 
     def _remember(self, rows: np.ndarray, piece: Piece) -> None:
-        """Copies what the policy remembered before some of these rows."""
+        """Stores the policy's memory before some of these rows."""
         self.follow[rows] = -1
         self.stored[rows] = -1
         places = self._pool.take(len(piece["memory_row"]))
@@ -379,7 +380,7 @@ class ReplayBuffer(Stateful):
         self.stored[rows[piece["memory_row"]]] = places
 
     def evict(self, serial: int) -> None:
-        """Forgets the rows before a serial number."""
+        """Removes the rows before a serial number."""
         if serial <= self.first:
             return
         rows = np.arange(self.first, min(serial, self.total)) % self.capacity
@@ -390,7 +391,7 @@ class ReplayBuffer(Stateful):
         self.first = min(serial, self.total)
 
     def _weigh(self, first: int, total: int) -> None:
-        """Lets rows be drawn that came since `first` and `total` were these, and no longer those that went since."""
+        """Updates the sampling weights of rows added or removed since `first` and `total` had these values."""
         if self.tree is None:
             return
         gone = np.arange(max(first, self.total - self.capacity), self.first)
@@ -405,29 +406,29 @@ class ReplayBuffer(Stateful):
     def _raised(self, priority: Any) -> Any:
         return (priority + self.cfg.priority_eps) ** self.cfg.alpha
 
-    # --- drawing ------------------------------------------------------------------------------------------------------
+    # --- sampling -----------------------------------------------------------------------------------------------------
 
     def sample(self, batch_size: int, *, n_step: int, gamma: float, beta: float) -> Transitions:
-        """Draws decisions with replacement, each with what came of it.
+        """Samples decisions with replacement, each with its n-step return and next observation.
 
         Args:
-            batch_size: N.
-            n_step: The most decisions in a window; see `n_step_windows`.
+            batch_size: N, number of decisions.
+            n_step: Largest number of decisions in a window; see `n_step_windows`.
             gamma: Discount of a step.
-            beta: Exponent of the importance weights; of prioritized buffers.
+            beta: Exponent of the importance weights, in prioritized buffers.
 
         Raises:
             RookeryError: If the buffer is empty.
         """
-        if self.shelf.limit is not None:
-            self.shelf.look(batch_size)
+        if self.memmaps.limit is not None:
+            self.memmaps.note_reads(batch_size)
         serial, rows, weight = self._draw(batch_size, beta)
         reward, discount, following = n_step_windows(rows, self.after, self.reward, n_step=n_step, gamma=gamma)
         numbers = torch.from_numpy(reward), torch.from_numpy(discount), weight, torch.from_numpy(serial)
         stored = self._in_place()
         if stored is not None and following.max() < self.capacity:
-            if self.shelf.limit is not None:
-                self.shelf.look(2 * batch_size)  # by whoever reads them in their places
+            if self.memmaps.limit is not None:
+                self.memmaps.note_reads(2 * batch_size)  # read later, in place
             return TransitionsInPlace.at(Places(stored, rows, following), *numbers)
         return Transitions(
             tensors(self.observations.gather_rows(rows)),
@@ -438,7 +439,7 @@ class ReplayBuffer(Stateful):
         )
 
     def _in_place(self) -> Stored | None:
-        """Returns the arrays in which rows lie; None where observations are not stored whole."""
+        """Returns the arrays of the rows; None if observations are stored frame by frame."""
         leaves, stored = self.observations.leaves, self._stored
         if stored is None or any(leaf.rows is not stored.obs[path] for path, leaf in leaves.items()):
             if self.observations.are_stacked:
@@ -447,11 +448,11 @@ class ReplayBuffer(Stateful):
         return stored
 
     def steps(self, row: Tensor, *, n_step: int, gamma: float) -> WindowSteps:
-        """Returns the decisions that windows consist of.
+        """Returns the decisions in windows.
 
         Args:
-            row: ``[N]`` serial numbers of the rows at which windows begin, as in `Transitions.row`.
-            n_step: The most decisions in a window.
+            row: ``[N]`` serial numbers of the first rows of windows, as in `Transitions.row`.
+            n_step: Largest number of decisions in a window.
             gamma: Discount of a step.
         """
         rows = row.numpy() % self.capacity
@@ -459,8 +460,8 @@ class ReplayBuffer(Stateful):
         parts = [(rows, window, discount)]
         for _ in range(n_step - 1):
             following = self.after.take(rows)
-            goes_on = (following != rows) & (following < self.capacity)
-            rows, window, discount = following[goes_on], window[goes_on], discount[goes_on] * np.float32(gamma)
+            continues = (following != rows) & (following < self.capacity)
+            rows, window, discount = following[continues], window[continues], discount[continues] * np.float32(gamma)
             parts.append((rows, window, discount))
         rows, window, discount = (np.concatenate(column) for column in zip(*parts, strict=True))
         following = self.after.take(rows)
@@ -474,53 +475,53 @@ class ReplayBuffer(Stateful):
         )
 
     def _draw(self, number: int, beta: float) -> tuple[np.ndarray, np.ndarray, Tensor | None]:
-        """Draws rows and returns their serial numbers, row numbers and importance weights."""
+        """Samples rows; returns their serial numbers, row indices and importance weights."""
         if not (len(self) if self.tree is None else self.tree.total):
             raise RookeryError(EMPTY)
         if self.tree is None:
             serial = self.rng.integers(self.first, self.total, number)
             return serial, serial % self.capacity, None
-        # one from each of as many equal parts of the total, which varies less than all from the whole
+        # stratified: one from each of `number` equal parts of the total, for a lower variance
         rows = self.tree.draw((np.arange(number) + self.rng.random(number)) / number)
         if self.cfg.kind == "uniform":
             return self.serial_of(rows), rows, None
         return self.serial_of(rows), rows, self._weights(self.tree.leaves[rows], beta)
 
     def _weights(self, chance: np.ndarray, beta: float) -> Tensor:
-        """Importance weights of rows that were drawn in proportion to this: (N P)^-beta over the largest of the batch,
-        in which N cancels.
+        """Returns importance weights of rows by their sampling weights: (N P)^-beta over the largest of the batch, in
+        which N cancels.
         """
         if self.least is None:
             least = chance.min()
-        else:  # each rank draws as many from its own
+        else:  # each rank samples equally many from its own buffer
             assert self.tree is not None
             chance = chance / self.tree.total
             least = self.least(float(chance.min()))
         return torch.from_numpy(((chance / least) ** -beta).astype(np.float32))
 
     def sample_sequences(self, number: int, *, length: int, beta: float) -> SampledSequences:
-        """Draws sequences of one slot each, among the rows for which it is known what the policy remembered.
+        """Samples sequences of one slot each, from rows with a stored memory.
 
-        A sequence may span episodes, and is shorter than `length` where nothing newer is known of its slot.
+        A sequence may span episodes, and is shorter than `length` at the newest rows of its slot.
 
         Args:
-            number: F.
-            length: T, the most decisions in a sequence, burn-in included.
-            beta: Exponent of the importance weights; of prioritized buffers.
+            number: F, number of sequences.
+            length: T, largest number of decisions in a sequence, burn-in included.
+            beta: Exponent of the importance weights, in prioritized buffers.
 
         Raises:
             RookeryError: If there is no such row.
         """
         if not self.memory_size:
-            raise RookeryError("sequences are for policies that remember: this one does not; use sample")
+            raise RookeryError("sequences are for policies with memory, which this one does not have; use sample")
         serial, rows, weight = self._draw(number, beta)
         return SampledSequences(self._read_sequences(rows, length), weight, torch.from_numpy(serial))
 
     def _read_sequences(self, rows: np.ndarray, length: int) -> Rollout:
-        """Returns the decisions from these rows on as fragments of at most `length`."""
+        """Returns the decisions from these rows on, as fragments of at most `length`."""
         at = np.empty((length, len(rows)), np.int64)
-        if self.shelf.limit is not None:
-            self.shelf.look(at.size)
+        if self.memmaps.limit is not None:
+            self.memmaps.note_reads(at.size)
         at[0] = rows
         valid = np.ones(at.shape, bool)
         for t in range(1, length):
@@ -530,7 +531,7 @@ class ReplayBuffer(Stateful):
         lengths = valid.sum(axis=0)
         after = self.after[at]
         terminated = self.terminated[at] & valid
-        # an episode that was cut off without a word ended with what was seen last, as a truncated one does
+        # an interrupted episode ends with its last observation, as a truncated one
         aside = after >= self.capacity
         truncated = aside & (self.truncated[at] | (self.follow[at] >= 0)) & valid
         boot = np.argwhere(truncated)
@@ -556,15 +557,15 @@ class ReplayBuffer(Stateful):
         )
 
     def update_priorities(self, row: Tensor, priority: Tensor) -> None:
-        """Notes how much there was to learn from rows: their errors' sizes, say. Uniform buffers pass over it.
+        """Updates the priorities of rows, such as their absolute errors. Uniform buffers ignore it.
 
         Args:
-            row: ``[N]`` serial numbers, as in `Transitions.row`. Rows that are gone are passed over; of equal ones the
-                last counts.
-            priority: ``[N]`` at least 0. Those that are not finite are passed over.
+            row: ``[N]`` serial numbers, as in `Transitions.row`. Overwritten rows are ignored; of equal ones the last
+                counts.
+            priority: ``[N]`` at least 0. Values that are not finite are ignored.
 
         Raises:
-            RookeryError: If one is below 0.
+            RookeryError: If a priority is below 0.
         """
         if self.cfg.kind == "uniform" or self.tree is None:
             return
@@ -578,7 +579,7 @@ class ReplayBuffer(Stateful):
 
     @property
     def priorities(self) -> np.ndarray:
-        """What the rows that are there are drawn in proportion to, oldest first; empty if all are drawn alike."""
+        """Sampling weights of the rows, oldest first; empty if uniform."""
         if self.tree is None:
             return np.zeros(0)
         return self.tree.leaves[np.arange(self.first, self.total) % self.capacity]
@@ -586,11 +587,11 @@ class ReplayBuffer(Stateful):
     # --- as arrays, for files -----------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns everything but the rows, which are saved by themselves: see `rows_between`."""
+        """Returns everything except the rows, which are saved separately: see `rows_between`."""
         return {**super().state_dict(), "priorities": self.priorities}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave; the buffer is empty until `restore` brings the rows."""
+        """Loads a state of `state_dict`; the buffer is empty until `restore` adds the rows."""
         state = dict(state)
         self._saved_priorities = state.pop("priorities")
         super().load_state_dict(state)
@@ -600,7 +601,7 @@ class ReplayBuffer(Stateful):
             self.tree = SumTree(self.capacity)
 
     def _clear(self, serial: int) -> None:
-        """Forgets all; the next row has this serial number."""
+        """Removes all rows; the next one has this serial number."""
         self.observations.pool, self._pool = Pool(), Pool()
         self._regular = None
         self.first = self.total = serial
@@ -608,28 +609,28 @@ class ReplayBuffer(Stateful):
         self._due = np.zeros(0, np.int64)
 
     def rows_between(self, first: int, last: int) -> Piece:
-        """Copies of the rows with serial numbers from `first` up to but not `last`, complete in themselves.
+        """Returns copies of the rows with serial numbers from `first` up to but not including `last`, as a complete
+        piece.
 
-        A piece never changes any more: where rows that are added later follow its last ones, these are what came next
-        when both are put together, and not what the piece says of it. n rows; by name:
+        A piece never changes: if later rows follow its last ones, they replace the piece's own next observations when
+        both are joined. n rows; by name:
 
         - ``serial`` int64 ``[1]``: `first`.
-        - ``obs/PATH`` ``[n, ...]`` for each leaf that is stored whole.
-        - ``stack/PATH`` int64 ``[n, K]`` for each leaf that is stored frame by frame: numbers of the frames of each
-          observation, oldest first; ``base/PATH`` int64 ``[n]``, how many frames there were before each row;
-          ``frame/PATH`` ``[m, H, W]`` those frames that are in the piece, and ``number/PATH`` int64 ``[m]`` their
-          numbers, ascending.
+        - ``obs/PATH`` ``[n, ...]`` for each leaf with whole observations.
+        - ``stack/PATH`` int64 ``[n, K]`` for each leaf that is stored frame by frame: serial numbers of the frames of
+          each observation, oldest first; ``base/PATH`` int64 ``[n]``, number of frames before each row; ``frame/PATH``
+          ``[m, H, W]``, the frames in the piece, and ``number/PATH`` int64 ``[m]``, their serial numbers, ascending.
         - ``action`` ``[n, ...]``, ``logp`` float32 ``[n]``, ``reward`` float32 ``[n]``, ``terminated``, ``truncated``
           and ``begins`` (the episode begins here) bool ``[n]``.
-        - ``slot``, ``clock`` int64 ``[n]``, and ``before`` int64 ``[n]``: how many rows ago the slot's decision before
-          this one was; 0 if there was none, or it was gone.
-        - ``next_row`` int64 ``[q]``: which rows of the piece (from 0) are followed by none in it, without having
-          terminated; and what was seen after them: ``next_obs/PATH`` ``[q, ...]``, or ``next_stack/PATH`` ``[q, K]``.
-        - Of policies that remember: ``memory_row`` int64 ``[p]``, rows of the piece with a stored memory, and
-          ``memory`` float32 ``[p, M]``, what was remembered before them.
+        - ``slot``, ``clock`` int64 ``[n]``, and ``before`` int64 ``[n]``: distance in rows to the slot's previous
+          decision; 0 if there was none, or it was overwritten.
+        - ``next_row`` int64 ``[q]``: indices of the rows of the piece that have no next row in it and did not
+          terminate; with their next observations: ``next_obs/PATH`` ``[q, ...]``, or ``next_stack/PATH`` ``[q, K]``.
+        - For policies with memory: ``memory_row`` int64 ``[p]``, rows of the piece with a stored memory, and ``memory``
+          float32 ``[p, M]``, the memory before them.
 
         Raises:
-            RookeryError: If some of them are not there.
+            RookeryError: If some of them are not in the buffer.
         """
         if not self.first <= first <= last <= self.total:
             raise RookeryError(f"rows {first} to {last - 1} are not all there: it has {self.first} to {self.total - 1}")
@@ -647,22 +648,22 @@ class ReplayBuffer(Stateful):
         return piece
 
     def serial_of(self, rows: np.ndarray) -> np.ndarray:
-        """Serial numbers ``[N]`` of what is in these rows."""
+        """Returns the serial numbers ``[N]`` of rows."""
         newest = self.total - 1
         return newest - (newest - rows) % self.capacity
 
     def restore(self, pieces: Iterable[Piece]) -> None:
-        """Takes back the rows of this very buffer, after `load_state_dict`, which alone leaves it empty.
+        """Restores the rows of this buffer, after `load_state_dict`, which leaves it empty.
 
-        Serial numbers stay what they were, so that the next draws are those of the buffer that was saved. If the
-        capacity is another one by now, the newest rows that fit are kept.
+        Serial numbers do not change, so that the next samples are those of the saved buffer. If the capacity has
+        changed, the newest rows that fit are kept.
 
         Args:
-            pieces: From `rows_between`, each beginning where the one before it ended, the last one ending at `total`;
-                they may begin before `first` (what is older is passed over).
+            pieces: From `rows_between`, each beginning at the end of the previous one, the last one ending at `total`;
+                they may begin before `first` (older rows are ignored).
 
         Raises:
-            RookeryError: If they do not fit together or to this policy.
+            RookeryError: If they do not fit each other or this policy.
         """
         total = self.total
         self._clear(max(self._saved_first, total - self.capacity))
@@ -683,15 +684,15 @@ class ReplayBuffer(Stateful):
         self._saved_priorities = np.zeros(0)
 
     def append(self, piece: Piece, *, continues: bool) -> None:
-        """Adds rows of any buffer as new ones, under new serial numbers.
+        """Adds rows of another buffer, under new serial numbers.
 
         Args:
-            piece: From the `rows_between` of a buffer of the same spaces.
-            continues: Its rows follow those of the piece appended just before, in the buffer they come from: decisions
-                of the same slots are linked. Otherwise its slots are others.
+            piece: From `rows_between` of a buffer with the same spaces.
+            continues: Whether its rows follow those of the previously appended piece in their buffer: then decisions of
+                equal slots are linked, otherwise its slots are new.
 
         Raises:
-            RookeryError: If the piece does not fit to this policy.
+            RookeryError: If the piece does not fit this policy.
         """
         self._check(piece)
         first, total = self.first, self.total
@@ -700,55 +701,55 @@ class ReplayBuffer(Stateful):
             self._floor = self.total
         reach = np.arange(rows_in(piece)) + self.total - self._floor
         slot = piece["slot"]
-        # negative, so that no rollout's slot goes on where a foreign one ended
+        # negative, so that no rollout continues an appended slot
         own = {"slot": np.where(slot < 0, slot, ~slot), "before": np.where(piece["before"] > reach, 0, piece["before"])}
         self._extend(self.observations.foreign(piece | own))
         self._check_whole(total)
         self._weigh(first, total)
 
     def _check(self, piece: Piece) -> None:
-        """Sees that a piece has what the buffer keeps, in the same layout."""
+        """Checks that a piece has the buffer's columns, in the same layout."""
         for name in PLAIN:
             array = getattr(self, name)
             check_array(piece, name, array.shape[1:], array.dtype)
         check_array(piece, "next_row", (), np.dtype(np.int64))
         self.observations.check(piece)
-        check_numbers_of_rows(piece, PLAIN)
+        check_row_numbers(piece, PLAIN)
         if self.memory_size:
             check_array(piece, "memory_row", (), np.dtype(np.int64))
             check_array(piece, "memory", (self.memory_size,), self.memories.dtype)
 
     def _check_whole(self, first: int) -> None:
-        """Sees that of every row with a serial number from this one on it is known what followed."""
+        """Checks that every row from a serial number on has a next observation or has terminated."""
         starts = range(max(first, self.first), self.total, 1 << 20)
         blocks = (np.arange(start, min(start + starts.step, self.total)) % self.capacity for start in starts)
         if lost := sum(int((self.after[rows] < 0).sum()) for rows in blocks):
-            raise RookeryError(f"of {lost} rows it is not known what followed: they were not saved by `rows_between`")
+            raise RookeryError(f"{lost} rows have no next observation: they were not saved by `rows_between`")
 
 
 def tensors(tree: Tree) -> TensorTree:
-    """Returns an observation as tensors that share its arrays."""
+    """Returns an observation as tensors that share memory with its arrays."""
     return {path: torch.from_numpy(leaf) for path, leaf in tree.items()}
 
 
 def n_step_windows(
     rows: np.ndarray, after: np.ndarray, reward: np.ndarray, *, n_step: int, gamma: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Windows of up to n decisions, each beginning at one of `rows` and stopping where its episode does.
+    """Computes n-step windows from `rows`, which stop at the end of the episode.
 
-    A window is also shorter where nothing newer is known of its slot; it then bootstraps from what was seen there.
+    A window is also shorter at the newest rows of its slot; it then bootstraps from the last observation.
 
     Args:
-        rows: ``[N]`` where they begin.
-        after: ``[capacity]`` the row of the episode's next decision; or a place at or above `capacity`, where what was
-            seen last is kept; or the row itself, where the episode terminated.
-        reward: ``[capacity]``.
-        n_step: The most decisions in a window.
+        rows: ``[N]`` first rows.
+        after: ``[capacity]`` the row of the episode's next decision; or a place at or above `capacity` with the last
+            observation; or the row itself, where the episode terminated.
+        reward: ``[capacity]`` rewards.
+        n_step: Largest number of decisions in a window.
         gamma: Discount of a step.
 
     Returns:
         The discounted sum of the rewards, float32 ``[N]``; gamma to the power of the decisions in the window, 0 if the
-        episode terminated in it, float32 ``[N]``; and the place of what was seen after it ``[N]``.
+        episode terminated in it, float32 ``[N]``; and the place of the observation after it ``[N]``.
     """
     last = rows
     following = after.take(rows)
@@ -757,22 +758,22 @@ def n_step_windows(
     total = reward.take(rows).astype(np.float64)
     discount = np.full(len(rows), gamma)
     for _ in range(n_step - 1):
-        goes_on = (following != last) & (following < len(after))
-        last = np.where(goes_on, following, last)
-        total += np.where(goes_on, discount * reward.take(last), 0.0)
-        discount *= np.where(goes_on, gamma, 1.0)
+        continues = (following != last) & (following < len(after))
+        last = np.where(continues, following, last)
+        total += np.where(continues, discount * reward.take(last), 0.0)
+        discount *= np.where(continues, gamma, 1.0)
         following = after.take(last)
     discount[following == last] = 0.0
     return total.astype(np.float32), discount.astype(np.float32), following
 
 
 def sequence_priorities(priority: Tensor, fragment: Tensor, fragments: int) -> tuple[Tensor, Tensor]:
-    """Returns sequences 0.9 times the largest and 0.1 times the mean of the priorities of their rows.
+    """Returns the priorities of sequences: 0.9 times the largest plus 0.1 times the mean of their rows.
 
     Args:
-        priority: ``[N]`` of rows.
-        fragment: ``[N]`` the sequence that each row is of.
-        fragments: F, how many sequences there are.
+        priority: ``[N]`` priorities of rows.
+        fragment: ``[N]`` sequence of each row.
+        fragments: F, number of sequences.
 
     Returns:
         The sequences that have rows ``[B]``, and their priorities ``[B]``.

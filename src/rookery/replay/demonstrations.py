@@ -1,4 +1,4 @@
-"""Demonstrations: what somebody else has decided, to be imitated. They are replay that is only read."""
+"""Demonstrations: recorded decisions for imitation, as read-only replay."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from rookery.core.errors import ConfigError
 from rookery.replay.buffer import ReplayBuffer, tensors
 
 PART, PART_BYTES = 4096, 1 << 22
-"""Rows that are looked at together, and their bytes, of which a single row may have more."""
+"""Largest number of rows in a chunk, and bytes of a chunk; a single row may be larger."""
 
 
-def part_of_rows(buffer: ReplayBuffer) -> int:
-    """How many rows of a buffer are looked at together."""
+def rows_per_chunk(buffer: ReplayBuffer) -> int:
+    """Returns the number of rows in a chunk of a buffer."""
     return max(min(PART, PART_BYTES // max(buffer.full_bytes // buffer.capacity, 1)), 1)
 
 
 class StoredDemonstrations:
-    """Draws decisions from a buffer evenly, with random numbers of its own.
+    """Samples decisions uniformly from a buffer, with its own random generator.
 
     Args:
-        buffer: What was decided.
-        rng: Decides what is drawn; whoever learns saves it.
-        device: Where decisions are wanted.
+        buffer: The demonstrations.
+        rng: Source of the samples; saved by the learner.
+        device: Device of the sampled decisions.
     """
 
     def __init__(self, buffer: ReplayBuffer, rng: np.random.Generator, device: torch.device) -> None:
@@ -41,19 +41,19 @@ class StoredDemonstrations:
         return len(self.buffer)
 
     def decisions(self, number: int) -> Decisions:
-        """Draws so many decisions with replacement."""
+        """Samples `number` decisions with replacement."""
         return self._at(self.rng.integers(self.buffer.first, self.buffer.total, number))
 
     def epoch(self, size: int, most: int | None = None) -> Iterator[Decisions]:
-        """Returns every decision once, in random order, in near-equal parts of at most `size`; of more than `most` so
-        many.
+        """Yields every decision once, in random order, in near-equal chunks of at most `size`; at most `most` decisions
+        in all.
         """
         order = self.buffer.first + self.rng.permutation(len(self))[:most]
         return map(self._at, np.array_split(order, -(-len(order) // size)))
 
     def every(self) -> Iterator[Decisions]:
-        """Returns every decision once, in the order of time, in parts."""
-        starts = range(self.buffer.first, self.buffer.total, part_of_rows(self.buffer))
+        """Yields every decision once, in the order of time, in chunks."""
+        starts = range(self.buffer.first, self.buffer.total, rows_per_chunk(self.buffer))
         return (self._at(np.arange(start, min(start + starts.step, self.buffer.total))) for start in starts)
 
     def _at(self, row: np.ndarray) -> Decisions:
@@ -62,13 +62,13 @@ class StoredDemonstrations:
 
 @dataclass(frozen=True)
 class Returns:
-    """What decisions earned until the end of their episodes, or as far as that is known; ``[N]``, float32.
+    """Returns-to-go of decisions, as far as they are known; ``[N]``, float32.
 
     Attributes:
         total: Discounted sum of the rewards.
-        discount: What the value of what was seen last counts in it; 0 where the episode terminated.
+        discount: Discount of the value of the last observation; 0 where the episode terminated.
         mean: Mean of all totals.
-        deviation: Their standard deviation, 1 if they do not differ.
+        deviation: Their standard deviation; 1 if they are all equal.
     """
 
     total: np.ndarray
@@ -78,21 +78,21 @@ class Returns:
 
 
 class DataSet:
-    """Reads a buffer as episodes. Rows are counted from the oldest, which is 0.
+    """Reads a buffer as episodes. Rows are indexed from the oldest, which is 0.
 
     Args:
-        buffer: What was decided.
-        held_out: Part of the episodes that is held out, rounded to whole ones; none of a single one.
-        rng: Decides which.
+        buffer: The demonstrations.
+        held_out: Share of the episodes to hold out, rounded to whole episodes; a single one is not held out.
+        rng: Source of the split.
 
     Attributes:
         learned: Rows to learn from, ascending.
         held_out: Rows of the episodes that are held out.
-        episodes: How many episodes there are.
-        following: ``[N]`` the row after each in its episode; of the last one itself.
+        episodes: Number of episodes.
+        following: ``[N]`` next row of the episode; the last one points to itself.
 
     Raises:
-        ConfigError: If a number is not finite; names the row.
+        ConfigError: If a value is not finite; names the row.
     """
 
     def __init__(self, buffer: ReplayBuffer, held_out: float, rng: np.random.Generator) -> None:
@@ -102,15 +102,15 @@ class DataSet:
         self._after = buffer.after[self._rows]
         every = np.arange(count)
         serial = buffer.serial_of(self._after) - buffer.first
-        goes_on = (self._after < buffer.capacity) & (self._after != self._rows)
-        self.following = np.where(goes_on, serial, every)
-        self._ends = followed(self.following)
+        continues = (self._after < buffer.capacity) & (self._after != self._rows)
+        self.following = np.where(continues, serial, every)
+        self._ends = chain_ends(self.following)
         self.returns = cache(self._returns)
         check_finite(buffer)
 
         before = every.copy()
-        before[self.following[goes_on]] = every[goes_on]
-        first, episode = np.unique(followed(before), return_inverse=True)
+        before[self.following[continues]] = every[continues]
+        first, episode = np.unique(chain_ends(before), return_inverse=True)
         self.episodes = len(first)
         number = min(round(held_out * self.episodes), self.episodes - 1)
         if held_out and self.episodes > 1:
@@ -124,23 +124,25 @@ class DataSet:
         return len(self._rows)
 
     def obs(self, rows: np.ndarray) -> TensorTree:
-        """What was decided on, raw, ``[N, ...]``."""
+        """Returns raw observations, ``[N, ...]``."""
         return tensors(self.buffer.observations.gather_rows(self._rows[rows]))
 
     def actions(self, rows: np.ndarray) -> Tensor:
-        """What was done, as it is stored, ``[N, ...]``."""
+        """Returns stored actions, ``[N, ...]``."""
         return torch.from_numpy(self.buffer.action.take(self._rows[rows], axis=0))
 
     def last_obs(self, rows: np.ndarray) -> TensorTree:
-        """What was seen last in the episodes of some rows, raw, ``[N, ...]``; of no meaning where they terminated."""
+        """Returns the final observations of the episodes of some rows, raw, ``[N, ...]``; without meaning if they
+        terminated.
+        """
         return tensors(self.buffer.observations.gather(self._after[self._ends[rows]]))
 
     def parts(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        """Returns rows in parts that are small enough to be looked at together."""
+        """Yields rows in chunks."""
         return (rows[start : start + PART] for start in range(0, len(rows), PART))
 
     def _returns(self, gamma: float) -> Returns:
-        """Sums rewards to the ends of episodes; each round doubles how far a sum reaches."""
+        """Sums rewards to the ends of episodes; each round doubles the reach of the sums."""
         buffer, count = self.buffer, len(self._rows)
         total = np.append(buffer.reward[self._rows].astype(np.float64), 0.0)
         discount = np.append(np.full(count, gamma), 1.0)
@@ -161,23 +163,23 @@ class DataSet:
         )
 
 
-def followed(pointer: np.ndarray) -> np.ndarray:
-    """Follows pointers ``[N]`` from each place to where they lead in the end: a place that points to itself."""
+def chain_ends(pointer: np.ndarray) -> np.ndarray:
+    """Returns the end of the chain of pointers ``[N]`` from each place: a place that points to itself."""
     while not np.array_equal(further := pointer[pointer], pointer):
         pointer = further
     return pointer
 
 
 def check_finite(buffer: ReplayBuffer) -> None:
-    """Makes sure that every number that was seen, done or earned is one.
+    """Checks that observations, actions and rewards are finite.
 
     Args:
-        buffer: What was decided.
+        buffer: The demonstrations.
 
     Raises:
-        ConfigError: If one is not finite; names the row, counted from 1, and where in it.
+        ConfigError: If a value is not finite; names the row, counted from 1, and the column.
     """
-    starts = range(buffer.first, buffer.total, part_of_rows(buffer))
+    starts = range(buffer.first, buffer.total, rows_per_chunk(buffer))
     for start in starts:
         rows = np.arange(start, min(start + starts.step, buffer.total)) % buffer.capacity
         seen = {f"observation {path}": leaf for path, leaf in buffer.observations.gather_rows(rows).items()}

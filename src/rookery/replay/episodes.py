@@ -1,4 +1,4 @@
-"""Sources of episodes made of others: several one after the other, and chosen ones with rewards made anew."""
+"""Combined sources of episodes: concatenated, and filtered with relabelled rewards."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from rookery.core.errors import ConfigError
 from rookery.core.spaces.arrays import Tree
+from rookery.replay.episode_filter import SelectionConfig, filter_episodes
 from rookery.replay.recording import EpisodeSource, RecordedEpisode, Recording
 from rookery.replay.relabel import Relabel, RelabelConfig
 from rookery.replay.segments import Spaces
-from rookery.replay.selecting import SelectionConfig, chosen_episodes
 
 
 class JoinedEpisodes:
-    """Episodes of several sources of the same spaces, one source after the other."""
+    """Concatenation of several sources with the same spaces."""
 
     def __init__(self, parts: Sequence[EpisodeSource]) -> None:
         self.parts = tuple(parts)
@@ -27,78 +27,78 @@ class JoinedEpisodes:
 
     @property
     def spaces(self) -> Spaces:
-        """What they are made of."""
+        """Observation and action spaces."""
         return self.parts[0].spaces
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What is not known of one of the parts at least."""
+        """Columns that are unknown in at least one part."""
         return _united(part.missing for part in self.parts)
 
     @property
     def taken(self) -> tuple[str, ...]:
-        """What became of columns."""
+        """Roles of the columns of the files."""
         return _united(part.taken for part in self.parts)
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """Columns of which nothing was made."""
+        """Unused columns."""
         return _united(part.dropped for part in self.parts)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What else is to be known."""
+        """Further notes."""
         return _united(part.notes for part in self.parts)
 
     @property
     def lengths(self) -> np.ndarray:
-        """Decisions of each episode."""
+        """Number of decisions of each episode."""
         return np.concatenate([part.lengths for part in self.parts])
 
     @property
     def episodes(self) -> Sequence[RecordedEpisode]:
-        """All of them at once."""
+        """All episodes in memory."""
         return tuple(self.read(np.arange(int(self._starts[-1]))))
 
     def returns(self) -> np.ndarray:
-        """Returns the sum of the rewards of each, NaN where it is not known."""
+        """Returns the return of each episode, NaN where unknown."""
         return np.concatenate([part.returns() for part in self.parts])
 
     def read(self, which: np.ndarray) -> Iterator[RecordedEpisode]:
-        """Yields some episodes, by their numbers, which ascend."""
+        """Yields some episodes, by their ascending indices."""
         for part, start, end in zip(self.parts, self._starts[:-1], self._starts[1:], strict=True):
             yield from part.read(which[(which >= start) & (which < end)] - start)
 
 
-class ChosenEpisodes:
-    """Some episodes of a source, with rewards made anew.
+class FilteredEpisodes:
+    """Selected episodes of a source, with relabelled rewards.
 
     Args:
         source: The episodes.
-        select: Which of them.
-        relabel: What becomes of their rewards.
-        name: Where they are, for messages.
+        select: The selection.
+        relabel: Changes of their rewards.
+        name: Source of the episodes, for messages.
 
     Raises:
-        ConfigError: If none is chosen, or returns decide and are not known.
+        ConfigError: If none is selected, or the selection needs returns that are unknown.
     """
 
     def __init__(self, source: EpisodeSource, select: SelectionConfig, relabel: RelabelConfig, name: str) -> None:
         self._source = source
         self._relabel = Relabel(relabel, source.spaces.obs, source.spaces.action, name)
         if select.by_return and "reward" in source.missing:
-            raise ConfigError(f"{name}: has no rewards, so that no episode can be chosen by what it returned")
+            raise ConfigError(f"{name}: has no rewards, so that no episode can be selected by return")
         if "reward" in source.missing and not relabel.is_nothing and relabel.function is None:
-            raise ConfigError(f"{name}: has no rewards to be scaled, shifted or cut off; name a function of rewards")
+            raise ConfigError(f"{name}: has no rewards to scale, shift or clip; name a function of rewards")
         every = source.lengths
         returns = source.returns() if select.by_return else np.full(len(every), np.nan)
-        self._which = chosen_episodes(every, returns, select, name)
+        self._which = filter_episodes(every, returns, select, name)
         self._first = np.cumsum([0, *every])
         said = []
-        if select.words:
-            said.append(f"{len(self._which):,} of {len(every):,} episodes were taken: {select.words}")
-        if relabel.words:
-            said.append(f"rewards were made anew: {relabel.words}")
+        if select.describe():
+            said.append(f"{len(self._which):,} of {len(every):,} episodes were selected: {select.describe()}")
+        if relabel.describe():
+            said.append(f"rewards were relabelled: {relabel.describe()}")
         self.notes = (*source.notes, *said)
         lacks = source.missing
         self.missing = lacks if relabel.function is None else tuple(one for one in lacks if one != "reward")
@@ -108,36 +108,36 @@ class ChosenEpisodes:
 
     @property
     def spaces(self) -> Spaces:
-        """What they are made of."""
+        """Observation and action spaces."""
         return self._source.spaces
 
     @property
     def taken(self) -> tuple[str, ...]:
-        """What became of columns."""
+        """Roles of the columns of the files."""
         return self._source.taken
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """Columns of which nothing was made."""
+        """Unused columns."""
         return self._source.dropped
 
     @property
     def lengths(self) -> np.ndarray:
-        """Decisions of each episode."""
+        """Number of decisions of each episode."""
         return self._source.lengths.take(self._which)
 
     @property
     def episodes(self) -> Sequence[RecordedEpisode]:
-        """All of them at once."""
+        """All episodes in memory."""
         return tuple(self.read(np.arange(len(self._which))))
 
     def returns(self) -> np.ndarray:
-        """Returns the sum of the new rewards of each."""
+        """Returns the return of each episode by the new rewards."""
         rewards = (one.reward for one in self.read(np.arange(len(self._which))))
         return np.array([np.nan if one is None else float(one.sum(dtype=np.float64)) for one in rewards])
 
     def read(self, which: np.ndarray) -> Iterator[RecordedEpisode]:
-        """Yields some episodes, by their numbers, which ascend."""
+        """Yields some episodes, by their ascending indices."""
         numbers = self._which[which]
         for number, one in zip(numbers.tolist(), self._source.read(numbers), strict=True):
             yield one if self._relabel.cfg.is_nothing else self._relabelled(one, int(self._first[number]))
@@ -156,7 +156,7 @@ class ChosenEpisodes:
 
 
 def joined(had: EpisodeSource, more: EpisodeSource) -> EpisodeSource:
-    """Episodes of two sources of the same spaces; those in memory stay plain recordings."""
+    """Returns the episodes of two sources with the same spaces; recordings in memory stay recordings."""
     if isinstance(had, Recording) and isinstance(more, Recording):
         texts = {name: _united((getattr(had, name), getattr(more, name))) for name in ("taken", "dropped", "notes")}
         return Recording(had.spaces, had.episodes + more.episodes, **texts)
@@ -164,9 +164,9 @@ def joined(had: EpisodeSource, more: EpisodeSource) -> EpisodeSource:
 
 
 def with_time_limit(source: EpisodeSource, limit: int) -> EpisodeSource:
-    """Episodes of which those that ended after so many decisions were cut off there; of recordings in memory."""
+    """Returns a source whose terminated episodes of length `limit` count as truncated, for recordings in memory."""
     if not isinstance(source, Recording):
-        return source  # who reads rows himself has seen to it
+        return source  # sources that read rows have applied the limit
     cut = tuple(
         replace(one, terminated=False, truncated=True) if one.terminated and len(one) == limit else one
         for one in source.episodes

@@ -1,8 +1,8 @@
-"""Stacks of frames, of which each frame is stored once.
+"""Storage of stacked frames, each frame once.
 
-An observation ``[K, ...]`` that is made of the last K frames shares all but one of them with the observation before it.
-Here it is K numbers of frames. Whether it shares them is found by comparing bytes, so that what is read back is what
-was seen, whatever comes at the start of an episode: where it does not, more frames are stored.
+An observation ``[K, ...]`` of the last K frames shares all but one of them with the previous observation. It is stored
+as K indices of frames. Shared frames are found by comparing bytes, so that observations are always restored exactly,
+also at the start of an episode: frames that are not shared are stored.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ import numpy as np
 
 from rookery.core.spaces.arrays import Leaf
 from rookery.core.state import Stateful
-from rookery.replay.disk import Shelf
-from rookery.replay.pieces import Piece, rows_in
+from rookery.replay.memmap_arrays import MemmapArrays
+from rookery.replay.segment_arrays import Piece, rows_in
 
 REACH = 4096
-"""How many frames back an observation may have one in common with the one before: a slot that slept longer stores all
-of its frames again, so that those of the oldest rows can go.
+"""Largest distance in frames to a shared frame: a slot that paused longer stores all of its frames again, so that
+frames of the oldest rows can be overwritten.
 """
 
 SPARE = 16
-"""One frame for this many rows is there besides one for each: for the starts and ends of episodes."""
+"""One spare frame for this many rows, for starts and ends of episodes."""
 
 LARGEST_STACK, SMALLEST_FRAME = 16, 256
-"""Frames of a stack at most, and bytes of a frame at least: for others it is not worth while."""
+"""Largest number of frames of a stack, and smallest size of a frame in bytes, that are stored frame by frame."""
 
 TRIAL = 64
-"""Observations that changed, after which it is plain whether a leaf is a stack."""
+"""Number of changed observations after which it is decided whether a leaf is a stack."""
 
 
 def may_be_stack(leaf: Leaf) -> bool:
-    """Whether a leaf has the shape of a stack of pictures; if it is one, only what is seen tells."""
+    """Returns whether a leaf has the shape of stacked images; the observations decide whether it is a stack."""
     if leaf.kind != "box" or leaf.dtype != np.uint8 or len(leaf.shape) < 3:
         return False
     return 2 <= leaf.shape[0] <= LARGEST_STACK and int(np.prod(leaf.shape[1:])) >= SMALLEST_FRAME
 
 
 def frames_for(capacity: int) -> int:
-    """Frames there is room for in a memory of so many rows."""
+    """Returns the number of frames for a buffer of `capacity` rows."""
     return capacity + capacity // SPARE + REACH
 
 
 def observations_of(piece: Piece, path: str, prefix: str = "") -> np.ndarray:
-    """A leaf of the observations of a piece ``[n, ...]``, whole however they are stored; with the prefix ``next_``, of
-    what was seen after its ``next_row``.
+    """Returns a leaf of the observations of a piece ``[n, ...]``, whole in either storage; with the prefix ``next_``,
+    the next observations of its ``next_row``.
     """
     if f"{prefix}obs/{path}" in piece:
         return piece[f"{prefix}obs/{path}"]
@@ -54,7 +54,7 @@ def observations_of(piece: Piece, path: str, prefix: str = "") -> np.ndarray:
 
 
 def observations_at(piece: Piece, path: str, rows: np.ndarray, prefix: str = "") -> np.ndarray:
-    """Some rows ``[m]`` of what `observations_of` gives, in memory of their own."""
+    """Returns a copy of some rows ``[m]`` of `observations_of`."""
     if f"{prefix}obs/{path}" in piece:
         return piece[f"{prefix}obs/{path}"].take(rows, axis=0)
     places = piece[f"number/{path}"].searchsorted(piece[f"{prefix}stack/{path}"].take(rows, axis=0))
@@ -62,12 +62,12 @@ def observations_at(piece: Piece, path: str, rows: np.ndarray, prefix: str = "")
 
 
 class PlainLeaf:
-    """A leaf whose observations are stored whole, in the rows of a ring and aside.
+    """Storage of a leaf with whole observations, in the rows of a ring and aside.
 
     Args:
         capacity: Rows of the ring.
         leaf: The leaf.
-        shelf: Makes the arrays of rows.
+        memmaps: Allocates the arrays of rows.
 
     Attributes:
         rows: ``[capacity, ...]``.
@@ -75,15 +75,15 @@ class PlainLeaf:
     """
 
     SORT = "obs"
-    """What pieces call the arrays of what is stored."""
+    """Prefix of the arrays in a piece."""
 
-    def __init__(self, capacity: int, leaf: Leaf, shelf: Shelf) -> None:
+    def __init__(self, capacity: int, leaf: Leaf, memmaps: MemmapArrays) -> None:
         self.leaf = leaf
-        self.rows = shelf.empty((capacity, *leaf.shape), leaf.dtype)
+        self.rows = memmaps.empty((capacity, *leaf.shape), leaf.dtype)
         self.aside = np.empty((0, *leaf.shape), leaf.dtype)
 
     def forget(self) -> None:
-        """Lets go of what is aside."""
+        """Frees the observations aside."""
         self.aside = self.aside[:0].copy()
 
     def grow(self, size: int) -> None:
@@ -94,75 +94,75 @@ class PlainLeaf:
             self.aside = grown
 
     def stored(self, places: np.ndarray, aside: np.ndarray | None) -> np.ndarray:
-        """What is stored at these places, ``[N, ...]``, in memory of its own.
+        """Returns a copy of the entries at these places, ``[N, ...]``.
 
         Args:
             places: ``[N]``.
-            aside: Which of them are not rows; None if all are.
+            aside: Indices of those that are not rows; None if all are.
         """
         found = self.rows.take(places, axis=0, mode="clip")
         if aside is not None:
             found[aside] = self.aside[places[aside] - len(self.rows)]
         return found
 
-    gather = stored  # of observations stored whole
+    gather = stored  # for whole observations
 
     def write(self, rows: np.ndarray | slice, piece: Piece) -> None:
         """Copies the rows of a piece."""
         self.rows[rows] = piece[f"{self.SORT}/{self.leaf.path}"]
 
     def write_aside(self, numbers: np.ndarray, piece: Piece) -> None:
-        """Copies what was seen after the last rows of a piece."""
+        """Copies the next observations of the last rows of a piece."""
         self.aside[numbers] = piece[f"next_{self.SORT}/{self.leaf.path}"]
 
     def export(self, rows: np.ndarray, following: np.ndarray, aside: np.ndarray | None) -> Piece:
-        """What a piece of these rows says of the leaf.
+        """Returns the arrays of the leaf in a piece of these rows.
 
         Args:
             rows: ``[n]``.
-            following: ``[q]`` places of what was seen after the last ones.
-            aside: Which of these are not rows; None if all are.
+            following: ``[q]`` places of the next observations of the last ones.
+            aside: Indices of those that are not rows; None if all are.
         """
         names = f"{self.SORT}/{self.leaf.path}", f"next_{self.SORT}/{self.leaf.path}"
         return dict(zip(names, (self.stored(rows, None), self.stored(following, aside)), strict=True))
 
 
 class StackedLeaf(PlainLeaf, Stateful):
-    """A leaf whose observations are stored frame by frame.
+    """Storage of a leaf frame by frame.
 
-    Frames have serial numbers and lie in a ring of their own, a bit larger than that of the rows. An observation has no
-    frame older than `REACH` before those that its row found there, so that frames can go in the order they came.
+    Frames have serial numbers and a ring of their own, slightly larger than that of the rows. No frame of an
+    observation is older than `REACH` frames before its row was added, so that frames can be overwritten in their order.
 
     Attributes:
-        rows: ``[capacity, K]`` int64, numbers of the frames of each row.
-        base: ``[capacity]`` int64, how many frames there were before each row.
-        aside: ``[room, K]`` int64, numbers of the frames of observations that are no row's.
+        rows: ``[capacity, K]`` int64, serial numbers of the frames of each row.
+        base: ``[capacity]`` int64, number of frames before each row.
+        aside: ``[room, K]`` int64, serial numbers of the frames of observations aside.
         frames: ``[M, ...]``.
-        head: Frames ever stored: the number of the next one.
+        head: Number of frames ever stored: the serial number of the next one.
     """
 
     SORT = "stack"
     saved = ("head", "changed", "shared")
     fixed = ("leaf", "rows", "base", "aside", "frames")
 
-    def __init__(self, capacity: int, leaf: Leaf, shelf: Shelf) -> None:
-        super().__init__(capacity, replace(leaf, shape=leaf.shape[:1], dtype=np.dtype(np.int64)), shelf)
+    def __init__(self, capacity: int, leaf: Leaf, memmaps: MemmapArrays) -> None:
+        super().__init__(capacity, replace(leaf, shape=leaf.shape[:1], dtype=np.dtype(np.int64)), memmaps)
         self.leaf = leaf
-        self.base = shelf.empty((capacity,), np.int64)
-        self.frames = shelf.empty((frames_for(capacity), *leaf.shape[1:]), leaf.dtype)
+        self.base = memmaps.empty((capacity,), np.int64)
+        self.frames = memmaps.empty((frames_for(capacity), *leaf.shape[1:]), leaf.dtype)
         self.head = 0
         self.changed = 0
-        """Observations so far that were not the same as the one before them in their episode, up to `TRIAL`."""
+        """Number of observations so far that differ from the previous one in their episode, up to `TRIAL`."""
         self.shared = 0
-        """Those of them that were the one before them with one frame more."""
+        """Number of those that are the previous one shifted by one frame."""
 
     @property
     def is_stack(self) -> bool:
-        """Whether what was seen so far looks like stacks of frames."""
+        """Whether the observations so far look like stacked frames."""
         return self.changed < TRIAL or 2 * self.shared >= self.changed
 
     def oldest(self, first: int, total: int) -> int:
-        """The first of the rows with these serial numbers of which all frames are there."""
+        """Returns the first of the rows with these serial numbers whose frames are all stored."""
         bound, capacity = self.head - (len(self.frames) - REACH), len(self.rows)
 
         def base(serial: int) -> int:
@@ -173,7 +173,7 @@ class StackedLeaf(PlainLeaf, Stateful):
         return first + bisect_left(range(first, total), bound, key=base)
 
     def gather(self, places: np.ndarray, aside: np.ndarray | None) -> np.ndarray:
-        """The observations ``[N, K, ...]`` of these places; arguments as of `stored`."""
+        """Returns the observations ``[N, K, ...]`` at these places; arguments as in `stored`."""
         return self.frames.take(self.stored(places, aside) % len(self.frames), axis=0)
 
     # --- pieces -------------------------------------------------------------------------------------------------------
@@ -189,14 +189,14 @@ class StackedLeaf(PlainLeaf, Stateful):
             self.head = max(self.head, int(number[-1]) + 1)
 
     def export(self, rows: np.ndarray, following: np.ndarray, aside: np.ndarray | None) -> Piece:
-        """What a piece of these rows says of the leaf; see `PlainLeaf.export`."""
+        """Returns the arrays of the leaf in a piece of these rows; see `PlainLeaf.export`."""
         path, stacks = self.leaf.path, super().export(rows, following, aside)
         number = np.unique(np.concatenate([stack.ravel() for stack in stacks.values()]))
         frames = self.frames[number % len(self.frames)]
         return stacks | {f"base/{path}": self.base[rows], f"number/{path}": number, f"frame/{path}": frames}
 
     def renumbered(self, piece: Piece) -> Piece:
-        """A piece of another memory with the numbers that its frames get in this one."""
+        """Returns a piece of another buffer with the serial numbers that its frames get in this one."""
         path = self.leaf.path
         number = piece[f"number/{path}"]
         changed = {
@@ -206,15 +206,15 @@ class StackedLeaf(PlainLeaf, Stateful):
         return piece | changed | {f"number/{path}": self.head + np.arange(len(number))}
 
     def encoded(self, piece: Piece, tails: np.ndarray) -> Piece:
-        """A piece that has whole observations as one that has frames.
+        """Returns a piece of whole observations with frames instead.
 
-        The observations are the n rows and the q that were seen after the last ones. Each is compared with the one
-        before it in its slot.
+        The observations are those of the n rows and the q next ones of the last rows. Each is compared with the
+        previous one of its slot.
 
         Args:
-            piece: Whose rows come next.
-            tails: ``[n]`` places of what the ring last saw of each row's slot; -1 where that is no row's matter: there
-                is none, or the one before is in the piece.
+            piece: The rows to add.
+            tails: ``[n]`` places in the ring of the last observation of each row's slot; -1 if there is none, or the
+                previous row is in the piece.
         """
         path, size = self.leaf.path, rows_in(piece)
         seen = np.concatenate((piece[f"obs/{path}"], piece[f"next_obs/{path}"]))
@@ -224,7 +224,7 @@ class StackedLeaf(PlainLeaf, Stateful):
         shifted = previous >= 0
         words = _words(seen)
         shifted[shifted] = _same(words[shifted, :-1], words[previous[shifted], 1:])
-        repeated = np.zeros(seen.shape[:2], bool)  # a frame is the one before it in the stack
+        repeated = np.zeros(seen.shape[:2], bool)  # a frame equals the previous one in the stack
         repeated[:, -1] = _same(words[:, -1], words[:, -2])
         shared = shifted[(previous >= 0) & ~repeated[:, -1]][: TRIAL - self.changed]
         self.changed += len(shared)
@@ -256,15 +256,15 @@ class StackedLeaf(PlainLeaf, Stateful):
     def _numbered(
         self, previous: np.ndarray, shifted: np.ndarray, repeated: np.ndarray, known: np.ndarray, numbers_of: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The numbers ``[E, K]`` of the frames of E observations, how many frames there were before each ``[E]``, and
-        which of them are new ``[E, K]``.
+        """Returns the serial numbers ``[E, K]`` of the frames of E observations, the number of frames before each
+        ``[E]``, and a mask of new frames ``[E, K]``.
 
         Args:
-            previous: ``[E]`` which observation came before each.
-            shifted: ``[E]`` whether it is that one with one frame more.
-            repeated: ``[E, K]`` whether a frame is the one before it in its stack.
-            known: Observations that are in the ring already.
-            numbers_of: The numbers of the frames of these.
+            previous: ``[E]`` index of the previous observation.
+            shifted: ``[E]`` whether it is that one shifted by one frame.
+            repeated: ``[E, K]`` whether a frame equals the previous one in its stack.
+            known: Observations that are already in the ring.
+            numbers_of: Serial numbers of their frames.
         """
         fresh = ~repeated
         fresh[shifted, :-1] = False
@@ -275,7 +275,7 @@ class StackedLeaf(PlainLeaf, Stateful):
         numbers = np.maximum.accumulate(numbers, axis=1)
         numbers[known] = numbers_of
         waiting = np.flatnonzero(shifted)
-        while len(waiting):  # for those before them; these are few times one after the other
+        while len(waiting):  # until the previous ones are numbered; chains are short
             ready = ~np.isin(previous[waiting], waiting)
             now = waiting[ready]
             numbers[now, :-1] = numbers[previous[now], 1:]
@@ -285,11 +285,11 @@ class StackedLeaf(PlainLeaf, Stateful):
 
 
 def _words(stacks: np.ndarray) -> np.ndarray:
-    """Stacks ``[n, K, ...]`` of bytes as ``[n, K, words]``, of which there are fewer to compare."""
+    """Returns stacks ``[n, K, ...]`` of bytes as ``[n, K, words]``, which are faster to compare."""
     flat = stacks.reshape(*stacks.shape[:2], -1)
     return flat if flat.shape[2] % 8 else flat.view(np.uint64)
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Which of N arrays are equal, ``[N]``."""
+    """Returns which of N arrays are equal, ``[N]``."""
     return np.asarray((one == other).all(axis=tuple(range(1, one.ndim))))

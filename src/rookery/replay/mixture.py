@@ -1,8 +1,8 @@
-"""Several replay buffers as one: each gives its part of every batch, and only a run's own one grows.
+"""Mixture of replay buffers: each contributes its share of every batch, and only the run's own one grows.
 
-With half of each batch from the own buffer and half from what others played before, this is the symmetric sampling of
-RLPD (Ball et al. 2023, "Efficient Online Reinforcement Learning with Offline Data", algorithm 1). While the own buffer
-is empty, all of a batch comes from the others.
+With half of each batch from the own buffer and half from recorded data, this is the symmetric sampling of RLPD (Ball et
+al. 2023, "Efficient Online Reinforcement Learning with Offline Data", algorithm 1). While the own buffer is empty,
+batches come from the others only.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from rookery.replay.buffer import ReplayBuffer, ReplayConfig, SampledSequences
 DrawnT = TypeVar("DrawnT", Transitions, SampledSequences)
 
 SOURCE = 1 << 48
-"""Rows of the k-th of the other buffers are known by their serial number plus k times this, k from 1."""
+"""Offset of serial numbers: those of the k-th other buffer, k from 1, are increased by k times this."""
 
 
 class Mixture(Stateful):
-    """Draws from several buffers of the same spaces; used like a `ReplayBuffer`.
+    """Samples from several buffers of the same spaces, with the interface of `ReplayBuffer`.
 
     Args:
-        own: What is played is added here.
-        others: Memories that are only read; they draw with the generator of the own one.
-        shares: Of each of the others, its part of a batch; the rest, if any, is drawn from the own one.
-        marks: Of each of the others, a text that is another one if its rows are.
+        own: Buffer that new rollouts are added to.
+        others: Read-only buffers; they use the random generator of the own one.
+        shares: Share of a batch of each of the others; the rest, if any, is from the own one.
+        marks: Text of each of the others that identifies its rows.
 
     Raises:
-        ConfigError: If the shares are none.
+        ConfigError: If the shares are not valid.
     """
 
     saved = ("own", "owed", "marks", "priorities")
@@ -54,7 +54,7 @@ class Mixture(Stateful):
         self.others = tuple(others)
         self.shares = np.array([max(1.0 - sum(shares), 0.0), *shares])
         self.owed = np.zeros(len(self.shares))
-        """Parts of a row that each buffer has still to give, so that the shares hold over many batches."""
+        """Fractions of a row that are carried over for each buffer, so that the shares hold over many batches."""
         self.marks = tuple(marks)
 
     def __len__(self) -> int:
@@ -62,12 +62,12 @@ class Mixture(Stateful):
 
     @property
     def buffers(self) -> tuple[ReplayBuffer, ...]:
-        """All of them, the own one first."""
+        """All buffers, the own one first."""
         return (self.own, *self.others)
 
     @property
     def total(self) -> int:
-        """Rows there were ever to draw from."""
+        """Number of rows ever added."""
         return self.own.total + sum(len(buffer) for buffer in self.others)
 
     @property
@@ -76,23 +76,23 @@ class Mixture(Stateful):
         return self.own.cfg
 
     def add(self, rollout: Rollout) -> None:
-        """Adds to the own buffer."""
+        """Adds a rollout to the own buffer."""
         self.own.add(rollout)
 
     def sample(self, batch_size: int, *, n_step: int, gamma: float, beta: float) -> Transitions:
-        """Decisions from all buffers, those of the own one first; see `ReplayBuffer.sample`."""
+        """Samples decisions from all buffers, those of the own one first; see `ReplayBuffer.sample`."""
         parts = self._draw(batch_size, lambda buffer, n: buffer.sample(n, n_step=n_step, gamma=gamma, beta=beta))
         joined = {name: _joined([getattr(part, name) for part in parts]) for name in Transitions.__dataclass_fields__}
         return Transitions(**joined)
 
     def sample_sequences(self, number: int, *, length: int, beta: float) -> SampledSequences:
-        """Sequences from all buffers, those of the own one first; see `ReplayBuffer.sample_sequences`."""
+        """Samples sequences from all buffers, those of the own one first; see `ReplayBuffer.sample_sequences`."""
         parts = self._draw(number, lambda buffer, n: buffer.sample_sequences(n, length=length, beta=beta))
         weight, row = (_joined([getattr(part, name) for part in parts]) for name in ("weight", "row"))
         return SampledSequences(_joined_rollouts([part.rollout for part in parts]), weight, row)
 
     def steps(self, row: Tensor, *, n_step: int, gamma: float) -> WindowSteps:
-        """Decisions that windows consist of, see `ReplayBuffer.steps`; in the order of buffers."""
+        """Returns the decisions in windows, see `ReplayBuffer.steps`; in the order of buffers."""
         source, serial = row.div(SOURCE, rounding_mode="floor"), row.remainder(SOURCE)
         parts = []
         for number, buffer in enumerate(self.buffers):
@@ -104,7 +104,7 @@ class Mixture(Stateful):
         return WindowSteps(**{name: _joined([getattr(part, name) for part in parts]) for name in names})
 
     def _draw(self, number: int, draw: Callable[[ReplayBuffer, int], DrawnT]) -> list[DrawnT]:
-        """Draws so many in all, from each buffer its part, and numbers rows as those of this buffer."""
+        """Samples `number` rows in all, each buffer's share from it, with the serial numbers of the mixture."""
         parts = []
         for source, count in enumerate(self._deal(number)):
             if count:
@@ -113,7 +113,7 @@ class Mixture(Stateful):
         return parts
 
     def update_priorities(self, row: Tensor, priority: Tensor) -> None:
-        """Notes how much there was to learn from rows, in the buffers they came from."""
+        """Updates the priorities of rows in their buffers."""
         source, serial = row.div(SOURCE, rounding_mode="floor"), row.remainder(SOURCE)
         for number, buffer in enumerate(self.buffers):
             mine = source == number
@@ -121,9 +121,11 @@ class Mixture(Stateful):
                 buffer.update_priorities(serial[mine], priority[mine])
 
     def _deal(self, batch_size: int) -> list[int]:
-        """How many rows of a batch each buffer gives; those that are empty leave it to the others."""
+        """Returns the number of rows of a batch from each buffer; empty ones contribute none."""
         shares = np.where([len(buffer) > 0 for buffer in self.buffers], self.shares, 0.0)
-        if not shares.any():  # the shares of the others make a whole, or nobody has anything: the own one speaks
+        if (
+            not shares.any()
+        ):  # the own buffer has share 0 and the others are empty, or all are empty: the own one raises
             return [batch_size, *(0 for _ in self.others)]
         due = self.owed + batch_size * shares / shares.sum()
         counts = np.floor(due).astype(np.int64)
@@ -134,33 +136,33 @@ class Mixture(Stateful):
 
     @property
     def priorities(self) -> list[tuple[float, np.ndarray]]:
-        """Of each of the others, the largest priority so far, and what its rows are drawn in proportion to."""
+        """Largest priority so far and sampling weights of each of the others."""
         return [(buffer.largest, buffer.priorities) for buffer in self.others]
 
     @priorities.setter
     def priorities(self, values: list[tuple[float, np.ndarray]]) -> None:
-        """Takes over what was saved of them."""
+        """Restores the saved priorities."""
         for buffer, (largest, leaves) in zip(self.others, values, strict=True):
             buffer.largest = largest
             if buffer.tree is not None:
                 buffer.tree.write(np.arange(buffer.first, buffer.total) % buffer.capacity, leaves)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave.
+        """Loads a state of `state_dict`.
 
         Raises:
-            ConfigError: If one of the others has other rows now.
+            ConfigError: If the rows of one of the others have changed.
         """
         if tuple(state["marks"]) != self.marks:
             raise ConfigError(
-                f"replay.mix = {', '.join(self.cfg.mix)}: what these buffers hold is not what it was when the "
-                "checkpoint was written; mix what stays: a pinned checkpoint, or what rookery replay export made"
+                f"replay.mix = {', '.join(self.cfg.mix)}: the contents of these buffers have changed since the "
+                "checkpoint was written; mix data that stay: a pinned checkpoint, or an export of rookery replay export"
             )
         super().load_state_dict(state)
 
 
 def _joined(parts: Sequence[Any], axis: int = 0) -> Any:
-    """Tensors, or trees of them, one after the other along an axis; those that are None are left out."""
+    """Returns tensors, or trees of them, concatenated along an axis; None is left out."""
     known = [part for part in parts if part is not None]
     if not known:
         return None
@@ -170,7 +172,7 @@ def _joined(parts: Sequence[Any], axis: int = 0) -> Any:
 
 
 def _joined_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
-    """Fragments of several rollouts, which are of the same length, side by side."""
+    """Returns the fragments of several rollouts of the same length, side by side."""
     fragments = np.cumsum([0, *(len(rollout.length) for rollout in rollouts)]).tolist()
     pairs = zip(rollouts, fragments, strict=False)
     moved = [

@@ -1,7 +1,8 @@
-"""Observations of a replay buffer: each stored once, as the one of its row and the next one of the row before.
+"""Observations of a replay buffer: each is stored once, as the observation of its row and next observation of the row
+before.
 
-A *place* says where an observation lies. Places below `capacity` are rows of the ring. The others are *aside*: what was
-seen after a row that no row of the ring follows, because its episode was cut off, or because it is the newest.
+A *place* is the index of an observation. Places below `capacity` are rows of the ring. The others are *aside*: the next
+observation of a row that no row of the ring follows, because its episode was truncated, or because it is the newest.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import numpy as np
 from rookery.core.spaces.arrays import ObsSpec, Tree
 from rookery.core.state import Stateful
 from rookery.replay.budget import check_growth, check_room, leaf_bytes
-from rookery.replay.disk import Shelf
 from rookery.replay.frames import PlainLeaf, StackedLeaf, may_be_stack, observations_of
-from rookery.replay.pieces import Piece, check_array
+from rookery.replay.memmap_arrays import MemmapArrays
+from rookery.replay.segment_arrays import Piece, check_array
 
 
 class Pool:
-    """Numbers below a size that grows, handed out and taken back."""
+    """Pool of indices below a growing size."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -29,11 +30,11 @@ class Pool:
 
     @property
     def used(self) -> int:
-        """Numbers that are out."""
+        """Number of indices in use."""
         return self.size - self._num_free
 
     def take(self, count: int) -> np.ndarray:
-        """So many numbers ``[count]``; `size` may have grown."""
+        """Returns `count` free indices; `size` may grow."""
         if count > self._num_free:
             size = max(16, 2 * self.size, self.used + count)
             free = np.empty(size, dtype=np.int64)
@@ -45,22 +46,24 @@ class Pool:
         return self._free[self._num_free : self._num_free + count].copy()
 
     def give(self, numbers: np.ndarray) -> None:
-        """Takes numbers back."""
+        """Frees indices."""
         self._free[self._num_free : self._num_free + len(numbers)] = numbers
         self._num_free += len(numbers)
 
 
 class Observations(Stateful):
-    """The observations of all rows of a ring, and those aside; with `frame_stacks`, stacks of frames frame by frame."""
+    """The observations of all rows of a ring, and those aside; with `frame_stacks`, stacked frames are stored one by
+    one.
+    """
 
-    fixed = ("capacity", "spec", "leaves", "pool", "shelf")
+    fixed = ("capacity", "spec", "leaves", "pool", "memmaps")
 
-    def __init__(self, spec: ObsSpec, capacity: int, *, frame_stacks: bool, shelf: Shelf) -> None:
+    def __init__(self, spec: ObsSpec, capacity: int, *, frame_stacks: bool, memmaps: MemmapArrays) -> None:
         self.spec = spec
         self.capacity = capacity
-        self.shelf = shelf
+        self.memmaps = memmaps
         self.leaves: dict[str, PlainLeaf] = {
-            leaf.path: (StackedLeaf if frame_stacks and may_be_stack(leaf) else PlainLeaf)(capacity, leaf, shelf)
+            leaf.path: (StackedLeaf if frame_stacks and may_be_stack(leaf) else PlainLeaf)(capacity, leaf, memmaps)
             for leaf in spec.leaves
         }
         self.pool = Pool()
@@ -71,31 +74,33 @@ class Observations(Stateful):
         return any(isinstance(leaf, StackedLeaf) for leaf in self.leaves.values())
 
     def state_dict(self) -> dict[str, Any]:
-        """Which leaves are stored frame by frame, and how many frames there are; no observations."""
+        """Returns which leaves are stored frame by frame, and their numbers of frames; no observations."""
         leaves = self.leaves.items()
         return {"stacks": {path: leaf.state_dict() for path, leaf in leaves if isinstance(leaf, StackedLeaf)}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave, empty, with the leaves stored as they were: pieces are read like that."""
+        """Loads a state of `state_dict` without observations, with the leaves stored in the same way, for the pieces
+        that follow.
+        """
         states = state["stacks"]
         self.pool = Pool()
         for leaf in self.spec.leaves:
             kind = StackedLeaf if leaf.path in states else PlainLeaf
             if type(self.leaves[leaf.path]) is not kind:
-                self.leaves[leaf.path] = kind(self.capacity, leaf, self.shelf)
+                self.leaves[leaf.path] = kind(self.capacity, leaf, self.memmaps)
             stored = self.leaves[leaf.path]
             stored.forget()
             if isinstance(stored, StackedLeaf):
                 stored.load_state_dict(states[leaf.path])
 
     def fitted(self, piece: Piece, tails: np.ndarray, first: int, total: int) -> Piece:
-        """A piece with whole observations as this memory stores them.
+        """Returns a piece with whole observations as this buffer stores them.
 
         Args:
-            piece: Whose rows come next.
-            tails: ``[n]`` places of what was last seen of each row's slot, or -1; see `StackedLeaf.encoded`.
-            first: Serial number of the oldest row that is there.
-            total: And of the next one.
+            piece: The rows to add.
+            tails: ``[n]`` places of the last observation of each row's slot, or -1; see `StackedLeaf.encoded`.
+            first: Serial number of the oldest row.
+            total: Serial number of the next row.
         """
         for path, leaf in list(self.leaves.items()):
             if isinstance(leaf, StackedLeaf) and f"obs/{path}" in piece:
@@ -107,14 +112,14 @@ class Observations(Stateful):
         return piece
 
     def _store_whole(self, path: str, stacked: StackedLeaf, present: np.ndarray) -> None:
-        """Stores a leaf that is no stack like any other, with what it has so far.
+        """Converts a leaf that turned out not to be a stack to whole observations.
 
         Raises:
-            ConfigError: If there is not enough memory for that.
+            ConfigError: If there is not enough memory.
         """
-        if self.shelf.limit is None:
+        if self.memmaps.limit is None:
             check_room(leaf_bytes(stacked.leaf, self.capacity, frame_stacks=False), self.capacity, 0)
-        plain = PlainLeaf(self.capacity, stacked.leaf, self.shelf)
+        plain = PlainLeaf(self.capacity, stacked.leaf, self.memmaps)
         plain.grow(self.pool.size)
         plain.rows[present] = stacked.gather(present, None)
         aside = np.arange(self.pool.size)
@@ -122,7 +127,7 @@ class Observations(Stateful):
         self.leaves[path] = plain
 
     def foreign(self, piece: Piece) -> Piece:
-        """A piece of another memory, in which frames have other numbers, with these or with whole observations."""
+        """Returns a piece of another buffer with this one's numbers of frames, or with whole observations."""
         for path, leaf in self.leaves.items():
             if f"stack/{path}" in piece:
                 if isinstance(leaf, StackedLeaf):
@@ -133,7 +138,7 @@ class Observations(Stateful):
         return piece
 
     def oldest(self, first: int, total: int) -> int:
-        """The first of the rows with these serial numbers of which all frames are there."""
+        """Returns the first of the rows with these serial numbers whose frames are all stored."""
         for leaf in self.leaves.values():
             if isinstance(leaf, StackedLeaf):
                 first = leaf.oldest(first, total)
@@ -145,15 +150,15 @@ class Observations(Stateful):
             leaf.write(rows, piece)
 
     def write_aside(self, places: np.ndarray, piece: Piece) -> None:
-        """Copies what was seen after the last rows of a piece."""
+        """Copies the next observations of the last rows of a piece."""
         for leaf in self.leaves.values():
             leaf.write_aside(places - self.capacity, piece)
 
     def keep_aside(self, piece: Piece) -> np.ndarray:
-        """Copies what was seen after the last rows of a piece, and gives the places ``[q]`` where it stands.
+        """Copies the next observations of the last rows of a piece; returns their places ``[q]``.
 
         Raises:
-            ConfigError: If there is not enough memory for that.
+            ConfigError: If there is not enough memory.
         """
         had = self.pool.size
         places = self.pool.take(len(piece["next_row"])) + self.capacity
@@ -163,39 +168,39 @@ class Observations(Stateful):
         return places
 
     def _grow(self, more: int) -> None:
-        """Makes room aside for all numbers of the pool, of which so many are new."""
+        """Grows the arrays aside to the size of the pool; `more` is the number of new entries."""
         size = sum(math.prod(leaf.aside.shape[1:]) * leaf.aside.itemsize for leaf in self.leaves.values())
         check_growth(more * size, self.capacity)
         for leaf in self.leaves.values():
             leaf.grow(self.pool.size)
 
     def release(self, places: np.ndarray) -> None:
-        """Returns back those of the places that are aside."""
+        """Frees those of the places that are aside."""
         if int(places.max(initial=0)) >= self.capacity:
             self.pool.give(places[places >= self.capacity] - self.capacity)
 
     def gather(self, places: np.ndarray) -> Tree:
-        """The observations ``[N, ...]`` of these places, in memory of their own."""
-        self._look(len(places))
+        """Returns copies of the observations ``[N, ...]`` at these places."""
+        self._note_reads(len(places))
         aside = self._aside(places)
         return {path: leaf.gather(places, aside) for path, leaf in self.leaves.items()}
 
     def gather_rows(self, rows: np.ndarray) -> Tree:
-        """The same of places that are rows, all of them."""
-        self._look(len(rows))
+        """Returns copies of the observations of rows."""
+        self._note_reads(len(rows))
         return {path: leaf.gather(rows, None) for path, leaf in self.leaves.items()}
 
-    def _look(self, number: int) -> None:
-        """Says on the shelf that so many observations are read, which may consist of several frames each."""
-        if self.shelf.limit is not None:
+    def _note_reads(self, number: int) -> None:
+        """Records that `number` observations are read, of possibly several frames each."""
+        if self.memmaps.limit is not None:
             stacked = [leaf.rows.shape[1] for leaf in self.leaves.values() if isinstance(leaf, StackedLeaf)]
-            self.shelf.look(number * max(stacked, default=1))
+            self.memmaps.note_reads(number * max(stacked, default=1))
 
     def _aside(self, places: np.ndarray) -> np.ndarray | None:
         return np.flatnonzero(places >= self.capacity) if int(places.max(initial=0)) >= self.capacity else None
 
     def export(self, rows: np.ndarray, following: np.ndarray) -> Piece:
-        """What a piece of these rows says of observations; `following` are the places of what was seen after them."""
+        """Returns the observation arrays of a piece of rows; `following` has the places of next observations."""
         piece: Piece = {}
         aside = self._aside(following)
         for leaf in self.leaves.values():
@@ -203,7 +208,7 @@ class Observations(Stateful):
         return piece
 
     def check(self, piece: Piece) -> None:
-        """Sees that a piece has observations of this layout.
+        """Checks that a piece has observations of this layout.
 
         Raises:
             RookeryError: If not.

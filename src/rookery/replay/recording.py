@@ -1,8 +1,7 @@
-"""Recordings: episodes of one policy as plain arrays, between the files of others and replay directories.
+"""Recordings: episodes of one policy as plain arrays, the intermediate form of imports and exports.
 
-Whatever was recorded elsewhere becomes a `Recording` first, and that a replay directory, which is all that learners
-know. What a recording does not say (rewards, say) is noted in the directory, so that nothing is learned from made-up
-numbers.
+Files of other programs are read as a `Recording`, which is written as a replay directory for learners. Unknown columns
+of a recording (such as rewards) are noted in the directory, so that nothing is learned from placeholder values.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from rookery.core.io.files import Content, FileError, Stream, make_folder, write
 from rookery.core.spaces.arrays import Tree
 from rookery.replay import segments
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
-from rookery.replay.pieces import Piece, rows_in
+from rookery.replay.segment_arrays import Piece, rows_in
 from rookery.replay.segments import (
     FACTS,
     RAW,
@@ -35,15 +34,15 @@ from rookery.replay.segments import (
 )
 
 MISSING = {
-    "reward": "rewards are not known and stand as 0: for imitation alone",
-    "logp": "log-probabilities are not known and stand as 0",
-    "last_obs": "the last observations of cut-off episodes are not known: those before them stand for them",
+    "reward": "rewards are unknown and stored as 0: for imitation only",
+    "logp": "log-probabilities are unknown and stored as 0",
+    "last_obs": "the final observations of truncated episodes are unknown: the previous ones replace them",
 }
-"""What a recording may lack, and what that means."""
+"""Columns that a recording may lack, and the consequence."""
 
 
 LIKELIEST = "the likeliest actions of a squashed policy were recorded, not drawn ones: they have no density"
-"""Note on a recording whose log-probabilities look like those of drawn actions and are not."""
+"""Note on a recording whose log-probabilities look like those of sampled actions but are not. Stored in manifests."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +50,14 @@ class RecordedEpisode:
     """One agent's episode of n decisions.
 
     Attributes:
-        obs: What was seen, ``[n, ...]`` by leaf path, as it is stored.
-        action: What was decided ``[n, ...]``, as it is stored.
-        reward: ``[n]`` float32; None if nobody knows.
-        logp: ``[n]`` float32 log-probabilities; None if nobody knows.
-        terminated: Whether it ended and has no future.
-        truncated: Whether it was cut off; where neither is true, the record of it ends.
-        last_obs: What was seen after the last decision, ``[1, ...]`` by leaf path; None if it terminated, or nobody
-            knows.
-        action_raw: ``[n, k]`` float32, of squashed actions the k numbers that tanh was taken of, NaN where one is not
-            known; None if none is.
+        obs: Stored observations, ``[n, ...]`` by leaf path.
+        action: Stored actions ``[n, ...]``.
+        reward: ``[n]`` float32; None if unknown.
+        logp: ``[n]`` float32 log-probabilities; None if unknown.
+        terminated: Whether it terminated.
+        truncated: Whether it was truncated; if neither, the recording ends within it.
+        last_obs: Observation after the last decision, ``[1, ...]`` by leaf path; None if it terminated, or if unknown.
+        action_raw: ``[n, k]`` float32, the k inputs of tanh of squashed actions, NaN where unknown; None if all are.
     """
 
     obs: Tree
@@ -77,53 +74,53 @@ class RecordedEpisode:
 
 
 class EpisodeSource(Protocol):
-    """Episodes of one policy, in memory or read when they are wanted, in the order in which they began."""
+    """Episodes of one policy, in memory or read on demand, in the order of their starts."""
 
     @property
     def spaces(self) -> Spaces:
-        """What they are made of."""
+        """Observation and action spaces."""
         ...
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What is not known of them, names of `MISSING`."""
+        """Unknown columns, names of `MISSING`."""
         ...
 
     @property
     def lengths(self) -> np.ndarray:
-        """Decisions of each, ``[E]``, none of them 0."""
+        """Number of decisions of each, ``[E]``, at least 1."""
         ...
 
     @property
     def taken(self) -> tuple[str, ...]:
-        """What became of the columns of the files, in words: ``observation: x, v``."""
+        """Roles of the columns of the files, as text: ``observation: x, v``."""
         ...
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """Columns of the files that nothing was made of."""
+        """Unused columns of the files."""
         ...
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What else is to be known of them, for people."""
+        """Further notes."""
         ...
 
     @property
     def episodes(self) -> Sequence[RecordedEpisode]:
-        """All of them at once."""
+        """All episodes in memory."""
         ...
 
     def __len__(self) -> int:
-        """Counts the decisions."""
+        """Returns the number of decisions."""
         ...
 
     def returns(self) -> np.ndarray:
-        """Returns the sum of the rewards of each ``[E]``, float64; NaN where it is not known."""
+        """Returns the return of each ``[E]``, float64; NaN where unknown."""
         ...
 
     def read(self, which: np.ndarray) -> Iterator[RecordedEpisode]:
-        """Returns some of them, by their numbers, which ascend."""
+        """Yields some episodes, by their ascending indices."""
         ...
 
 
@@ -132,10 +129,10 @@ class Recording:
     """Episodes of one policy, in memory.
 
     Attributes:
-        spaces: What they are made of.
-        episodes: In the order in which they began, none of them empty.
-        taken: What became of the columns of the files, in words.
-        dropped: Columns of the files that nothing was made of.
+        spaces: Their spaces.
+        episodes: In the order of their starts, none of them empty.
+        taken: Roles of the columns of the files, as text.
+        dropped: Unused columns of the files.
         notes: Notes on the recordings of each policy, for the user.
     """
 
@@ -150,7 +147,7 @@ class Recording:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Decisions of each episode, ``[E]``."""
+        """Number of decisions of each episode, ``[E]``."""
         return np.array([len(one) for one in self.episodes], np.int64)
 
     def returns(self) -> np.ndarray:
@@ -159,12 +156,12 @@ class Recording:
         return without_running(np.array(sums), [one.terminated or one.truncated for one in self.episodes[-1:]])
 
     def read(self, which: np.ndarray) -> Iterator[RecordedEpisode]:
-        """Returns some episodes, by their numbers."""
+        """Yields some episodes, by their indices."""
         return (self.episodes[number] for number in which.tolist())
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What is not known of it, names of `MISSING`."""
+        """Unknown columns, names of `MISSING`."""
         lacks = {
             "reward": any(one.reward is None for one in self.episodes),
             "logp": any(one.logp is None for one in self.episodes),
@@ -174,19 +171,20 @@ class Recording:
 
 
 def without_running(returns: np.ndarray, has_ended: Sequence[bool]) -> np.ndarray:
-    """Returns of episodes ``[E]``, of which nobody knows that of the last one where nothing has ended it."""
+    """Returns the returns of episodes ``[E]``, with NaN for an unfinished last one."""
     if len(returns) and not has_ended[-1]:
         returns[-1] = np.nan
     return returns
 
 
 def segment_streams(source: EpisodeSource, policy: str, written: float) -> dict[str, Content]:
-    """The segments of a replay directory with these episodes, whole ones each, which are read when they are written.
+    """Returns the segments of a replay directory with these episodes, of whole episodes each; they are read when
+    written.
 
     Args:
         source: The episodes.
-        policy: Whose they are.
-        written: When they were first written, in seconds since 1970.
+        policy: Name of the policy.
+        written: Time when they were first written, in seconds since 1970.
     """
     spaces, lengths = source.spaces, source.lengths
     row = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in spaces.obs.leaves)
@@ -210,7 +208,7 @@ def segment_streams(source: EpisodeSource, policy: str, written: float) -> dict[
 
 
 def piece_of_episodes(episodes: Sequence[RecordedEpisode], serial: int) -> Piece:
-    """Episodes one after the other, as rows of one slot; what is not known is 0.
+    """Returns episodes one after the other, as rows of one slot; unknown values are 0.
 
     Args:
         episodes: The episodes.
@@ -254,12 +252,12 @@ def piece_of_episodes(episodes: Sequence[RecordedEpisode], serial: int) -> Piece
 
 
 def known_raw(raw: np.ndarray) -> np.ndarray | None:
-    """Returns the numbers ``[n, k]`` that tanh was taken of; None where not one of them is known."""
+    """Returns the inputs of tanh ``[n, k]``; None if all are unknown."""
     return None if np.isnan(raw).all() else raw
 
 
 def raw_of_episodes(episodes: Sequence[RecordedEpisode]) -> np.ndarray | None:
-    """Returns `RecordedEpisode.action_raw` of episodes, one after the other; None where none of them has it."""
+    """Returns `RecordedEpisode.action_raw` of episodes, one after the other; None if none of them has it."""
     width = next((one.action_raw.shape[1] for one in episodes if one.action_raw is not None), None)
     if width is None:
         return None
@@ -268,7 +266,7 @@ def raw_of_episodes(episodes: Sequence[RecordedEpisode]) -> np.ndarray | None:
 
 
 def joined_pieces(pieces: Sequence[Piece], serial: int) -> Piece:
-    """Pieces with whole observations, of episodes of their own each, one after the other as one piece."""
+    """Returns several pieces with whole observations and separate episodes as one piece."""
     sizes = np.cumsum([0, *map(rows_in, pieces)])
     found: Piece = {}
     for name in pieces[0]:
@@ -280,7 +278,9 @@ def joined_pieces(pieces: Sequence[Piece], serial: int) -> Piece:
 
 
 def last_change(files: Iterable[Path]) -> float | None:
-    """When files, or files in directories, were last changed, in seconds since 1970; None where there are none."""
+    """Returns the time of the last change of files, or of files in directories, in seconds since 1970; None without
+    files.
+    """
     found = [one for path in files for one in (path.rglob("*") if path.is_dir() else (path,)) if one.is_file()]
     return max((one.stat().st_mtime for one in found), default=None)
 
@@ -292,13 +292,13 @@ def files_of(
     written: float | None = None,
     notes: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[dict[str, Content], dict[str, Any]]:
-    """A replay directory with these rows: its files by name, and what its manifest says of them.
+    """Returns a replay directory with these rows: its files by name, and the entries of its manifest.
 
     Args:
-        pieces: Of each policy, a segment each, beginning where the one before it ends.
-        spaces: What the rows of each policy are made of.
-        missing: What is not known of them.
-        written: When they were first written, in seconds since 1970; None = now.
+        pieces: Pieces of each policy, one per segment, each beginning at the end of the previous one.
+        spaces: Spaces of each policy's rows.
+        missing: Unknown columns.
+        written: Time when they were first written, in seconds since 1970; None = now.
         notes: Notes on the recordings of each policy, for the user.
     """
     files: dict[str, Content] = {}
@@ -327,23 +327,23 @@ def write_recordings(
     written: float | None = None,
     imported: Sequence[str] = (),
 ) -> None:
-    """Writes recordings as a replay directory, a segment at a time.
+    """Writes recordings as a replay directory, one segment at a time.
 
     Args:
         path: The directory.
-        recordings: By the name of the policy.
-        replace: Whether a directory that is there goes as soon as the new one is whole.
-        written: When they were first written, in seconds since 1970; None = now. Equal recordings of equal times become
-            equal files.
-        imported: The files that they come from.
+        recordings: Recordings by policy.
+        replace: Whether to replace an existing directory once the new one is complete.
+        written: Time when they were first written, in seconds since 1970; None = now. Equal recordings with equal times
+            give equal files.
+        imported: The imported files.
 
     Raises:
-        ConfigError: If there is nothing in them.
+        ConfigError: If they are empty.
         FileError: If the directory cannot be written.
     """
     kept = {policy: one for policy, one in recordings.items() if len(one)}
     if not kept:
-        raise ConfigError(f"{path}: not one decision is there to be written")
+        raise ConfigError(f"{path}: there are no decisions to write")
     make_folder(path.parent)
     files: dict[str, Content] = {}
     facts: dict[str, Any] = {}
@@ -358,32 +358,32 @@ def write_recordings(
 
 
 def recording_of(stored: StoredReplay) -> Recording:
-    """The episodes of a stored replay buffer, those it holds in part included; what a policy remembered is left out.
+    """Returns the episodes of a stored replay buffer, including partial ones; without the policy's memory.
 
     Raises:
         FileError: If a segment is missing, broken or foreign; names it.
     """
     spaces = Spaces(stored.spaces.obs, stored.spaces.action, 0)
     number = len(stored)
-    rng = np.random.default_rng(0)  # of which nothing is drawn
+    rng = np.random.default_rng(0)  # never drawn from
     cfg = ReplayConfig(capacity=number)
     try:
         buffer = ReplayBuffer(spaces.obs, spaces.action, cfg, rng, memory_size=0, memory_every=1)
         copy_rows(stored, buffer)
     except (ConfigError, MemoryError):
         raise FileError(
-            f"{stored}: its {number:,} decisions are read at once here and are too many for the memory that is left; "
-            "export to .npz, which needs none of them at once, or import fewer episodes (--last-decisions N)"
+            f"{stored}: its {number:,} decisions are read at once for this format and do not fit into the free memory; "
+            "export to .npz, which is written in parts, or import fewer episodes (--last-decisions N)"
         ) from None
     rows = buffer.serial_of(np.arange(number)).argsort()  # oldest first
     after, missing, raw = buffer.after, set(stored.missing), raw_actions(stored)
-    goes_on = (after < number) & (after != np.arange(number))
+    continues = (after < number) & (after != np.arange(number))
     is_start = np.ones(number, bool)
-    is_start[after[goes_on]] = False
+    is_start[after[continues]] = False
     episodes = []
     for row in rows[is_start[rows]].tolist():
         chain = [row]
-        while goes_on[chain[-1]]:
+        while continues[chain[-1]]:
             chain.append(int(after[chain[-1]]))
         at, last = np.array(chain), chain[-1]
         obs = buffer.observations.gather_rows(at)

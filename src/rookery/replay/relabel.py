@@ -1,4 +1,4 @@
-"""Rewards of data made anew: scaled, shifted, cut off at bounds, or what a function of the decisions says."""
+"""Relabelling of recorded rewards: scaled, shifted, clipped, or computed by a function of the decisions."""
 
 from __future__ import annotations
 
@@ -18,30 +18,29 @@ from rookery.core.spaces.arrays import ActionSpec, ObsSpec, Tree
 
 @dataclass(frozen=True)
 class RelabelConfig(Settings):
-    """How rewards of data are made anew: what the function says, times `scale`, plus `shift`, cut off at `bounds`."""
+    """Settings of relabelling: the function's rewards times `scale`, plus `shift`, clipped to `bounds`."""
 
     function: Structural[Annotated[str, CODE] | None] = None
-    """``module:function`` of arrays (obs, action, reward, next_obs, terminated) that gives the rewards; None = those
-    that were recorded.
+    """``module:function`` of arrays (obs, action, reward, next_obs, terminated) that returns the rewards; None = the
+    recorded ones.
     """
 
     scale: Structural[float] = 1.0
-    """What rewards are multiplied by."""
+    """Factor on rewards."""
 
     shift: Structural[float] = 0.0
-    """What is added to them then."""
+    """Constant added to the scaled rewards."""
 
     bounds: Structural[tuple[float, float] | None] = None
-    """The least and the largest reward; None = any."""
+    """Smallest and largest reward; None = no limits."""
 
     @property
     def is_nothing(self) -> bool:
-        """Whether rewards stay as they are."""
-        return not self.words
+        """Whether rewards stay unchanged."""
+        return not self.describe()
 
-    @property
-    def words(self) -> str:
-        """What is done to rewards, for people; empty if nothing is."""
+    def describe(self) -> str:
+        """Returns the change of rewards as text; empty if there is none."""
         parts = [] if self.function is None else [f"those of {self.function}"]
         if self.scale != 1:
             parts.append(f"times {self.scale:g}")
@@ -53,22 +52,22 @@ class RelabelConfig(Settings):
 
 
 class Relabel:
-    """Makes rewards of decisions anew.
+    """Computes new rewards of decisions.
 
     Args:
-        cfg: How.
+        cfg: Settings.
         obs: Layout of observations.
         action: Layout of actions.
-        source: Where the decisions are, for messages.
+        source: Source of the decisions, for messages.
 
     Raises:
-        ConfigError: If the bounds are none, or there is no such function.
+        ConfigError: If the bounds are not ascending, or the function does not exist.
     """
 
     def __init__(self, cfg: RelabelConfig, obs: ObsSpec, action: ActionSpec, source: str) -> None:
         if cfg.bounds is not None and not cfg.bounds[0] < cfg.bounds[1]:
             raise ConfigError(
-                f"relabel.bounds = {cfg.bounds[0]:g}, {cfg.bounds[1]:g}: the least reward comes first and must be "
+                f"relabel.bounds = {cfg.bounds[0]:g}, {cfg.bounds[1]:g}: the smallest reward comes first and must be "
                 "smaller, as in [-1, 1]"
             )
         self.cfg = cfg
@@ -77,7 +76,7 @@ class Relabel:
         if cfg.function is not None:
             found = import_object(cfg.function)
             if not callable(found):
-                raise ConfigError(f"relabel.function = {cfg.function}: is no function")
+                raise ConfigError(f"relabel.function = {cfg.function}: is not a function")
             self._function = found
 
     def rewards(
@@ -86,31 +85,31 @@ class Relabel:
         """Returns new rewards ``[n]``, float32.
 
         Args:
-            obs: What was seen, as it is stored, ``[n, ...]`` by leaf path.
-            action: What was decided, as it is stored.
-            reward: What was recorded, 0 where nobody knows.
-            next_obs: What was seen next, zeros where nobody knows, as after the end of an episode.
+            obs: Stored observations, ``[n, ...]`` by leaf path.
+            action: Stored actions.
+            reward: Recorded rewards, 0 where unknown.
+            next_obs: Next observations, zeros where unknown, as after the end of an episode.
             terminated: Whether the episode ended with the decision.
-            first: Number of the first of these decisions, counted from 0, for messages.
+            first: Index of the first of these decisions, from 0, for messages.
 
         Raises:
-            ConfigError: If the function raises, or does not give a finite number for each decision; names the first.
+            ConfigError: If the function raises, or does not return a finite number for each decision; names the first.
         """
         if self._function is not None:
-            reward = self._asked(obs, action, reward, next_obs, terminated, first)
+            reward = self._function_rewards(obs, action, reward, next_obs, terminated, first)
         return self.plain(reward)
 
     def plain(self, reward: np.ndarray) -> np.ndarray:
-        """Returns rewards ``[n]`` times the scale, plus the shift, cut off at the bounds; float32."""
+        """Returns rewards ``[n]`` times the scale, plus the shift, clipped to the bounds; float32."""
         found = reward.astype(np.float64) * self.cfg.scale + self.cfg.shift
         return (found if self.cfg.bounds is None else found.clip(*self.cfg.bounds)).astype(np.float32)
 
     @property
     def needs_observations(self) -> bool:
-        """Whether more is looked at than rewards."""
+        """Whether more than the rewards is read."""
         return self._function is not None
 
-    def _asked(
+    def _function_rewards(
         self, obs: Tree, action: np.ndarray, reward: np.ndarray, next_obs: Tree, terminated: np.ndarray, first: int
     ) -> np.ndarray:
         assert self._function is not None
@@ -119,7 +118,7 @@ class Relabel:
         try:
             given = self._function(*shown)
             found = np.asarray(given) if given is None else np.asarray(given, np.float64)
-        except Exception as error:  # whatever the user's function raises
+        except Exception as error:  # any error of the user's function
             raise ConfigError(
                 f"{where}: raises {described(error)}; it is given arrays of {number:,} rows (obs, action, "
                 "reward, next_obs, terminated) and gives as many rewards"

@@ -1,9 +1,8 @@
-"""What learning from replay has in common: a buffer of experience, and the pace at which gradient steps are due.
+"""Shared part of off-policy learning: a replay buffer, and the number of gradient steps per decision.
 
-An off-policy algorithm holds one `Replay`: an update stores what was played, asks how many gradient steps are due
-(`Algorithm.take`), and draws a batch for each (`Algorithm.learn`). How many belong to a decision says
-`updates_per_step`; a part of a step that is left over stays owed, so that the ratio holds whatever the number of
-environment copies.
+An off-policy algorithm holds one `Replay`: an update stores the rollout, computes the number of gradient steps
+(`Algorithm.take`), and samples a batch for each (`Algorithm.learn`). `updates_per_step` is the number per decision;
+fractions of a step are carried over, so that the ratio holds for any number of environments.
 """
 
 from __future__ import annotations
@@ -37,24 +36,24 @@ from rookery.replay.mixture import Mixture
 
 @dataclass(frozen=True)
 class ReplaySettings(Settings):
-    """What can be set of every algorithm that learns from replay; each gives defaults of its own where they differ."""
+    """Settings shared by all algorithms with replay; each may have its own defaults."""
 
     lr: Scheduled[PositiveFloat] = 3e-4
-    """Learning rate of Adam, for everything that learns."""
+    """Learning rate of Adam, for all networks."""
     gamma: Fraction = 0.99
     """Discount of the environment's reward."""
     n_step: Few = 1
-    """Decisions whose rewards a target counts before it trusts a value; they are those of the policy that played."""
+    """Number of rewards in an n-step target before it bootstraps."""
     batch_size: Rows = 256
-    """Decisions in a gradient step; sequences, if the policy remembers."""
+    """Number of decisions in a gradient step; of sequences, if the policy has memory."""
     learning_starts: CountFromZero = 1000
-    """Decisions in the memory before learning begins; until then actions are random."""
+    """Number of decisions in the buffer before learning begins; until then actions are random."""
     train_every: Structural[Count] = 1
-    """Decisions, of all slots together, from one round of gradient steps to the next; a vector step is the least."""
+    """Number of decisions, over all slots, between two rounds of gradient steps; at least one vector step."""
     updates_per_step: NonNegative = 1.0
-    """Gradient steps for each decision: 0.25 = one for four."""
+    """Gradient steps per decision: 0.25 = one for four."""
     max_grad_norm: PositiveFloat | None = None
-    """Longest gradient; longer ones are scaled down. None = any."""
+    """Largest norm of the gradient; longer ones are scaled down. None = no limit."""
     adam_eps: PositiveFloat = 1e-8
     """Added to Adam's denominator."""
     replay: ReplayConfig = field(default_factory=lambda: ReplayConfig(capacity=1_000_000))
@@ -64,26 +63,26 @@ class ReplaySettings(Settings):
 
 
 NEVER = 10
-"""How many times the decisions that learning waits for one rank may store while another has none."""
+"""Factor on the decisions before learning that one rank may store while another has none."""
 
 
 class Replay(Stateful):
-    """Holds the experience that an algorithm learns from, and counts the gradient steps that are due and made.
+    """Replay buffer of an algorithm with the count of its gradient steps.
 
     Args:
-        policy: The policy that learns; its normalizer and its device apply to the batches that are drawn.
+        policy: The learning policy; its normalizer and device apply to sampled batches.
         cfg: The algorithm's settings.
         streams: The run's random streams.
         name: The policy's name, for streams and messages.
-        with_memory: Whether what the policy remembers is kept beside its decisions, if it remembers anything.
+        with_memory: Whether the policy's memory is stored with its decisions, if it has memory.
 
     Attributes:
         buffer: The experience.
-        owed: The part of a gradient step that is left over.
+        owed: Fraction of a gradient step that is carried over.
         gradient_steps: Gradient steps made so far.
 
     Raises:
-        ConfigError: If a batch is larger than the buffer, or the machine has not enough RAM for it.
+        ConfigError: If a batch is larger than the buffer, or the machine has too little RAM for it.
     """
 
     saved = ("buffer", "owed", "gradient_steps", "means")
@@ -110,11 +109,11 @@ class Replay(Stateful):
             memory_every=policy.memory_every(cfg.train_every) if size else 1,
         )
         self.device = device_of(policy)
-        """Where the networks are."""
+        """Device of the networks."""
         self.everywhere: Callable[..., Sequence[Sequence[float]]] | None = None
-        """Gives the numbers of all ranks, given this one's; None = there is one."""
+        """Returns the numbers of all ranks, given this one's; None = a single rank."""
         self.least: int | None = None
-        """Decisions that the rank has stored that has stored fewest; None of one alone, or before they said so."""
+        """Smallest number of stored decisions of any rank; None for a single rank, or before the first exchange."""
         self.owed = 0.0
         self.gradient_steps = 0
         self.means = Means()
@@ -122,36 +121,36 @@ class Replay(Stateful):
 
     @property
     def own(self) -> ReplayBuffer:
-        """The buffer that this run's play is added to, where batches are mixed from several."""
+        """The buffer of this run's own experience, if batches are mixed from several."""
         return self.buffer.own if isinstance(self.buffer, Mixture) else self.buffer
 
     @property
     def demand(self) -> Demand:
-        """Asks for `train_every` decisions, of however many slots, whoever chose them."""
+        """Demand of `train_every` decisions, of any slots and any behaviour policy."""
         return Demand(self.cfg.train_every, self.cfg.train_every, any_actions=True)
 
     @property
     def is_warming_up(self) -> bool:
-        """Whether play is still random: until `learning_starts` decisions were stored, even if they were lost since."""
+        """Whether actions are still random: until `learning_starts` decisions were stored, even if overwritten."""
         return (self.buffer.total if self.least is None else self.least) < self.cfg.learning_starts
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to draw from, at one of the ranks at least."""
+        """Whether the buffer is empty, at one of the ranks at least."""
         return not (len(self.buffer) if self.least is None else self.least)
 
     def store(self, rollout: Rollout) -> float:
-        """Adds what was played to the buffer; returns the decisions to make gradient steps for."""
+        """Adds a rollout to the buffer; returns the number of decisions to take gradient steps for."""
         if decisions := rollout.num_decisions:
             self.buffer.add(rollout)
         return decisions if self.everywhere is None else self._agreed(decisions)
 
     def _agreed(self, decisions: int) -> float:
-        """Hears what the other ranks have stored; returns the mean of what each has played, so that all make as many
+        """Exchanges numbers of decisions with the other ranks; returns their mean, so that all take equally many
         gradient steps.
 
         Raises:
-            TrainingError: If one of them never plays the policy.
+            TrainingError: If one of them never samples the policy.
         """
         assert self.everywhere is not None
         stored, played = zip(*self.everywhere(self.buffer.total, decisions), strict=True)
@@ -165,25 +164,25 @@ class Replay(Stateful):
         return float(sum(played)) / len(played)
 
     def due(self, decisions: float) -> int:
-        """Returns how many gradient steps to make for so many decisions more; what is left over stays owed."""
+        """Returns the number of gradient steps for `decisions` more decisions; a fraction is carried over."""
         if self.is_warming_up or self.is_empty:
             return 0
         whole, self.owed = divmod(self.owed + self.cfg.updates_per_step * decisions, 1.0)
         return int(whole)
 
     def sample(self, batch_size: int, *, n_step: int, gamma: float, beta: float) -> Transitions:
-        """Draws decisions, on the networks' device, with normalized observations; see `ReplayBuffer.sample`."""
+        """Samples decisions, on the networks' device, with normalized observations; see `ReplayBuffer.sample`."""
         rows = self.buffer.sample(batch_size, n_step=n_step, gamma=gamma, beta=beta).to(self.device)
         if self.policy.normalizer is None:
             return rows
         return replace(rows, obs=self.policy.normalize(rows.obs), next_obs=self.policy.normalize(rows.next_obs))
 
     def steps(self, rows: Transitions) -> WindowSteps:
-        """Returns the decisions that the windows of a batch consist of, raw, on the networks' device."""
+        """Returns the decisions in the windows of a batch, raw, on the networks' device."""
         return self.buffer.steps(rows.row.cpu(), n_step=self.cfg.n_step, gamma=self.cfg.gamma).to(self.device)
 
     def sample_sequences(self, number: int, *, length: int, beta: float) -> SampledSequences:
-        """Draws sequences, on the networks' device; see `ReplayBuffer.sample_sequences`."""
+        """Samples sequences, on the networks' device; see `ReplayBuffer.sample_sequences`."""
         drawn = self.buffer.sample_sequences(number, length=length, beta=beta)
         if self.device.type == "cpu":
             return drawn
@@ -191,12 +190,12 @@ class Replay(Stateful):
         return replace(drawn, rollout=rollout, weight=None if drawn.weight is None else drawn.weight.to(self.device))
 
     def update_priorities(self, row: Tensor, priority: Tensor | float, fragment: Tensor | None = None) -> None:
-        """Tells a prioritized buffer how much there was to learn from what was drawn.
+        """Updates the priorities of sampled rows in a prioritized buffer.
 
         Args:
-            row: ``[F]`` serial numbers of rows or sequences, as they were drawn.
-            priority: ``[N]`` at least 0: the size of each row's error, say; ``[K, N]``: the mean of K networks.
-            fragment: ``[N]`` which of F sequences each row is of; None where rows were drawn by themselves.
+            row: ``[F]`` serial numbers of sampled rows or sequences.
+            priority: ``[N]`` at least 0, such as the absolute error of each row; ``[K, N]``: averaged over K networks.
+            fragment: ``[N]`` index of each row's sequence; None if single rows were sampled.
         """
         if self.cfg.replay.kind == "uniform":
             return
@@ -208,33 +207,33 @@ class Replay(Stateful):
         self.buffer.update_priorities(row, priority)
 
     def record(self, metrics: Metrics) -> None:
-        """Counts a gradient step and keeps its metrics for `summary`."""
+        """Counts a gradient step and stores its metrics for `summary`."""
         self.means.add(metrics)
         self.gradient_steps += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes; what other ranks have stored too, if there are any."""
+        """Returns all mutable state; with the smallest count of all ranks, if there are several."""
         return {**super().state_dict(), **({} if self.least is None else {"least": self.least})}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave."""
+        """Loads a state of `state_dict`."""
         self.least = state.get("least") if self.everywhere is not None else None
         super().load_state_dict({name: value for name, value in state.items() if name != "least"})
 
     def check_not_empty(self) -> None:
-        """Refuses to learn from nothing.
+        """Checks that the buffer is not empty.
 
         Raises:
             ConfigError: If the buffer is empty.
         """
         if self.is_empty:
             raise ConfigError(
-                f"policy {self.name!r}: its replay buffer is empty, so there is nothing to learn from; play first "
-                "(trainer.collect), or start from what another run has kept (--replay PATH)"
+                f"policy {self.name!r}: its replay buffer is empty, so there is nothing to learn from; sample first "
+                "(trainer.collect), or start from the replay of another run (--replay PATH)"
             )
 
     def summary(self) -> dict[str, float | int | None]:
-        """Returns the means over the gradient steps since the last call, and how many decisions and steps there are."""
+        """Returns mean metrics of the gradient steps since the last call, and the numbers of decisions and steps."""
         row = self.means.result()
         self.means = Means()
         return {**row, "replay_size": len(self.buffer), "gradient_steps": self.gradient_steps}

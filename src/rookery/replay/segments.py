@@ -1,9 +1,9 @@
-"""Replay buffers as files: sealed segments of rows, written once, shared by all directories that need them.
+"""Stored replay buffers: immutable segments of rows, shared by all directories that need them.
 
-A memory lies in a directory as ``memory-POLICY-FIRST.safetensors``, a file for every stretch of rows that was new when
-a directory was written; FIRST is the serial number of its first row. The directory's manifest (`core/io/files.py`) has
-their hashes and, under ``memories``, which rows count. A segment is complete in itself and never changes: a later
-directory has it as a second name of the same file, and it is gone when the last directory is that needs it.
+A buffer is stored in a directory as ``memory-POLICY-FIRST.safetensors``, one file for the rows that were new when a
+directory was written; FIRST is the serial number of its first row. The directory's manifest (`core/io/files.py`)
+has their hashes and, under ``memories``, the range of valid rows. A segment is complete and never changes: a later
+directory links to the same file, which exists until its last directory is deleted.
 """
 
 from __future__ import annotations
@@ -38,35 +38,36 @@ from rookery.core.settings.starting_folder import shown
 from rookery.core.spaces.arrays import MASK, ActionSpec, ObsSpec, action_spec, obs_spec
 from rookery.core.spaces.space_files import space_from_json, space_to_json
 from rookery.replay.buffer import ReplayBuffer
-from rookery.replay.pieces import Piece, part_of, rows_in
+from rookery.replay.segment_arrays import Piece, part_of, rows_in
 
 FORMAT = 1
-"""Grows when what is written changes; older ones stay readable."""
+"""Version of the format; older versions stay readable."""
 
 FACTS = "memories"
-"""Key of a manifest under which it says what memories the directory holds."""
+"""Key of the manifest's entry about stored buffers."""
 
 NAME = re.compile(r"memory-(.+)-(\d{12,})\.safetensors")
 
 RAW = "action_raw"
-"""Column of squashed actions ``[n, k]`` float32, which not every segment has: the k numbers that tanh was taken of, NaN
-where one is not known. Near a bound float32 does not tell them from the action."""
+"""Column of squashed actions ``[n, k]`` float32, which not every segment has: the k inputs of tanh, NaN where unknown.
+Near a bound they cannot be computed from the action in float32.
+"""
 
 ORIGIN = ("missing", "taken", "dropped", "notes", "imported")
-"""What a manifest may say of where a memory comes from, each in several texts."""
+"""Entries of a manifest on the origin of a buffer, lists of texts."""
 
 SEGMENT_BYTES = 1 << 26
-"""About how large a segment may be: what is held twice while it is written, and kept for its last row."""
+"""Approximate largest size of a segment, which is held twice in RAM while it is written."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A file with rows of a memory.
+    """A file with rows of a stored buffer.
 
     Attributes:
         first: Serial number of its first row.
-        last: Serial number after that of its last row.
-        file: Where it lies.
+        last: Serial number of its last row plus 1.
+        file: The file.
     """
 
     first: int
@@ -75,7 +76,7 @@ class Segment:
 
     @property
     def is_there(self) -> bool:
-        """Whether the file still lies where it did, as long as it was."""
+        """Whether the file still exists with its size."""
         try:
             return self.file.path.stat().st_size == self.file.size
         except OSError:
@@ -84,12 +85,12 @@ class Segment:
 
 @dataclass(frozen=True)
 class Spaces:
-    """What the rows of a memory are made of.
+    """Spaces of the rows of a buffer.
 
     Attributes:
         obs: Layout of observations.
         action: Layout of actions.
-        memory_size: Numbers that the policy remembered of a slot.
+        memory_size: Size of the policy's memory for a slot.
     """
 
     obs: ObsSpec
@@ -97,7 +98,7 @@ class Spaces:
     memory_size: int
 
     def to_json(self) -> str:
-        """As text, for the header of a segment."""
+        """Returns the spaces as JSON, for the header of a segment."""
         space = self.obs.space
         in_info = self.obs.has_mask and not (isinstance(space, spaces.Dict) and MASK in space.spaces)
         return json.dumps(
@@ -111,7 +112,7 @@ class Spaces:
 
     @classmethod
     def from_json(cls, text: str) -> Spaces:
-        """What `to_json` wrote; raises a SpaceError if it was not."""
+        """Reads the JSON of `to_json`; raises a SpaceError for any other text."""
         try:
             said = json.loads(text)
             action = space_from_json(said["action_space"])
@@ -125,24 +126,24 @@ class Spaces:
 
 
 def spaces_of(memory: ReplayBuffer) -> Spaces:
-    """What the rows of a memory are made of."""
+    """Spaces of the rows of a buffer."""
     return Spaces(memory.obs_spec, memory.action_spec, memory.memory_size)
 
 
 def segment_name(policy: str, first: int) -> str:
-    """What a segment is called."""
+    """Returns the file name of a segment."""
     return f"memory-{quote(policy, safe='')}-{first:012d}.safetensors"
 
 
 def segment_stream(piece: Piece, spaces_: Spaces, *, first: int, continues: bool, written: float) -> Stream:
-    """A segment to be written.
+    """Returns the content of a segment for writing.
 
     Args:
         piece: Its rows.
-        spaces_: What they are made of.
+        spaces_: Their spaces.
         first: Serial number of its first row.
-        continues: Whether the rows follow those of the segment before; else slots of the same number are others.
-        written: When its rows were first written, in seconds since 1970.
+        continues: Whether the rows follow those of the previous segment; else equal slot numbers are different slots.
+        written: Time when its rows were first written, in seconds since 1970.
     """
     metadata = {
         "format": f"rookery replay buffer {FORMAT}",
@@ -156,16 +157,17 @@ def segment_stream(piece: Piece, spaces_: Spaces, *, first: int, continues: bool
 
 
 def new_segments(memory: ReplayBuffer, policy: str, first: int, last: int) -> dict[str, Stream]:
-    """The rows with serial numbers from `first` up to but not `last`, as segments to be written, by name.
+    """Returns the rows with serial numbers from `first` up to but not including `last`, as segments for writing, by
+    name.
 
-    Rows are copied from the memory when they are written, a segment at a time.
+    Rows are copied from the buffer when they are written, one segment at a time.
     """
     if first == last:
         return {}
     count = min(len(memory), 64)
     newest = memory.rows_between(memory.total - count, memory.total)
-    size = -(-sum(array.nbytes for array in newest.values()) // count)  # about what a row takes in a file
-    most = SEGMENT_BYTES if memory.shelf.limit is None else min(SEGMENT_BYTES, memory.shelf.limit // 8)
+    size = -(-sum(array.nbytes for array in newest.values()) // count)  # approximate bytes of a row in a file
+    most = SEGMENT_BYTES if memory.memmaps.limit is None else min(SEGMENT_BYTES, memory.memmaps.limit // 8)
     number = max(most // size, 1)
     spaces_, now = spaces_of(memory), time.time()
 
@@ -182,20 +184,19 @@ def new_segments(memory: ReplayBuffer, policy: str, first: int, last: int) -> di
 
 @dataclass(frozen=True)
 class StoredReplay:
-    """A memory as it lies in a directory.
+    """A replay buffer stored in a directory.
 
     Attributes:
         place: The directory.
-        policy: Whose it is.
-        segments: In the order of time, each beginning where the one before it ends.
-        first: Serial number of the first row that counts.
-        capacity: Rows it had room for; None if it has grown to what it is by merging.
-        missing: What nobody knows of its rows, names of `replay/recording.py:MISSING`; nothing where a run has played
-            them itself.
-        taken: What became of the columns of the files that it was imported from, in words.
-        dropped: Columns of these files of which nothing was made.
-        notes: What else is to be known of these files, for people.
-        imported: The files that it was imported from.
+        policy: Name of the policy.
+        segments: In the order of time, each beginning at the end of the previous one.
+        first: Serial number of the first valid row.
+        capacity: Capacity of the buffer; None if it was merged or imported.
+        missing: Unknown columns, names of `replay/recording.py:MISSING`; empty for a run's own experience.
+        taken: Roles of the columns of the imported files, as text.
+        dropped: Unused columns of these files.
+        notes: Further notes on these files.
+        imported: The imported files.
     """
 
     place: Path
@@ -211,7 +212,7 @@ class StoredReplay:
 
     @property
     def said(self) -> dict[str, list[str]]:
-        """What a manifest says of its origin."""
+        """Entries of the manifest on its origin."""
         texts: dict[str, tuple[str, ...]] = {name: getattr(self, name) for name in ORIGIN}
         return {name: list(found) for name, found in texts.items() if found}
 
@@ -223,23 +224,23 @@ class StoredReplay:
 
     @property
     def last(self) -> int:
-        """Serial number after that of its newest row."""
+        """Serial number of its newest row plus 1."""
         return self.segments[-1].last if self.segments else self.first
 
     @property
     def bytes(self) -> int:
-        """Its size on the disk."""
+        """Size on disk."""
         return sum(segment.file.size for segment in self.segments)
 
     @property
     def mark(self) -> str:
-        """A text that is another one if its rows are."""
+        """Text that identifies its rows."""
         hashes = "".join(segment.file.sha256 for segment in self.segments)
         return hashlib.sha256(f"{hashes} from {self.first}".encode()).hexdigest()
 
     @cached_property
     def spaces(self) -> Spaces:
-        """What its rows are made of.
+        """Spaces of its rows.
 
         Raises:
             FileError: If its newest segment is broken.
@@ -247,7 +248,7 @@ class StoredReplay:
         return open_segment(self.segments[-1]).spaces
 
     def pieces(self) -> Iterator[OpenSegment]:
-        """Its rows, a segment at a time, as they are mapped from the disk; rows that do not count are left out.
+        """Yields its valid rows, one memory-mapped segment at a time.
 
         Raises:
             FileError: If a segment is missing, broken or foreign; names it.
@@ -255,7 +256,7 @@ class StoredReplay:
         return (self.open(segment) for segment in self.segments if segment.last > self.first)
 
     def open(self, segment: Segment) -> OpenSegment:
-        """The rows of one segment, without those that do not count; raises as `pieces` does."""
+        """Returns the valid rows of one segment; raises as `pieces`."""
         found = open_segment(segment)
         if found.spaces != self.spaces:
             raise FileError(f"{segment.file.path}: holds {found.spaces}, and others of {self} {self.spaces}")
@@ -266,14 +267,14 @@ class StoredReplay:
 
 @dataclass(frozen=True)
 class OpenSegment:
-    """What a segment holds.
+    """Content of a segment.
 
     Attributes:
-        rows: The rows, mapped from the disk.
-        spaces: What they are made of.
-        continues: Whether they follow those of the segment before.
-        written: When they were first written, in seconds since 1970.
-        mapped: The map that they are views of.
+        rows: The rows, memory-mapped.
+        spaces: Their spaces.
+        continues: Whether they follow those of the previous segment.
+        written: Time when they were first written, in seconds since 1970.
+        mapped: The memory map behind the rows.
     """
 
     rows: Piece
@@ -284,7 +285,7 @@ class OpenSegment:
 
 
 def open_segment(segment: Segment) -> OpenSegment:
-    """Maps a segment and looks whether it is what it says it is.
+    """Maps a segment and checks its header.
 
     Raises:
         FileError: If it is missing, broken, foreign or of a newer format; names it.
@@ -295,7 +296,7 @@ def open_segment(segment: Segment) -> OpenSegment:
         rows, said = read_arrays(content)
         kind, _, number = said.get("format", "").rpartition(" ")
         if kind != "rookery replay buffer":
-            raise FileError(f"{path}: is no segment of a replay buffer")
+            raise FileError(f"{path}: is not a segment of a replay buffer")
         if int(number) > FORMAT:
             raise FileError(
                 f"{path}: has format {number}, which this version of Rookery cannot read (up to {FORMAT}); a newer one "
@@ -310,12 +311,12 @@ def open_segment(segment: Segment) -> OpenSegment:
         if rows_in(rows) != segment.last - segment.first:
             raise FileError(f"{path}: has {rows_in(rows)} rows where {segment.last - segment.first} should be")
     except (ArrayFileError, SpaceError, ValueError, KeyError, TypeError) as error:
-        raise FileError(f"{path}: is no segment of a replay buffer: {error}") from None
+        raise FileError(f"{path}: is not a segment of a replay buffer: {error}") from None
     return found
 
 
 def segments_of(files: Mapping[str, Linked], facts: Mapping[str, Any]) -> dict[str, list[Segment]]:
-    """The segments of each policy among the mapped files of a directory, in the order of time."""
+    """Returns the segments of each policy among the files of a directory, in the order of time."""
     starts: dict[str, list[tuple[int, Linked]]] = {}
     for name, file in files.items():
         match = NAME.fullmatch(name)
@@ -330,15 +331,15 @@ def segments_of(files: Mapping[str, Linked], facts: Mapping[str, Any]) -> dict[s
 
 
 def facts_of(memory: ReplayBuffer) -> dict[str, Any]:
-    """What the manifest of a directory says of a memory."""
+    """Returns a manifest's entry about a buffer."""
     return {"first": memory.first, "last": memory.total, "capacity": memory.cfg.capacity}
 
 
 def stored_replays(path: Path) -> dict[str, StoredReplay]:
-    """The memories that lie in a directory, by policy; those of a run are those of its last checkpoint.
+    """Returns the stored buffers of a directory, by policy; for a run those of its last checkpoint.
 
     Raises:
-        FileError: If there is no such directory, or it holds none; says why it might not.
+        FileError: If the directory does not exist, or has none; the message has possible reasons.
     """
     place = find_checkpoint(path)
     manifest = read_manifest(place)
@@ -346,43 +347,43 @@ def stored_replays(path: Path) -> dict[str, StoredReplay]:
     found = {}
     for policy, segments in segments_of(files, manifest).items():
         said = manifest[FACTS][policy]
-        if not segments:  # nothing was played yet
+        if not segments:  # nothing was sampled yet
             continue
         texts = {name: tuple(said.get(name, ())) for name in ORIGIN}
         found[policy] = StoredReplay(place, policy, tuple(segments), said["first"], said["capacity"], **texts)
     if not found:
         raise FileError(
-            f"{place}: holds no replay buffer: its algorithms learn from none, it was saved with replay.save = false, "
-            "or nothing was played yet"
+            f"{place}: holds no replay buffer: its algorithms use no replay, it was saved with replay.save = false, "
+            "or nothing was sampled yet"
         )
     return found
 
 
 def find_replay(source: str | Path, policy: str | None = None) -> StoredReplay:
-    """The memory that a text means: ``PATH``, or ``PATH:policy`` where there are several.
+    """Returns the stored buffer that a text names: ``PATH``, or ``PATH:policy`` if there are several.
 
     Args:
         source: A run, a checkpoint or a replay directory, with the policy behind its last colon.
-        policy: Whose memory it is if the text does not say so and there are several.
+        policy: Name of the policy if the text has none and there are several.
 
     Raises:
-        FileError: If there is none.
-        ConfigError: If it is not clear which one is meant.
+        FileError: If there is no stored buffer.
+        ConfigError: If the policy is ambiguous or unknown.
     """
     place, named = split_name(source)
     found = stored_replays(place)
     wanted = named or (next(iter(found)) if len(found) == 1 else policy)
     if wanted not in found:
-        hint = nearest(wanted, list(found)) if wanted else f"; say which, as in {place}:{next(iter(found))}"
+        hint = nearest(wanted, list(found)) if wanted else f"; name one, as in {place}:{next(iter(found))}"
         raise ConfigError(f"{source}: policy {wanted!r} is not one of {', '.join(found)}{hint}")
     return found[wanted]
 
 
 def check_spaces(stored: StoredReplay, wanted: Spaces, whose: str) -> None:
-    """Makes sure that the rows of a memory fit to the spaces that are wanted; the message says whose these are.
+    """Checks that the rows of a stored buffer have the wanted spaces; `whose` names their owner in the message.
 
     Raises:
-        SpaceError: If they do not; names both, and what differs.
+        SpaceError: If they do not; names both.
     """
     mine = stored.spaces
     problems = []
@@ -392,32 +393,31 @@ def check_spaces(stored: StoredReplay, wanted: Spaces, whose: str) -> None:
         problems.append(f"it holds actions {mine.action.space}, {whose} has {wanted.action.space}")
     if wanted.memory_size and mine.memory_size != wanted.memory_size:
         problems.append(
-            f"it was played by a policy that remembers {mine.memory_size} numbers, {whose} remembers "
-            f"{wanted.memory_size}"
+            f"its policy has a memory of size {mine.memory_size}, that of {whose} has size {wanted.memory_size}"
         )
     if problems:
         raise SpaceError(f"{stored}: this replay buffer does not fit: {'; '.join(problems)}")
 
 
 def copy_rows(stored: StoredReplay, memory: ReplayBuffer) -> int:
-    """Adds the rows of a stored memory to another one, the newest that fit; gives their number.
+    """Adds the rows of a stored buffer to another one, the newest that fit; returns their number.
 
     Raises:
         FileError: If a segment is missing, broken or foreign; names it.
-        RookeryError: If they do not fit to the memory's policy.
+        RookeryError: If they do not fit the buffer's policy.
     """
     newest = replace(stored, first=max(stored.first, stored.last - memory.cfg.capacity))
     for number, piece in enumerate(newest.pieces()):
-        with memory.shelf.reading(piece.mapped):
+        with memory.memmaps.reading(piece.mapped):
             try:
                 memory.append(piece.rows, continues=piece.continues and number > 0)
-            except (RookeryError, IndexError, ValueError) as error:  # numbers of frames that there are not, for example
-                raise FileError(f"{stored}: is damaged, or of other rows: {error}") from None
+            except (RookeryError, IndexError, ValueError) as error:  # invalid frame numbers, for example
+                raise FileError(f"{stored}: is damaged, or has other rows: {error}") from None
     return len(newest)
 
 
 def raw_actions(stored: StoredReplay) -> np.ndarray | None:
-    """Returns the column `RAW` of all rows ``[N, k]``, in the order of time; None where no segment has it.
+    """Returns the column `RAW` of all rows ``[N, k]``, in the order of time; None if no segment has it.
 
     Raises:
         FileError: If a segment is missing, broken or foreign; names it.
@@ -435,5 +435,5 @@ def raw_actions(stored: StoredReplay) -> np.ndarray | None:
 
 
 def unknown_raw(rows: int, width: int) -> np.ndarray:
-    """Returns a column `RAW` of which nothing is known."""
+    """Returns a column `RAW` of unknown values."""
     return np.full((rows, width), np.nan, np.float32)

@@ -1,21 +1,21 @@
-"""Drawing in proportion to numbers that change: a tree of their sums, of which whole batches are drawn and written."""
+"""Sum tree for proportional sampling, with batched reads and writes."""
 
 from __future__ import annotations
 
 import numpy as np
 
 FAN = 32
-"""Children of a node. Three levels of a wide tree are a few NumPy calls, where a binary one takes some for each bit."""
+"""Children of a node. A wide tree of three levels needs few NumPy calls; a binary one needs some for each level."""
 
 
 class SumTree:
-    """Numbers, at least 0, and their sums.
+    """Non-negative weights and their sums.
 
-    Every node is the sum of its children, computed in the same order whenever one of them changes. So a tree never
-    drifts, and one that is built from the same numbers is the same to the last bit.
+    Each node is the sum of its children, computed in the same order after each change. So a tree never drifts, and
+    trees of the same weights are equal to the last bit.
 
     Attributes:
-        leaves: ``[size]`` and zeros behind, float64.
+        leaves: ``[size]`` and padding zeros, float64.
     """
 
     def __init__(self, size: int) -> None:
@@ -26,11 +26,11 @@ class SumTree:
 
     @property
     def total(self) -> float:
-        """Sum of all numbers."""
+        """Sum of all weights."""
         return float(self._top.cumsum()[-1])
 
     def write(self, index: np.ndarray, value: np.ndarray | float) -> None:
-        """Changes the numbers at ``index`` ``[N]``; where one is there several times, the last value counts."""
+        """Sets the weights at ``index`` ``[N]``; of repeated indices the last value counts."""
         self.leaves[index] = value
         for children, parents in ((self.leaves, self._middle), (self._middle, self._top)):
             index = index // FAN
@@ -39,7 +39,8 @@ class SumTree:
             parents[index] = children.reshape(-1, FAN).take(index, axis=0).sum(axis=1)
 
     def draw(self, uniform: np.ndarray) -> np.ndarray:
-        """Where the running sum of all numbers passes these parts of the total: indices ``[N]``, none of a zero.
+        """Returns the indices ``[N]`` at which the cumulative sum passes these fractions of the total, never of a zero
+        weight.
 
         Args:
             uniform: ``[N]`` in [0, 1).
@@ -51,7 +52,7 @@ class SumTree:
         for children in (self._middle, self.leaves):
             parts = children.reshape(-1, FAN).take(index, axis=0)
             sums = parts.cumsum(axis=1)
-            # rounding may have carried it over either edge, beyond which the sums do not rise
+            # rounding may have passed either end, beyond which the sums do not rise
             rest = np.maximum(np.minimum(rest, np.nextafter(sums[:, -1], 0.0)), 0.0)
             child = (sums <= rest[:, None]).sum(axis=1)
             place = np.arange(len(child)), child

@@ -1,4 +1,4 @@
-"""What is in a stored memory, in numbers: its episodes, what they returned and how they ended."""
+"""Summary of a stored replay buffer: its episodes, their returns and ends."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rookery.replay.pieces import Piece, rows_in
+from rookery.replay.segment_arrays import Piece, rows_in
 from rookery.replay.segments import StoredReplay
 
 
 @dataclass
 class Episodes:
-    """Episodes of a memory, found piece by piece.
+    """Episodes of a stored buffer, collected piece by piece.
 
     Attributes:
-        returns: Of each finished episode whose first decision is in the memory, the sum of its rewards.
-        lengths: Its decisions.
-        ended: Which row it ended with, counted from the oldest.
-        is_terminated: Whether it had no future.
-        terminated: Finished episodes that had no future.
-        truncated: Finished episodes that were cut off, and had one.
-        broken: Episodes after which another one began without either.
+        returns: Return of each finished episode whose first decision is in the buffer.
+        lengths: Number of its decisions.
+        ended: Index of its last row, from the oldest.
+        is_terminated: Whether it terminated.
+        terminated: Number of terminated episodes.
+        truncated: Number of truncated episodes.
+        broken: Number of episodes after which another one began without either.
     """
 
     returns: list[float] = field(default_factory=list)
@@ -32,51 +32,53 @@ class Episodes:
     terminated: int = 0
     truncated: int = 0
     broken: int = 0
-    _open: dict[int, tuple[float, int, bool]] = field(default_factory=dict)  # by slot: return, length, seen from start
+    _open: dict[int, tuple[float, int, bool]] = field(
+        default_factory=dict
+    )  # by slot: return, length, whether the start is known
     _left: int = 0
 
     @property
     def running(self) -> int:
-        """Episodes that nothing has ended."""
+        """Number of unfinished episodes."""
         return len(self._open) + self._left
 
     def add(self, piece: Piece, first: int, continues: bool) -> None:
-        """Takes note of a piece, before which came `first` rows; if it `continues` them, slots are the same."""
+        """Adds a piece after `first` rows; if it `continues` them, slots are the same."""
         if not continues:
             self._left += len(self._open)
             self._open.clear()
-        for stretch in stretches_in(piece):
-            before, had, whole = self._open.pop(stretch.slot, (0.0, 0, False))
-            if stretch.begins:
+        for part in episode_parts(piece):
+            before, had, whole = self._open.pop(part.slot, (0.0, 0, False))
+            if part.begins:
                 self.broken += had > 0
                 before, had, whole = 0.0, 0, True
-            elif stretch.alone:
+            elif part.alone:
                 self._left += had > 0
                 before, had, whole = 0.0, 0, False
-            if not (stretch.terminated or stretch.truncated):
-                self._open[stretch.slot] = (before + stretch.reward, had + len(stretch.rows), whole)
+            if not (part.terminated or part.truncated):
+                self._open[part.slot] = (before + part.reward, had + len(part.rows), whole)
                 continue
-            self.terminated += stretch.terminated
-            self.truncated += stretch.truncated and not stretch.terminated
+            self.terminated += part.terminated
+            self.truncated += part.truncated and not part.terminated
             if whole:
-                self.returns.append(before + stretch.reward)
-                self.lengths.append(had + len(stretch.rows))
-                self.ended.append(first + int(stretch.rows[-1]))
-                self.is_terminated.append(stretch.terminated)
+                self.returns.append(before + part.reward)
+                self.lengths.append(had + len(part.rows))
+                self.ended.append(first + int(part.rows[-1]))
+                self.is_terminated.append(part.terminated)
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """Decisions of one episode one after the other in a piece.
+class EpisodePart:
+    """Consecutive decisions of one episode in a piece.
 
     Attributes:
-        slot: Whose they are.
-        rows: ``[n]`` their rows.
+        slot: Their slot.
+        rows: ``[n]`` rows.
         begins: Whether the episode begins with them.
-        alone: Whether nothing that was before them in their slot was ever here.
+        alone: Whether the slot has no earlier rows in the buffer.
         reward: Sum of their rewards.
         terminated: Whether the episode ends with them.
-        truncated: Whether it is cut off after them.
+        truncated: Whether it is truncated after them.
     """
 
     slot: int
@@ -88,13 +90,13 @@ class Stretch:
     truncated: bool
 
 
-def stretches_in(piece: Piece) -> Iterator[Stretch]:
-    """Yields the parts of episodes that a piece consists of, slot by slot."""
+def episode_parts(piece: Piece) -> Iterator[EpisodePart]:
+    """Yields the parts of episodes in a piece, slot by slot."""
     if not rows_in(piece):
         return
     order = np.argsort(piece["slot"], kind="stable")
     slot, begins, reward = (piece[name][order] for name in ("slot", "begins", "reward"))
-    alone = piece["before"][order] == 0  # what was before it in its slot was never here
+    alone = piece["before"][order] == 0  # no earlier rows of the slot
     terminated, truncated = piece["terminated"][order], piece["truncated"][order]
     ends = terminated | truncated
     breaks = (slot[1:] != slot[:-1]) | begins[1:] | alone[1:] | ends[:-1]
@@ -104,23 +106,23 @@ def stretches_in(piece: Piece) -> Iterator[Stretch]:
     facts = (slot[starts], begins[starts], alone[starts], sums, terminated[last], truncated[last])
     columns = zip(starts.tolist(), last.tolist(), *(fact.tolist() for fact in facts), strict=True)
     for start, end, number, begin, first_known, total, termination, truncation in columns:
-        yield Stretch(number, order[start : end + 1], begin, first_known, total, termination, truncation)
+        yield EpisodePart(number, order[start : end + 1], begin, first_known, total, termination, truncation)
 
 
 @dataclass
 class Ranges:
-    """The least and the largest of each number that was seen or done, found piece by piece.
+    """Smallest and largest values of observations and actions, collected piece by piece.
 
     Attributes:
-        least: By name (``obs``, ``camera``, ``actions``), in the shape of one.
-        most: Likewise.
+        least: Minima by name (``obs``, ``camera``, ``actions``), in the shape of one value.
+        most: Maxima, likewise.
     """
 
     least: dict[str, np.ndarray] = field(default_factory=dict)
     most: dict[str, np.ndarray] = field(default_factory=dict)
 
     def add(self, name: str, array: np.ndarray) -> None:
-        """Takes note of some, ``[n, ...]``."""
+        """Adds values, ``[n, ...]``."""
         if not len(array):
             return
         low, high = array.min(axis=0), array.max(axis=0)
@@ -130,14 +132,14 @@ class Ranges:
 
 @dataclass(frozen=True)
 class Summary:
-    """What is in a memory.
+    """Summary of a stored buffer.
 
     Attributes:
         episodes: Its episodes.
-        rewards: ``[rows]`` the reward of each decision, oldest first.
-        ranges: Of observations and actions as they are stored: numbers with two bounds in units of half their range.
-        oldest: When its oldest rows were written, in seconds since 1970.
-        newest: When its newest ones were.
+        rewards: ``[rows]`` rewards, oldest first.
+        ranges: Ranges of stored observations and actions; bounded values in units of half their range.
+        oldest: Time when its oldest rows were written, in seconds since 1970.
+        newest: Time when its newest rows were written.
     """
 
     episodes: Episodes
@@ -148,12 +150,13 @@ class Summary:
 
     @property
     def warning(self) -> str:
-        """Says that nothing ends episodes, or that a time limit may have been recorded as an end; empty if neither."""
+        """Warning that episodes have no ends, or that a time limit may be recorded as termination; empty if neither."""
         if self.episodes.broken and not (self.episodes.terminated or self.episodes.truncated):
             return (
-                "nothing says how an episode ended, so none counts as whole, and no policy can be judged by them "
-                "(rookery evaluate --replay): import again with --time-limit N if they were cut off after N decisions, "
-                "or name the column that says how they ended: --column terminated=NAME, --column truncated=NAME"
+                "no column has the ends of episodes, so none counts as whole, and no policy can be evaluated on them "
+                "(rookery evaluate --replay): import again with --time-limit N if they were truncated after N "
+                "decisions, "
+                "or name the column of ends: --column terminated=NAME, --column truncated=NAME"
             )
         pairs = zip(self.episodes.lengths, self.episodes.is_terminated, strict=True)
         ended = [length for length, is_terminated in pairs if is_terminated]
@@ -163,19 +166,19 @@ class Summary:
             return ""
         return (
             f"{alike:,} of {len(ended):,} episodes that terminated did so after {longest:,} decisions, and none was "
-            "longer or truncated: if that was a time limit, it was recorded as an end; import again with "
+            "longer or truncated: if that was a time limit, it was recorded as termination; import again with "
             f"--time-limit {longest}"
         )
 
 
 FEW, SHORTEST, SUSPECT = 2, 10, 0.05
-"""What points to a time limit: so many episodes that end after the same, largest number of decisions; at least so long;
-and at least this part of those that terminated.
+"""Signs of a time limit: smallest number of episodes of the same, largest length; smallest length; and smallest share
+of the terminated episodes.
 """
 
 
 def summarize(memory: StoredReplay) -> Summary:
-    """Reads a memory once, hashes compared.
+    """Reads a stored buffer once, with a check of its hashes.
 
     Raises:
         FileError: If a segment is missing, broken or foreign; names it.
@@ -197,7 +200,7 @@ def summarize(memory: StoredReplay) -> Summary:
 
 
 def spread(values: Sequence[float] | np.ndarray, nothing: str, *, deviation: bool = False) -> str:
-    """The least, the mean and the largest of some numbers; with `deviation` their standard deviation too."""
+    """Returns minimum, mean and maximum of some numbers as text; with `deviation` also their standard deviation."""
     if not len(values):
         return nothing
     found = np.asarray(values)
@@ -207,11 +210,11 @@ def spread(values: Sequence[float] | np.ndarray, nothing: str, *, deviation: boo
 
 
 MOST_RANGES = 8
-"""Numbers whose ranges are told one by one; of more only the widest of all."""
+"""Largest number of values whose ranges are listed one by one."""
 
 
 def between(low: np.ndarray, high: np.ndarray) -> str:
-    """From where to where numbers go: each of a few, or all together."""
+    """Returns ranges as text: each of a few, or one for all."""
     if 1 < low.size <= MOST_RANGES:
         pairs = zip(low.ravel().tolist(), high.ravel().tolist(), strict=True)
         return ", ".join(f"{one:.4g} to {other:.4g}" for one, other in pairs)

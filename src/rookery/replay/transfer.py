@@ -1,4 +1,4 @@
-"""Stored memories made into others: several into one, and one into plain arrays for other programs."""
+"""Merging of stored replay buffers, and export to plain arrays for other programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import numpy as np
 from rookery.core.io.files import Content, Stream, WriteError
 from rookery.core.io.leftovers import sweep, take_lock, temporary_in
 from rookery.replay.frames import observations_of
-from rookery.replay.pieces import Piece, rows_in
+from rookery.replay.segment_arrays import Piece, rows_in
 from rookery.replay.segments import (
     FACTS,
     RAW,
@@ -30,14 +30,14 @@ from rookery.replay.segments import (
 )
 
 ABOUT = "rookery"
-"""Name of the text in an ``.npz`` file that says what the rows are made of."""
+"""Name of the text in an ``.npz`` file that describes the rows."""
 
 Advance = Callable[[int], object]
-"""Is told how many rows more have been written."""
+"""Called with the number of newly written rows."""
 
 
 def linked(memories: Sequence[StoredReplay]) -> tuple[dict[str, Content], dict[str, Any]]:
-    """A directory with these memories as they are: its files by name, and what its manifest says of them."""
+    """Returns a directory with these buffers unchanged: its files by name, and the entries of its manifest."""
     files: dict[str, Content] = {}
     facts: dict[str, dict[str, Any]] = {}
     for memory in memories:
@@ -49,10 +49,10 @@ def linked(memories: Sequence[StoredReplay]) -> tuple[dict[str, Content], dict[s
 def merged(
     memories: Sequence[StoredReplay], policy: str, advance: Advance
 ) -> tuple[dict[str, Content], dict[str, Any]]:
-    """A directory with the rows of all of these, one memory after the other, as one memory.
+    """Returns a directory with the rows of all buffers, one after the other, as one buffer.
 
     Raises:
-        SpaceError: If their spaces differ; says which and how.
+        SpaceError: If their spaces differ; names both.
     """
     for memory in memories[1:]:
         check_spaces(memory, memories[0].spaces, str(memories[0]))
@@ -72,7 +72,7 @@ def merged(
 
 
 def _moved(memory: StoredReplay, segment: Segment, first: int, follows: bool, advance: Advance) -> Stream:
-    """A segment under other serial numbers, to be written."""
+    """Returns a segment with other serial numbers, for writing."""
 
     def pieces() -> Iterator[bytes | memoryview]:
         found = memory.open(segment)
@@ -85,16 +85,16 @@ def _moved(memory: StoredReplay, segment: Segment, first: int, follows: bool, ad
 
 
 def write_arrays(memory: StoredReplay, path: Path, advance: Advance) -> None:
-    """Writes a memory as an ``.npz`` file, which `numpy.load` reads without pickle.
+    """Writes a stored buffer as an ``.npz`` file, which `numpy.load` reads without pickle.
 
     It has ``action``, ``reward``, ``logp``, ``terminated``, ``truncated``, ``begins``, ``slot`` and ``clock``, and for
-    each leaf of the observations ``obs`` (or ``obs/PATH``) and ``next_obs``: what was seen after the decision, zeros
-    where the episode terminated. ``action_raw`` is there where a segment has it (`RAW`), NaN in rows of others.
-    ``rookery`` is a text, JSON: the spaces, and what of all this is not known.
+    each leaf of the observations ``obs`` (or ``obs/PATH``) and ``next_obs``, zeros where the episode terminated.
+    ``action_raw`` exists if a segment has it (`RAW`), with NaN in rows of others. ``rookery`` is a text, JSON: the
+    spaces, and the names of unknown columns.
 
     Args:
-        memory: The memory.
-        path: Where; a file that is there is replaced when all is written.
+        memory: The stored buffer.
+        path: The file; an existing one is replaced when the new one is complete.
         advance: Progress; each row counts once for every array of `columns`.
 
     Raises:
@@ -102,7 +102,7 @@ def write_arrays(memory: StoredReplay, path: Path, advance: Advance) -> None:
     """
     sweep(path.parent)
     temporary = temporary_in(path.parent)
-    pieces = [piece.rows for piece in memory.pieces()]  # hashed once; what is mapped from the disk takes no room
+    pieces = [piece.rows for piece in memory.pieces()]  # hashed once; mapped files take no RAM
     try:
         with temporary.open("xb") as whole:
             take_lock(whole.fileno(), 0.0)
@@ -121,7 +121,7 @@ def write_arrays(memory: StoredReplay, path: Path, advance: Advance) -> None:
     except OSError as error:
         raise WriteError(f"{path}: cannot be written: {error.strerror or error}") from None
     finally:
-        with suppress(OSError):  # of a read-only disk
+        with suppress(OSError):  # read-only disk
             temporary.unlink(missing_ok=True)
 
 
@@ -146,7 +146,7 @@ def _write_column(
 
 
 def columns(memory: StoredReplay) -> dict[str, Callable[[Piece], np.ndarray]]:
-    """What `write_arrays` always writes, by name: how each array is had from a piece."""
+    """Returns the arrays that `write_arrays` always writes, by name, as functions of a piece."""
     plain = ("action", "reward", "logp", "terminated", "truncated", "begins", "slot", "clock")
     found: dict[str, Callable[[Piece], np.ndarray]] = {name: itemgetter(name) for name in plain}
     for leaf in memory.spaces.obs.leaves:
@@ -157,12 +157,12 @@ def columns(memory: StoredReplay) -> dict[str, Callable[[Piece], np.ndarray]]:
 
 
 def raw_of_piece(piece: Piece, width: int) -> np.ndarray:
-    """Returns the column `RAW` of a piece ``[n, width]``, whether or not it has one."""
+    """Returns the column `RAW` of a piece ``[n, width]``, NaN if it has none."""
     return piece[RAW] if RAW in piece else unknown_raw(rows_in(piece), width)
 
 
 def next_observations(piece: Piece, path: str) -> np.ndarray:
-    """What was seen after each row of a piece ``[n, ...]``; zeros where the episode terminated."""
+    """Returns the next observation of each row of a piece ``[n, ...]``; zeros where the episode terminated."""
     obs = observations_of(piece, path)
     following, aside = following_rows(piece)
     found = np.zeros_like(obs)
@@ -172,11 +172,11 @@ def next_observations(piece: Piece, path: str) -> np.ndarray:
 
 
 def following_rows(piece: Piece) -> tuple[np.ndarray, np.ndarray]:
-    """Says where it stands what was seen after each row of a piece that is complete in itself.
+    """Returns the places of the next observations of all rows of a complete piece.
 
     Returns:
-        The row ``[n]`` of the episode's next decision, or -1; and the place ``[n]`` among what was seen after the last
-        rows, or -1. Both are -1 where the episode terminated.
+        The row ``[n]`` of the episode's next decision, or -1; and the index ``[n]`` in the piece's own next
+        observations, or -1. Both are -1 where the episode terminated.
     """
     row = np.arange(rows_in(piece))
     previous = row - piece["before"]

@@ -1,4 +1,4 @@
-"""Windows of consecutive decisions of episodes, for learners that read data as sequences."""
+"""Windows of consecutive decisions of episodes, for sequence models."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rookery.replay.demonstrations import DataSet, followed
+from rookery.replay.demonstrations import DataSet, chain_ends
 
 
 @dataclass(frozen=True)
 class DrawnWindows:
-    """Windows of up to K decisions in a row; shorter ones stand at the right end of their K places.
+    """Windows of up to K consecutive decisions; shorter ones are right-aligned in their K places.
 
     Attributes:
-        row: ``[n]`` rows of the data set, window after window, in the order of time.
-        timestep: ``[n]`` decisions before each in its episode.
-        is_there: ``[B, K]`` bool, which places of the windows hold a decision: n of them.
+        row: ``[n]`` rows of the data set, window by window, in the order of time.
+        timestep: ``[n]`` number of earlier decisions in the episode.
+        is_there: ``[B, K]`` bool, mask of the n places that hold a decision.
     """
 
     row: np.ndarray
@@ -25,20 +25,20 @@ class DrawnWindows:
 
 
 class EpisodeWindows:
-    """Draws windows from the episodes of a data set.
+    """Sampler of windows from the episodes of a data set.
 
     Args:
         data: The data set.
 
     Attributes:
         order: ``[N]`` its rows, episode after episode, in the order of time.
-        timestep: ``[N]`` decisions before each of these in its episode.
-        left: ``[N]`` decisions from each of these to the end of its episode, itself included.
+        timestep: ``[N]`` number of earlier decisions in the episode of each of these.
+        left: ``[N]`` number of decisions from each of these to the end of its episode, inclusive.
     """
 
     def __init__(self, data: DataSet) -> None:
         to_come = steps_to_end(data.following)
-        end = followed(data.following)
+        end = chain_ends(data.following)
         self.order = np.lexsort((-to_come, end))
         self.left = to_come[self.order] + 1
         every = np.arange(len(self.order))
@@ -52,13 +52,13 @@ class EpisodeWindows:
         return found
 
     def draw(self, number: int, length: int, rng: np.random.Generator) -> DrawnWindows:
-        """Draws windows: an episode in proportion to its length, and where in it the window begins, evenly; one that
-        begins near the end is shorter (Chen et al. 2021, appendix A.2).
+        """Samples windows: an episode in proportion to its length, and a uniform start in it; windows near the end are
+        shorter (Chen et al. 2021, appendix A.2).
 
         Args:
-            number: How many.
-            length: K, decisions of a window at most.
-            rng: Decides which.
+            number: Number of windows.
+            length: K, largest number of decisions in a window.
+            rng: Source of the samples.
         """
         start = rng.integers(0, len(self.order), number)
         size = np.minimum(self.left[start], length)
@@ -70,8 +70,8 @@ class EpisodeWindows:
 
 
 def steps_to_end(pointer: np.ndarray) -> np.ndarray:
-    """Counts the steps ``[N]`` from each place to where pointers ``[N]`` lead in the end, a place that points to
-    itself; each round doubles how far is counted.
+    """Returns the number of steps ``[N]`` from each place along pointers ``[N]`` to the end of its chain, a place that
+    points to itself; each round doubles the distance.
     """
     count: np.ndarray = (pointer != np.arange(len(pointer))).astype(np.int64)
     while not np.array_equal(further := pointer[pointer], pointer):

@@ -9,8 +9,8 @@ from rookery.core.settings.layers import Layer
 from rookery.envs.adapters.gym_env import AGENT
 from rookery.envs.base import Kind
 from rookery.envs.placeholder_env import DATA, PlaceholderEnv, description
+from rookery.replay.filtered_rows import count_filtered
 from rookery.replay.segments import StoredReplay, check_spaces, find_replay
-from rookery.replay.sieve import count_chosen
 from rookery.run.settings import RunConfig, settings_of
 
 ROOM = 100_000
@@ -48,7 +48,7 @@ def capacity_layers(config: RunConfig) -> list[Layer]:
         cfg: Any = settings_of(config, name)
         if data:
             copied = data[: len(cfg.replay.start_from)]  # what is mixed in has buffers of its own
-            size = sum(count_chosen(stored, cfg.replay.select) for stored in copied)
+            size = sum(count_filtered(stored, cfg.replay.select) for stored in copied)
             room = max(size, ROOM) if cfg.capabilities.supports_online_finetune else 0
             values[f"{prefix}.replay.capacity"] = max(size + room, cfg.batch_size)
     return [Layer("size of the data", values)] if values else []

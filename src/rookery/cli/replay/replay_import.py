@@ -105,13 +105,13 @@ def import_files(
     rookery replay import ExpertPyramid.demo -o demos/pyramid
     """
     from rookery.envs.adapters.gym_ids import time_limit_of
+    from rookery.replay.episode_filter import SelectionConfig
     from rookery.replay.formats.columns import Wanted
     from rookery.replay.formats.growth import allowed_bytes
     from rookery.replay.formats.names import read_recordings
     from rookery.replay.recording import last_change, write_recordings
     from rookery.replay.relabel import RelabelConfig
     from rookery.replay.segments import stored_replays
-    from rookery.replay.selecting import SelectionConfig
     from rookery.replay.summary import summarize
 
     check_free(out, force)

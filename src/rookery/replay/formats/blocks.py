@@ -1,7 +1,7 @@
-"""Episodes of a file with a row for each decision, read in blocks, however large the file is.
+"""Episodes of a file with a row for each decision, read in blocks.
 
-The rows are read twice: once to look at every number and to find the episodes, of which only flags and rewards are
-kept, and once when the episodes are written.
+The rows are read twice: once to check every value and to find the episodes, which keeps only flags and rewards, and
+once when the episodes are written.
 """
 
 from __future__ import annotations
@@ -39,36 +39,36 @@ from rookery.replay.recording import EpisodeSource, RecordedEpisode, without_run
 from rookery.replay.segments import Spaces
 
 BLOCK_BYTES = 1 << 24
-"""About how many bytes of a file are read together."""
+"""Approximate size of a block in bytes."""
 
 Opened = Callable[[], AbstractContextManager[Mapping[str, Any]]]
-"""Opens the columns of a file by name: each with a ``shape``, a ``dtype`` and slices of its rows, as h5py has them."""
+"""Opens the columns of a file by name: each with a ``shape``, a ``dtype`` and slices of its rows, as in h5py."""
 
 
 class Interleaved(ConfigError):
-    """Rows of one episode have others between them."""
+    """Rows of one episode are interleaved with others."""
 
 
 class BlockColumns:
-    """The columns of a file that have a role, read some rows at a time.
+    """The columns of a file that have a role, read in blocks of rows.
 
     Args:
         source: The file, for messages.
-        opened: Opens its columns.
+        opened: Context manager of its columns.
         roles: Names of the columns of each role.
-        names: All columns there are.
-        wanted: How the file is to be read.
-        row_name: Gives what a user calls row 0, 1, ...
-        has_unit_bounds: Whether numbers from -1 to 1 that are decided have these bounds.
-        one_more: Whether columns may have a row more than actions, which is left out.
+        names: All columns of the file.
+        wanted: Options of reading.
+        row_name: Returns the name of row 0, 1, ... in messages.
+        has_unit_bounds: Whether continuous actions within -1 and 1 get these bounds.
+        one_more: Whether columns may have one row more than actions, which is ignored.
 
     Attributes:
         source: The file, for messages.
-        taken: What became of the columns that have a role, in words.
+        taken: Roles of columns, as text.
         dropped: Columns without a role.
-        bare_flag: The only flag that says that an episode is over, where it does not say why.
-        wanted: How the file is to be read.
-        block: Rows that are read together.
+        bare_flag: The only flag of episode ends, if it does not distinguish termination from truncation.
+        wanted: Options of reading.
+        block: Number of rows in a block.
 
     Raises:
         FileError: If it cannot be read.
@@ -96,7 +96,7 @@ class BlockColumns:
                 if len(columns[name]) not in (self._length, self._length + one_more):
                     raise ConfigError(
                         f"{source}: {name} has {len(columns[name]):,} rows, and {roles['action'][0]} "
-                        f"{self._length:,}: one of them begins or ends elsewhere; cut them to the same rows, or name "
+                        f"{self._length:,}: their rows do not match; cut them to the same rows, or name "
                         "others with --column"
                     )
             row = sum(
@@ -116,7 +116,7 @@ class BlockColumns:
         return any(known.partition("/")[0] == role for known in self._roles)
 
     def table(self, start: int, roles: Sequence[str] | None = None, number: int | None = None) -> ColumnTable:
-        """A block of rows from `start` on, or so many; with `roles` only their columns."""
+        """Returns a block of rows from `start` on, or `number` rows; with `roles` only their columns."""
         end = min(start + (self.block if number is None else number), self._length)
         found: dict[str, np.ndarray] = {}
         with self._opened() as columns:
@@ -140,19 +140,19 @@ class BlockColumns:
         return np.concatenate([array.reshape(len(array), -1) for array in arrays], axis=1)
 
     def starts(self) -> range:
-        """The first row of each block."""
+        """Returns the first row of each block."""
         return range(0, len(self), self.block)
 
 
 def episodes_in(columns: BlockColumns) -> EpisodeSource:
-    """The episodes of a file, which are read when they are wanted; at once where rows of one have others between them.
+    """Returns the episodes of a file, read on demand; or all at once if episodes are interleaved.
 
     Args:
         columns: The file.
 
     Raises:
-        ConfigError: If a row holds what is no number or not in the spaces, or time jumps; names it.
-        SpaceError: If it is of other spaces; names both.
+        ConfigError: If a row has a value that is not a number or not in the spaces, or time jumps; names it.
+        SpaceError: If its spaces differ; names both.
     """
     made_of = columns.wanted.spaces or spaces_of_columns(columns)
     try:
@@ -162,7 +162,7 @@ def episodes_in(columns: BlockColumns) -> EpisodeSource:
 
 
 def spaces_of_columns(columns: BlockColumns) -> Spaces:
-    """What rows are made of, going by their numbers, see `guessed_spaces`."""
+    """Returns spaces inferred from the rows, see `guessed_spaces`."""
     ends: dict[str, list[np.ndarray]] = {}
     for start in columns.starts():
         table = columns.table(start, ("obs", "action"))
@@ -185,8 +185,8 @@ def spaces_of_columns(columns: BlockColumns) -> Spaces:
 
 
 @dataclass
-class Found:
-    """What is kept of all rows of a file while its episodes are looked for, in parts."""
+class FileScan:
+    """Flags and rewards of all rows of a file, in parts, collected while searching for episodes."""
 
     reward: list[np.ndarray]
     unseen: list[np.ndarray]
@@ -199,23 +199,23 @@ class Found:
 
 
 class BlockEpisodes:
-    """Episodes of a file, read from it when they are wanted.
+    """Episodes of a file, read on demand.
 
     Args:
         columns: The file.
-        made_of: What its rows are made of.
+        made_of: Spaces of its rows.
 
     Raises:
-        Interleaved: If rows of one episode have others between them.
-        ConfigError: If a row holds what is no number or not in the spaces, or time jumps; names it.
-        SpaceError: If it is of other spaces; names both.
+        Interleaved: If rows of one episode are interleaved with others.
+        ConfigError: If a row has a value that is not a number or not in the spaces, or time jumps; names it.
+        SpaceError: If its spaces differ; names both.
     """
 
     def __init__(self, columns: BlockColumns, made_of: Spaces) -> None:
         self._columns, self.spaces = columns, made_of
         self.taken, self.dropped = columns.taken, columns.dropped
         self._block = lru_cache(maxsize=2)(self._rows_from)
-        found = self._look()
+        found = self._scan()
         flags = EpisodeFlags(
             np.concatenate(found.begins) | self._breaks(found.episode),
             np.concatenate(found.terminated),
@@ -240,23 +240,23 @@ class BlockEpisodes:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Decisions of each episode."""
+        """Number of decisions of each episode."""
         return np.diff(self._bounds)
 
     @property
     def episodes(self) -> Sequence[RecordedEpisode]:
-        """All of them at once."""
+        """All episodes in memory."""
         return tuple(self.read(np.arange(len(self._bounds) - 1)))
 
     def returns(self) -> np.ndarray:
-        """Returns the sum of the rewards of each, NaN where it is not known."""
+        """Returns the return of each episode, NaN where unknown."""
         if self._reward is None:
             return np.full(len(self._bounds) - 1, np.nan)
         sums = np.add.reduceat(self._reward.astype(np.float64), self._bounds[:-1])
         return without_running(sums, (self._terminated | self._truncated).tolist())
 
     def read(self, which: np.ndarray) -> Iterator[RecordedEpisode]:
-        """Yields some episodes, by their numbers, which ascend."""
+        """Yields some episodes, by their ascending indices."""
         for number in which.tolist():
             start, end = int(self._bounds[number]), int(self._bounds[number + 1])
             ends, cut = bool(self._terminated[number]), bool(self._truncated[number])
@@ -264,14 +264,14 @@ class BlockEpisodes:
             if one.last_obs is not None and (problem := self.spaces.obs.check(one.last_obs, slice(None))):
                 if len(one) != self._wanted.time_limit:
                     raise self._bad(end - 1, f"next_obs: {problem}")
-                one = replace(one, last_obs=None)  # who took it for an end did not write down what was seen then
+                one = replace(one, last_obs=None)  # recorded as termination, so the observation was not written
             yield one
 
     def _bad(self, row: int, problem: str) -> ConfigError:
         return ConfigError(f"{self._columns.source}: {self._columns.row_name(row)}: {problem}")
 
     def _rows_from(self, start: int) -> StoredRows:
-        """The block of rows that begins with this one."""
+        """Returns the block of rows from `start` on."""
         table = self._columns.table(start)
         check_numbers(table)
         return stored_rows(table, self.spaces, clip_actions=self._columns.wanted.clip_actions)
@@ -283,9 +283,9 @@ class BlockEpisodes:
             parts.append(_part(self._block(first), max(start - first, 0), end - first))
         return parts[0] if len(parts) == 1 else _joined(parts)
 
-    def _look(self) -> Found:
-        """Looks at every row."""
-        found, before = Found([], [], [], [], [], [], [], []), None
+    def _scan(self) -> FileScan:
+        """Reads and checks every row."""
+        found, before = FileScan([], [], [], [], [], [], [], []), None
         for start in self._columns.starts():
             rows = self._block(start)
             table = self._columns.table(start, ("begins", "episode", "step"))
@@ -301,7 +301,7 @@ class BlockEpisodes:
                 if role in table.columns:
                     parts.append(table.columns[role].reshape(number, -1))
             if rows.next_obs is not None:
-                ahead = np.ones(number, bool)  # of each row, whether the row before it says something else
+                ahead = np.ones(number, bool)  # whether next_obs of the previous row differs
                 for path, leaf in rows.obs.items():
                     if leaf.dtype.kind == "f":
                         finite = np.isfinite(rows.next_obs[path]).reshape(number, -1).all(axis=1)
@@ -317,10 +317,10 @@ class BlockEpisodes:
         return found
 
     def _breaks(self, parts: list[np.ndarray]) -> np.ndarray:
-        """Before which rows the number of the episode changes, ``[N]``.
+        """Returns a mask ``[N]`` of the rows at which the episode id changes.
 
         Raises:
-            Interleaved: If rows of one episode have others between them.
+            Interleaved: If rows of one episode are interleaved with others.
         """
         if not parts:
             return np.zeros(len(self), bool)
@@ -331,12 +331,12 @@ class BlockEpisodes:
         again = np.setdiff1d(np.arange(len(starts)), first)
         if len(again):
             row = int(starts[again[0]])
-            raise Interleaved(*self._bad(row, f"episode {ids[row].tolist()} goes on after others").problems)
+            raise Interleaved(*self._bad(row, f"episode {ids[row].tolist()} continues after others").problems)
         return changes
 
 
 def _part(rows: StoredRows, start: int, end: int) -> StoredRows:
-    """Some of the rows."""
+    """Returns some of the rows."""
 
     def cut(value: Any) -> Any:
         if isinstance(value, dict):
@@ -347,7 +347,7 @@ def _part(rows: StoredRows, start: int, end: int) -> StoredRows:
 
 
 def _joined(parts: Sequence[StoredRows]) -> StoredRows:
-    """Rows one after the other."""
+    """Returns rows of several blocks as one."""
 
     def whole(values: list[Any]) -> Any:
         if isinstance(values[0], dict):

@@ -1,7 +1,7 @@
-"""Rows of tables as episodes: which column is what, where an episode ends, and what is wrong in which row.
+"""Tables of rows as episodes: roles of columns, ends of episodes, and errors by row.
 
-Files with named columns (``.npz``, ``.csv``, ``.parquet``, RLlib's batches) differ in how columns are read; all else is
-here. Numbers of such files are the environment's own: actions as it takes them, categories as it counts them.
+Files with named columns (``.npz``, ``.csv``, ``.parquet``, RLlib's batches) differ in how columns are read; the rest is
+here. Values in such files are the environment's: actions as it takes them, categories with its offsets.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "episode": ("episode", "episode_id", "eps_id"),
     "step": ("step", "timestep", "timesteps", "timestamp", "timestamps"),
 }
-"""What columns of each role are usually called."""
+"""Usual column names of each role."""
 
 DONE = ("done", "dones")
-"""Names of flags that do not say why an episode is over."""
+"""Names of flags that do not distinguish termination from truncation."""
 
 MOST_CATEGORIES = 1 << 24
-"""Whole numbers up to here may be categories, where nothing says what they are."""
+"""Integers below this limit may be categories if spaces are unknown."""
 
 WHOLE = "iub"
-"""Kinds of NumPy types that hold whole numbers."""
+"""Kinds of NumPy types of integers."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """How a file of others is to be read.
+    """Options of reading a file of another program.
 
     Attributes:
-        spaces: What its rows are made of; None = as the file says, or as its numbers look.
-        columns: Names or patterns (``x*``) of the columns of a role, for tables.
-        trust_pickle: Whether parts of it that are pickles, which can run code, may be read.
-        policy: What the policy is called in the directory, unless the file says it.
-        time_limit: After so many decisions an episode was cut off, whatever flags say; None = flags say all.
-        env_limit: The time limit that the environment has, which holds where flags do not say why an episode is over
-            and no other is given.
-        cut_at_jumps: Whether episodes are cut off where time jumps; else that is refused.
-        clip_actions: Whether actions outside the bounds are brought to them; else they are refused.
-        action_bounds: Between which two numbers every number of an action lies, where nothing else says their space.
-        max_unpacked: Bytes that the compressed parts of a file may grow to; None = in proportion to its own, see
+        spaces: Spaces of its rows; None = from the file, or inferred from its values.
+        columns: Names or patterns (``x*``) of the columns of each role, for tables.
+        trust_pickle: Whether pickles in it, which can run code, may be read.
+        policy: Name of the policy in the directory, unless the file has one.
+        time_limit: Length at which episodes count as truncated, whatever the flags; None = by the flags only.
+        env_limit: Time limit of the environment, which applies if flags do not distinguish termination from truncation
+            and no other limit is given.
+        cut_at_jumps: Whether episodes are truncated where time jumps; else jumps are refused.
+        clip_actions: Whether actions outside the bounds are clipped; else they are refused.
+        action_bounds: Bounds of every action value, if the action space is not known otherwise.
+        max_unpacked: Limit of the unpacked size of a file in bytes; None = in proportion to its size, see
             `replay/formats/growth.py:Growth`.
     """
 
@@ -78,16 +78,16 @@ class Wanted:
 
 @dataclass(frozen=True)
 class ColumnTable:
-    """Columns of N rows.
+    """Columns of N rows, by role.
 
     Attributes:
-        source: Where they come from, for messages.
-        columns: By role: ``obs`` or ``obs/PATH``, ``next_obs`` likewise, ``action``, and what else there is of
-            `ALIASES`; ``[N, ...]`` each.
-        row_name: Gives what a user calls row 0, 1, ...
-        taken: What became of the columns of the file that have a role, in words.
-        dropped: Columns of the file that have no role.
-        bare_flag: The only flag that says that an episode is over, where it does not say why.
+        source: Their source, for messages.
+        columns: By role: ``obs`` or ``obs/PATH``, ``next_obs`` likewise, ``action``, and other roles of `ALIASES`;
+            ``[N, ...]`` each.
+        row_name: Returns the name of row 0, 1, ... in messages.
+        taken: Roles of the file's columns, as text.
+        dropped: Columns of the file without a role.
+        bare_flag: The only flag of episode ends, if it does not distinguish termination from truncation.
     """
 
     source: str
@@ -101,24 +101,24 @@ class ColumnTable:
         return len(self.columns["action"])
 
     def bad(self, row: int, problem: str) -> ConfigError:
-        """Makes the error for a row that cannot be used."""
+        """Returns the error for a row that cannot be used."""
         return ConfigError(f"{self.source}: {self.row_name(row)}: {problem}")
 
 
-# --- which column is what ---------------------------------------------------------------------------------------------
+# --- roles of columns -------------------------------------------------------------------------------------------------
 
 
 def find_columns(source: str, names: Sequence[str], given: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Finds the columns of each role.
+    """Returns the columns of each role.
 
     Args:
-        source: Where they are, for messages.
-        names: All columns there are, in order.
-        given: What a user says: names or patterns by role.
+        source: Their source, for messages.
+        names: All columns, in order.
+        given: Names or patterns by role, given by the user.
 
     Raises:
-        ConfigError: If a role or a name is unknown (names the nearest), a column that has a role has the name of
-            another, or there are no observations, actions or ends of episodes.
+        ConfigError: If a role or a name is unknown (names the nearest), a used column name is not unique, or there are
+            no observations, actions or ends of episodes.
     """
     problems = []
     found: dict[str, list[str]] = {}
@@ -145,12 +145,12 @@ def find_columns(source: str, names: Sequence[str], given: Mapping[str, Sequence
             there = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
             hints = [hint for alias in ALIASES[role] if (hint := nearest(alias, list(names)))]
             raise ConfigError(
-                f"{source}: which columns are {role}? Say --column {role}=NAME,...; there are {there}"
+                f"{source}: the columns of {role} are unknown; give --column {role}=NAME,...; there are {there}"
                 f"{hints[0] if hints else ''}"
             )
     if not {"terminated", "truncated", "begins", "episode"} & found.keys():
         raise ConfigError(
-            f"{source}: nothing says where an episode ends; name a column of the number of the episode or of its end: "
+            f"{source}: no column has the ends of episodes; name a column of episode numbers or of ends: "
             "--column episode=NAME, --column terminated=NAME or --column truncated=NAME"
         )
     check_unique(source, names, [name for mine in found.values() for name in mine])
@@ -158,15 +158,15 @@ def find_columns(source: str, names: Sequence[str], given: Mapping[str, Sequence
 
 
 def check_unique(source: str, names: Sequence[str], used: Iterable[str]) -> None:
-    """Refuses columns of which only one could be read, because others have the same name.
+    """Refuses used columns whose name is not unique.
 
     Args:
-        source: Where they are, for messages.
-        names: All columns there are, in order.
-        used: Those that are read; others may share a name.
+        source: Their source, for messages.
+        names: All columns, in order.
+        used: Columns that are read; others may share a name.
 
     Raises:
-        ConfigError: If there are such columns; names them and their places, counted from 1.
+        ConfigError: If a name is not unique; names the columns and their places, counted from 1.
     """
     problems = []
     for name in dict.fromkeys(used):
@@ -181,7 +181,7 @@ def check_unique(source: str, names: Sequence[str], used: Iterable[str]) -> None
 
 
 def unused(names: Sequence[str], found: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The columns that have no role, which are dropped."""
+    """Returns the columns without a role, which are dropped."""
     used = {name for mine in found.values() for name in mine}
     return tuple(name for name in names if name not in used)
 
@@ -193,21 +193,21 @@ def table_of(
     found: Mapping[str, Sequence[str]],
     row_name: Callable[[int], str] = ColumnTable.row_name,
 ) -> ColumnTable:
-    """A table of columns by role, of all that a file has.
+    """Returns a table of a file's columns by role.
 
     Args:
         source: The file.
-        columns: By role.
-        names: All columns there are.
-        found: Those of each role.
-        row_name: Gives what a user calls row 0, 1, ...
+        columns: Columns by role.
+        names: All columns.
+        found: Names of the columns of each role.
+        row_name: Returns the name of row 0, 1, ... in messages.
     """
     told = with_reasons(found, columns)
     return ColumnTable(source, told, row_name, taken(found), unused(names, found), bare_flag(found))
 
 
 def with_reasons(found: Mapping[str, Sequence[str]], columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Columns in which an episode that was cut off has not ended as well, as a flag that does not say why has it."""
+    """Returns columns in which truncated episodes are not also terminated, as a common flag for both has them."""
     is_done = any(name.rpartition("/")[2].lower() in DONE for name in found.get("terminated", ()))
     if not is_done or "truncated" not in columns or columns["truncated"].shape != columns["terminated"].shape:
         return columns
@@ -221,14 +221,14 @@ WORDS = {
     "logp": "log-probability",
     "begins": "beginning",
 }
-"""Roles whose names are no words."""
+"""Readable names of roles."""
 
 FEW = 4
-"""Up to so many columns of a role are named one by one."""
+"""Largest number of columns of a role that are listed one by one."""
 
 
 def taken(found: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """What became of the columns that have a role, in words: ``observation: x, v``."""
+    """Returns the roles of columns as text: ``observation: x, v``."""
     said = []
     for role, names in found.items():
         kind, slash, path = role.partition("/")
@@ -238,13 +238,13 @@ def taken(found: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
 
 
 def bare_flag(found: Mapping[str, Sequence[str]]) -> str | None:
-    """The only flag that says that an episode is over, where it does not say why."""
+    """Returns the only flag of episode ends if it does not distinguish termination from truncation; else None."""
     ends = [name for name in found.get("terminated", ()) if name.rpartition("/")[2].lower() in DONE]
     return ends[0] if ends and "truncated" not in found else None
 
 
 def _usual(role: str, aliases: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
-    """The columns of a role by their usual names: ``obs``, ``obs_0`` and so on, ``obs/camera_0``."""
+    """Returns the columns of a role by their usual names: ``obs``, ``obs_0`` and so on, ``obs/camera_0``."""
     found: dict[str, list[str]] = {}
     for alias in aliases:
         numbered: dict[str, list[tuple[int, str]]] = {}
@@ -262,16 +262,16 @@ def _usual(role: str, aliases: Sequence[str], names: Sequence[str]) -> dict[str,
 
 @dataclass(frozen=True)
 class StoredRows:
-    """Rows of a table as they are stored, ``[n, ...]`` each.
+    """Rows of a table in stored form, ``[n, ...]`` each.
 
     Attributes:
-        obs: What was seen, by leaf path.
-        action: What was decided.
-        reward: None if nobody knows.
-        logp: Likewise.
-        next_obs: What was seen next, by leaf path; None if nobody knows. Of no meaning where an episode terminated.
-        terminated: Whether the episode ended.
-        truncated: Whether it was cut off.
+        obs: Observations by leaf path.
+        action: Actions.
+        reward: Rewards; None if unknown.
+        logp: Log-probabilities; None if unknown.
+        next_obs: Next observations by leaf path; None if unknown. Without meaning where an episode terminated.
+        terminated: Whether the episode terminated.
+        truncated: Whether it was truncated.
         action_raw: See `RecordedEpisode`; None if there is no such column.
     """
 
@@ -286,16 +286,16 @@ class StoredRows:
 
 
 def recording_of_table(table: ColumnTable, wanted: Wanted, made_of: Spaces | None = None) -> Recording:
-    """Makes episodes of rows.
+    """Returns the episodes of a table.
 
     Args:
         table: The rows.
-        wanted: How they are to be read.
-        made_of: Their spaces; None = as is wanted, or as they look, see `guessed_spaces`.
+        wanted: Options of reading.
+        made_of: Their spaces; None = the wanted ones, or inferred, see `guessed_spaces`.
 
     Raises:
-        ConfigError: If there is no row, or one holds what is no number or not in the spaces; names it.
-        SpaceError: If they are of other spaces; names both.
+        ConfigError: If there are no rows, or one has a value that is not a number or not in the spaces; names it.
+        SpaceError: If their spaces differ; names both.
     """
     if not len(table):
         raise ConfigError(f"{table.source}: has no rows")
@@ -304,7 +304,7 @@ def recording_of_table(table: ColumnTable, wanted: Wanted, made_of: Spaces | Non
     rows = stored_rows(table, spaces_, clip_actions=wanted.clip_actions)
     order = order_of(table)
     begins = _flags(table, "begins")[order] | breaks_of(table, order)
-    differs = None if rows.next_obs is None else unlike(rows.next_obs, rows.obs, order)
+    differs = None if rows.next_obs is None else differs_from_next(rows.next_obs, rows.obs, order)
     steps = table.columns["step"].reshape(len(table), -1)[order, 0] if "step" in table.columns else None
     flags = EpisodeFlags(begins, rows.terminated[order], rows.truncated[order], differs, steps)
     wanted, notes = flags.with_limit(wanted, table.bare_flag)
@@ -317,19 +317,19 @@ def recording_of_table(table: ColumnTable, wanted: Wanted, made_of: Spaces | Non
         if one.last_obs is not None and (problem := spaces_.obs.check(one.last_obs, slice(None))):
             if len(one) != wanted.time_limit:
                 raise table.bad(int(mine[-1]), f"next_obs: {problem}")
-            one = replace(one, last_obs=None)  # who took it for an end did not write down what was seen then
+            one = replace(one, last_obs=None)  # recorded as termination, so the observation was not written
         episodes.append(one)
     return Recording(spaces_, tuple(episodes), table.taken, table.dropped, notes)
 
 
 def episode_of(rows: StoredRows, mine: Any, terminated: bool, truncated: bool) -> RecordedEpisode:
-    """Makes an episode of some rows.
+    """Returns an episode of some rows.
 
     Args:
         rows: The rows.
-        mine: Which of them, an array or a slice.
-        terminated: Whether it ended.
-        truncated: Whether it was cut off.
+        mine: Indices of its rows, an array or a slice.
+        terminated: Whether it terminated.
+        truncated: Whether it was truncated.
     """
     following = None if terminated or rows.next_obs is None else rows.next_obs
     reward, logp = (None if one is None else one[mine] for one in (rows.reward, rows.logp))
@@ -346,11 +346,11 @@ def episode_of(rows: StoredRows, mine: Any, terminated: bool, truncated: bool) -
 
 
 def stored_rows(table: ColumnTable, made_of: Spaces, *, clip_actions: bool) -> StoredRows:
-    """The rows of a table as they are stored, every number looked at.
+    """Returns the rows of a table in stored form, with a check of every value.
 
     Raises:
-        ConfigError: If a row holds what is no number or not in the spaces; names it.
-        SpaceError: If they are of other spaces; names both.
+        ConfigError: If a row has a value that is not a number or not in the spaces; names it.
+        SpaceError: If their spaces differ; names both.
     """
     tree = _tree(table, "obs", made_of.obs)
     check_rows(table, made_of.obs, tree)
@@ -368,10 +368,10 @@ def stored_rows(table: ColumnTable, made_of: Spaces, *, clip_actions: bool) -> S
 
 
 def check_numbers(table: ColumnTable) -> None:
-    """Looks for columns that hold texts or objects.
+    """Checks that columns do not contain texts or objects.
 
     Raises:
-        ConfigError: If there are; names the first row that holds no number.
+        ConfigError: If one does; names the first row without a number.
     """
     for role, array in table.columns.items():
         if array.dtype.kind in "fiub" or role == "episode":
@@ -380,7 +380,9 @@ def check_numbers(table: ColumnTable) -> None:
             for one in value.tolist():
                 if not _is_number(one):
                     shown = one.decode(errors="replace") if isinstance(one, bytes) else one
-                    raise table.bad(row, f"{role} is {shown!r}, which is no number; name other columns with --column")
+                    raise table.bad(
+                        row, f"{role} is {shown!r}, which is not a number; name other columns with --column"
+                    )
         raise ConfigError(f"{table.source}: {role} is {array.dtype}, where numbers are wanted: write numbers")
 
 
@@ -389,8 +391,8 @@ def _is_number(value: Any) -> bool:
 
 
 def order_of(table: ColumnTable) -> np.ndarray:
-    """The rows ``[N]`` episode by episode, in the order in which episodes begin: those of one may have others between
-    them where a column numbers episodes.
+    """Returns the rows ``[N]`` episode by episode, in the order of their starts: with a column of episode ids, episodes
+    may be interleaved.
     """
     if "episode" not in table.columns:
         return np.arange(len(table))
@@ -398,21 +400,21 @@ def order_of(table: ColumnTable) -> np.ndarray:
 
 
 def breaks_of(table: ColumnTable, order: np.ndarray) -> np.ndarray:
-    """Before which of the rows ``[N]``, in this order, the column that numbers episodes changes."""
+    """Returns a mask of the rows ``[N]``, in this order, at which the episode id changes."""
     if "episode" not in table.columns:
         return np.zeros(len(table), bool)
     return np.concatenate(([True], np.diff(_first_of_episode(table)[order]) != 0))
 
 
 def _first_of_episode(table: ColumnTable) -> np.ndarray:
-    """Where the first row of each row's episode stands, ``[N]``."""
+    """Returns the first row of each row's episode, ``[N]``."""
     ids = table.columns["episode"].reshape(len(table), -1)
     _, first, group = np.unique(ids, axis=0, return_index=True, return_inverse=True)
     return np.asarray(first[group.ravel()])
 
 
-def unlike(next_obs: Tree, obs: Tree, order: np.ndarray) -> np.ndarray:
-    """After which of the rows ``[N]``, in this order, the next row does not show what was seen next."""
+def differs_from_next(next_obs: Tree, obs: Tree, order: np.ndarray) -> np.ndarray:
+    """Returns a mask of the rows ``[N]``, in this order, whose next observation differs from the next row."""
     found = np.zeros(len(order), bool)
     for path, leaf in obs.items():
         here, there = next_obs[path][order[:-1]], leaf[order[1:]]
@@ -421,7 +423,7 @@ def unlike(next_obs: Tree, obs: Tree, order: np.ndarray) -> np.ndarray:
 
 
 def differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Which of N observations ``[N, ...]`` are not the same, but for what is lost by rounding."""
+    """Returns which of N observations ``[N, ...]`` differ by more than rounding."""
     if one.dtype.kind != "f":
         return np.asarray((one != other).reshape(len(one), -1).any(axis=1))
     return np.asarray(~np.isclose(one, other, rtol=1e-4, atol=1e-5).reshape(len(one), -1).all(axis=1))
@@ -430,23 +432,23 @@ def differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 MEND = "mend the row, or leave its episode out of the file"
 
 JUMP = 1.5
-"""How many times the usual time from one decision to the next is a jump."""
+"""Ratio to the median time between decisions from which on it is a jump."""
 
 WAYS_OUT = (
-    "name the column that numbers or ends episodes (--column episode=NAME), say after how many decisions they are cut "
-    "off (--time-limit N), or cut them where time jumps: --cut-at-jumps"
+    "name the column of episode numbers or ends (--column episode=NAME), give their time limit "
+    "(--time-limit N), or cut them where time jumps: --cut-at-jumps"
 )
 
 
 @dataclass
 class EpisodeFlags:
-    """What N rows, episode by episode, say of where episodes begin and end.
+    """Starts and ends of episodes in N rows, ordered by episode.
 
     Attributes:
         begins: ``[N]`` whether an episode is known to begin.
-        terminated: ``[N]`` whether it ended after the row.
-        truncated: ``[N]`` whether it was cut off there.
-        differs: ``[N]`` whether the next row does not show what was seen next; None if nobody knows.
+        terminated: ``[N]`` whether it terminated after the row.
+        truncated: ``[N]`` whether it was truncated there.
+        differs: ``[N]`` whether the next observation differs from the next row; None if unknown.
         steps: ``[N]`` times or numbers of steps; None if there are none.
     """
 
@@ -457,20 +459,22 @@ class EpisodeFlags:
     steps: np.ndarray | None
 
     def with_limit(self, wanted: Wanted, flag: str | None) -> tuple[Wanted, tuple[str, ...]]:
-        """Returns how rows are to be read, with the environment's time limit where it says why an episode is over; and
-        what people should know of it.
+        """Returns the options of reading, with the environment's time limit if flags do not distinguish termination
+        from truncation; and notes.
 
         Args:
-            wanted: How the file is to be read.
-            flag: The only flag that says that an episode is over, where it does not say why.
+            wanted: Options of reading.
+            flag: Returns the only flag of episode ends if it does not distinguish termination from truncation; else
+                None.
         """
         limit = wanted.env_limit
         if flag is None or wanted.time_limit is not None:
             return wanted, ()
-        said = f"{flag} alone says that an episode is over, not why"
+        said = f"{flag} does not distinguish termination from truncation"
         if limit is None:
             return wanted, (
-                f"{said}: where a time limit cut it off it counts as ended; import again with --time-limit N if there "
+                f"{said}: episodes that a time limit cut count as terminated; import again with --time-limit N if "
+                "there "
                 "was one of N decisions",
             )
         lengths = np.diff(np.append(np.flatnonzero(self._begins()), len(self.begins)))
@@ -478,27 +482,28 @@ class EpisodeFlags:
         if longer:
             return wanted, (
                 f"{said}: the time limit of the environment, {limit} decisions, is not that of these data, which have "
-                f"{longer} of {len(lengths)} episodes that are longer, up to {lengths.max()}; so all that are over "
-                "count as ended; import again with --time-limit N if there was a limit of N decisions",
+                f"{longer} of {len(lengths)} episodes that are longer, up to {lengths.max()}; so all ends "
+                "count as termination; import again with --time-limit N if there was a limit of N decisions",
             )
         return replace(wanted, time_limit=limit), (
-            f"{said}: those that were over after {limit} decisions, the time limit of the environment, count as cut "
-            "off; --time-limit N says another",
+            f"{said}: episodes of {limit} decisions, the time limit of the environment, count as "
+            "truncated; --time-limit N sets another",
         )
 
     def _begins(self) -> np.ndarray:
-        """Whether an episode begins with a row, as flags say, ``[R]``."""
+        """Returns whether an episode begins with each row by the flags, ``[R]``."""
         begins = self.begins.copy()
         begins[0] = True
         begins[1:] |= (self.terminated | self.truncated)[:-1]
         return begins
 
     def episodes(self, wanted: Wanted, bad: Callable[[int, str], ConfigError]) -> np.ndarray:
-        """Finds where episodes begin, ``[E + 1]`` with the end of the last one; corrects the flags of those cut off.
+        """Returns the first rows of episodes, ``[E + 1]`` with the end of the last one; corrects the flags of truncated
+        ones.
 
         Args:
-            wanted: What is known of time limits and jumps.
-            bad: Makes the error for a row.
+            wanted: Options on time limits and jumps.
+            bad: Returns the error for a row.
 
         Raises:
             ConfigError: If time jumps in an episode; names the row after the jump.
@@ -516,7 +521,7 @@ class EpisodeFlags:
         return np.append(np.flatnonzero(begins), len(begins))
 
     def _limit(self, begins: np.ndarray, limit: int) -> None:
-        """Cuts episodes off after so many decisions."""
+        """Truncates episodes after `limit` decisions."""
         bounds = np.append(np.flatnonzero(begins), len(begins))
         for start, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             last = np.arange(start + limit - 1, end, limit)
@@ -524,7 +529,7 @@ class EpisodeFlags:
             begins[last[last < len(begins) - 1] + 1] = True
 
     def _jumps(self, begins: np.ndarray) -> list[tuple[int, str]]:
-        """The rows after which time jumps within an episode, and what says so."""
+        """Returns the rows after which time jumps within an episode, and the reasons."""
         inside = ~begins[1:]
         found: dict[int, str] = {}
         if self.steps is not None and inside.any():
@@ -533,17 +538,16 @@ class EpisodeFlags:
             wrong = inside & ((ahead <= 0) | (ahead > JUMP * usual) | ~np.isfinite(ahead))
             for place in np.flatnonzero(wrong).tolist():
                 before, after = self.steps[place], self.steps[place + 1]
-                found[place] = f"step is {after}, and {before} in the row before it: time jumps within an episode"
+                found[place] = f"step is {after}, and {before} in the previous row: time jumps within an episode"
         if self.differs is not None:
             for place in np.flatnonzero(inside & self.differs[:-1]).tolist():
-                found[place] = "obs is not what next_obs of the row before it says: time jumps within an episode"
+                found[place] = "obs differs from next_obs of the previous row: time jumps within an episode"
         return sorted(found.items())
 
 
 def guessed_spaces(table: ColumnTable, action_bounds: tuple[float, float] | None) -> Spaces:
-    """What rows are made of, going by their numbers: whole ones are categories where they are actions, or the only
-    number that is seen; bytes are pictures or the like; others have no bounds. Actions with `action_bounds` are numbers
-    between these.
+    """Returns spaces inferred from values: integers are categories if they are actions, or the only observation; bytes
+    are images or similar; others have no bounds. Actions with `action_bounds` are continuous within these.
     """
     seen = {role.partition("/")[2]: array for role, array in table.columns.items() if role.partition("/")[0] == "obs"}
     only = len(seen) == 1 and all(array.ndim == 1 for array in seen.values())
@@ -551,8 +555,8 @@ def guessed_spaces(table: ColumnTable, action_bounds: tuple[float, float] | None
     actions = table.columns["action"]
     if actions.dtype.kind in WHOLE and not action_bounds and actions.max(initial=0) >= MOST_CATEGORIES:
         raise ConfigError(
-            f"{table.source}: action is up to {actions.max():,}, which is too much for one of several choices; say "
-            "what actions are: --action-bounds=LEAST,LARGEST, --env ENV or --like REPLAY"
+            f"{table.source}: action is up to {actions.max():,}, which is too large for a discrete action; give the "
+            "action space: --action-bounds=LEAST,LARGEST, --env ENV or --like REPLAY"
         )
     bounded = action_bounds and spaces.Box(*action_bounds, actions.shape[1:] or (1,), np.float32)
     action = action_spec(bounded or _guessed(actions, True))
@@ -576,7 +580,7 @@ def _has(table: ColumnTable, role: str) -> bool:
 
 
 def _tree(table: ColumnTable, role: str, spec: ObsSpec) -> Tree:
-    """The observations of all rows, by leaf path.
+    """Returns the observations of all rows, by leaf path.
 
     Raises:
         SpaceError: If a part is missing or has another shape.
@@ -592,20 +596,20 @@ def _tree(table: ColumnTable, role: str, spec: ObsSpec) -> Tree:
 
 
 def stored_leaf(table: ColumnTable, name: str, leaf: Leaf) -> np.ndarray:
-    """A column of observations as it is stored, ``[N, ...]``.
+    """Returns a column of observations in stored form, ``[N, ...]``.
 
     Raises:
         SpaceError: If it has another shape; names both.
-        ConfigError: If a row has what is no number; names it.
+        ConfigError: If a row has a value that is not a number; names it.
     """
     array, rows = table.columns[name], len(table)
     width, size = int(np.prod(array.shape[1:])), int(np.prod(leaf.shape))
-    if leaf.kind == "discrete" and width == leaf.sizes[0] != 1:  # one-hot, as RLlib writes categories
+    if leaf.kind == "discrete" and width == leaf.sizes[0] != 1:  # one-hots, as RLlib writes categories
         array, width = array.reshape(rows, -1).argmax(axis=1) + leaf.start, 1
     if width != size:
         raise SpaceError(
-            f"{table.source}: {name} has {width} numbers in a row (shape {array.shape[1:]}), and the space that is "
-            f"wanted has {size} (shape {leaf.shape})"
+            f"{table.source}: {name} has {width} numbers in a row (shape {array.shape[1:]}), and the wanted "
+            f"space has {size} (shape {leaf.shape})"
         )
     shaped = array.reshape(rows, *leaf.shape)
     if leaf.dtype.kind in "iub" and leaf.kind != "mask":
@@ -620,10 +624,10 @@ def stored_leaf(table: ColumnTable, name: str, leaf: Leaf) -> np.ndarray:
 
 
 def check_rows(table: ColumnTable, spec: ObsSpec, tree: Tree) -> None:
-    """Looks for observations that are not in the space.
+    """Checks that observations are in the space.
 
     Raises:
-        ConfigError: If there are; names the first row.
+        ConfigError: If they are not; names the first row.
     """
     if not spec.check(tree, slice(None)):
         return
@@ -633,7 +637,7 @@ def check_rows(table: ColumnTable, spec: ObsSpec, tree: Tree) -> None:
 
 
 def _actions(table: ColumnTable, made_of: Spaces, clip: bool) -> np.ndarray:
-    """The actions of all rows as they are stored; those outside the bounds are brought to them, or refused."""
+    """Returns the actions of all rows in stored form; values outside the bounds are clipped or refused."""
     array, space = table.columns["action"], made_of.action.space
     if made_of.action.kind == "composite":
         raise SpaceError(
@@ -647,10 +651,10 @@ def _actions(table: ColumnTable, made_of: Spaces, clip: bool) -> np.ndarray:
     finite = np.isfinite(array.reshape(len(table), -1).astype(np.float64)).all(axis=1)
     if not finite.all():
         row = int(np.argmin(finite))
-        raise table.bad(row, f"action is {array[row].tolist()}, which is no finite number; {MEND}")
+        raise table.bad(row, f"action is {array[row].tolist()}, which is not a finite number; {MEND}")
     shaped = array.reshape(len(table), *(space.shape or ()))
     if isinstance(space, spaces.Box) and not clip:
-        slack = 1e-5 * np.maximum(np.abs(space.low), np.abs(space.high))  # what is lost by rounding
+        slack = 1e-5 * np.maximum(np.abs(space.low), np.abs(space.high))  # rounding error
         low = shaped < np.where(np.isfinite(space.low), space.low - slack, -np.inf)
         high = shaped > np.where(np.isfinite(space.high), space.high + slack, np.inf)
         outside = (low | high).reshape(len(table), -1).any(axis=1)
@@ -658,8 +662,8 @@ def _actions(table: ColumnTable, made_of: Spaces, clip: bool) -> np.ndarray:
             row = int(np.argmax(outside))
             raise table.bad(
                 row,
-                f"action is {shaped[row].tolist()}, which is outside the bounds of {space}; --clip-actions brings such "
-                "to the bounds, as the environment does, or name other spaces (--env, --like)",
+                f"action is {shaped[row].tolist()}, which is outside the bounds of {space}; --clip-actions clips such "
+                "actions, as the environment does, or name other spaces (--env, --like)",
             )
     try:
         return made_of.action.from_env(shaped)
@@ -673,12 +677,12 @@ def _actions(table: ColumnTable, made_of: Spaces, clip: bool) -> np.ndarray:
 
 
 FITS = 2e-6
-"""How far tanh of an action before tanh may lie from the action, in units of half its range: what rounding loses."""
+"""Largest rounding error of tanh of `action_raw` from the action, in units of half its range."""
 
 
 def _raw_actions(table: ColumnTable, action: np.ndarray, made_of: Spaces) -> np.ndarray | None:
-    """The column `action_raw` as it is stored, NaN where tanh of a number is not the action; None if there is none, or
-    actions have another number of elements.
+    """Returns the column `action_raw` in stored form, NaN where tanh of it is not the action; None without the column,
+    or if the number of elements differs.
     """
     spec, rows = made_of.action, len(table)
     if RAW not in table.columns or spec.kind != "box" or not spec.is_bounded:
@@ -691,7 +695,7 @@ def _raw_actions(table: ColumnTable, action: np.ndarray, made_of: Spaces) -> np.
 
 
 def _plain(table: ColumnTable, name: str) -> np.ndarray | None:
-    """A column of one number a row as float32 ``[N]``; None if there is none."""
+    """Returns a column of one number per row as float32 ``[N]``; None without the column."""
     if name not in table.columns:
         return None
     array = table.columns[name].reshape(len(table), -1)
@@ -700,12 +704,12 @@ def _plain(table: ColumnTable, name: str) -> np.ndarray | None:
     finite = np.isfinite(array[:, 0].astype(np.float64))
     if not finite.all():
         row = int(np.argmin(finite))
-        raise table.bad(row, f"{name} is {array[row, 0]}, which is no finite number; {MEND}")
+        raise table.bad(row, f"{name} is {array[row, 0]}, which is not a finite number; {MEND}")
     return array[:, 0].astype(np.float32)
 
 
 def _flags(table: ColumnTable, name: str) -> np.ndarray:
-    """A column of yes or no ``[N]``; all no if there is none."""
+    """Returns a column of flags ``[N]``; all False without the column."""
     if name not in table.columns:
         return np.zeros(len(table), bool)
     array = table.columns[name].reshape(len(table), -1)[:, 0]
@@ -720,16 +724,16 @@ def _flags(table: ColumnTable, name: str) -> np.ndarray:
 
 
 def columns_of(recording: Recording, role_of_next: str = "next_obs") -> dict[str, np.ndarray]:
-    """The rows of a recording by role ``[N, ...]``, in the environment's own numbers.
+    """Returns the rows of a recording by role ``[N, ...]``, in the environment's values.
 
-    What was seen after a decision that ended its episode for good is nothing: NaN, or 0 where there is no NaN.
+    The next observation of a terminal decision is NaN, or 0 for types without NaN.
 
     Args:
         recording: The episodes.
-        role_of_next: Role of what was seen after each decision.
+        role_of_next: Role of next observations.
 
     Raises:
-        SpaceError: If actions have parts, for which there is no column.
+        SpaceError: If actions have parts, which have no column.
     """
     spec = recording.spaces.action
     if spec.kind == "composite":
@@ -765,7 +769,7 @@ def _own(leaf: Leaf, stored: np.ndarray) -> np.ndarray:
 
 
 def _next(leaf: Leaf, episode: RecordedEpisode) -> np.ndarray:
-    """What was seen after each decision of an episode."""
+    """Returns the next observations of an episode."""
     seen = _own(leaf, episode.obs[leaf.path])
     if episode.last_obs is not None:
         last = _own(leaf, episode.last_obs[leaf.path])
@@ -775,7 +779,7 @@ def _next(leaf: Leaf, episode: RecordedEpisode) -> np.ndarray:
 
 
 def flat_columns(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Columns of several numbers a row as columns of one number each: ``obs_0``, ``obs_1`` and so on."""
+    """Returns columns of several numbers per row as columns of one number each: ``obs_0``, ``obs_1`` and so on."""
     flat: dict[str, np.ndarray] = {}
     for name, array in columns.items():
         if array.ndim == 1:

@@ -1,4 +1,4 @@
-"""Tables as text: a line of names, then a line for each decision."""
+"""CSV tables: a line of column names, then a line for each decision."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from rookery.core.io.files import FileError, write_file
 from rookery.replay.formats.blocks import BlockColumns, episodes_in
 from rookery.replay.formats.columns import Wanted, columns_of, find_columns, flat_columns
 from rookery.replay.formats.replay_format import ReplayFormat, of_recording
-from rookery.replay.formats.staged import Staged
+from rookery.replay.formats.spool import SpooledColumns
 from rookery.replay.recording import EpisodeSource, Recording
 
 WORDS = {"true": 1, "false": 0, "": np.nan}
-"""What is written where no number is."""
+"""Values of words and empty cells."""
 
 
 LINES = 8192
-"""Lines that are read together."""
+"""Number of lines in a block."""
 
 
 def row_name(path: Path, row: int) -> str:
-    """What a user calls a row: its number, and the line of the file at which it begins, found by reading it again."""
-    begins, number = 1, -1  # -1 is the row of names
+    """Returns the name of a row in messages: its number, and its first line in the file, which is read again for it."""
+    begins, number = 1, -1  # -1 is the row of column names
     with path.open(encoding="utf-8-sig", newline="") as file:
         lines = csv.reader(file)
         for values in lines:
             if values and number == row:
                 break
-            number += bool(values)  # a line with nothing on it is no row
+            number += bool(values)  # an empty line is not a row
             begins = lines.line_num + 1
     return f"row {row + 1} (line {begins})"
 
 
 def read_csv(path: Path, wanted: Wanted) -> dict[str, EpisodeSource]:
-    """Reads a table with named columns, some lines at a time.
+    """Reads a table with named columns, in blocks of lines.
 
     Raises:
         FileError: If it cannot be read or is empty.
-        ConfigError: If a column is not there, or a row cannot be used; names it.
-        SpaceError: If it is of other spaces.
+        ConfigError: If a column is missing, or a row cannot be used; names it.
+        SpaceError: If its spaces differ.
     """
-    staged = Staged()
+    spooled = SpooledColumns()
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = (line for line in csv.reader(file) if line)
@@ -57,27 +57,25 @@ def read_csv(path: Path, wanted: Wanted) -> dict[str, EpisodeSource]:
             if not names:
                 raise FileError(f"{path}: is empty: a line with the names of the columns comes first")
             roles = find_columns(str(path), names, wanted.columns)
-            put_aside(path, lines, names, roles, staged, wanted)
+            spool(path, lines, names, roles, spooled, wanted)
     except FileNotFoundError:
         raise FileError(f"{path}: there is no such file") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise FileError(f"{path}: cannot be read as CSV: {error}") from None
-    staged.close()
-    columns = BlockColumns(str(path), staged.opened, roles, names, wanted, row_name=partial(row_name, path))
+    spooled.close()
+    columns = BlockColumns(str(path), spooled.opened, roles, names, wanted, row_name=partial(row_name, path))
     return {wanted.policy: episodes_in(columns)}
 
 
-def put_aside(
+def spool(
     path: Path,
     lines: Iterator[list[str]],
     names: Sequence[str],
     roles: dict[str, list[str]],
-    staged: Staged,
+    spooled: SpooledColumns,
     wanted: Wanted,
 ) -> None:
-    """Puts the columns that have a role aside as numbers; takes times in words, which nobody has asked for, out of
-    these.
-    """
+    """Spools the columns with a role as numbers; drops times that are texts, unless the user named them."""
     places = {name: place for place, name in enumerate(names)}
     episodes: dict[object, int] = {}
     first, rows = 0, list(islice(lines, LINES))
@@ -86,20 +84,20 @@ def put_aside(
         for name in mine:
             roles_of.setdefault(name, set()).add(role)
     for name in roles_of:
-        staged.append(name, np.zeros(0, np.int64))
+        spooled.append(name, np.zeros(0, np.int64))
     while rows:
         for number, row in enumerate(rows, first):
             if len(row) != len(names):
                 raise ConfigError(
                     f"{path}: {row_name(path, number)}: has {len(row)} values, and there are {len(names)} columns"
                 )
-        for name, used_as in list(roles_of.items()):  # a column is read once, also if it has two roles
+        for name, used_as in list(roles_of.items()):  # a column with two roles is read once
             texts = [row[places[name]] for row in rows]
             if used_as == {"episode"}:
-                staged.append(name, np.array([episodes.setdefault(_key(text), len(episodes)) for text in texts]))
+                spooled.append(name, np.array([episodes.setdefault(_key(text), len(episodes)) for text in texts]))
                 continue
             try:
-                staged.append(name, numbers(path, name, texts, first))
+                spooled.append(name, numbers(path, name, texts, first))
             except ConfigError:
                 if used_as != {"step"} or "step" in wanted.columns:
                     raise
@@ -109,7 +107,7 @@ def put_aside(
 
 
 def _key(text: str) -> object:
-    """What an episode goes by: a number, or a text."""
+    """Returns the key of an episode: a number or a text."""
     word = text.strip()
     for read in (int, float):
         with suppress(ValueError):
@@ -118,13 +116,13 @@ def _key(text: str) -> object:
 
 
 def numbers(path: Path, name: str, texts: Sequence[str], first: int) -> np.ndarray:
-    """A column as numbers: whole ones as int64 if all are, else float64; an empty place is NaN.
+    """Returns a column as numbers: int64 if all are integers, else float64; an empty cell is NaN.
 
     Args:
         path: The file, for messages.
         name: The column.
-        texts: What stands in its rows.
-        first: Number of the first of these rows.
+        texts: Texts of its rows.
+        first: Index of the first of these rows.
     """
     with suppress(ValueError, OverflowError):
         return np.array([int(text) for text in texts], np.int64)
@@ -137,17 +135,17 @@ def numbers(path: Path, name: str, texts: Sequence[str], first: int) -> np.ndarr
             found[row] = WORDS[word] if word in WORDS else float(word)
         except ValueError:
             raise ConfigError(
-                f"{path}: {row_name(path, first + row)}: {name} is {text!r}, which is no number; name other columns "
+                f"{path}: {row_name(path, first + row)}: {name} is {text!r}, which is not a number; name other columns "
                 "with --column"
             ) from None
     return found.astype(np.int64) if {text.strip().lower() for text in texts} <= {"true", "false"} else found
 
 
 def write_csv(recording: Recording, path: Path) -> None:
-    """Writes a table; numbers read back are the same ones.
+    """Writes a table; numbers are restored exactly on reading.
 
     Raises:
-        SpaceError: If actions have parts, for which there are no columns.
+        SpaceError: If actions have parts, which have no columns.
         FileError: If the file cannot be written.
     """
     columns = flat_columns(columns_of(recording))
@@ -159,7 +157,7 @@ def write_csv(recording: Recording, path: Path) -> None:
 
 
 def _texts(array: np.ndarray) -> list[str]:
-    """Numbers in the shortest form that stands for them, in their own type; nothing for NaN."""
+    """Returns numbers in their shortest exact form; empty for NaN."""
     if array.dtype.kind == "f":
         return ["" if number != number else str(number) for number in array]
     return [str(number) for number in array.tolist()]

@@ -1,7 +1,7 @@
-"""How large the compressed parts of a file may become: `Growth`.
+"""Limit of the unpacked size of compressed files: `Growth`.
 
-A few kilobytes can stand for many gigabytes of zeros. Whatever is unpacked from a file is counted here before it is
-read, so that memory and time stay in proportion to the bytes of the file.
+A few kilobytes can unpack to many gigabytes of zeros. All data that are unpacked from a file are counted here before
+they are read, so that memory and time stay in proportion to the size of the file.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from rookery.core.errors import ConfigError
 from rookery.core.io.files import FileError
 
 ALWAYS = 256 << 20
-"""Bytes that any file may grow to."""
+"""Unpacked bytes that any file may have."""
 
 TIMES = 1000
-"""How many times its own size a file may grow to."""
+"""Largest ratio of unpacked to packed size of larger files."""
 
 
 @dataclass
 class Growth:
-    """Counts what is unpacked from a file.
+    """Counter of the unpacked bytes of a file.
 
     Attributes:
         source: Name of the file in messages.
         size: Bytes of the file.
-        given: Bytes that a user allows; None = `ALWAYS`, or `TIMES` the size where that is more.
+        given: Limit set by the user; None = the larger of `ALWAYS` and `TIMES` the size.
         taken: Bytes unpacked so far.
     """
 
@@ -38,41 +38,41 @@ class Growth:
 
     @property
     def limit(self) -> int:
-        """Bytes that may be unpacked."""
+        """Limit of unpacked bytes."""
         return max(ALWAYS, TIMES * self.size) if self.given is None else self.given
 
     @property
     def left(self) -> int:
-        """Bytes that may still be unpacked."""
+        """Remaining bytes."""
         return self.limit - self.taken
 
     def take(self, size: int) -> None:
-        """Counts bytes that will be unpacked.
+        """Counts bytes before they are unpacked.
 
         Args:
-            size: How many.
+            size: Number of bytes.
 
         Raises:
-            FileError: If they are more than may be unpacked; names the option that allows them.
+            FileError: If the limit is exceeded; names the option that raises it.
         """
         self.taken += size
         if self.left < 0:
             raise FileError(
                 f"{self.source}: its {self.size:,} bytes unpack to {self.taken:,} or more, where {self.limit:,} are "
-                f"allowed; if it is as it should be, --max-unpacked-gb {self.taken / 1e9 * 1.1:.2g} allows more "
+                f"allowed; if the file is trusted, --max-unpacked-gb {self.taken / 1e9 * 1.1:.2g} allows more "
                 "(max_unpacked_gb in Python)"
             )
 
 
 def allowed_bytes(option: str, gigabytes: float | None) -> int | None:
-    """Returns the bytes that a user allows; None where nothing was given.
+    """Returns the limit set by the user in bytes; None if not given.
 
     Args:
         option: Name of the option, for the message.
-        gigabytes: What was given, in units of 1e9 bytes.
+        gigabytes: The given limit, in units of 1e9 bytes.
 
     Raises:
-        ConfigError: If it is no positive finite number.
+        ConfigError: If it is not a positive finite number.
     """
     if gigabytes is None:
         return None
@@ -86,10 +86,10 @@ def growth_of(path: Path, given: int | None) -> Growth:
 
     Args:
         path: The file.
-        given: Bytes that a user allows; None = in proportion to the bytes of the file.
+        given: Limit set by the user in bytes; None = in proportion to the file's size.
 
     Raises:
-        FileError: If there is no such file.
+        FileError: If the file does not exist.
     """
     try:
         return Growth(str(path), path.stat().st_size, given)

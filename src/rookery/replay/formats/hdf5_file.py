@@ -1,4 +1,4 @@
-"""Data sets as HDF5 files with a row for each decision, as D4RL has them; read in blocks, however large they are."""
+"""HDF5 data sets with a row for each decision, as in D4RL, read in blocks."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from rookery.replay.formats.blocks import BLOCK_BYTES, BlockColumns, episodes_in
 from rookery.replay.formats.columns import Wanted, find_columns
 from rookery.replay.formats.growth import growth_of
 from rookery.replay.formats.replay_format import ReplayFormat
-from rookery.replay.formats.staged import Staged
+from rookery.replay.formats.spool import SpooledColumns
 from rookery.replay.recording import EpisodeSource
 
 SUFFIXES = ("hdf5", "h5")
-"""How the names of such files end."""
+"""Suffixes of such files."""
 
 NUMBERS = "fiubSU"
-"""Kinds of types that are read; of texts the first row is named."""
+"""Kinds of types that are read; for texts an error names the first row."""
 
 REARRANGING = (2, 3, 5, 6)
-"""Filters of HDF5 that pack nothing further: shuffle, checksums, and numbers of fewer bits."""
+"""HDF5 filters that do not compress: shuffle, checksums, and reduced bits."""
 
 
 def hdf5() -> Any:
-    """The package that reads such files.
+    """Returns the package that reads such files.
 
     Raises:
         ConfigError: If it is not installed.
@@ -45,9 +45,9 @@ def read_hdf5(path: Path, wanted: Wanted) -> dict[str, EpisodeSource]:
     """Reads a file, or all files ``.hdf5`` and ``.h5`` of a directory.
 
     Raises:
-        FileError: If there is none, or one cannot be read.
-        ConfigError: If h5py is not installed, a data set is not there, or a row cannot be used; names it.
-        SpaceError: If it is of other spaces.
+        FileError: If there are none, or one cannot be read.
+        ConfigError: If h5py is not installed, a data set is missing, or a row cannot be used; names it.
+        SpaceError: If its spaces differ.
     """
     files = sorted(file for one in SUFFIXES for file in path.glob(f"*.{one}")) if path.is_dir() else [path]
     if not files:
@@ -62,8 +62,8 @@ def read_hdf5(path: Path, wanted: Wanted) -> dict[str, EpisodeSource]:
 
 
 def columns_of_file(path: Path, wanted: Wanted) -> BlockColumns:
-    """The data sets of a file that have a role; numbers from -1 to 1 that are decided have these bounds, as all of
-    D4RL's have.
+    """Returns the data sets of a file that have a role; continuous actions within -1 and 1 get these bounds, as in
+    D4RL.
     """
     growth = growth_of(path, wanted.max_unpacked)
 
@@ -80,34 +80,34 @@ def columns_of_file(path: Path, wanted: Wanted) -> BlockColumns:
         roles = find_columns(str(path), with_rows, wanted.columns)
         used = list(dict.fromkeys(name for mine in roles.values() for name in mine))
         growth.take(sum(unpacked_bytes(path, name, sets[name]) for name in used))
-        staged = put_aside(sets, used) if any(chunk_bytes(sets[name]) > BLOCK_BYTES for name in used) else None
-    source = opened if staged is None else staged.opened
+        spooled = spool(sets, used) if any(chunk_bytes(sets[name]) > BLOCK_BYTES for name in used) else None
+    source = opened if spooled is None else spooled.opened
     return BlockColumns(str(path), source, roles, list(sets), wanted, has_unit_bounds=True)
 
 
 def chunk_bytes(one: Any) -> int:
-    """Returns how many bytes of a data set are unpacked together."""
+    """Returns the number of bytes in an unpacked chunk of a data set."""
     size: int = math.prod(one.chunks or (0,)) * one.dtype.itemsize
     return size
 
 
-def put_aside(sets: Mapping[str, Any], used: Sequence[str]) -> Staged:
-    """Reads data sets chunk by chunk, each once: where chunks are larger than what is read together, every reading of
-    some rows would unpack all of a chunk.
+def spool(sets: Mapping[str, Any], used: Sequence[str]) -> SpooledColumns:
+    """Spools data sets, each chunk once: for chunks larger than a block, every read of some rows would unpack a whole
+    chunk.
     """
-    staged = Staged()
+    spooled = SpooledColumns()
     for name in used:
         one = sets[name]
         step = one.chunks[0] if one.chunks else max(BLOCK_BYTES * len(one) // max(one.nbytes, 1), 1)
         for start in range(0, max(len(one), 1), step):
-            staged.append(name, one[start : start + step])
-    staged.close()
-    return staged
+            spooled.append(name, one[start : start + step])
+    spooled.close()
+    return spooled
 
 
 @contextmanager
 def opened_hdf5(path: Path) -> Iterator[Any]:
-    """Opens a file to be read; what the library raises of a damaged one becomes a `FileError`."""
+    """Opens a file for reading; errors of the library on a damaged one become a `FileError`."""
     package = hdf5()
     try:
         with package.File(path, "r") as file:
@@ -116,16 +116,16 @@ def opened_hdf5(path: Path) -> Iterator[Any]:
         raise
     except FileNotFoundError:
         raise FileError(f"{path}: there is no such file") from None
-    except Exception as error:  # the library raises errors of many kinds, of Python's and its own
+    except Exception as error:  # the library raises many types of errors
         said = " ".join(str(error).split())[:200]
-        raise FileError(f"{path}: is no whole HDF5 file: {said or type(error).__name__}") from None
+        raise FileError(f"{path}: is not a complete HDF5 file: {said or type(error).__name__}") from None
 
 
 def data_sets_in(path: Path, file: Any) -> dict[str, Any]:
     """Returns the data sets of a file, by name.
 
     Raises:
-        FileError: If something in it lies in another file, which could be any file of this machine.
+        FileError: If a part of it is in another file, which could be any file of this machine.
     """
     package = hdf5()
     found: dict[str, Any] = {}
@@ -143,12 +143,12 @@ def data_sets_in(path: Path, file: Any) -> dict[str, Any]:
     for name, one in found.items():
         if one.is_virtual or one.id.get_create_plist().get_external_count():
             kind = "a virtual data set" if one.is_virtual else "kept outside of the file"
-            raise FileError(f"{path}: {name} is {kind}: its numbers lie in other files, which are not read")
+            raise FileError(f"{path}: {name} is {kind}: its values are in other files, which are not read")
     return found
 
 
 def unpacked_bytes(path: Path, name: str, one: Any) -> int:
-    """Returns how many bytes a data set unpacks to.
+    """Returns the unpacked size of a data set in bytes.
 
     Args:
         path: The file.
@@ -156,8 +156,8 @@ def unpacked_bytes(path: Path, name: str, one: Any) -> int:
         one: The data set.
 
     Raises:
-        FileError: If it is packed twice, so that nothing bounds what its chunks grow to.
-        ConfigError: If it is not of numbers.
+        FileError: If it is compressed twice, so that the unpacked size is not bounded.
+        ConfigError: If it does not contain numbers.
     """
     if one.dtype.kind not in NUMBERS:
         raise ConfigError(
@@ -166,11 +166,13 @@ def unpacked_bytes(path: Path, name: str, one: Any) -> int:
     layout = one.id.get_create_plist()
     filters = [layout.get_filter(number)[0] for number in range(layout.get_nfilters())]
     if sum(code not in REARRANGING for code in filters) > 1:
-        raise FileError(f"{path}: {name} is packed more than once, which is not read; write it with one compression")
+        raise FileError(
+            f"{path}: {name} is compressed more than once, which is not supported; write it with one compression"
+        )
     size: int = math.prod(one.shape) * one.dtype.itemsize
     return max(size, chunk_bytes(one))
 
 
 HDF5 = ReplayFormat(
-    read_hdf5, None, (".hdf5", ".h5"), read_only="HDF5 is read and not written; use .npz, which has the same arrays"
+    read_hdf5, None, (".hdf5", ".h5"), read_only="HDF5 can only be imported; export to .npz, which has the same arrays"
 )

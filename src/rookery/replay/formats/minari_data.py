@@ -20,7 +20,7 @@ from rookery.replay.segments import Spaces
 
 
 def minari() -> Any:
-    """The package.
+    """Returns the package.
 
     Raises:
         ConfigError: If it is not installed.
@@ -33,16 +33,16 @@ def minari() -> Any:
 
 
 def read_minari(source: str, wanted: Wanted) -> dict[str, Recording]:
-    """Reads a data set that is on this machine (``minari download`` fetches others).
+    """Reads a local data set (``minari download`` fetches others).
 
     Args:
         source: Its id, or its folder.
-        wanted: How it is to be read.
+        wanted: Options of reading.
 
     Raises:
-        ConfigError: If minari is not installed, or an episode cannot be used; says which.
-        FileError: If there is no such data set.
-        SpaceError: If it is of other spaces.
+        ConfigError: If minari is not installed, or an episode cannot be used; names it.
+        FileError: If the data set does not exist.
+        SpaceError: If its spaces differ.
     """
     package = minari()
     try:
@@ -67,7 +67,7 @@ def _episode(source: str, data: Any, made_of: Spaces) -> RecordedEpisode:
     if problem := made_of.obs.check(tree, slice(None)):
         raise ConfigError(f"{place}: {problem}")
     if not np.isfinite(data.rewards).all():
-        raise ConfigError(f"{place}, row {int(np.argmin(np.isfinite(data.rewards))) + 1}: the reward is no number")
+        raise ConfigError(f"{place}, row {int(np.argmin(np.isfinite(data.rewards))) + 1}: the reward is not a number")
     ends, cut = bool(data.terminations[-1:].any()), bool(data.truncations[-1:].any())
     last = {path: leaf[length : length + 1] for path, leaf in tree.items()}
     known = not ends and len(next(iter(last.values()))) > 0
@@ -77,7 +77,7 @@ def _episode(source: str, data: Any, made_of: Spaces) -> RecordedEpisode:
 
 
 def _listed(space: spaces.Space[Any], actions: Any, number: int) -> Any:
-    """Actions one by one, where they come as a dict or tuple of arrays."""
+    """Returns a list of actions from a dict or tuple of arrays."""
     if not isinstance(space, spaces.Dict | spaces.Tuple):
         return np.asarray(actions)
 
@@ -93,24 +93,24 @@ def _listed(space: spaces.Space[Any], actions: Any, number: int) -> Any:
 
 
 def write_minari(recording: Recording, name: str) -> None:
-    """Makes a data set on this machine; pictures are kept without loss.
+    """Creates a local data set; images are stored lossless.
 
-    Of an episode that terminated nobody knows what was seen last: it is what was seen before.
+    The final observation of a terminated episode is unknown: the previous one replaces it.
 
     Args:
         recording: The episodes.
         name: Id of the data set, as in ``mine/pole-v0``.
 
     Raises:
-        ConfigError: If minari is not installed, or there is a data set of that id.
-        SpaceError: If observations have parts that are not stored.
+        ConfigError: If minari is not installed, or the id exists.
+        SpaceError: If parts of observations are not stored.
     """
     package = minari()
     from minari.data_collector import EpisodeBuffer
 
     spec = recording.spaces
     if spec.obs.dropped or any(leaf.kind == "entities" for leaf in spec.obs.leaves):
-        raise SpaceError(f"minari:{name}: not all of {spec.obs.space} is stored, so that it cannot be given back")
+        raise SpaceError(f"minari:{name}: not all of {spec.obs.space} is stored, so that it cannot be exported")
     if "reward" in recording.missing:
         raise ConfigError(f"minari:{name}: {recording.spaces} have no rewards, which such a data set must have")
     buffers = []
@@ -138,7 +138,7 @@ def write_minari(recording: Recording, name: str) -> None:
 
 
 def _stacked(space: spaces.Space[Any], actions: Sequence[Any]) -> Any:
-    """Actions as a dict or tuple of arrays, where they have parts."""
+    """Returns actions as a dict or tuple of arrays, if they have parts."""
     if isinstance(space, spaces.Dict):
         return {key: _stacked(part, [one[key] for one in actions]) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):

@@ -1,4 +1,4 @@
-"""Formats of others that replay comes from and goes to: their names, what their files are called, who reads them."""
+"""Import and export of replay in formats of other programs, chosen by name or suffix."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from rookery.core.errors import ConfigError, SpaceError, nearest
 from rookery.core.io.files import FileError, beside, make_folder
 from rookery.core.plugins import REPLAY_FORMATS
 from rookery.core.spaces.arrays import action_spec, obs_spec
-from rookery.replay.episodes import ChosenEpisodes, joined, with_time_limit
+from rookery.replay.episode_filter import SelectionConfig
+from rookery.replay.episodes import FilteredEpisodes, joined, with_time_limit
 from rookery.replay.formats.columns import Wanted
 from rookery.replay.formats.growth import allowed_bytes
 from rookery.replay.formats.replay_format import ReplayFormat
 from rookery.replay.recording import EpisodeSource, last_change, write_recordings
 from rookery.replay.relabel import RelabelConfig
 from rookery.replay.segments import Spaces, StoredReplay, find_replay
-from rookery.replay.selecting import SelectionConfig
 
 SUFFIXES = {".demo": "unity", ".npz": "npz", ".csv": "csv", ".parquet": "parquet", ".json": "rllib",
             ".hdf5": "hdf5", ".h5": "hdf5"}  # fmt: skip
-"""Built-in formats by what files are called."""
+"""Built-in formats by suffix."""
 
 MINARI = "minari:"
-"""What stands before the id of a data set of Minari."""
+"""Prefix of the id of a Minari data set."""
 
 
 def format_by_suffix(suffix: str) -> str | None:
-    """Returns the name of the format of files with a suffix; None if there is none. Plug-ins are imported to tell."""
+    """Returns the name of the format of files with a suffix; None if there is none. Imports plug-ins."""
     if not suffix or suffix in SUFFIXES:
         return SUFFIXES.get(suffix)
     added = REPLAY_FORMATS.load_added()
@@ -38,14 +38,14 @@ def format_by_suffix(suffix: str) -> str | None:
 
 
 def format_of(name: str, given: str | None) -> str:
-    """The format of a file, a directory of files or a data set.
+    """Returns the format of a file, a directory of files or a data set.
 
     Args:
-        name: What a user calls it: a path, or ``minari:ID``.
-        given: The format, if the user says it.
+        name: A path, or ``minari:ID``.
+        given: The format, if given by the user.
 
     Raises:
-        ConfigError: If there is no such format, or the name does not tell.
+        ConfigError: If the format is unknown, or the name does not determine it.
     """
     if given is not None:
         if given not in REPLAY_FORMATS:
@@ -61,7 +61,7 @@ def format_of(name: str, given: str | None) -> str:
     if found is None:
         endings = ", ".join((*SUFFIXES, f"{MINARI}ID"))
         formats = ", ".join(REPLAY_FORMATS)
-        raise ConfigError(f"{name}: what is it? Known are {endings}; or say --format, one of {formats}")
+        raise ConfigError(f"{name}: unknown format; known are {endings}; or give --format, one of {formats}")
     return found
 
 
@@ -73,19 +73,19 @@ def read_recordings(
     select: SelectionConfig | None = None,
     relabel: RelabelConfig | None = None,
 ) -> dict[str, EpisodeSource]:
-    """Reads files of others, those of one policy one after the other.
+    """Reads files of other programs; files of one policy are concatenated.
 
     Args:
         sources: Files, directories of files, or ``minari:ID``.
-        wanted: How they are to be read.
-        given: Their format; None = as their names say.
-        select: Which episodes are taken of all of them; None = all.
-        relabel: What becomes of their rewards; None = they stay.
+        wanted: Options of reading.
+        given: Their format; None = by their names.
+        select: Selection of episodes; None = all.
+        relabel: Relabelling of rewards; None = unchanged.
 
     Raises:
-        FileError: If one is not there, or is broken.
-        ConfigError: If one cannot be understood; names the row.
-        SpaceError: If their spaces differ, or are not those that are wanted; names both.
+        FileError: If one does not exist, or is broken.
+        ConfigError: If one cannot be read; names the row.
+        SpaceError: If their spaces differ from each other or from the wanted ones; names both.
     """
     found: dict[str, EpisodeSource] = {}
     for source in map(str, sources):
@@ -99,7 +99,7 @@ def read_recordings(
                 isinstance(space, spaces.Box) and space == spaces.Box(*between, space.shape, space.dtype)
             ):
                 raise ConfigError(
-                    f"--action-bounds: the actions of {policy} are {space}, as {source} says: leave it out"
+                    f"--action-bounds: the actions of {policy} are {space} according to {source}: leave it out"
                 )
             if wanted.time_limit is not None:
                 one = with_time_limit(one, wanted.time_limit)
@@ -111,25 +111,25 @@ def read_recordings(
     if select.is_everything and relabel.is_nothing:
         return found
     name = ", ".join(map(str, sources))
-    return {policy: ChosenEpisodes(one, select, relabel, name) for policy, one in found.items()}
+    return {policy: FilteredEpisodes(one, select, relabel, name) for policy, one in found.items()}
 
 
 def export_stored(
     stored: StoredReplay, target: str, kind: str, *, name: str | None = None, advance: Callable[[int], object]
 ) -> None:
-    """Writes a stored replay buffer as others read it; a file that is there is replaced.
+    """Exports a stored replay buffer; an existing file is replaced.
 
     Args:
         stored: The replay buffer.
         target: A file, or ``minari:ID``.
         kind: The format.
-        name: What the behaviour is called in Unity's files; None = like the policy.
-        advance: Is told of progress where there is much to be written.
+        name: Name of the behaviour in Unity's files; None = the policy's name.
+        advance: Called with the number of newly written values.
 
     Raises:
         FileError: If it is broken, or the file cannot be written.
-        ConfigError: If a package is not installed, or what must be known is not.
-        SpaceError: If the format has no room for these spaces; names what has.
+        ConfigError: If a package is not installed, or required columns are unknown.
+        SpaceError: If the format does not support these spaces; names formats that do.
     """
     found: ReplayFormat = REPLAY_FORMATS.load(kind)
     if found.write is None:
@@ -169,22 +169,22 @@ def import_replay(
         format: Name of the format, if the names of the files do not tell.
         policy: What the policy is called, where files do not say it.
         trust_pickle: Whether columns that are pickles, which can run any code, may be read.
-        time_limit: After so many decisions an episode was cut off and did not end, whatever its flags say.
-        cut_at_jumps: Whether episodes are cut off where time jumps; else that is refused.
-        clip_actions: Whether actions outside the bounds are brought to them; else they are refused.
+        time_limit: Episodes of this length count as truncated, whatever their flags.
+        cut_at_jumps: Whether episodes are truncated where time jumps; else jumps are refused.
+        clip_actions: Whether actions outside the bounds are clipped; else they are refused.
         max_unpacked_gb: Gigabytes that the compressed parts of a file may grow to; None = 1,000 times its size, at
             least 0.27.
-        select: Which episodes are taken, as ``{"best": 0.1}``: a `SelectionConfig`, or its settings; None = all.
-        relabel: What becomes of rewards, as ``{"scale": 0.1}``: a `RelabelConfig`, or its settings; None = they stay.
-        force: Whether a directory that is there is replaced.
+        select: Selection of episodes, as ``{"best": 0.1}``: a `SelectionConfig`, or its settings; None = all.
+        relabel: Relabelling of rewards, as ``{"scale": 0.1}``: a `RelabelConfig`, or its settings; None = unchanged.
+        force: Whether to replace an existing directory.
 
     Returns:
-        What was taken, by policy: episodes that are read from the files again when they are looked at.
+        The imported episodes by policy; they are read from the files again on access.
 
     Raises:
-        ConfigError: If `out` is there, or a file cannot be understood; names the row.
-        FileError: If a file is not there or is broken, or the directory cannot be written.
-        SpaceError: If files are of different spaces, or of others than are wanted; names both.
+        ConfigError: If `out` exists, or a file cannot be read; names the row.
+        FileError: If a file does not exist or is broken, or the directory cannot be written.
+        SpaceError: If the files' spaces differ from each other or from the wanted ones; names both.
     """
     place = Path(out)
     if place.exists() and not force:
@@ -210,21 +210,21 @@ def import_replay(
 def export_replay(
     source: str | Path, target: str | Path, *, format: str | None = None, name: str | None = None, force: bool = False
 ) -> int:
-    """Writes a replay buffer as others read it.
+    """Exports a replay buffer to a format of other programs.
 
     Args:
-        source: A run, a checkpoint or a replay directory, with ``:policy`` behind it where there are several.
+        source: A run, a checkpoint or a replay directory, with ``:policy`` appended if there are several.
         target: A file ``.npz``, ``.csv``, ``.parquet``, ``.json`` (RLlib) or ``.demo`` (Unity), or ``minari:ID``.
-        format: Name of the format, if that of the file does not tell.
-        name: What the behaviour is called in a file of Unity's; None = like the policy.
-        force: Whether a file that is there is replaced.
+        format: Name of the format, if the file name does not determine it.
+        name: Name of the behaviour in a file for Unity; None = the policy's name.
+        force: Whether to replace an existing file.
 
     Returns:
-        How many decisions these are.
+        The number of decisions.
 
     Raises:
-        ConfigError: If the file is there, or a package is not installed.
-        FileError: If there is no such replay buffer, or it is broken, or the file cannot be written.
+        ConfigError: If the file exists, or a package is not installed.
+        FileError: If the replay buffer does not exist or is broken, or the file cannot be written.
         SpaceError: If the format has no room for its spaces; names what has.
     """
     stored = find_replay(source)

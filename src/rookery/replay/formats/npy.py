@@ -1,4 +1,4 @@
-"""Arrays as NumPy writes them, read without pickle and only as far as their bytes go: `read_header`, `array_of`."""
+"""Arrays in NumPy's format, read without pickle and with a check of their size: `read_header`, `array_of`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Header:
-    """What stands before the numbers of an array.
+    """Header of an array.
 
     Attributes:
         shape: Shape of the array.
-        by_columns: Whether its numbers stand in the order of Fortran.
-        dtype: Their type.
+        by_columns: Whether its values are in Fortran order.
+        dtype: Type of the values.
     """
 
     shape: tuple[int, ...]
@@ -26,16 +26,16 @@ class Header:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the numbers; raises a ValueError for objects, which are pickles."""
+        """Size of the values in bytes; raises a ValueError for objects, which are pickles."""
         if self.dtype.hasobject:
             raise ValueError("Object arrays cannot be loaded when allow_pickle=False")
         return math.prod(self.shape) * self.dtype.itemsize
 
     def array(self, content: bytes) -> np.ndarray:
-        """Returns the array whose numbers these bytes are.
+        """Returns the array of these bytes.
 
         Raises:
-            ValueError: If they are too few, or it is one of objects.
+            ValueError: If they are too few, or the array contains objects.
         """
         if len(content) < self.nbytes:
             raise ValueError(f"{len(content):,} bytes of an array of {self.nbytes:,}")
@@ -44,7 +44,7 @@ class Header:
 
 
 def read_header(file: IO[bytes]) -> Header:
-    """Reads the header of an array, up to where its numbers begin.
+    """Reads the header of an array, up to its values.
 
     Raises:
         ValueError: If there is none.
@@ -55,7 +55,7 @@ def read_header(file: IO[bytes]) -> Header:
         header = Header(*read(file))
     except ValueError:
         raise
-    except Exception as error:  # NumPy evaluates the text of a header, which can fail in any way
+    except Exception as error:  # NumPy evaluates the text of a header, which can raise any error
         raise ValueError(f"a header that cannot be read ({type(error).__name__}: {error})") from None
     if not header.dtype.itemsize or min(header.shape, default=0) < 0:
         raise ValueError(f"an array of {header.dtype} of the shape {header.shape}")
@@ -63,10 +63,10 @@ def read_header(file: IO[bytes]) -> Header:
 
 
 def array_of(content: bytes) -> np.ndarray:
-    """Returns the array of a whole file ``.npy``.
+    """Returns the array of a complete file ``.npy``.
 
     Raises:
-        ValueError: If it is none, or its numbers are not all there.
+        ValueError: If it is not an array, or is incomplete.
     """
     file = io.BytesIO(content)
     header = read_header(file)

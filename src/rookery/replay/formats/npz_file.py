@@ -1,4 +1,4 @@
-"""Files ``.npz``: arrays by name, as Rookery exports them, or as others keep data sets (D4RL's names are known)."""
+"""Files ``.npz``: arrays by name, exported by Rookery or by other programs (with D4RL's names, for example)."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from rookery.replay.formats.columns import Wanted, check_unique, find_columns
 from rookery.replay.formats.growth import growth_of
 from rookery.replay.formats.npy import Header, read_header
 from rookery.replay.formats.replay_format import ReplayFormat
-from rookery.replay.formats.staged import Staged
-from rookery.replay.pieces import BY_ROW
+from rookery.replay.formats.spool import SpooledColumns
 from rookery.replay.recording import EpisodeSource, RecordedEpisode, Recording, known_raw
+from rookery.replay.segment_arrays import BY_ROW
 from rookery.replay.segments import RAW, Spaces, StoredReplay
 from rookery.replay.transfer import ABOUT, write_arrays
 
 
 def read_npz(path: Path, wanted: Wanted) -> dict[str, EpisodeSource]:
-    """Reads a file, without pickle; one that Rookery has exported at once, others in blocks.
+    """Reads a file without pickle; exports of Rookery at once, others in blocks.
 
     Raises:
         FileError: If it cannot be read, or is broken.
-        ConfigError: If it has not the arrays that are needed, or a row cannot be used; names it.
-        SpaceError: If it is of other spaces.
+        ConfigError: If required arrays are missing, or a row cannot be used; names it.
+        SpaceError: If its spaces differ.
     """
     growth = growth_of(path, wanted.max_unpacked)
-    staged = Staged()
+    spooled = SpooledColumns()
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
@@ -48,29 +48,29 @@ def read_npz(path: Path, wanted: Wanted) -> dict[str, EpisodeSource]:
             used = list(dict.fromkeys(name for mine in roles.values() for name in mine))
             growth.take(sum(archive.getinfo(f"{name}.npy").file_size for name in used))
             for name in used:
-                _put_aside(archive, name, staged)
+                _spool(archive, name, spooled)
     except RookeryError:
         raise
     except Exception as error:  # a damaged archive makes zipfile, zlib and NumPy fail in many ways
         hint = "; arrays of objects are pickles and are not read" if "allow_pickle" in str(error) else ""
-        raise FileError(f"{path}: is no whole .npz file: {str(error) or type(error).__name__}{hint}") from None
-    staged.close()
-    # Stable-Baselines writes one observation more
-    columns = BlockColumns(str(path), staged.opened, roles, names, wanted, one_more=True)
+        raise FileError(f"{path}: is not a complete .npz file: {str(error) or type(error).__name__}{hint}") from None
+    spooled.close()
+    # Stable-Baselines writes one extra observation
+    columns = BlockColumns(str(path), spooled.opened, roles, names, wanted, one_more=True)
     return {wanted.policy: episodes_in(columns)}
 
 
 def _has_rows(archive: zipfile.ZipFile, name: str) -> bool:
-    """Returns whether an array of the archive has rows, and is not one number."""
+    """Returns whether an array of the archive has rows, so is not a scalar."""
     with archive.open(f"{name}.npy") as file:
         return bool(read_header(file).shape)
 
 
 def _opened(archive: zipfile.ZipFile, name: str) -> tuple[IO[bytes], Header]:
-    """Opens an array of the archive behind its header.
+    """Opens an array of the archive, positioned after its header.
 
     Raises:
-        ValueError: If it is one of objects, or not whole.
+        ValueError: If it contains objects, or is incomplete.
     """
     file = archive.open(f"{name}.npy")
     header, size = read_header(file), archive.getinfo(f"{name}.npy").file_size
@@ -86,31 +86,31 @@ def _whole(archive: zipfile.ZipFile, name: str) -> np.ndarray:
         return header.array(file.read())
 
 
-def _put_aside(archive: zipfile.ZipFile, name: str, staged: Staged) -> None:
-    """Puts an array of the archive aside, some rows at a time.
+def _spool(archive: zipfile.ZipFile, name: str, spooled: SpooledColumns) -> None:
+    """Spools an array of the archive, some rows at a time.
 
     Raises:
-        ValueError: If it is one of objects, or not whole.
+        ValueError: If it contains objects, or is incomplete.
     """
     file, header = _opened(archive, name)
     with file:
         if header.by_columns:
-            staged.append(name, np.ascontiguousarray(header.array(file.read())))
+            spooled.append(name, np.ascontiguousarray(header.array(file.read())))
             return
         rows, *shape = header.shape
         width = math.prod(shape) * header.dtype.itemsize
         step = max(BLOCK_BYTES // max(width, 1), 1)
         for start in range(0, max(rows, 1), step):
             block = Header((min(step, rows - start), *shape), False, header.dtype)
-            staged.append(name, block.array(file.read(block.nbytes)))
+            spooled.append(name, block.array(file.read(block.nbytes)))
 
 
 def own_recording(path: Path, arrays: dict[str, np.ndarray], wanted: Spaces | None) -> Recording:
-    """The episodes of a file that Rookery has exported; numbers are as they were stored.
+    """Returns the episodes of a file exported by Rookery; values are as stored.
 
     Raises:
-        FileError: If something is missing in it.
-        SpaceError: If other spaces are wanted.
+        FileError: If an array is missing or invalid.
+        SpaceError: If its spaces are not the wanted ones.
     """
     try:
         about = json.loads(str(arrays[ABOUT]))
@@ -122,7 +122,9 @@ def own_recording(path: Path, arrays: dict[str, np.ndarray], wanted: Spaces | No
         rows = {name: arrays[name] for name in (*BY_ROW, "slot", "clock")}
         raw = arrays.get(RAW)
     except (KeyError, ValueError, TypeError, SpaceError, RecursionError) as error:
-        raise FileError(f"{path}: is no whole export of a replay buffer ({type(error).__name__}: {error})") from None
+        raise FileError(
+            f"{path}: is not a complete export of a replay buffer ({type(error).__name__}: {error})"
+        ) from None
     if wanted is not None and (wanted.obs != spaces.obs or wanted.action != spaces.action):
         raise SpaceError(f"{path}: holds {spaces}, and {wanted} are wanted")
     number = rows["slot"].size
@@ -165,10 +167,11 @@ def own_recording(path: Path, arrays: dict[str, np.ndarray], wanted: Spaces | No
 
 
 def _check_layout(path: Path, name: str, array: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> None:
-    """Raises a FileError if an array of an exported file has another shape or type than its spaces say."""
+    """Raises a FileError if shape or type of an array of an exported file differ from its spaces."""
     if array.shape != shape or array.dtype != dtype or array.dtype.kind not in "fiub":
         raise FileError(
-            f"{path}: is no whole export of a replay buffer: {name} is {array.dtype} of the shape {array.shape}, where "
+            f"{path}: is not a complete export of a replay buffer: {name} is {array.dtype} of the shape {array.shape}, "
+            "where "
             f"{dtype} of the shape {shape} should be"
         )
 

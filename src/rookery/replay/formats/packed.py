@@ -1,4 +1,4 @@
-"""Columns packed into texts: arrays without loss, as Rookery packs them, and the pickles that RLlib makes."""
+"""Columns packed into texts: arrays as Rookery packs them, and RLlib's pickles."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rookery.replay.formats.growth import Growth
 from rookery.replay.formats.npy import array_of
 
 MARK = "rookery-npy:"
-"""What a text begins with that is an array and no pickle."""
+"""Prefix of a text with an array instead of a pickle."""
 
 LZ4 = b"\x04\x22\x4d\x18"
-"""What bytes begin with that the package lz4 has made smaller."""
+"""First bytes of data compressed by the package lz4."""
 
 
 class PackedError(FileError):
@@ -28,13 +28,13 @@ class PackedError(FileError):
 
 
 def pack(data: Any) -> str:
-    """Packs an array, or what becomes one, into a text.
+    """Packs an array into a text.
 
     Args:
         data: Numbers, flags or texts in any shape.
 
     Raises:
-        ValueError: If it has objects in it.
+        ValueError: If it contains objects.
     """
     array = np.asarray(data)
     if array.dtype.hasobject:
@@ -45,14 +45,14 @@ def pack(data: Any) -> str:
 
 
 def unpack(data: str, growth: Growth | None = None) -> np.ndarray:
-    """Returns the array that `pack` was given.
+    """Returns the array of a text of `pack`.
 
     Args:
         data: The text.
-        growth: Counts what is unpacked of the file that it stands in; None = it is a file of its own.
+        growth: Counter of unpacked bytes of the file; None = the text is its own file.
 
     Raises:
-        ConfigError: If the text was not packed here: RLlib packs pickles, which can run code and are not read.
+        ConfigError: If the text was not packed by Rookery: RLlib packs pickles, which can run code and are not read.
         FileError: If it is damaged, or too large.
     """
     if not isinstance(data, str) or not data.startswith(MARK):
@@ -73,11 +73,11 @@ def unpack(data: str, growth: Growth | None = None) -> np.ndarray:
 
 
 def unpack_trusted(data: str, growth: Growth | None = None) -> Any:
-    """Returns what a text holds, also where it is a pickle, which can run any code: for files of people one trusts.
+    """Returns the content of a text, which may be a pickle that can run any code: only for trusted files.
 
     Args:
         data: The text.
-        growth: Counts what is unpacked of the file that it stands in; None = it is a file of its own.
+        growth: Counter of unpacked bytes of the file; None = the text is its own file.
 
     Raises:
         ConfigError: If it cannot be read, or needs the package lz4.
@@ -89,20 +89,18 @@ def unpack_trusted(data: str, growth: Growth | None = None) -> Any:
     try:
         raw = base64.b64decode(data, validate=True)
     except binascii.Error as error:
-        raise ConfigError(f"this column is a text that is no packed column ({error})") from None
+        raise ConfigError(f"this column is a text but not a packed column ({error})") from None
     if raw.startswith(LZ4):
         try:
             from lz4.frame import LZ4FrameDecompressor
         except ImportError:
-            raise ConfigError(
-                "this column was made smaller with lz4, which is not installed: pip install lz4"
-            ) from None
+            raise ConfigError("this column was compressed with lz4, which is not installed: pip install lz4") from None
         try:
             raw = LZ4FrameDecompressor().decompress(raw, max_length=growth.left + 1)
         except (RuntimeError, EOFError) as error:
-            raise PackedError(f"a column that lz4 has packed is damaged ({error})") from None
+            raise PackedError(f"a column compressed with lz4 is damaged ({error})") from None
         growth.take(len(raw))
     try:
         return pickle.loads(raw)
-    except Exception as error:  # whatever loading a pickle raises
-        raise ConfigError(f"this column is no pickle that can be read ({type(error).__name__}: {error})") from None
+    except Exception as error:  # any error of loading a pickle
+        raise ConfigError(f"this column cannot be read as a pickle ({type(error).__name__}: {error})") from None

@@ -1,4 +1,4 @@
-"""Tables as Parquet files: a column of numbers, or of lists of equally many numbers, each."""
+"""Parquet files: columns of numbers, or of lists of equally many numbers."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from rookery.replay.recording import Recording
 from rookery.replay.segments import Spaces
 
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
-"""Bytes of a number by its type in the file."""
+"""Bytes of a value by its type in the file."""
 
 SPACES = b"rookery.spaces"
-"""Key of the file's metadata under which the spaces stand."""
+"""Key of the spaces in the file's metadata."""
 
 
 def parquet() -> Any:
-    """The package that reads and writes such files.
+    """Returns the package that reads and writes such files.
 
     Raises:
         ConfigError: If it is not installed.
@@ -50,21 +50,21 @@ def read_parquet(path: Path, wanted: Wanted) -> dict[str, Recording]:
 
     Raises:
         FileError: If it cannot be read.
-        ConfigError: If pyarrow is not installed, a column is not there, or a row cannot be used; names it.
-        SpaceError: If it is of other spaces.
+        ConfigError: If pyarrow is not installed, a column is missing, or a row cannot be used; names it.
+        SpaceError: If its spaces differ.
     """
     package = parquet()
     growth = growth_of(path, wanted.max_unpacked)
     try:
         with package.ParquetFile(path) as file:
             texts = [field.name for field in file.schema_arrow if not field.type.num_fields and is_text(field.type)]
-        with package.ParquetFile(path, read_dictionary=texts) as file:  # else a text is stored once for each row
+        with package.ParquetFile(path, read_dictionary=texts) as file:  # else texts are stored separately for each row
             return {wanted.policy: _recording(path, file, wanted, growth)}
     except (RookeryError, MemoryError):
         raise
-    except Exception as error:  # pyarrow raises errors of many kinds for a damaged file
+    except Exception as error:  # pyarrow raises many types of errors for a damaged file
         said = " ".join(str(error).split())[:200]
-        raise FileError(f"{path}: is no whole Parquet file: {said or type(error).__name__}") from None
+        raise FileError(f"{path}: is not a complete Parquet file: {said or type(error).__name__}") from None
 
 
 def _recording(path: Path, file: Any, wanted: Wanted, growth: Growth) -> Recording:
@@ -86,7 +86,7 @@ def _recording(path: Path, file: Any, wanted: Wanted, growth: Growth) -> Recordi
         except ConfigError:
             if role != "step" or role in wanted.columns:
                 raise
-            del found[role]  # times in words, which nobody has asked for
+            del found[role]  # times that are texts and not named by the user
             continue
         joined = [part.reshape(len(part), -1) for part in parts]
         columns[role] = parts[0] if len(parts) == 1 else np.concatenate(joined, axis=1)
@@ -95,14 +95,14 @@ def _recording(path: Path, file: Any, wanted: Wanted, growth: Growth) -> Recordi
 
 
 def is_text(kind: Any) -> bool:
-    """Returns whether a type is one of texts or bytes."""
+    """Returns whether a type is text or bytes."""
     from pyarrow import types
 
     return any(one(kind) for one in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))
 
 
 def unpacked_bytes(about: Any, used: Sequence[str]) -> int:
-    """Returns about how many bytes some columns unpack to.
+    """Returns the approximate unpacked size of some columns in bytes.
 
     Args:
         about: The metadata of the file.
@@ -119,10 +119,10 @@ def unpacked_bytes(about: Any, used: Sequence[str]) -> int:
 
 
 def _array(path: Path, name: str, file: Any, any_text: bool) -> np.ndarray:
-    """The values of a column ``[N, ...]``; None is NaN. Texts are numbered, where they may be texts.
+    """Returns the values of a column ``[N, ...]``; None is NaN. Texts are numbered if `any_text`.
 
     Raises:
-        ConfigError: If it is not of numbers, or not of equally many in each row.
+        ConfigError: If it does not contain numbers, or not equally many in each row.
     """
     import pyarrow
 
@@ -137,7 +137,7 @@ def _array(path: Path, name: str, file: Any, any_text: bool) -> np.ndarray:
             return np.concatenate([part.indices.fill_null(-1).to_numpy(zero_copy_only=False) for part in column.chunks])
         row = next((row for row, value in enumerate(column) if value.is_valid), 0)
         raise ConfigError(
-            f"{path}: row {row + 1}: {name} is {column[row].as_py()!r}, which is no number; name other columns with "
+            f"{path}: row {row + 1}: {name} is {column[row].as_py()!r}, which is not a number; name other columns with "
             "--column"
         )
     if types.is_null(inner) and not levels:
@@ -152,7 +152,7 @@ def _array(path: Path, name: str, file: Any, any_text: bool) -> np.ndarray:
         values = pyarrow.chunked_array([values]) if isinstance(values, pyarrow.Array) else values
         lengths = {length for part in values.chunks for length in part.value_lengths().unique().to_pylist()}
         if len(lengths) > 1 or None in lengths:
-            raise ConfigError(f"{path}: column {name} is not of equally many numbers in each row")
+            raise ConfigError(f"{path}: column {name} does not have equally many numbers in each row")
         shape += (lengths.pop() if lengths else 0,)
         values = pyarrow.chunked_array([part.flatten() for part in values.chunks], values.type.value_type)
     if types.is_boolean(inner) and values.null_count:
@@ -167,7 +167,7 @@ def write_parquet(recording: Recording, path: Path) -> None:
 
     Raises:
         ConfigError: If pyarrow is not installed.
-        SpaceError: If actions have parts, for which there are no columns.
+        SpaceError: If actions have parts, which have no columns.
         FileError: If the file cannot be written.
     """
     writer = parquet()

@@ -1,6 +1,4 @@
-"""`ReplayFormat`: a format of files that replay is read from and written to. The table is `REPLAY_FORMATS` of
-`core/plugins.py`.
-"""
+"""`ReplayFormat`: a file format for import and export of replay. The table is `REPLAY_FORMATS` of `core/plugins.py`."""
 
 from __future__ import annotations
 
@@ -13,22 +11,22 @@ from rookery.replay.recording import EpisodeSource, Recording, recording_of
 from rookery.replay.segments import StoredReplay
 
 Write = Callable[[StoredReplay, Any, str, Callable[[int], object]], None]
-"""Writes a replay buffer: ``write(stored, place, name, advance)``, where name is that of the behaviour, and
-``advance(n)`` is called for n numbers more that are written.
+"""Writes a replay buffer: ``write(stored, place, name, advance)``, with the name of the behaviour; it calls
+``advance(n)`` after writing n values.
 """
 
 
 @dataclass(frozen=True)
 class ReplayFormat:
-    """A format of files.
+    """A file format.
 
     Attributes:
         read: Reads a file or a directory of files: ``read(place, wanted)`` returns the episodes of each policy by name.
-            The place is a `Path`, or what stands behind `prefix`.
-        write: Writes a file; None if the format is read alone.
-        suffixes: Ends of the names of its files, ``.csv``.
-        prefix: Beginning of the names of data sets that are no files, ``minari:``; empty for files.
-        read_only: Says that files are read and not written, and what to use instead.
+            The place is a `Path`, or the text after `prefix`.
+        write: Writes a file; None if the format is read-only.
+        suffixes: Suffixes of its files, such as ``.csv``.
+        prefix: Prefix of the names of data sets that are not files, ``minari:``; empty for files.
+        read_only: Message that files are not written, with an alternative.
     """
 
     read: Callable[[Any, Wanted], Mapping[str, EpisodeSource]]
@@ -39,7 +37,7 @@ class ReplayFormat:
 
 
 def of_recording(write: Callable[[Recording, Any], None]) -> Write:
-    """Returns what writes a replay buffer by a function that takes its episodes and a place."""
+    """Returns a `Write` from a function that takes a recording and a place."""
 
     def write_stored(stored: StoredReplay, place: Any, name: str, advance: Callable[[int], object]) -> None:
         write(recording_of(stored), place)

@@ -1,4 +1,4 @@
-"""Experience that RLlib has written: batches as lines of JSON, each with the columns of one policy or of several."""
+"""RLlib's JSON files: one batch per line, with the columns of one policy or of several."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from rookery.replay.formats.columns import Wanted, columns_of, find_columns
 from rookery.replay.formats.growth import Growth, growth_of
 from rookery.replay.formats.packed import PackedError, unpack, unpack_trusted
 from rookery.replay.formats.replay_format import ReplayFormat, of_recording
-from rookery.replay.formats.staged import Staged
+from rookery.replay.formats.spool import SpooledColumns
 from rookery.replay.recording import EpisodeSource, Recording
 from rookery.replay.segments import RAW
 
 SINGLE = "default_policy"
-"""What RLlib calls the policy of batches that name none."""
+"""RLlib's name of the policy in batches without a name."""
 
 ROLES = ("obs", "new_obs", "actions", "rewards", "dones", "terminateds", "truncateds", "eps_id", "agent_index",
          "action_logp", RAW)  # fmt: skip
-"""Columns of a batch that say something to others."""
+"""Columns of a batch that are read."""
 
 
 def read_line(
     line: str, path: str | Path, unpacked: Callable[[str], Any]
 ) -> tuple[int | None, dict[str, dict[str, Any]]]:
-    """The batch that a line holds: columns by policy and name.
+    """Returns the batch of a line: columns by policy and name.
 
     Args:
         line: The line.
-        path: Where it stands, for errors.
-        unpacked: Gives what a packed column holds.
+        path: Its place, for errors.
+        unpacked: Returns the content of a packed column.
 
     Returns:
-        The env steps of a batch of several policies, None for that of one; and the columns, lists or arrays.
+        The env steps of a batch of several policies, None for a single policy; and the columns, lists or arrays.
 
     Raises:
-        FileError: If the line is no batch, or two of its columns or policies have one name.
+        FileError: If the line is not a batch, or two of its columns or policies have the same name.
         ConfigError: If a column cannot be unpacked.
     """
     try:
@@ -65,7 +65,7 @@ def read_line(
     except PackedError as error:
         raise FileError(f"{path}: {error}") from None
     except (ValueError, KeyError, AttributeError, TypeError, OverflowError, RecursionError) as error:
-        raise FileError(f"{path}: a line is no batch ({type(error).__name__}: {error})") from None
+        raise FileError(f"{path}: a line is not a batch ({type(error).__name__}: {error})") from None
     return count, columns
 
 
@@ -73,9 +73,9 @@ def read_rllib(path: Path, wanted: Wanted) -> dict[str, EpisodeSource]:
     """Reads a file of batches, or all files ``*.json`` of a directory.
 
     Raises:
-        FileError: If there is none, it is empty, or a line is no batch.
+        FileError: If there is none, it is empty, or a line is not a batch.
         ConfigError: If a column is packed as a pickle and pickles are not trusted, or a row cannot be used; names it.
-        SpaceError: If it is of other spaces.
+        SpaceError: If its spaces differ.
     """
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files or not files[0].exists():
@@ -87,7 +87,7 @@ def read_rllib(path: Path, wanted: Wanted) -> dict[str, EpisodeSource]:
             for policy, columns in parts.items():
                 found.setdefault(policy, Batches()).add(where, columns)
     if not found:
-        raise FileError(f"{path}: is empty: it holds no batch")
+        raise FileError(f"{path}: is empty: it has no batches")
     if SINGLE in found and wanted.policy in found and wanted.policy != SINGLE:
         raise ConfigError(
             f"{path}: holds {SINGLE}, which is read as policy {wanted.policy!r}, and a policy of that name too; name "
@@ -100,23 +100,23 @@ def read_rllib(path: Path, wanted: Wanted) -> dict[str, EpisodeSource]:
 
 
 class Batches:
-    """The columns of a policy's batches, one batch after the other, put aside.
+    """Spooled columns of a policy's batches, one batch after the other.
 
     Attributes:
         names: Columns that all batches have; None before the first.
-        staged: Their rows.
+        spooled: Their rows.
     """
 
     def __init__(self) -> None:
         self.names: list[str] | None = None
-        self.staged = Staged()
+        self.spooled = SpooledColumns()
 
     def add(self, where: str, columns: Mapping[str, np.ndarray]) -> None:
-        """Adds a batch; raises a ConfigError if rows of a column are of another shape than those before."""
+        """Adds a batch; raises a ConfigError if the row shape of a column differs from earlier batches."""
         self.names = [name for name in (columns if self.names is None else self.names) if name in columns]
         for name in self.names:
             try:
-                self.staged.append(name, columns[name])
+                self.spooled.append(name, columns[name])
             except ValueError as error:
                 raise ConfigError(f"{where}: column {name} has {error}") from None
 
@@ -132,7 +132,7 @@ def _lines_of(path: Path) -> Iterator[str]:
 def _batches_in(
     path: Path, trust_pickle: bool, growth: Growth
 ) -> Iterator[tuple[str, dict[str, dict[str, np.ndarray]]]]:
-    """The batches of a file, a line each: where it stands, and columns by policy and name."""
+    """Yields the batches of a file: place, and columns by policy and name."""
     unpacked = partial(unpack_trusted if trust_pickle else unpack, growth=growth)
     for number, line in enumerate(_lines_of(path), 1):
         if not line.strip():
@@ -142,7 +142,7 @@ def _batches_in(
         except ConfigError as error:
             if trust_pickle:
                 raise
-            raise ConfigError(f"{error}; or, if you trust whoever wrote it, say --trust-pickle") from None
+            raise ConfigError(f"{error}; or, if you trust its author, give --trust-pickle") from None
         yield (
             f"{path}:{number}",
             {
@@ -159,27 +159,28 @@ def _array(path: Path, number: int, name: str, column: Any) -> np.ndarray:
         array = np.array(None)
     if array.dtype.kind not in "fiub" or not array.ndim:
         raise ConfigError(
-            f"{path}:{number}: column {name} is not of numbers, or not of equally many in each row: observations and "
+            f"{path}:{number}: column {name} does not contain numbers, or not equally many in each row: observations "
+            "and "
             "actions with parts have to be flattened before they are written"
         )
     return array
 
 
 def _episodes(path: Path, batches: Batches, wanted: Wanted) -> EpisodeSource:
-    """The episodes of the batches of a policy, which may go on from one batch to the next."""
+    """Returns the episodes of a policy's batches, which may continue from one batch to the next."""
     names = list(batches.names or ())
-    if "terminateds" in names and "dones" in names:  # of which the second says only that an episode is over
+    if "terminateds" in names and "dones" in names:  # `dones` does not distinguish termination from truncation
         names.remove("dones")
-    batches.staged.close()
+    batches.spooled.close()
     roles = {role: mine[:1] for role, mine in find_columns(str(path), names, wanted.columns).items()}
     if "episode" in roles and "agent_index" in names:
         roles["episode"] = [*roles["episode"], "agent_index"]
-    columns = BlockColumns(str(path), batches.staged.opened, roles, [], wanted)
+    columns = BlockColumns(str(path), batches.spooled.opened, roles, [], wanted)
     return episodes_in(columns)
 
 
 def write_rllib(recording: Recording, path: Path) -> None:
-    """Writes a batch for each episode, its columns plain.
+    """Writes a batch for each episode, with plain columns.
 
     Raises:
         SpaceError: If observations or actions have parts, which such batches have no columns for.
@@ -201,7 +202,7 @@ def write_rllib(recording: Recording, path: Path) -> None:
 
 
 def _batch(columns: Mapping[str, np.ndarray], number: int) -> dict[str, list[Any]]:
-    """The columns of an episode by RLlib's names; numbers that are none (of what nobody saw) are 0."""
+    """Returns the columns of an episode by RLlib's names; NaN (of unknown observations) becomes 0."""
     names = {"obs": "obs", "new_obs": "new_obs", "action": "actions", "reward": "rewards", "logp": "action_logp",
              RAW: RAW, "terminated": "terminateds", "truncated": "truncateds", "step": "t"}  # fmt: skip
     found = {theirs: np.nan_to_num(columns[ours]).tolist() for ours, theirs in names.items() if ours in columns}

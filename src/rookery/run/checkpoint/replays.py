@@ -20,6 +20,7 @@ from rookery.core.settings.starting_folder import shown
 from rookery.core.state import Stateful
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
 from rookery.replay.demonstrations import StoredDemonstrations, check_finite
+from rookery.replay.filtered_rows import copy_filtered, count_filtered
 from rookery.replay.mixture import Mixture
 from rookery.replay.replay import Replay
 from rookery.replay.segments import (
@@ -36,7 +37,6 @@ from rookery.replay.segments import (
     segments_of,
     spaces_of,
 )
-from rookery.replay.sieve import copy_chosen, count_chosen
 from rookery.run.checkpoint.checkpoint import Saved
 
 Note = Callable[[str], None]
@@ -204,14 +204,14 @@ def demonstrations(
 def _copy_sources(policy: str, memory: ReplayBuffer, note: Note) -> None:
     for source in memory.cfg.start_from:
         stored = _fitting(source, policy, memory)
-        count = copy_chosen(stored, memory)
+        count = copy_filtered(stored, memory)
         note(f"policies.{policy}.replay.start_from: {count:,} decisions of {stored}{_changes(memory.cfg)}")
 
 
 def _changes(cfg: ReplayConfig) -> str:
     """What is chosen of data, and done to their rewards, for a note."""
-    chosen = f" ({cfg.select.words})" if cfg.select.words else ""
-    return f"{chosen}, rewards {cfg.relabel.words}" if cfg.relabel.words else chosen
+    chosen = f" ({cfg.select.describe()})" if cfg.select.describe() else ""
+    return f"{chosen}, rewards {cfg.relabel.describe()}" if cfg.relabel.describe() else chosen
 
 
 def _fitting(source: str, policy: str, memory: ReplayBuffer) -> StoredReplay:
@@ -227,7 +227,7 @@ def _fitting(source: str, policy: str, memory: ReplayBuffer) -> StoredReplay:
 
 def _only_read(stored: StoredReplay, beside: ReplayBuffer) -> ReplayBuffer:
     """All of a stored memory, drawn from as and with what the memory beside it is."""
-    cfg = beside.cfg.replace(capacity=count_chosen(stored, beside.cfg.select))
+    cfg = beside.cfg.replace(capacity=count_filtered(stored, beside.cfg.select))
     memory = ReplayBuffer(
         beside.obs_spec,
         beside.action_spec,
@@ -236,5 +236,5 @@ def _only_read(stored: StoredReplay, beside: ReplayBuffer) -> ReplayBuffer:
         memory_size=beside.memory_size,
         memory_every=beside.memory_every,
     )
-    copy_chosen(stored, memory)
+    copy_filtered(stored, memory)
     return memory

@@ -31,8 +31,8 @@ from rookery.models.distributions import Behavior, NoiseSpec
 from rookery.models.squashed import Hybrid, HybridHead, SquashedGaussian, SquashedHead
 from rookery.policies.policy import Policy
 from rookery.replay import segments
-from rookery.replay.pieces import Piece, piece_of, rows_in
 from rookery.replay.recording import LIKELIEST, files_of, joined_pieces
+from rookery.replay.segment_arrays import Piece, piece_of, rows_in
 from rookery.replay.segments import RAW, Spaces, unknown_raw
 from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping

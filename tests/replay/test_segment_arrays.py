@@ -1,4 +1,4 @@
-"""Rows as arrays: a memory that was taken apart and put together is the one it was, and goes on like it."""
+"""Rows as arrays: a buffer that was split into pieces and restored equals the original, and continues like it."""
 
 import numpy as np
 import pytest
@@ -11,11 +11,11 @@ from stories import Film, Story, even_fragments, random_fragments
 from rookery.core.errors import RookeryError
 from rookery.core.state import Stateful
 from rookery.replay import frames
-from rookery.replay.pieces import rows_in
+from rookery.replay.segment_arrays import rows_in
 
 
 def same_batches(one, other, number, sequences):
-    """Whether what two memories draw next is the same to the last bit."""
+    """Checks that the next samples of two buffers are equal to the last bit."""
     for _ in range(number):
         if sequences:
             mine, theirs = (memory.sample_sequences(8, length=5, beta=0.4) for memory in (one, other))
@@ -31,9 +31,9 @@ def same_batches(one, other, number, sequences):
         else:
             mine, theirs = (memory.sample(16, n_step=3, gamma=0.9, beta=0.4) for memory in (one, other))
             pairs = [(getattr(mine, name), getattr(theirs, name)) for name in ("action", "reward", "discount")]
-            goes_on = mine.discount > 0
+            continues = mine.discount > 0
             pairs += [(mine.obs["obs"], theirs.obs["obs"])]
-            pairs += [(mine.next_obs["obs"][goes_on], theirs.next_obs["obs"][goes_on])]
+            pairs += [(mine.next_obs["obs"][continues], theirs.next_obs["obs"][continues])]
         assert torch.equal(mine.row, theirs.row)
         assert (mine.weight is None) == (theirs.weight is None)
         pairs += [] if mine.weight is None else [(mine.weight, theirs.weight)]
@@ -179,7 +179,7 @@ def test_what_does_not_fit_is_refused():
     plays(story, [memory], 5)
     piece, state = memory.rows_between(2, memory.total), memory.state_dict()
     wider = Story(np.random.default_rng(0), spaces.Box(-1, 1, (3,), np.float32)).memory(capacity=50)
-    with pytest.raises(RookeryError, match=r"of shape \(2,\), and the policy's float32 of shape \(3,\)"):
+    with pytest.raises(RookeryError, match=r"of shape \(2,\), the policy's is float32 of shape \(3,\)"):
         wider.append(piece, continues=False)
     with pytest.raises(RookeryError, match="have no 'reward'; they have action"):
         memory.append({name: array for name, array in piece.items() if name != "reward"}, continues=False)

@@ -1,6 +1,6 @@
-"""Columns of a file that has to be read from its beginning, put aside in files of numbers so that any rows can be read.
+"""Spooled columns: data of a sequential file, copied to temporary binary files for random access to rows.
 
-They lie in the folder for temporary files (``TMPDIR``) as long as somebody has use for them.
+They are in the folder for temporary files (``TMPDIR``) as long as they are referenced.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import BinaryIO
 import numpy as np
 
 
-class StagedColumn:
-    """A column in a file: parts one after the other, whose types may differ and whose rows have one shape.
+class SpooledColumn:
+    """A column in a temporary file, in parts of possibly different types and equal row shape.
 
     Args:
-        path: The file, which is made.
+        path: The file to create.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._parts: list[tuple[np.dtype, int]] = []  # the type of each, and where it begins in the file
+        self._parts: list[tuple[np.dtype, int]] = []  # type and offset in the file of each
         self._starts = [0]
         self._size = 0
         self._shape: tuple[int, ...] = ()
@@ -34,22 +34,22 @@ class StagedColumn:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Rows, and what one of them looks like."""
+        """Number of rows and shape of a row."""
         return (len(self), *self._shape)
 
     @property
     def dtype(self) -> np.dtype:
-        """The type that holds the numbers of all parts."""
+        """Common type of all parts."""
         return np.result_type(*dict.fromkeys(dtype for dtype, _ in self._parts)) if self._parts else np.dtype(float)
 
     def append(self, rows: np.ndarray) -> None:
         """Adds rows, ``[n, ...]``.
 
         Raises:
-            ValueError: If they have another shape than those before.
+            ValueError: If their shape differs from earlier ones.
         """
         if self._parts and rows.shape[1:] != self._shape:
-            raise ValueError(f"rows of the shape {rows.shape[1:]}, and {self._shape} before")
+            raise ValueError(f"rows of shape {rows.shape[1:]} after rows of shape {self._shape}")
         if self._open is None:
             self._open = self._path.open("wb")
         self._shape = rows.shape[1:]
@@ -59,7 +59,7 @@ class StagedColumn:
         self._size += rows.nbytes
 
     def close(self) -> None:
-        """Ends the file: nothing is added any more."""
+        """Closes the file for writing."""
         if self._open is not None:
             self._open.close()
             self._open = None
@@ -83,25 +83,25 @@ class StagedColumn:
         return found
 
 
-class Staged:
-    """Columns by name, which are put aside row after row."""
+class SpooledColumns:
+    """Spooled columns by name."""
 
     def __init__(self) -> None:
         self._folder = TemporaryDirectory(prefix="rookery-import-")
-        self.columns: dict[str, StagedColumn] = {}
+        self.columns: dict[str, SpooledColumn] = {}
 
     def append(self, name: str, rows: np.ndarray) -> None:
-        """Adds rows to a column; raises a ValueError if they have another shape than those before."""
+        """Adds rows to a column; raises a ValueError if their shape differs from earlier ones."""
         if name not in self.columns:
-            self.columns[name] = StagedColumn(Path(self._folder.name) / str(len(self.columns)))
+            self.columns[name] = SpooledColumn(Path(self._folder.name) / str(len(self.columns)))
         self.columns[name].append(rows)
 
     def close(self) -> None:
-        """Ends all columns."""
+        """Closes all columns."""
         for column in self.columns.values():
             column.close()
 
     @contextmanager
-    def opened(self) -> Iterator[Mapping[str, StagedColumn]]:
+    def opened(self) -> Iterator[Mapping[str, SpooledColumn]]:
         """Yields the columns by name."""
         yield self.columns

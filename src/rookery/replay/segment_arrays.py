@@ -1,6 +1,6 @@
-"""Pieces of a replay buffer: consecutive rows as arrays by name, as they are added and as files keep them.
+"""Pieces of a replay buffer: consecutive rows as arrays by name, the form in which rows are added and stored in files.
 
-What their names mean stands at `replay/buffer.py:ReplayBuffer.rows_between`.
+`replay/buffer.py:ReplayBuffer.rows_between` documents the names.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from rookery.core.errors import RookeryError
 Piece = dict[str, np.ndarray]
 
 BY_ROW = ("action", "logp", "reward", "terminated", "truncated", "begins")
-"""Columns of a piece that a rollout has as ``[T, F, ...]``."""
+"""Columns of a piece that are ``[T, F, ...]`` in a rollout."""
 
 
 MOST_SLOTS = 1 << 26
-"""Slots whose newest rows are kept in an array."""
+"""Largest number of slots."""
 
 
 def check_array(piece: Piece, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Sees that a piece has an array ``[n, *shape]``.
+    """Checks that a piece has an array ``[n, *shape]``.
 
     Raises:
         RookeryError: If not.
@@ -34,17 +34,17 @@ def check_array(piece: Piece, name: str, shape: tuple[int, ...], dtype: np.dtype
     found = piece[name]
     if found.shape[1:] != shape or found.dtype != dtype:
         raise RookeryError(
-            f"{name} is {found.dtype} of shape {found.shape[1:]}, and the policy's {dtype} of shape {shape}; "
-            "only rows that were played in an environment of the same spaces can be used"
+            f"{name} is {found.dtype} of shape {found.shape[1:]}, the policy's is {dtype} of shape {shape}; "
+            "only rows of an environment with the same spaces can be used"
         )
 
 
-def check_numbers_of_rows(piece: Piece, by_row: Sequence[str]) -> None:
-    """Sees that the arrays of a piece are of equally many rows, and that numbers of rows and slots are numbers of some.
+def check_row_numbers(piece: Piece, by_row: Sequence[str]) -> None:
+    """Checks that the arrays of a piece have equally many rows, and that indices of rows and slots are valid.
 
     Args:
         piece: The rows.
-        by_row: The arrays that have an entry for each.
+        by_row: Names of the arrays with an entry for each row.
 
     Raises:
         RookeryError: If not.
@@ -59,12 +59,12 @@ def check_numbers_of_rows(piece: Piece, by_row: Sequence[str]) -> None:
 
 
 def rows_in(piece: Piece) -> int:
-    """How many rows a piece has."""
+    """Returns the number of rows of a piece."""
     return len(piece["reward"])
 
 
 def part_of(piece: Piece, start: int, end: int) -> Piece:
-    """Some consecutive rows of a piece. A row whose next one is in the rest has no observation of its own for that."""
+    """Returns consecutive rows of a piece. A row whose next one is in the rest has no next observation of its own."""
     part: Piece = {"serial": piece["serial"] + start}
     chosen = {
         name: np.flatnonzero((piece[name] >= start) & (piece[name] < end))
@@ -82,7 +82,7 @@ def part_of(piece: Piece, start: int, end: int) -> Piece:
 
 
 def _frames_used(piece: Piece, part: Piece) -> Piece:
-    """The frames of a piece that some of its rows use, with their numbers."""
+    """Returns the frames of a piece that some of its rows use, with their serial numbers."""
     found: Piece = {}
     for name in [name for name in piece if name.startswith("number/")]:
         path = name.removeprefix("number/")
@@ -93,14 +93,14 @@ def _frames_used(piece: Piece, part: Piece) -> Piece:
 
 
 def kept_rows(piece: Piece, kept: np.ndarray, place: np.ndarray, first: int, floor: int) -> Piece:
-    """The rows of whole episodes that are kept of a piece.
+    """Returns the kept rows of a piece; whole episodes are kept.
 
     Args:
         piece: Rows of a buffer.
-        kept: ``[total]`` which rows of the whole buffer are kept.
-        place: ``[total]`` of each of those, how many are kept before it.
-        first: Number of the first row of the piece in the buffer.
-        floor: Number of the first row that the piece may follow: rows before it are of other slots.
+        kept: ``[total]`` mask of the kept rows of the whole buffer.
+        place: ``[total]`` index of each of those among the kept rows.
+        first: Index of the first row of the piece in the buffer.
+        floor: Index of the first row that the piece may follow: earlier rows are of other slots.
     """
     mine = kept[first : first + rows_in(piece)]
     rows = np.flatnonzero(mine)
@@ -124,15 +124,15 @@ def kept_rows(piece: Piece, kept: np.ndarray, place: np.ndarray, first: int, flo
 
 
 def piece_of(rollout: Rollout, total: int, newest: np.ndarray, due: np.ndarray) -> Piece:
-    """The valid rows of a rollout as a piece, in the order of time, and of fragments at the same time.
+    """Returns the valid rows of a rollout as a piece, ordered by time, then by fragment.
 
-    Where a slot has several fragments, these are at later times one after the other.
+    Several fragments of one slot are ordered one after the other.
 
     Args:
-        rollout: Of F fragments.
+        rollout: A rollout of F fragments.
         total: Serial number of the first row.
-        newest: ``[F]`` serial number of the newest row there is of each fragment's slot, or -1; overwritten.
-        due: ``[F]`` clock of the decision that would follow that one; overwritten.
+        newest: ``[F]`` serial number of the newest row of each fragment's slot, or -1; overwritten.
+        due: ``[F]`` clock of the decision after that row; overwritten.
     """
     steps, fragments = rollout.reward.shape
     slot, clock, length = rollout.slot.numpy(), rollout.clock.numpy(), rollout.length.numpy()
@@ -153,7 +153,7 @@ def piece_of(rollout: Rollout, total: int, newest: np.ndarray, due: np.ndarray) 
     reach = np.where((newest >= 0) & (due == clock), total + number[0] - newest, 0)
     before = np.where(t == 0, reach[f], number[t, f] - number[np.maximum(t - 1, 0), f])
 
-    # what was seen after rows that no row of this fragment follows, or whose episode was cut off
+    # next observations of rows that no row of this fragment follows, or whose episode was truncated
     end = length - 1
     every = np.arange(fragments)
     open_ = np.flatnonzero(~(terminated[end, every] | truncated[end, every]))
@@ -179,7 +179,7 @@ def piece_of(rollout: Rollout, total: int, newest: np.ndarray, due: np.ndarray) 
 
 
 def _turns(slot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of each fragment, how many of its slot came before it in the rollout, and the last one of these."""
+    """Returns for each fragment the number of earlier fragments of its slot in the rollout, and the latest of them."""
     fragments = len(slot)
     turn, previous = np.zeros(fragments, np.int64), np.zeros(fragments, np.int64)
     numbers = slot.tolist()

@@ -1,4 +1,4 @@
-"""Chosen episodes of a stored replay buffer, with rewards made anew, as a run begins with them or draws from them."""
+"""Selected episodes of a stored replay buffer, with relabelled rewards, for the buffer of a run."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ import numpy as np
 
 from rookery.core.errors import ConfigError
 from rookery.replay.buffer import ReplayBuffer
+from rookery.replay.episode_filter import SelectionConfig, filter_episodes
 from rookery.replay.frames import observations_at
-from rookery.replay.pieces import Piece, kept_rows, rows_in
 from rookery.replay.relabel import Relabel
+from rookery.replay.segment_arrays import Piece, kept_rows, rows_in
 from rookery.replay.segments import StoredReplay, copy_rows
-from rookery.replay.selecting import SelectionConfig, chosen_episodes
-from rookery.replay.summary import stretches_in
+from rookery.replay.summary import episode_parts
 from rookery.replay.transfer import following_rows
 
 PART = 8192
-"""Rows whose rewards are made anew together."""
+"""Number of rows that are relabelled at once."""
 
 
 class EpisodeRows:
-    """Finds which rows of a stored replay buffer are an episode.
+    """Episode of each row of a stored replay buffer.
 
     Attributes:
-        episode: ``[rows]`` number of each row's episode, counted by their first rows.
-        lengths: ``[E]``.
-        returns: ``[E]`` NaN where the first decision or the end is not there.
+        episode: ``[rows]`` index of each row's episode, in the order of first rows.
+        lengths: ``[E]`` number of decisions.
+        returns: ``[E]`` NaN if the first decision or the end is missing.
     """
 
     def __init__(self, stored: StoredReplay) -> None:
         self.episode = np.zeros(len(stored), np.int64)
         self._sums: list[float] = []
-        self._open: dict[int, int] = {}  # the episode under way, by slot
+        self._open: dict[int, int] = {}  # running episode by slot
         self._starts: list[int] = []
         self._whole: list[bool] = []
         self._over: list[bool] = []
@@ -43,7 +43,7 @@ class EpisodeRows:
                 self._open.clear()
             self._add(piece.rows, first)
             first += rows_in(piece.rows)
-        order = np.argsort(self._starts)  # pieces are read slot by slot
+        order = np.argsort(self._starts)  # pieces are read by slot
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
         self.episode = rank[self.episode]
@@ -51,60 +51,60 @@ class EpisodeRows:
         self.returns = np.where(np.array(self._whole) & np.array(self._over), self._sums, np.nan)[order]
 
     def _add(self, piece: Piece, first: int) -> None:
-        for stretch in stretches_in(piece):
-            had = self._open.pop(stretch.slot, None)
-            if had is not None and stretch.begins:  # it was broken off, which is an end
+        for part in episode_parts(piece):
+            had = self._open.pop(part.slot, None)
+            if had is not None and part.begins:  # it was interrupted, which counts as an end
                 self._over[had] = True
-            if had is None or stretch.begins or stretch.alone:
+            if had is None or part.begins or part.alone:
                 had = len(self._sums)
                 self._sums.append(0.0)
-                self._starts.append(first + int(stretch.rows[0]))
-                self._whole.append(stretch.begins)
+                self._starts.append(first + int(part.rows[0]))
+                self._whole.append(part.begins)
                 self._over.append(False)
-            self._sums[had] += stretch.reward
-            self.episode[first + stretch.rows] = had
-            if stretch.terminated or stretch.truncated:
+            self._sums[had] += part.reward
+            self.episode[first + part.rows] = had
+            if part.terminated or part.truncated:
                 self._over[had] = True
             else:
-                self._open[stretch.slot] = had
+                self._open[part.slot] = had
 
 
 @lru_cache(maxsize=2)
-def chosen_rows(stored: StoredReplay, cfg: SelectionConfig) -> np.ndarray:
-    """Finds the rows ``[rows]`` bool of the episodes that are taken.
+def filtered_rows(stored: StoredReplay, cfg: SelectionConfig) -> np.ndarray:
+    """Returns a mask ``[rows]`` of the rows of selected episodes.
 
     Raises:
-        ConfigError: If there are none, or returns decide and rewards are not known.
+        ConfigError: If there are none, or the selection needs rewards that are unknown.
         FileError: If a segment is missing, broken or foreign; names it.
     """
     if cfg.by_return and "reward" in stored.missing:
-        raise ConfigError(f"{stored}: has no rewards, so that no episode can be chosen by what it returned")
+        raise ConfigError(f"{stored}: has no rewards, so that no episode can be selected by return")
     found = EpisodeRows(stored)
     taken = np.zeros(len(found.lengths), bool)
-    taken[chosen_episodes(found.lengths, found.returns, cfg, str(stored))] = True
+    taken[filter_episodes(found.lengths, found.returns, cfg, str(stored))] = True
     return np.asarray(taken[found.episode])
 
 
-def count_chosen(stored: StoredReplay, cfg: SelectionConfig) -> int:
-    """Counts the decisions that are taken; raises as `chosen_rows` does."""
-    return len(stored) if cfg.is_everything else int(np.count_nonzero(chosen_rows(stored, cfg)))
+def count_filtered(stored: StoredReplay, cfg: SelectionConfig) -> int:
+    """Returns the number of selected decisions; raises as `filtered_rows`."""
+    return len(stored) if cfg.is_everything else int(np.count_nonzero(filtered_rows(stored, cfg)))
 
 
-def copy_chosen(stored: StoredReplay, memory: ReplayBuffer) -> int:
-    """Adds the episodes that a buffer's settings choose of a stored one, with the rewards that they say; of more than
-    fit the newest. Gives their number.
+def copy_filtered(stored: StoredReplay, memory: ReplayBuffer) -> int:
+    """Adds the episodes of a stored buffer that a buffer's settings select, relabelled; if they do not fit, the newest.
+    Returns the number of decisions.
 
     Raises:
-        ConfigError: If there are none, or their rewards cannot be made anew.
+        ConfigError: If there are none, or their rewards cannot be relabelled.
         FileError: If a segment is missing, broken or foreign; names it.
-        RookeryError: If they do not fit to the memory's policy.
+        RookeryError: If they do not fit the buffer's policy.
     """
     cfg = memory.cfg
     if cfg.select.is_everything and cfg.relabel.is_nothing:
         return copy_rows(stored, memory)
     relabel = Relabel(cfg.relabel, stored.spaces.obs, stored.spaces.action, str(stored))
-    kept = None if cfg.select.is_everything else chosen_rows(stored, cfg.select)
-    place = None if kept is None else kept.cumsum() - 1  # of each row among those that are kept
+    kept = None if cfg.select.is_everything else filtered_rows(stored, cfg.select)
+    place = None if kept is None else kept.cumsum() - 1  # index of each row among the kept ones
     first = floor = 0
     started = False
     for piece in stored.pieces():
@@ -114,26 +114,26 @@ def copy_chosen(stored: StoredReplay, memory: ReplayBuffer) -> int:
             rows = kept_rows(rows, kept, place, first, floor)
         first += rows_in(piece.rows)
         if rows_in(rows):
-            with memory.shelf.reading(piece.mapped):
+            with memory.memmaps.reading(piece.mapped):
                 memory.append(rows, continues=started and (piece.continues or kept is not None))
             started = True
     return min(first if kept is None else int(np.count_nonzero(kept)), memory.capacity)
 
 
 def relabelled(piece: Piece, relabel: Relabel, first: int) -> Piece:
-    """A piece with rewards made anew.
+    """Returns a piece with relabelled rewards.
 
     Args:
-        piece: Complete in itself.
-        relabel: How.
-        first: Number of its first row, for messages.
+        piece: A complete piece.
+        relabel: The new rewards.
+        first: Index of its first row, for messages.
     """
     if not relabel.needs_observations:
         return piece | {"reward": relabel.plain(piece["reward"])}
-    return piece | {"reward": np.concatenate([*_asked(piece, relabel, first)])}
+    return piece | {"reward": np.concatenate([*_function_rewards(piece, relabel, first)])}
 
 
-def _asked(piece: Piece, relabel: Relabel, first: int) -> Iterator[np.ndarray]:
+def _function_rewards(piece: Piece, relabel: Relabel, first: int) -> Iterator[np.ndarray]:
     following, aside = following_rows(piece)
     paths = [name.partition("/")[2] for name in piece if name.startswith(("obs/", "stack/"))]
     for start in range(0, rows_in(piece), PART):

@@ -11,12 +11,12 @@ from rookery.core.errors import ConfigError
 from rookery.core.io.files import write_directory
 from rookery.replay import segments, sieve
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
-from rookery.replay.episodes import ChosenEpisodes
+from rookery.replay.episode_filter import SelectionConfig, filter_episodes
+from rookery.replay.episodes import FilteredEpisodes
 from rookery.replay.formats.names import export_stored, import_replay
 from rookery.replay.recording import recording_of, write_recordings
 from rookery.replay.relabel import RelabelConfig
 from rookery.replay.segments import copy_rows, facts_of, find_replay, new_segments
-from rookery.replay.selecting import SelectionConfig, chosen_episodes
 from rookery.replay.transfer import merged
 
 LENGTHS = np.array([10, 20, 30, 40, 50])
@@ -39,16 +39,16 @@ RETURNS = np.array([1.0, 5.0, np.nan, 3.0, 4.0])
     ],
 )
 def test_episodes_are_chosen_by_returns_and_age(cfg, taken):
-    assert chosen_episodes(LENGTHS, RETURNS, SelectionConfig(**cfg), "x").tolist() == taken
+    assert filter_episodes(LENGTHS, RETURNS, SelectionConfig(**cfg), "x").tolist() == taken
 
 
 def test_what_leaves_no_episode_is_refused_with_the_best_there_is():
     with pytest.raises(
-        ConfigError, match=r"x: no episode returned 9 or more: the best one 5; use a smaller min_return"
+        ConfigError, match=r"x: no episode has a return of 9 or more, the best one has 5; use a smaller min_return"
     ):
-        chosen_episodes(LENGTHS, RETURNS, SelectionConfig(min_return=9.0), "x")
-    with pytest.raises(ConfigError, match="not one of its 5 episodes is there from its first decision to its end"):
-        chosen_episodes(LENGTHS, RETURNS * np.nan, SelectionConfig(best=0.1), "x")
+        filter_episodes(LENGTHS, RETURNS, SelectionConfig(min_return=9.0), "x")
+    with pytest.raises(ConfigError, match="none of its 5 episodes is complete, from its first decision to its end"):
+        filter_episodes(LENGTHS, RETURNS * np.nan, SelectionConfig(best=0.1), "x")
     for wrong in (0.0, "0%", "101%", "ten%", "0.1", True):
         with pytest.raises(
             ConfigError, match=r"best = .*: must be a number above 0 and at most 1, or in percent, as in 10%"
@@ -83,8 +83,8 @@ def test_a_run_begins_with_the_chosen_episodes_of_slots_that_played_side_by_side
     whole = recording_of(stored)
     select = SelectionConfig(last_decisions=60)
     found = buffer_for(stored, select=select, relabel={"scale": 2.0, "shift": 1.0, "bounds": (-1.0, 1.5)})
-    count = sieve.copy_chosen(stored, found)
-    assert 60 <= count == len(found) == sieve.count_chosen(stored, select) < len(stored)
+    count = sieve.copy_filtered(stored, found)
+    assert 60 <= count == len(found) == sieve.count_filtered(stored, select) < len(stored)
     got = recording_of(stored_in(tmp_path / "got", found))
     picked = whole.episodes[-len(got.episodes) :]
     for one, other in zip(sorted(got.episodes, key=by_content), sorted(picked, key=by_content), strict=True):
@@ -107,10 +107,10 @@ def test_choosing_at_import_and_at_the_start_of_a_run_is_the_same(tmp_path, sele
     export_stored(find_replay(tmp_path / "all"), str(tmp_path / "a.npz"), "npz", advance=lambda count: None)
     import_replay(tmp_path / "a.npz", tmp_path / "chosen", select=select)
     chosen = find_replay(tmp_path / "chosen")
-    assert "of 5 episodes were taken" in chosen.notes[0]
+    assert "of 5 episodes were selected" in chosen.notes[0]
     stored = find_replay(tmp_path / "all")
     memory = buffer_for(stored, select=select)
-    sieve.copy_chosen(stored, memory)
+    sieve.copy_filtered(stored, memory)
     assert_same(recording_of(stored_in(tmp_path / "run", memory)), recording_of(chosen))
 
 
@@ -118,7 +118,7 @@ def test_without_settings_rows_are_copied_as_they_are(tmp_path):
     write_recordings(tmp_path / "all", {"main": recording(PARTS, CHOICE)})
     stored = find_replay(tmp_path / "all")
     one, other = buffer_for(stored), buffer_for(stored)
-    assert sieve.copy_chosen(stored, one) == copy_rows(stored, other) == 8
+    assert sieve.copy_filtered(stored, one) == copy_rows(stored, other) == 8
     pieces = [memory.rows_between(0, 8) for memory in (one, other)]
     assert all((pieces[0][name] == pieces[1][name]).all() for name in pieces[0])
 
@@ -134,7 +134,7 @@ def test_slots_of_merged_buffers_stay_apart(tmp_path):
     both = find_replay(tmp_path / "both")
     assert sieve.EpisodeRows(both).lengths.tolist() == [3, 3, 3, 3]
     found = buffer_for(both, select={"last_episodes": 3})
-    sieve.copy_chosen(both, found)
+    sieve.copy_filtered(both, found)
     got = recording_of(stored_in(tmp_path / "got", found)).episodes
     whole = [*recording_of(parts[0]).episodes[1:], *recording_of(parts[1]).episodes]
     for one, other in zip(got, whole, strict=True):
@@ -147,7 +147,7 @@ def test_slots_of_merged_buffers_stay_apart(tmp_path):
 
 
 def distance(obs, action, reward, next_obs, terminated):
-    """Says how far each step led, ten less where the episode ended; looks at what it is given."""
+    """Returns the length of each step, ten less where the episode ended; checks its arguments."""
     assert obs.shape == next_obs.shape and action.shape == (len(obs), 2)
     LARGEST.append(np.abs(action).max())
     assert (next_obs[terminated] == 0).all() and terminated.dtype == bool
@@ -177,13 +177,13 @@ LARGEST = []
 def test_a_function_gives_rewards_of_what_was_seen_and_done(tmp_path, monkeypatch):
     one = recording(POINT, THROTTLE, lengths=(5, 7, 6), seed=1, reward=False)
     relabel = RelabelConfig(function=f"{HERE}:distance", scale=0.5)
-    chosen = ChosenEpisodes(one, SelectionConfig(), relabel, "x")
+    chosen = FilteredEpisodes(one, SelectionConfig(), relabel, "x")
     assert chosen.missing == ("logp",)
     write_recordings(tmp_path / "all", {"main": one})
     stored = find_replay(tmp_path / "all")
     monkeypatch.setattr(sieve, "PART", 4)
     memory = buffer_for(stored, relabel=relabel)
-    sieve.copy_chosen(stored, memory)
+    sieve.copy_filtered(stored, memory)
     told = [episode.reward for episode in recording_of(stored_in(tmp_path / "run", memory)).episodes]
     for episode, new, copied in zip(one.episodes, chosen.episodes, told, strict=True):
         seen = episode.obs["obs"]
@@ -206,25 +206,25 @@ def test_functions_that_give_no_rewards_are_refused():
     ):
         relabel = RelabelConfig(function=f"{HERE}:{name}")
         with pytest.raises(ConfigError, match=f"x: relabel.function = {HERE}:{name}: {problem}"):
-            list(ChosenEpisodes(one, SelectionConfig(), relabel, "x").episodes)
+            list(FilteredEpisodes(one, SelectionConfig(), relabel, "x").episodes)
     for wrong, problem in (
         ({"function": f"{HERE}:distanse"}, "distanse"),
-        ({"function": f"{HERE}:LENGTHS"}, "is no function"),
-        ({"bounds": (1.0, -1.0)}, "the least reward comes first"),
+        ({"function": f"{HERE}:LENGTHS"}, "is not a function"),
+        ({"bounds": (1.0, -1.0)}, "the smallest reward comes first"),
     ):
         with pytest.raises(ConfigError, match=problem):
-            ChosenEpisodes(one, SelectionConfig(), RelabelConfig(**wrong), "x")
+            FilteredEpisodes(one, SelectionConfig(), RelabelConfig(**wrong), "x")
 
 
 def test_what_has_no_rewards_cannot_be_chosen_or_scaled(tmp_path):
     one = recording(POINT, UNIT, reward=False)
-    with pytest.raises(ConfigError, match="has no rewards, so that no episode can be chosen by what it returned"):
-        ChosenEpisodes(one, SelectionConfig(best=0.5), RelabelConfig(), "x")
-    with pytest.raises(ConfigError, match="has no rewards to be scaled, shifted or cut off; name a function"):
-        ChosenEpisodes(one, SelectionConfig(), RelabelConfig(scale=2.0), "x")
+    with pytest.raises(ConfigError, match="has no rewards, so that no episode can be selected by return"):
+        FilteredEpisodes(one, SelectionConfig(best=0.5), RelabelConfig(), "x")
+    with pytest.raises(ConfigError, match="has no rewards to scale, shift or clip; name a function"):
+        FilteredEpisodes(one, SelectionConfig(), RelabelConfig(scale=2.0), "x")
     write_recordings(tmp_path / "all", {"main": one})
-    with pytest.raises(ConfigError, match="has no rewards, so that no episode can be chosen"):
-        sieve.count_chosen(find_replay(tmp_path / "all"), SelectionConfig(min_return=1.0))
+    with pytest.raises(ConfigError, match="has no rewards, so that no episode can be selected"):
+        sieve.count_filtered(find_replay(tmp_path / "all"), SelectionConfig(min_return=1.0))
 
 
 def test_episodes_of_which_a_part_is_gone_have_no_return(tmp_path):
