@@ -114,7 +114,7 @@ def test_rows_in_files_come_to_the_same_weights(tmp_path):
     for memory_mb in (None, 1):
         cfg = small(TD3BCConfig, replay={"start_from": (data,), "memory_mb": memory_mb})
         with Trainer(None, cfg, seed=0) as trainer:
-            assert (trainer.replays["main"].buffer.shelf.in_files > 0) == (memory_mb is not None)
+            assert (trainer.replays["main"].buffer.memmaps.in_files > 0) == (memory_mb is not None)
             trainer.learn(20)
             found.append([part.detach().numpy().copy() for part in trainer.policies["main"].parameters()])
     for one, other in zip(*found, strict=True):
@@ -125,7 +125,7 @@ def test_runs_that_play_can_keep_rows_in_files(tmp_path):
     cfg = small(DQNConfig, learning_starts=50, replay={"capacity": 30_000, "memory_mb": 1})
     with Trainer("CartPole-v1", cfg, num_envs=2, seed=0, run_dir=tmp_path / "run") as trainer:
         trainer.train({"env_steps": 200})
-        assert trainer.replays["main"].buffer.shelf.in_files > 0
+        assert trainer.replays["main"].buffer.memmaps.in_files > 0
     with Trainer.load(tmp_path / "run", resume=True) as trainer:
         assert len(trainer.replays["main"].buffer) == 200
         trainer.train({"env_steps": 300})

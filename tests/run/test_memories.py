@@ -180,7 +180,7 @@ def test_a_checkpoint_before_anything_was_played_has_an_empty_memory(tmp_path):
     with Trainer.load(place) as trainer:
         assert len(trainer.learners["main"].replay.buffer) == 0
         trainer.train_iteration()
-    with pytest.raises(FileError, match="nothing was played yet"):
+    with pytest.raises(FileError, match="nothing was sampled yet"):
         make("CartPole-v1", cfg=REPLAYING, memory=place)
 
 
@@ -275,7 +275,7 @@ def test_a_mixed_memory_that_changed_is_refused_on_resume(tmp_path):
     folder = trained(tmp_path / "run", memory=f"{source}*0.5", seed=9)
     with Trainer.load(source, resume=True) as trainer:
         trainer.train({"iterations": 4})
-    with pytest.raises(ConfigError, match="is not what it was when the checkpoint was written"):
+    with pytest.raises(ConfigError, match="have changed since the checkpoint was written"):
         Trainer.load(folder)
 
 
