@@ -202,7 +202,7 @@ def test_what_is_played_ahead_on_two_learners_is_that_of_one(tmp_path, env):
 
 def test_policies_of_other_algorithms_learn_beside_each_other(tmp_path):
     def run(ranks):
-        policies = {"north": shared(32), "south": DQNConfig(**REPLAYING), "guest": shared(8, batch_size=2)}
+        policies = {"north": shared(32), "south": DQNConfig(**REPLAYING), "guest": shared(8, rollout_size=2)}
         with Trainer(Comings, policies=policies, ranks=ranks, num_envs=4, seed=5, config=CLUSTER) as trainer:
             while not trainer.replays["south"].gradient_steps:
                 result = trainer.train_iteration()
