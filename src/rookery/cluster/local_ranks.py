@@ -60,9 +60,9 @@ class LocalRanks(Gathered):
             super().__init__(groups)
             self.watch_others()  # all have met, and no longer need the file
         except RuntimeError as error:
-            told = self.lost(error)
+            loss = self.lost(error)
             self._end()
-            raise told from told.__cause__
+            raise loss from loss.__cause__
         except BaseException:
             self._end()
             raise
@@ -93,9 +93,9 @@ class LocalRanks(Gathered):
 
     def lost(self, error: Exception) -> RookeryError:
         """Returns the error of the rank that failed first, or the way it ended."""
-        told: RookeryError = super().lost(error)
+        loss: RookeryError = super().lost(error)
         if self._heartbeats is not None and self._heartbeats.problem:
-            return told
+            return loss
         for number, line in enumerate(self._lines, 1):
             if not select.select([line], [], [], LAST_WORDS)[0]:
                 continue
@@ -104,10 +104,10 @@ class LocalRanks(Gathered):
             except RankLostError:
                 continue  # a rank that only misses another has no cause to report
             except RookeryError as found:
-                told = found
+                loss = found
                 if found.__cause__ is not None:  # one that ended without a message may have missed this one
                     break
-        return told
+        return loss
 
     def break_waits(self) -> None:
         """Ends the other ranks at once, and all waits for them."""

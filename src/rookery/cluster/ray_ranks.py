@@ -188,17 +188,17 @@ class RayRanks(Gathered):
             ranks = met(meeting, 0, size, store)
         except RuntimeError as error:
             self.rank, self.size = 0, size
-            told = self.lost(error)
-            raise told from told.__cause__
+            loss = self.lost(error)
+            raise loss from loss.__cause__
         vars(self).update(vars(ranks))
         self._store = store  # lives as long as this
         self.watch_others()
 
     def lost(self, error: Exception) -> RookeryError:
         """Returns the error of the rank that failed first, or that it is gone."""
-        told: RookeryError = super().lost(error)
+        loss: RookeryError = super().lost(error)
         if self._heartbeats is not None and self._heartbeats.problem:
-            return told
+            return loss
         ready_of(self._serving, LAST_WORDS)
         over = ready_of(self._serving, OTHERS_SECONDS, at_least=len(self._serving))
         for rank, ticket in enumerate(self._serving, 1):
@@ -213,14 +213,14 @@ class RayRanks(Gathered):
                     continue  # a rank that only misses another has no cause to report
                 kind = type(cause) if isinstance(cause, RookeryError) else TrainingError
                 text = f"{cause}" if kind is type(cause) else f"{type(cause).__name__}: {cause}"
-                told = kind(f"{name}: {text}")
-                told.__cause__ = RemoteError(str(found))
+                loss = kind(f"{name}: {text}")
+                loss.__cause__ = RemoteError(str(found))
                 break
             except RayActorError as found:
-                told = LearnerLostError(f"{name} is gone: {as_line(found)}")
+                loss = LearnerLostError(f"{name} is gone: {as_line(found)}")
             except RayError as found:
-                told = LearnerLostError(f"{name}: {describe_ray_error(found)}")
-        return told
+                loss = LearnerLostError(f"{name}: {describe_ray_error(found)}")
+        return loss
 
     def break_waits(self) -> None:
         """Ends the other ranks at once, and all waits for them."""

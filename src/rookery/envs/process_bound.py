@@ -110,10 +110,10 @@ def _classes(function: Any) -> Iterator[type]:
 def _changed(function: ast.FunctionDef, known: dict[str, Any]) -> Iterator[str]:
     """Yields the globals of a module that a function changes."""
     nodes = list(ast.walk(function))
-    told = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
+    declared = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
     own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-    yield from sorted(told & own)
+    yield from sorted(declared & own)
     for node in nodes:
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
             root, is_call = node.value, False
@@ -123,7 +123,7 @@ def _changed(function: ast.FunctionDef, known: dict[str, Any]) -> Iterator[str]:
             continue
         while isinstance(root, ast.Attribute | ast.Subscript):
             root = root.value
-        if isinstance(root, ast.Name) and root.id in known and root.id not in own - told:
+        if isinstance(root, ast.Name) and root.id in known and root.id not in own - declared:
             value = known[root.id]
             if not (is_call and (isinstance(value, ModuleType) or inspect.isclass(value))):
                 yield root.id

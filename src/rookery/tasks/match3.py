@@ -219,12 +219,12 @@ class Match3(BatchedAgents):
         cells.
         """
 
-        def told(kind: int, way: int) -> str:
+        def letters_of(kind: int, way: int) -> str:
             """Returns the two letters of a cell."""
             return "  " if kind < 0 else LETTERS[kind] + " '*"[way]
 
         both = zip(self._cells[lane, ::-1].tolist(), self._special[lane, ::-1].tolist(), strict=True)
-        rows = [" ".join(map(told, kinds, ways)) for kinds, ways in both]
+        rows = [" ".join(map(letters_of, kinds, ways)) for kinds, ways in both]
         return "\n".join(row.rstrip() for row in rows)
 
     def render(self, lane: int) -> np.ndarray:

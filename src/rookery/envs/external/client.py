@@ -467,8 +467,8 @@ class Client:
             greeting = {"protocol": PROTOCOL, "client": self._name, "proof": shown, "challenge": mine}
             sock.sendall(pack(greeting))
             welcome = self._receive(sock)
-            theirs = str(welcome.get("proof", ""))
-            if not hmac.compare_digest(theirs, proof(self._token, "training", mine)):
+            received = str(welcome.get("proof", ""))
+            if not hmac.compare_digest(received, proof(self._token, "training", mine)):
                 raise TrainingOver("the program that listens there does not know the token")
             self.welcome = welcome
             sock.settimeout(None)

@@ -157,8 +157,8 @@ class ExternalEnv(AsyncCopiesEnv):
         if self._external.began and step.stepped is not None:
             step.stepped[self._external.began] = False  # they have shown their first observation
         if self.keep_infos != "none":
-            told = self._external.served.infos
-            self.infos = {lane: infos for lane, infos in told.items() if self.keep_infos == "all" or step.ended[lane]}
+            latest = self._external.served.infos
+            self.infos = {lane: infos for lane, infos in latest.items() if self.keep_infos == "all" or step.ended[lane]}
         return step
 
 

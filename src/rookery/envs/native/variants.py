@@ -191,9 +191,9 @@ def native_unavailable_reason() -> str:
     except EnvError as error:
         return f"the variants in C cannot be used: {error}; build them again: {BUILD}"
     angles = np.random.default_rng(0).uniform(-4.0, 4.0, 1000)
-    for ours, theirs in ((math.sin, np.sin), (math.cos, np.cos)):
+    for ours, numpys in ((math.sin, np.sin), (math.cos, np.cos)):
         # Environments in Python use NumPy, those in C the C library, as `math` does; some last bits may differ.
-        if [ours(angle) for angle in angles.tolist()] != theirs(angles).tolist():
+        if [ours(angle) for angle in angles.tolist()] != numpys(angles).tolist():
             return (
                 f"NumPy and the C library do not agree on {ours.__name__}, so numbers would differ in their last bits"
             )

@@ -70,7 +70,7 @@ class ShareServer:
             if share.infos:
                 reply = "infos", share.infos
         except EnvError as error:
-            reply = "error", told(error)
+            reply = "error", error_texts(error)
         self._words[STATUS] = status | (SPEAKS if reply else 0)
         self._answers.send(number)
         if reply:
@@ -112,7 +112,7 @@ class ShareServer:
                 return "value", (result, False, False)
             return "value", (result, self._share.any_end, self._share.layout != self._version)
         except EnvError as error:
-            return "error", told(error)
+            return "error", error_texts(error)
         except Exception as error:
             return "error", (described(error), traceback.format_exc())
 
@@ -160,7 +160,7 @@ class ShareServer:
         return NotifyingPlan(seeds, note)
 
 
-def told(error: EnvError) -> tuple[str, str]:
+def error_texts(error: EnvError) -> tuple[str, str]:
     """Returns the message of an error, and the traceback of the environment's own exception beneath it, if there was
     one.
     """

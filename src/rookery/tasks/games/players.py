@@ -46,8 +46,10 @@ def line_soccer_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
     ways = 2 * seen[:, line_soccer.OTHERS :].reshape(len(seen), -1, 2)
     mates = ways[:, : ways.shape[1] // 2]
     there = (mates != 0.0).any(axis=2)  # of the smaller of two teams some are missing
-    theirs = np.where(there, np.linalg.norm(to_ball[:, None] - mates, axis=2), np.inf).min(axis=1, initial=np.inf)
-    nearest = np.linalg.norm(to_ball, axis=1) <= theirs
+    mates_nearest = np.where(there, np.linalg.norm(to_ball[:, None] - mates, axis=2), np.inf).min(
+        axis=1, initial=np.inf
+    )
+    nearest = np.linalg.norm(to_ball, axis=1) <= mates_nearest
 
     to_goal = np.array([line_soccer.HALF[0], 0.0]) - ball
     aim = to_goal / np.maximum(np.linalg.norm(to_goal, axis=1, keepdims=True), 1e-6)
