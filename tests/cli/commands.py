@@ -1,4 +1,4 @@
-"""What commands of the tests have in common."""
+"""Shared parts of commands of the tests."""
 
 import sys
 from contextlib import redirect_stderr, redirect_stdout

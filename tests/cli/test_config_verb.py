@@ -28,7 +28,7 @@ KINDS = {
 
 
 def wrong(schema, value, root, at="") -> list[str]:
-    """What a value has against a schema, for the part of JSON Schema that ours uses."""
+    """Yields the errors of a value in a schema, for the part of JSON Schema that ours uses."""
     if "$ref" in schema:
         return wrong(root["$defs"][schema["$ref"].rpartition("/")[2]], value, root, at)
     found = []

@@ -1,4 +1,4 @@
-"""Who keeps the program from ending is named, and it ends nevertheless; it ends in good order with its terminal."""
+"""Threads that keep the program running are named, and it ends nevertheless; it ends cleanly with its terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``rookery train external:PORT``: what it says, where the token is, what is refused, and a run that goes on later."""
+"""``rookery train external:PORT``: output, place of the token, refusals, and a resumed run."""
 
 import json
 import socket

@@ -182,7 +182,7 @@ def test_a_person_plays_at_a_terminal(rookery, monkeypatch):
         )
         back.close()
     os.close(theirs)
-    thread.join(10)  # it reads until nobody writes; closed before, its number might be another file's
+    thread.join(10)  # it reads until no process writes; closed before, its number might be another file's
     os.close(ours)
     assert code == 0, err
     (episode,) = recording_of(find_replay("mine")).episodes

@@ -26,7 +26,7 @@ CARRY = "rookery.tasks:CarryTogether --run-id carry"
 
 
 class Blind(gymnasium.Env):
-    """Shows nobody what it looks like."""
+    """Cannot be shown."""
 
     observation_space, action_space = spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(2)
 
@@ -53,7 +53,7 @@ def playable(playable_folder, tmp_path, rookery):
 
 
 class Terminal:
-    """A terminal at which somebody answers: the next answer goes out when what is shown ends in a question."""
+    """A terminal with scripted answers: the next answer goes out when what is shown ends in a question."""
 
     def __init__(self, monkeypatch, answers, question):
         self.ours, self.theirs = pty.openpty()

@@ -1,4 +1,4 @@
-"""Going on with a run from the command line: until when, with which settings, and from where there is no checkpoint."""
+"""Resuming a run from the command line: until when, with which settings, and from where there is no checkpoint."""
 
 from __future__ import annotations
 

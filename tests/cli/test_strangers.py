@@ -127,7 +127,7 @@ WITHOUT_SETTINGS = ("begin anew", "explain weights", "explain env.step")
 """Verbs that read `config.yaml` or `provenance.json` instead of a checkpoint's settings."""
 
 LISTENING = ("a host", "every host", "a token", "a token file")
-"""Left out, with a note that comes when an environment is there; and in tests nobody comes."""
+"""Left out, with a note that comes when an environment is there; and in tests none comes."""
 
 NOT_TOLD = (
     "sampling.num_envs", "sampling.warmup_steps", "batch_size", "replay.capacity", "replay.start_from", "replay.mix",
@@ -145,7 +145,7 @@ QUICK = [
 
 
 class Terminal(StringIO):
-    """A terminal at which nobody types."""
+    """A terminal without input."""
 
     def isatty(self):
         return True
@@ -185,7 +185,7 @@ def last(run):
 
 
 def say(run, values, verb):
-    """Lets a stranger's run say something, where a verb reads it."""
+    """Writes a text into a foreign run, where a verb reads it."""
     if verb in WITHOUT_SETTINGS:
         said = json.loads((run / "provenance.json").read_text())
         for path, value in values.items():

@@ -1,4 +1,4 @@
-"""Memory from the command line: it is asked for in words like any setting, told back, and refused where it must be."""
+"""Memory from the command line: it is set like any setting, shown, and refused where it must be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directories of others: nothing of theirs runs, with no verb, wherever they name code; one's own need no word."""
+"""Foreign directories: their code never runs, with no verb, wherever they name code; one's own need no word."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CALL = f"{MODULE}:call"
 THING = f"{MODULE}:Thing"
 
 SHELL = {"env.config.command": "touch it-ran"}
-"""What a shell would be told; commands run in the folder that the mark is looked for in."""
+"""Returns a shell command; it runs in the folder in which the mark is searched."""
 
 PLACES = {
     "a function as environment": {"env.name": CALL},
@@ -247,7 +247,7 @@ LIBRARY = {
     "policy_mapping.agent:0": ["team:red"],
     "env.config.text": ["a text: with a colon", "12:30", "runs/x:main", "https://example.org"],
 }  # fmt: skip
-"""What anybody's files may say."""
+"""Texts that files of any user may have."""
 
 
 def test_others_may_name_what_belongs_to_the_library(theirs, rookery):

@@ -1,4 +1,4 @@
-"""Checkpoints of policies that nobody has trained, and a server of them."""
+"""Checkpoints of untrained policies, and a server of them."""
 
 import http.client
 import json

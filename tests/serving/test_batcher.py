@@ -40,7 +40,7 @@ def question(reply, session=None, rows=1):
 
 
 def asked_together(batcher, *entries):
-    """Lets all of these wait when the first is taken."""
+    """Makes all questions wait when the first is taken."""
     with batcher._ready:
         batcher._waiting.extend(entries)
         batcher._ready.notify()

@@ -1,4 +1,4 @@
-"""What a policy server answers over HTTP: the policy's own actions, or what was wrong with the question."""
+"""Tests of a policy server over HTTP: its answers are the policy's own actions, or errors."""
 
 import json
 import re
@@ -137,7 +137,7 @@ def test_what_is_no_question_is_refused(tmp_path):
         assert web.call("GET", "/actions")[0] == 404
         assert Web(server).act([0.0] * 1000)[0] == 413
         assert web.act([0.0] * 4)[0] == 200
-        with socket.create_connection(server.address) as link:  # no length is said, and it goes on and on
+        with socket.create_connection(server.address) as link:  # no length is given, and it never ends
             head = (
                 f"POST /act HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nTransfer-Encoding: chunked\r\n\r\n"
             )
@@ -283,7 +283,7 @@ def test_somebody_who_sends_slowly_is_not_waited_for(tmp_path):
 
 
 def test_answers_do_not_wait_for_their_second_half(tmp_path):
-    """Where it is not said that halves are sent at once, each answer takes 40 ms, until the client acknowledges one."""
+    """Without TCP_NODELAY each answer takes 40 ms, until the client acknowledges its first half."""
     with serving(checkpoint(tmp_path, 1, policy())) as server:
         web = Web(server)
         assert web.act([0.0] * 4)[0] == 200

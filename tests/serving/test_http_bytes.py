@@ -1,4 +1,4 @@
-"""HTTP as bytes: what is no request is refused, requests are answered in their order, and the server goes on."""
+"""HTTP as bytes: what is no request is refused, requests are answered in their order, and the server continues."""
 
 import json
 import random

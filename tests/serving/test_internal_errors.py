@@ -1,4 +1,4 @@
-"""Errors of our own in a policy server: clients are given an id, the log has the traceback, and the server goes on."""
+"""Errors of our own in a policy server: clients are given an id, the log has the traceback, and it continues."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ID = "internal error [0-9a-f]{8}"
 def test_an_error_in_the_application_is_an_id_over_http(tmp_path, monkeypatch):
     said = []
     with serving(checkpoint(tmp_path, 1, policy()), said) as server:
-        monkeypatch.setattr("rookery.serving.web.describe_policy", lambda one: {}["/home/somebody/secret.py"])
+        monkeypatch.setattr("rookery.serving.web.describe_policy", lambda one: {}["/home/user/secret.py"])
         status, answer = Web(server).call("GET", "/policies")
         assert status == 500 and re.fullmatch(ID, answer["error"]) and "secret" not in str(answer)
         assert any(answer["error"] in line and "secret.py" in line and "Traceback" in line for line in said)

@@ -1,4 +1,4 @@
-"""What policies remember of each client: nothing at the start, then its own past; and what happens without room."""
+"""Tests of the memory of policies for each client: empty at the start, then its own past; and eviction."""
 
 import threading
 

@@ -48,7 +48,7 @@ def history_of(folder):
 
 
 def outcome(folder):
-    """What an experiment came to, without what depends on the clock."""
+    """Returns the results of an experiment, without columns that depend on the clock."""
     return {
         trial.name: (
             trial.params,

@@ -1,7 +1,7 @@
 """A runner for schedulers without trainings: trials whose scores a function gives, on places, in simulated time.
 
-It does with actions what `tune/runner.py` does, and fails the test where that one could not go on: an action for a
-trial that is unknown, over, or at work; a clone without a checkpoint to begin from; nobody at work, and nobody let on.
+Carries out actions as `tune/runner.py`, and fails the test if that one could not continue: an action for a trial that
+is unknown, over, or at work; a clone without a checkpoint to begin from; no trial at work, and none continued.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Simulated:
 
 
 def on_curve(curve: Callable[[Params, float], float]) -> Callable[[Any, Params, float], float]:
-    """What `Simulation` takes as `learn`, for trials without a state: the score is a function of parameters and age."""
+    """Returns a `learn` function of `Simulation` for stateless trials: the score is a function of params and age."""
     return lambda state, params, age: curve(params, age)
 
 
@@ -98,7 +98,7 @@ class Simulation:
 
     Attributes:
         trials: All trials by name, in the order they began.
-        calls: What the scheduler was told and what it answered: (method, arguments, answer). For `replay`.
+        calls: Calls of the scheduler and its answers: (method, arguments, answer). For `replay`.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Simulation:
         raise AssertionError(f"not over after {limit} iterations: {self.trials}")
 
     def next_trial(self) -> str:
-        """Who begins next; where trials yield, those without a report before those that have yielded."""
+        """Returns the trial that begins next; if trials yield, new ones go before those that have yielded."""
         waiting = list(self.queue)
         first = [name for name in waiting if not self.trials[name].reports] if self.scheduler.yields else waiting
         if not first and self.suggest():
@@ -184,7 +184,7 @@ class Simulation:
         return True
 
     def order(self, trial: Simulated) -> None:
-        """Lets a trial do an iteration."""
+        """Runs an iteration of a trial."""
         self.orders += 1
         self.milestones[trial.name] = self.scheduler.milestone(trial.name)
         heapq.heappush(self.at_work, (self.clock + self.duration(trial.params), self.orders, trial.name))
@@ -271,7 +271,7 @@ class Simulation:
 
 
 def replay(simulation: Simulation, fresh: Scheduler[Any]) -> None:
-    """Tells another scheduler all that the simulation told its own, as after a kill; fails if it answers otherwise."""
+    """Repeats the calls of the simulation with another scheduler, as after a kill; fails if its answers differ."""
     for method, arguments, answer in simulation.calls:
         said = getattr(fresh, method)(*copy.deepcopy(arguments))
         assert said == answer and (answer is None or list(said) == list(answer)), f"{method}{arguments}: {said}"

@@ -1,4 +1,4 @@
-"""What an Analysis reads from the folder of an experiment."""
+"""Tests of Analysis, which reads the folder of an experiment."""
 
 import json
 import sys

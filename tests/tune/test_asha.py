@@ -19,7 +19,7 @@ def asha(seed=0, **settings):
 
 
 def told(scheduler, *results):
-    """What the scheduler says to each of (trial, age, score), as the action for that trial."""
+    """Returns the scheduler's action for each (trial, age, score)."""
     said = []
     for trial, age, score in results:
         if trial not in scheduler.bracket:
@@ -143,7 +143,7 @@ def test_brackets_depend_on_the_seed_and_the_trial_but_not_on_the_order():
 
 
 def test_as_many_pass_a_rung_as_theory_says():
-    """Over all orders of 6 trials the n-th goes on in max(1, n // 2) / n of them: 1 + 1/2 + 1/3 + 2/4 + 2/5 + 3/6."""
+    """Over all orders of 6 trials the n-th continues in max(1, n // 2) / n of them: 1 + 1/2 + 1/3 + 2/4 + 2/5 + 3/6."""
     spent = []
     for order in permutations(range(6)):
         suggestions = [{"x": x} for x in order]

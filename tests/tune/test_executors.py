@@ -54,7 +54,7 @@ def test_workers_in_processes_agree_with_them(case, make, tmp_path):
 
 
 def is_there(pid):
-    """Whether a process runs; one that has ended and whose parent has not looked is gone."""
+    """Returns whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -182,7 +182,7 @@ def test_more_trials_at_a_time_than_there_is_room_for_is_noted():
 
 
 def surroundings(config):
-    """What a trial sees of the machine."""
+    """Returns the cores and GPUs that a trial sees."""
     cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
     return {"cores": cores, "threads": os.environ["OMP_NUM_THREADS"], "gpus": os.environ.get("CUDA_VISIBLE_DEVICES")}
 

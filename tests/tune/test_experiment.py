@@ -137,7 +137,7 @@ def test_a_callback_that_raises_ends_its_trial_only(tmp_path):
 
 
 class Fragile(gymnasium.Env):
-    """Breaks after some steps, if it is told to."""
+    """Breaks after some steps, if configured."""
 
     observation_space = spaces.Box(-1, 1, (2,), np.float32)
     action_space = spaces.Discrete(2)

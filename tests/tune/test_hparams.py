@@ -1,4 +1,4 @@
-"""What TensorBoard's HParams page shows of an experiment, asked of TensorBoard itself."""
+"""Tests of an experiment on TensorBoard's HParams page, read by TensorBoard itself."""
 
 import pytest
 from experiments import Experiment

@@ -19,7 +19,7 @@ def rule(**settings):
 
 
 def with_tracks(scheduler, **tracks):
-    """Tells the scheduler whole trials: {trial: scores at the ages 1, 2, ...}, which must all go on."""
+    """Passes whole trials to the scheduler: {trial: scores at the ages 1, 2, ...}, which must all continue."""
     for trial, scores in tracks.items():
         scheduler.add(trial, {})
         for age, score in enumerate(scores, 1):
@@ -28,7 +28,7 @@ def with_tracks(scheduler, **tracks):
 
 
 def verdict(scheduler, trial, *scores):
-    """What the scheduler says to each score of a trial at the ages 1, 2, ..."""
+    """Returns the scheduler's answers to the scores of a trial at the ages 1, 2, ..."""
     scheduler.add(trial, {})
     return [scheduler.on_result(trial, age, score).get(trial) for age, score in enumerate(scores, 1)]
 

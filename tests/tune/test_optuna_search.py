@@ -45,7 +45,7 @@ def score(params):
 
 
 def played(asked, open_at_once=3):
-    """What is suggested when several trials run at the same time, are over in another order, and each fifth fails."""
+    """Returns suggestions when several trials run at the same time, end in another order, and each fifth fails."""
     found, waiting, number = [], [], 0
     while waiting or (number is not None):
         while number is not None and len(waiting) < open_at_once:

@@ -1,4 +1,4 @@
-"""Population-based training: who becomes a copy of whom, what the copy goes on with, and that it finds the optimum."""
+"""Tests of population-based training: choice of clones and donors, parameters of clones, and the optimum is found."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def test_the_worst_quarter_becomes_a_copy_of_the_best_and_the_others_go_on() -> 
         assert scheduler.on_result(name, 2.0, score) == {name: Action.PAUSE}
     actions = scheduler.drained(["a", "b", "c", "d"])
     go_on = Action.CONTINUE
-    # b is the worst, c the best: b goes on with c's lr, 3e-3, times 1.2.
+    # b is the worst, c the best: b continues with c's lr, 3e-3, times 1.2.
     assert actions == {"b": Exploit("c", {"algorithm.lr": pytest.approx(3.6e-3)}), "a": go_on, "c": go_on, "d": go_on}
-    assert list(actions)[0] == "b"  # donors' checkpoints are taken before the donors go on
+    assert list(actions)[0] == "b"  # donors' checkpoints are taken before the donors continue
 
 
 def test_from_the_second_interval_on_the_last_who_arrives_lets_the_others_go_on() -> None:
@@ -253,7 +253,7 @@ def test_without_waiting_each_is_compared_with_the_last_scores_of_those_that_hav
     actions = scheduler.on_result("b", 2.0, 2.0)  # one of three: a is the worst
     assert actions == {}
     assert scheduler.on_result("a", 4.0, 1.5) == {"a": Exploit("d", {"algorithm.lr": pytest.approx(4.8e-3)})}
-    assert scheduler.milestone("a") == 4.0  # it goes on from d's checkpoint, of age 2
+    assert scheduler.milestone("a") == 4.0  # it resumes from d's checkpoint, of age 2
 
 
 def test_without_waiting_nobody_pauses() -> None:
@@ -335,7 +335,7 @@ def test_with_a_place_for_each_nobody_yields() -> None:
     assert len(waits) == sum(len(trial.parents) for trial in simulation.trials.values()) > 0
 
 
-# --- what the copy goes on with -------------------------------------------------------------------------------------
+# --- parameters of the clone ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -416,7 +416,7 @@ def test_what_cannot_change_in_a_training_a_clone_has_from_its_donor() -> None:
 def test_a_clone_may_draw_from_other_domains_than_the_search() -> None:
     for given in ([0.5, 0.6], (0.5, 0.6), {"uniform": [0.5, 0.6]}, tune.uniform(0.5, 0.6)):
         scheduler = pbt(mutations={"algorithm.lr": given})
-        scheduler.add("a", {"algorithm.lr": 1e-3})  # none of theirs, so it is drawn anew
+        scheduler.add("a", {"algorithm.lr": 1e-3})  # not in its list, so it is drawn anew
         assert 0.5 <= scheduler.explore("a", [], np.random.default_rng(0))["algorithm.lr"] <= 0.6
 
 
@@ -495,7 +495,7 @@ class WithoutCopies(Simulation):
 
 
 def regret(kind: type[Simulation], scheduler: Any) -> float:
-    """How far from 1.2 the better of two workers is after 150 steps, which begin blind to one weight each."""
+    """Returns the distance of the better of two workers from 1.2 after 150 steps; each begins blind to one weight."""
     blind = [{"h0": 1.0, "h1": 0.0}, {"h0": 0.0, "h1": 1.0}]
     begin, ends = (lambda params: np.array([0.9, 0.9])), (lambda trial: trial.iteration >= 150)
     return 1.2 - kind(scheduler, blind, surrogate, places=2, start=begin, ends=ends).run().best().score

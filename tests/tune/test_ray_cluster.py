@@ -56,7 +56,7 @@ def make(two_cores):
 
 @pytest.fixture
 def busy(two_cores):
-    """Keeps so many cores busy until it is told to give them back."""
+    """Reserves this number of cores until it is released."""
     taken = []
 
     class Idler:
@@ -388,7 +388,7 @@ def test_nobody_at_ray_address_is_told_at_once(monkeypatch):
 
 
 def python(script, **environment):
-    """What a script prints."""
+    """Returns the output of a script."""
     run = subprocess.run(
         [sys.executable, "-c", script], env=os.environ | environment, capture_output=True, text=True, timeout=120,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The loop of an experiment: what becomes of trials, what is told to whom, and that nothing is lost at any moment."""
+"""Tests of the loop of an experiment: trials, calls of search and scheduler, and kills at any moment."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from selection import slow, slow_except
 
 @pytest.fixture(autouse=True)
 def no_power_cut(monkeypatch):
-    """What was written is there after a kill, flushed to the disk or not."""
+    """Simulates a kill: written data survives, flushed to the disk or not."""
     monkeypatch.setattr(os, "fsync", lambda file: None)
 
 
-# --- trials and what is told ----------------------------------------------------------------------------------------
+# --- trials and calls -----------------------------------------------------------------------------------------------
 
 
 def test_every_trial_runs_to_its_end(tmp_path):
@@ -55,7 +55,7 @@ def test_a_trial_has_a_folder_that_says_what_it_is(tmp_path):
 
 
 class Noted:
-    """A search that notes what it is told."""
+    """A search that records its scores."""
 
     def __init__(self, *points):
         self.points, self.told = points, []
@@ -231,7 +231,7 @@ class ScriptConfig(SchedulerConfig):
 
 
 class Script(Scheduler):
-    """Says what it was told to say when a trial reports an iteration."""
+    """Returns the given actions when a trial reports an iteration."""
 
     def __init__(self, lines, drained=None):
         super().__init__(ScriptConfig(), {}, Streams(0))
@@ -415,7 +415,7 @@ def test_an_experiment_is_replaced_only_by_one_that_can_begin(tmp_path):
     assert history_of(tmp_path / "x").trials["00000"].folder.exists()
 
 
-# --- stopping and going on ------------------------------------------------------------------------------------------
+# --- stopping and resuming ------------------------------------------------------------------------------------------
 
 
 def test_ctrl_c_puts_trials_away_and_the_experiment_goes_on_later(tmp_path):

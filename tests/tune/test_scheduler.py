@@ -1,4 +1,4 @@
-"""What all schedulers share, FIFO, and the simulated runner that the tests of schedulers stand on."""
+"""Tests of the base class of schedulers, FIFO, and the simulated runner of the tests of schedulers."""
 
 import itertools
 import math
@@ -23,7 +23,7 @@ STREAMS = Streams(0)
 
 
 class Scripted(Scheduler):
-    """Answers as it is told: {(trial, age): actions}."""
+    """Answers as given: {(trial, age): actions}."""
 
     def __init__(self, answers, at_drain=None, milestones=None):
         super().__init__(FIFOConfig(), {}, STREAMS)

@@ -30,7 +30,7 @@ def everything(asked):
 
 
 class Scripted:
-    """A search that is none of ours: gives what it was made with, and keeps what it is told."""
+    """A search that is none of ours: gives what it was made with, and records its scores."""
 
     def __init__(self, *script):
         self.script = script

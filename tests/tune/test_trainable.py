@@ -1,4 +1,4 @@
-"""Classes and functions as trials: what they report, how they end, and what they go on from."""
+"""Classes and functions as trials: what they report, how they end, and how they resume."""
 
 from __future__ import annotations
 

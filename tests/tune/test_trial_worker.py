@@ -1,4 +1,4 @@
-"""One place for a trial: what of other people's exceptions is told, and what is told of a trial without work."""
+"""Tests of the worker of a trial: exceptions of user code, and events of a trial without work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rookery.tune.job import Job, Work
 
 
 class Doing(Job):
-    """A job whose work does as it is told."""
+    """A job whose work follows a script."""
 
     title = "doing"
 

@@ -1,5 +1,5 @@
 """Mistakes of users: each is refused with the thing, its value and the way out, before anything is written if it can be
-known then; where one trial is wrong, the others go on."""
+known then; where one trial is wrong, the others continue."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_a_trial_whose_folder_was_deleted_begins_anew(tmp_path):
     assert json.loads((place / "params.json").read_text())["trial"] == "00000"
 
 
-# --- one trial is wrong, the others go on -----------------------------------------------------------------------------
+# --- one trial is wrong, the others continue --------------------------------------------------------------------------
 
 
 class Mute(Exception):

@@ -1,4 +1,4 @@
-"""What `rookery tune show` prints and writes."""
+"""Tests of the output of `rookery tune show`."""
 
 import pytest
 from experiments import Experiment

@@ -1,4 +1,4 @@
-"""Experiments of others: nothing of theirs runs, wherever they name code; one's own go on without a word."""
+"""Tests of foreign experiments: their code never runs, wherever they name it; own experiments resume without a flag."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ PLACES = {
 
 
 def journal_of_others(folder, changes=(), *records):
-    """Writes a journal as somebody else's experiment has it; `changes` are dotted paths of its first record."""
+    """Writes the journal of a foreign experiment; `changes` are dotted paths of its first record."""
     spec = {"trainable": None, "preset": "none", "config": TRAINING, "stop": None, "in_code": []}
     first = {"kind": "experiment", "version": VERSION, "title": "theirs", "seed": 0, "trial_seed": 0, "space": {},
              "job": {}, "tune": SECTION, "spec": spec}  # fmt: skip
@@ -226,4 +226,4 @@ def test_long_values_are_compared_whole(tmp_path):
     }
     check_params(tmp_path, [{"kind": "trial", "params": {init_from: f"{mine}/mine"}}], now)
     with pytest.raises(ConfigError, match="reaches a path"):
-        check_params(tmp_path, [{"kind": "trial", "params": {init_from: f"{mine}/theirs"}}], now)
+        check_params(tmp_path, [{"kind": "trial", "params": {init_from: f"{mine}/other"}}], now)

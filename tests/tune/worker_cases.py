@@ -1,4 +1,4 @@
-"""What every set of workers has to do, and the trials it is asked to do it with; `test_executors.py` and others run it.
+"""Cases that every executor must pass, with their trials; `test_executors.py` and others run them.
 
 A case takes `make`, which makes workers of a job, and a folder. Everything here is found by import in other processes.
 """
@@ -71,13 +71,13 @@ def event_of(workers):
 
 
 def step(workers, name="00000", known=0, save_at=None):
-    """What comes of an order while nothing else is at work."""
+    """Returns the event of an order while no other trial runs."""
     workers.order(name, Order(known, save_at))
     return event_of(workers)
 
 
 def rows(folder, name="00000"):
-    """What a trial has written down."""
+    """Returns the rows that a trial has written."""
     return [json.loads(line) for line in (folder / name / "metrics.jsonl").read_text().splitlines()]
 
 
@@ -207,7 +207,7 @@ def a_stopped_function_runs_its_finally_clauses(make, folder):
 
 
 def tidying(config):
-    """Reports for ever, and says why it ended."""
+    """Reports for ever, and records the reason of its end."""
     try:
         while True:
             try:
