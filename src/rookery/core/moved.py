@@ -491,6 +491,7 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.envs.twin_choice:usable_twin": "rookery.envs.variant_choice:usable_variant",
     "rookery.envs.vector.burst:BurstPlayer": "rookery.rollout.loops.helper_side:BurstPlayer",
     "rookery.envs.vector.burst:PlaysShare": "rookery.envs.vector.burst:ShareLoop",
+    "rookery.envs.vector.child:told": "rookery.envs.vector.child:error_texts",
     "rookery.models.cells.recurrent:spread_memories": "rookery.models.cells.recurrent:keep_biases",
     "rookery.models.memory:Attention": "rookery.models.cells.attention:Attention",
     "rookery.models.memory:AttentionBlock": "rookery.models.cells.attention:AttentionBlock",
