@@ -1,7 +1,7 @@
-"""Stepping the synthetic environment with nobody learning: ``baselines.py WHAT MICROSECONDS --seconds N``.
+"""Speed of stepping the synthetic environment without learning: ``baselines.py WHAT MICROSECONDS --seconds N``.
 
-``both-cores``: a process for each core steps its share of the copies, one after the other, and talks to nobody.
-``async``: Gymnasium's `AsyncVectorEnv`, a process for each copy. Prints a line of JSON.
+``both-cores``: one process per core steps its share of the environments, one after the other, without communication.
+``async``: Gymnasium's `AsyncVectorEnv`, one process per environment. Prints a line of JSON.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ def step_some(copies: int, loops: int, steps: int) -> float:
 
 
 def both_cores(loops: int, seconds: float) -> dict[str, float]:
-    """What all cores reach together."""
+    """Returns the steps a second of all cores together."""
     cores = os.cpu_count() or 1
     with multiprocessing.get_context("fork").Pool(cores) as pool:
         return {"steps_per_second": sum(pool.starmap(step_alone, [(COPIES // cores, loops, seconds)] * cores))}
 
 
 def gymnasium_async(loops: int, seconds: float) -> dict[str, float]:
-    """What Gymnasium's processes reach, with shared memory."""
+    """Returns the steps a second of Gymnasium's processes, with shared memory."""
     env = gymnasium.vector.AsyncVectorEnv([partial(Busy, loops)] * COPIES, context="fork")
     env.reset(seed=0)
     actions = np.zeros(COPIES, dtype=np.int64)

@@ -25,16 +25,16 @@ def busy(loops: int) -> None:
 
 
 def loops_for(microseconds: float) -> int:
-    """How many `loops` of `busy` take so long on this machine.
+    """Returns the number of `loops` for which `busy` takes this many microseconds on this machine.
 
-    The runner measures that once for all its processes and hands it on in the environment variable `LOOPS`.
+    The runner measures the rate once for all its processes and passes it in the environment variable `LOOPS`.
     """
     rate = float(os.environ.get(LOOPS) or loops_per_microsecond())
     return max(1, round(microseconds * rate))
 
 
 def loops_per_microsecond() -> float:
-    """How many loops a microsecond holds: the fastest of several timings decides."""
+    """Returns the number of loops per microsecond, by the fastest of several timings."""
     best = float("inf")
     for _ in range(50):
         began = time.perf_counter()

@@ -1,6 +1,6 @@
-"""The runs of ``make golden``: short ones of every algorithm, in every way that Rookery plays and learns.
+"""The runs of ``make golden``: short ones of every algorithm, in every way that Rookery samples and learns.
 
-A run is told by settings alone, so that another commit reads the same words. All of them are small: some hundred
+A run is defined by settings alone, so that another commit can make it, too. All runs are small: some hundred
 environment steps, two layers of 16 units.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Run:
-    """What is trained.
+    """One training.
 
     Attributes:
         settings: Settings by path.

@@ -326,7 +326,7 @@ def measure(claim: Claim, seed: int, *, learning: bool = True, without: Mapping[
 
 
 def control_of(claim: Claim, seeds: int) -> dict[str, Any]:
-    """What must fail, measured: the one that learns nothing, or all seeds of the one that learns without."""
+    """Measures the control, which must fail: a run without learning, or all seeds of `claim.without`."""
     if claim.without is None:
         return measure(claim, 0, learning=False)
     runs = [measure(claim, seed, without=claim.without) for seed in range(min(seeds, claim.seeds))]
@@ -436,7 +436,7 @@ def write(rows: list[dict[str, Any]]) -> None:
 
 
 def _control_cell(control: dict[str, Any]) -> str:
-    """What the control scored, what it had to stay below if that is its own, and in what it differs."""
+    """Returns the control's score; where the claim has `without`, also the score's own bound and that setting."""
     score = f"{control['score']:g}"
     return f"{score} (below {control['below']:g}; `{control['without']}`)" if "without" in control else score
 

@@ -1,7 +1,7 @@
-"""What a measured process says of itself: speed, memory, start-up. Standard library only: every peer can use it.
+"""Measurements of a process by itself: speed, memory, start-up. Standard library only: every peer can use it.
 
 A script notes `seconds_since_start` when its libraries are loaded, makes a `Meter` of it, calls `iteration` at the end
-of every iteration (play and learn), and `report` once: one line of JSON.
+of every iteration (sample and learn), and `report` once: one line of JSON.
 """
 
 from __future__ import annotations

@@ -243,7 +243,7 @@ def stepping(make: Make, seed: int, seconds: float) -> None:
 
 
 def about(made: Trainer) -> dict[str, Any]:
-    """What ran."""
+    """Returns threads, number of environments, notes and versions of a training."""
     return {
         "threads": describe(made)["torch_threads"],
         "num_envs": made.env.num_lanes,

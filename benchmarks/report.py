@@ -1,4 +1,4 @@
-"""What was measured, as files: raw lines in `speed.json`, tables in `speed.md`, a picture in `scaling.png`.
+"""Writes the measurements to files: raw lines to `speed.json`, tables to `speed.md`, a figure to `scaling.png`.
 
 New lines replace those of the same workload and entrant; all others stay.
 """
@@ -19,16 +19,16 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class Goal:
-    """What is to be reached.
+    """A bound on a ratio or a number of a workload.
 
     Attributes:
         text: What is compared.
-        workload: Where.
-        key: What is read from the raw lines; dots lead inward.
-        ours: Entrants of ours, of which the best counts; empty = all.
+        workload: Name of the workload.
+        key: Key in the raw lines; dots lead inward.
+        ours: Entrants of Rookery, of which the best counts; empty = all.
         against: Entrants, or libraries, of which the best counts; empty = `bound` is a number, not a ratio.
         bound: The ratio, or the number.
-        smaller: Whether small values of `key` are good; the ratio is then theirs to ours.
+        smaller: Whether small values of `key` are good; the ratio is then the peer's to Rookery's.
         at_most: Whether `bound` must not be passed, instead of reached.
     """
 
@@ -106,7 +106,7 @@ def brief(line: Line) -> str:
 
 
 def value(line: Line, key: str) -> float | None:
-    """What stands under a dotted key; None if nothing does."""
+    """Returns the value of a dotted key, or None."""
     found: Any = line
     for part in key.split("."):
         found = found.get(part) if isinstance(found, dict) else None
@@ -194,7 +194,7 @@ def goal_row(goal: Goal, lines: Sequence[Line]) -> str:
 
 
 def ratio_of(goal: Goal, mine: float, theirs: float) -> float:
-    """How many times better ours is; where a bound must not be passed, how many times larger."""
+    """Returns how many times better Rookery is; where a bound must not be passed, how many times larger."""
     return theirs / mine if goal.smaller else mine / theirs
 
 
@@ -206,7 +206,7 @@ def round_ratios(goal: Goal, mine: Sequence[Line], theirs: Sequence[Line]) -> li
 
 
 def verdict(goal: Goal, found: float) -> str:
-    """Whether a ratio or number meets the bound."""
+    """Returns "yes" if a ratio or number meets the bound, else "no" in bold."""
     return "yes" if (found <= goal.bound if goal.at_most else found >= goal.bound) else "**no**"
 
 
@@ -249,7 +249,7 @@ def training_table(entrants: dict[str, list[Line]], workload: str) -> list[str]:
 
 
 def crowd_table(entrants: dict[str, list[Line]], workload: str) -> list[str]:
-    """What a decision costs."""
+    """Returns the table of the cost of a decision."""
     rows = ["| | us a decision, playing | range | rounds |", "|---|---|---|---|"]
     key = "playing_us_per_decision"
     for name, lines in entrants.items():
@@ -258,7 +258,7 @@ def crowd_table(entrants: dict[str, list[Line]], workload: str) -> list[str]:
 
 
 def limits_table(entrants: dict[str, list[Line]], workload: str) -> list[str]:
-    """What the parts of a training allow by themselves, and how much of it the whole reaches."""
+    """Returns the table of the speed that the parts of a training allow, and the share that the training reaches."""
     rows = [
         "Steps/s of each part alone: random actions; acting and updates by the time they take in training.",
         "In turn they allow 1 / (1/env + 1/inference + 1/learner); the last column is the part of that which training",
@@ -313,7 +313,7 @@ def spread(lines: Sequence[Line], key: str) -> str:
 
 
 def rounds_of(lines: Sequence[Line]) -> str:
-    """How many rounds, and how many of them failed or were contended."""
+    """Returns the number of rounds, and how many of them failed or were contended."""
     failed = sum("failed" in line for line in lines)
     contended = sum(bool(line.get("contended")) for line in lines)
     return str(len(lines)) + (f", {failed} failed" if failed else "") + (f", {contended} c" if contended else "")

@@ -191,7 +191,7 @@ WORKLOADS: dict[str, list[Entrant]] = {
 
 
 def command(entrant: Entrant, seconds: float, seed: int) -> list[str]:
-    """What is executed."""
+    """Returns the command line of an entrant."""
     script = str(HERE / (entrant.script or SCRIPTS[entrant.library]))
     arguments = [entrant.arguments] if entrant.library == "rookery" else entrant.arguments.split()
     return [str(PYTHONS[entrant.library]), script, *arguments, "--seconds", f"{seconds:g}", "--seed", str(seed)]
@@ -209,7 +209,7 @@ def execute(
         cores: Those that it and all it starts may use.
 
     Returns:
-        What it measured, or ``failed`` with the reason; and the cores that everybody else used meanwhile.
+        Its measurements, or ``failed`` with the reason; and the cores that all other processes used meanwhile.
     """
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         began = time.monotonic()
@@ -310,7 +310,7 @@ def out_of_it(entrant: Entrant, lines: list[dict[str, Any]]) -> bool:
 
 
 def machine() -> dict[str, Any]:
-    """What it was measured on."""
+    """Returns CPU, number of cores and system of this machine."""
     text = Path("/proc/cpuinfo").read_text()
     model = next((line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")), "?")
     return {"cpu": model, "cores": os.cpu_count(), "system": platform.platform(terse=True)}

@@ -1,4 +1,4 @@
-"""What is trained in each workload: settings that Rookery and its peers read alike. Standard library only."""
+"""Settings of each workload, which Rookery and its peers read alike. Standard library only."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Walk:
-    """What one walk comes to.
+    """Size of one walk.
 
     Attributes:
         files: Files to open.

@@ -98,7 +98,7 @@ class Source:
 
     @cached_property
     def trees(self) -> dict[Path, ast.Module]:
-        """What each file parses to."""
+        """Syntax tree of each file."""
         gc.disable()  # all these nodes stay: looking through them again and again takes longer than parsing
         try:
             return {path: ast.parse(self.text_of(path)) for path in self._files}

@@ -180,7 +180,7 @@ WALKS: dict[str, Callable[[], list[Entered]]] = {
 
 
 def of_peer(python: Path) -> tuple[str, Walk]:
-    """Traces Stable-Baselines3 by its own interpreter; returns its version and what its iteration comes to."""
+    """Traces Stable-Baselines3 by its own interpreter; returns its version and the size of its iteration."""
     script = ROOT / "benchmarks" / "peers" / "sb3_walk.py"
     run = subprocess.run([str(python), str(script)], capture_output=True, text=True, check=True)
     found = json.loads(run.stdout.splitlines()[-1])

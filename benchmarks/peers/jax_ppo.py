@@ -6,7 +6,7 @@ Run it with the Python that `install.sh` made and with `benchmarks` on PYTHONPAT
 ``--check`` compares its environment with Gymnasium's instead.
 
 The environment is written here: gymnax 1.0.1 cannot be imported as it installs (it needs `six`, which it does not
-declare), and it would draw a new episode in every step. Time limits are told from falls: a lane that is cut off
+declare), and it would draw a new episode in every step. Time limits are kept apart from falls: a lane that is cut off
 bootstraps from the value of its final observation. There is no entropy bonus, whose weight is 0 in these workloads.
 
 It is tuned for one core. Kept, for the processor time they save: sorted keys for `jax.random.permutation` (a quarter),
@@ -91,7 +91,7 @@ def dynamics(state: Array, action: Array) -> Array:
 
 
 def fallen(state: Array) -> Array:
-    """Whether cart or pole is out of bounds, ``[N]``."""
+    """Returns whether cart or pole is out of bounds, ``[N]``."""
     return (jnp.abs(state[:, 0]) > 2.4) | (jnp.abs(state[:, 2]) > 12 * 2 * math.pi / 360)
 
 

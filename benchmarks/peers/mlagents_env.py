@@ -90,7 +90,7 @@ def main() -> None:
             reported[key] = reported.get(key, 0) + len(values)
     seconds, processor = time.perf_counter() - began, time.process_time() - processor
     for name in () if args.bare else list(env.behavior_specs):
-        sums.add(name, *env.get_steps(name))  # of the last step, which nobody answers
+        sums.add(name, *env.get_steps(name))  # of the last step, which gets no actions
     specs = {
         name: {
             "observations": [[*one.shape] for one in spec.observation_specs],

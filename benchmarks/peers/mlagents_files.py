@@ -109,7 +109,7 @@ def observations(shapes: list[tuple[int, ...]]) -> list[np.ndarray]:
 
 
 def spec_of(shapes: list[tuple[int, ...]], numbers: int, branches: tuple[int, ...], has_goal: bool) -> BehaviorSpec:
-    """What a behaviour sees and does."""
+    """Returns observations and actions of a behavior."""
     kinds = {1: (DimensionProperty.NONE,), 2: (DimensionProperty.VARIABLE_SIZE, DimensionProperty.NONE),
              3: (DimensionProperty.UNSPECIFIED,) * 3}  # fmt: skip
     seen = [
@@ -170,7 +170,7 @@ class Noise(BaseEnv):
             reward = self.rng.standard_normal(4).astype(np.float32)
             whole = np.zeros(4, dtype=bool)
             self.ended = TerminalSteps(self.draw(4), reward, whole, self.ids.copy(), self.groups, reward * 0.5)
-            self.ids += 4  # whoever begins anew is another agent
+            self.ids += 4  # an agent that begins anew has a new id
         self.asking = self._asking()
 
     def close(self) -> None:
@@ -209,7 +209,7 @@ def train(name: str, folder: Path) -> object:
 
 
 def answers(actor: torch.nn.Module, obs: list[np.ndarray], branches: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """What their network makes of observations: logits, means, log standard deviations, and what it remembers."""
+    """Returns outputs of ML-Agents' network for observations: logits, means, log standard deviations, memory."""
     inputs = [torch.from_numpy(one) for one in obs]
     rows, found = len(obs[0]), {}
     with torch.no_grad():
@@ -229,7 +229,7 @@ def answers(actor: torch.nn.Module, obs: list[np.ndarray], branches: tuple[int, 
 
 
 def answers_of(name: str, policy: object) -> dict[str, np.ndarray]:
-    """What a test needs: names and shapes of the weights, and answers, with learned weights and with filled ones."""
+    """Returns names and shapes of the weights, and outputs with learned weights and with filled ones, for a test."""
     section, shapes, numbers, branches = CASES[name]
     actor, obs = policy.actor, observations(shapes)
     state = actor.state_dict()

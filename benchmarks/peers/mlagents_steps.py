@@ -1,4 +1,4 @@
-"""What an environment of ML-Agents' low-level API shows in 60 steps of fixed actions, as arrays in a file.
+"""Records 60 steps of fixed actions in an environment of ML-Agents' low-level API, as arrays in a file.
 
 The same script runs by ``mlagents_envs`` 1.1.0 in an environment of its own, and by Rookery:
 

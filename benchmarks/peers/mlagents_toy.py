@@ -4,7 +4,7 @@
 The environment is a line from -1 to 1 for each element of an action, on which an agent starts at 0 and moves by at most
 so much; it sees at which end it is rewarded, and its episode is over when all ends are reached. It runs in the
 trainer's process, as in ML-Agents' tests, so that no socket is measured. `benchmarks/studies/mlagents.py` and
-``benchmarks/studies/toy_suite.py --theirs`` start this in the environment that ``benchmarks/peers/install.sh mlagents``
+``benchmarks/studies/toy_suite.py --mlagents`` start this in the environment that ``benchmarks/peers/install.sh mlagents``
 makes.
 """
 
@@ -110,7 +110,7 @@ class Lines(BaseEnv):
             self.returns += self.earned[which].tolist()
             self.place[which], self.earned[which], reward[which] = 0.0, 0.0, 0.0
             self.goal[which] = self.rng.choice([-1.0, 1.0], which.size)
-            self.ids[which] += self.agents  # whoever begins anew is another agent
+            self.ids[which] += self.agents  # an agent that begins anew has a new id
         self.asking = self._asking(reward)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """RLlib trains one workload of the benchmark: ``rllib_ppo.py WORKLOAD --seconds N``; prints a line of JSON.
 
 Run it with the Python that `install.sh` made and with `benchmarks` and `src` on PYTHONPATH, as `benchmarks/run.py`
-does. It uses the new API stack, as RLlib does unless told otherwise. The arena is Rookery's own `MultiAgentArena`
+does. It uses the new API stack, as RLlib does by default. The arena is Rookery's own `MultiAgentArena`
 behind RLlib's `MultiAgentEnv`, and CartPole without velocities its `StatelessCartPole`, so that the rules are the same.
 """
 
@@ -65,7 +65,7 @@ def note_episode(*, episode: Any, **_: Any) -> None:
 
 
 def common(settings: Settings, seed: int) -> PPOConfig:
-    """What all workloads share: everything that decides how much work an iteration is.
+    """Returns the settings that all workloads share: all those that decide how much work an iteration is.
 
     With an LSTM, policy and value share it and the layers before it. Sequences end with their episode; a minibatch is
     then the part of them that holds `minibatch_size` steps on average.

@@ -23,11 +23,11 @@ STEPS = 10**9
 
 
 class Metered(BaseCallback):
-    """Tells the meter of every so many steps.
+    """Calls the meter once in `every` steps.
 
     Args:
-        meter: It.
-        every: So many.
+        meter: The meter.
+        every: Number of steps between two calls.
     """
 
     def __init__(self, meter: Meter, every: int) -> None:

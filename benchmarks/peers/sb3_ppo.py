@@ -48,7 +48,7 @@ class Layers(BaseFeaturesExtractor):
 
 
 class Metered(BaseCallback):
-    """Tells the meter of every iteration: its end is where the next one begins to play."""
+    """Calls the meter after every iteration, which ends where the next one begins to sample."""
 
     def __init__(self, meter: Meter) -> None:
         super().__init__()

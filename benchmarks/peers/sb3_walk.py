@@ -1,4 +1,5 @@
-"""What one iteration of Stable-Baselines3's PPO on CartPole enters, as `scripts/trace_walks.py` counts it; prints JSON.
+"""Files and functions that one iteration of Stable-Baselines3's PPO on CartPole enters, counted as in
+`scripts/trace_walks.py`; prints JSON.
 
 It runs in the environment that ``benchmarks/peers/install.sh sb3`` makes; `scripts/trace_walks.py` starts it. Settings
 are the library's own. An iteration is playing and learning once, after two others.

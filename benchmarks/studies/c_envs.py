@@ -2,8 +2,8 @@
 
 Stepping alone, with random actions that are drawn beforehand, episodes that end and begin included: env steps a second
 of the template of ``rookery envs new --c`` and of CartPole, beside its twin in NumPy and Gymnasium's own vector
-environment. Then PPO trains in the template. All are measured in turn, five times, and the medians told. It needs a C
-compiler.
+environment. Then PPO trains in the template. All are measured in turn, five times; the medians are reported. It needs
+a C compiler.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a step of copies that keep their own clock costs beside what the copies do: the environment alone, and a worker.
+"""Cost of a step of asynchronous environments beyond their own work: the environment alone, and a worker.
 
-``python benchmarks/studies/clocked.py`` prints microseconds a step for one copy with 12 and with 64 agents, all of
-which ask in each step.
+``python benchmarks/studies/clocked.py`` prints microseconds a step for one environment with 12 and with 64 agents, all
+of which ask for an action in each step.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What updates cost without the closed forms of gradients: ``closed_forms.py [--rounds 40] [UPDATE ...]``.
+"""Cost of updates without the closed forms of gradients: ``closed_forms.py [--rounds 40] [UPDATE ...]``.
 
 A closed form (`core/optim.py:ClosedForm`) saves the graph that autograd makes between the outputs of networks on
 kernels and a loss. Here an algorithm's update is measured with it and without it, in turn, on one thread, at the
-default settings: processor time of this thread, so that other processes disturb little. Printed is a line for each
+default settings: CPU time of this thread, so that other processes disturb little. Printed is a line for each
 algorithm: the time of an update, and by how much more time an update takes without the closed forms that the line
 names: of the fastest round of each, and the median over rounds with the quarter below and above. Closed forms that are
 not in the source are left out; ``PYTHONPATH=../other/src`` measures another state of the source.

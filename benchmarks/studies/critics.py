@@ -1,7 +1,7 @@
 """Critics on returns of any size: ``critics.py [--seeds 3] [--steps 60000]``; writes benchmarks/results/critics.md.
 
 CartPole with rewards multiplied by powers of ten, and two tasks of several agents with rewards as they come, learned
-by PPO and A2C with their defaults, with `normalize_values` and without. Told are the mean return of the last 100
+by PPO and A2C with their defaults, with `normalize_values` and without. Reported are the mean return of the last 100
 training episodes, in the units of the task itself, and the mean explained variance of the last tenth of the iterations.
 """
 

@@ -4,8 +4,8 @@
     python benchmarks/studies/data_memory.py --gigabytes 0.4 --limit 50
     python benchmarks/studies/data_memory.py --csv 500       # a CSV file of 500 MB is imported; about a minute
 
-What is told is by how much the memory of the process grows at most over what it is before, after the same was done with
-little. The files lie in --folder while this runs, and so do the rows of the replay buffer (TMPDIR).
+Reported is the largest growth of the memory of the process over the value after the same work with little data. The
+files lie in --folder while this runs, and so do the rows of the replay buffer (TMPDIR).
 """
 
 from __future__ import annotations
@@ -142,8 +142,8 @@ def note(size: float, limit: int, steps: int, imported: tuple[float, float], lea
         RESULT.write_text(
             "# Data that are larger than the RAM they may take\n\n"
             "By `python benchmarks/studies/data_memory.py`: an HDF5 file of random episodes is imported, and TD3+BC\n"
-            "learns from it with `replay.memory_mb`. Told is by how much the memory of the process (RSS) grows\n"
-            "at most over what it is after the same with little data.\n\n"
+            "learns from it with `replay.memory_mb`. Reported is the largest growth of the memory of the process (RSS)\n"
+            "over the value after the same work with little data.\n\n"
             "| data | limit | importing | seconds | learning | seconds, with copying | gradient steps | machine |\n"
             "|---|---|---|---|---|---|---|---|\n"
         )

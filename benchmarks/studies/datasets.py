@@ -12,7 +12,7 @@ pendulum-mixed         20 episodes of random play and 20 of `pendulum-expert`
 cartpole-replay        the first 25,000 decisions of a run of DQN, half of its training, in which it got worse again
 cartpole-medium-replay the decisions of the same run until 100 episodes earned 200 on average: bad and half-good play
 cartpole-mixed         200 episodes of random play and 10 that DQN plays at the end of its training
-hopper-medium-replay   50,000 decisions each of policies that PPO comes to when they earn 300, 1,000 and 2,000
+hopper-medium-replay   50,000 decisions each of PPO's policies when they earn 300, 1,000 and 2,000
 hopper-medium          50,000 decisions of the second of them
 """
 
@@ -37,7 +37,7 @@ from rookery.replay.transfer import linked, merged
 FOLDER = Path(os.environ.get("ROOKERY_DATA", Path(__file__).parents[1] / ".data"))
 
 SEED = 1
-"""Of whoever plays; who learns from the sets has others."""
+"""Seed of the trainings that make the sets; trainings from the sets have others."""
 
 ENVS = {"pendulum": "Pendulum-v1", "cartpole": "CartPole-v1", "hopper": "Hopper-v5"}
 """By the first word of a set's name."""
@@ -98,7 +98,7 @@ def pendulum(folder: Path) -> None:
 def cartpole(folder: Path) -> None:
     """Makes all sets of CartPole."""
     env = ENVS["cartpole"]
-    with Trainer(env, DQNConfig(), preset="auto", seed=SEED - 1) as trainer:  # by 1 it never comes to 500
+    with Trainer(env, DQNConfig(), preset="auto", seed=SEED - 1) as trainer:  # with seed 1 it never reaches 500
         trainer.horizon = 50_000  # that of the whole training, for schedules
         trainer.train({"env_steps": 25_000})
         trainer.save(folder / "25000")

@@ -2,9 +2,9 @@
 benchmarks/results/exploration.md.
 
 PPO learns two tasks in which chance hardly ever finds the only reward, with each reward signal and, as a control,
-without any, all else being equal. Told are the mean return of the last 100 training episodes, in which actions are
-still drawn, and the env steps after which the mean first was at least 0.9. Then the speed of PPO on the settings of
-cartpole-64, with each signal at the policy's width and without any: trainers run in turn in one process, and told is
+without any, all else being equal. Reported are the mean return of the last 100 training episodes, in which actions
+are still drawn, and the env steps after which the mean first was at least 0.9. Then the speed of PPO on the settings of
+cartpole-64, with each signal at the policy's width and without any: trainers run in turn in one process; reported is
 the median of the rounds' ratios. Nothing else should run on the machine meanwhile.
 """
 
@@ -131,7 +131,7 @@ def demonstrations(folder: Path) -> str:
 
 
 def pace(run: Trainer, seconds: float) -> float:
-    """Env steps a second of a trainer that goes on."""
+    """Returns the env steps a second of a trainer that continues."""
     began, steps = perf_counter(), run.env_steps
     while perf_counter() - began < seconds:
         run.train_iteration()

@@ -1,8 +1,8 @@
-"""What own code costs: ``extensions.py [--rounds 7] [--seconds 2]``; prints a table.
+"""Cost of custom code: ``extensions.py [--rounds 7] [--seconds 2]``; prints a table.
 
-On the settings of cartpole-64, PPO as it is beside: a plain subclass of its networks, a callback that hears of ended
-episodes, one that follows every step, two value columns (examples/two_values.py), and a loss of one's own
-(examples/own_loss.py). They run in turn, in one process; told is the median of the rounds' ratios to PPO.
+On the settings of cartpole-64, PPO as it is beside: a plain subclass of its networks, a callback for ended episodes,
+one for every step, two value columns (examples/two_values.py), and a custom loss (examples/own_loss.py). They run in
+turn, in one process; reported is the median of the rounds' ratios to PPO.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ KINDS: dict[str, Callable[[], Trainer]] = {
 
 
 def speed(trainer: Trainer, seconds: float) -> float:
-    """Env steps a second of a trainer that goes on."""
+    """Returns the env steps a second of a trainer that continues."""
     began, steps = perf_counter(), trainer.env_steps
     while perf_counter() - began < seconds:
         trainer.train_iteration()

@@ -125,7 +125,7 @@ def memory() -> float:
 
 
 def test_helpers() -> ModuleType:
-    """What the tests of external environments share."""
+    """Returns the module that the tests of external environments share."""
     spec = spec_from_file_location("clients", ROOT / "tests" / "envs" / "external" / "clients.py")
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
@@ -170,7 +170,7 @@ def link(episodes: int) -> str:
 
 @dataclass
 class Learned:
-    """What a training through clients came to."""
+    """Result of a training through clients."""
 
     steps: int
     seconds: float

@@ -1,7 +1,7 @@
-"""What chance and scripted players score in the games of several agents: ``games.py [--episodes 2000]``.
+"""Scores of random and scripted players in the games of several agents: ``games.py [--episodes 2000]``.
 
-Also how many agent steps a second 64 copies play by chance. Of each lane equally many episodes count, so that short
-ones do not count more often. Writes benchmarks/results/games.md.
+Also the agent steps a second of 64 environments with random actions. Equally many episodes of each lane count, so that
+short ones do not count more often. Writes benchmarks/results/games.md.
 """
 
 from __future__ import annotations

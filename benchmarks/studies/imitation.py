@@ -1,7 +1,7 @@
-"""What learning from demonstrations comes to: ``python benchmarks/studies/imitation.py``, some minutes, three seeds
+"""Results of learning from demonstrations: ``python benchmarks/studies/imitation.py``, some minutes, three seeds
 each.
 
-Experts are trained first (PPO on CartPole-v1, SAC on Pendulum-v1), and episodes of theirs recorded as replay. Then:
+Experts are trained first (PPO on CartPole-v1, SAC on Pendulum-v1), and their episodes are recorded as replay. Then:
 
 - BC from 20 expert episodes of CartPole; the control clones 20 episodes of random play.
 - BC and MARWIL from the same mixed data: 10 expert episodes among 230 of random play, about as many decisions of each.
@@ -39,7 +39,8 @@ EPISODES = 50
 READ = """
 GAIL's default reward is never below 0, so on CartPole it pays for staying up whatever is shown: random demonstrations
 lead to 500 as well, and that row says nothing about imitation. `airl`, which has both signs, gets there in one seed
-of three; in the others play is easily told from demonstrations, so that every step costs, and episodes get short.
+of three; in the others the discriminator easily separates the policy's episodes from demonstrations, so that every step
+costs, and episodes get short.
 Pendulum's episodes all have one length: there the expert's demonstrations lead part of the way to its return in two
 seeds of three, with a weaker penalty further; random ones in one. A large update, as Pendulum's preset has, gives the
 discriminator few gradient steps (`signals.gail.minibatches`); with four times as many, two seeds came to -220. Of
@@ -187,7 +188,7 @@ def adversarial(data: str, **gail: Any) -> PPOConfig:
 
 
 def rows(data: dict[str, str]) -> list[tuple[str, str, Callable[[int], float], str]]:
-    """What is measured: task, what learns, the return of a seed, and what is asked."""
+    """Returns the rows of the table: task, learner, function from seed to return, and wanted return."""
     pole, swing, gail = "CartPole-v1", "Pendulum-v1", "GAIL and PPO, no other reward, 200,000 env steps"
     beside = {"replay": [data["poles 20"]]}
     return [

@@ -1,4 +1,4 @@
-"""What it costs to keep replay memories in checkpoints: ``python benchmarks/studies/memory_files.py``.
+"""Cost of replay memories in checkpoints: ``python benchmarks/studies/memory_files.py``.
 
 Fills memories with made-up decisions, saves them as a checkpoint does, adds some and saves again, loads them, and
 writes the seconds and bytes to `benchmarks/results/memory-files.md`.

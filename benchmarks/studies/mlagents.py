@@ -3,8 +3,8 @@ benchmarks/results/mlagents.md.
 
 Both read the same section of a behaviour and train to its `max_steps` in a process of their own, in turn, the order of
 a round being that of the round before in reverse; one thread of torch each. Timed is training alone, from the first
-step to the last: no start of Python, no socket. Theirs is mlagents 1.1.0 on `peers/mlagents_toy.py`, with its writers
-of statistics and models off; ours is ``rookery mlagents learn`` on `rookery.tasks:OneDimension`, which has the same
+step to the last: no start of Python, no socket. ML-Agents is version 1.1.0 on `peers/mlagents_toy.py`, with its
+writers of statistics and models off; Rookery is ``rookery mlagents learn`` on `rookery.tasks:OneDimension`, which has the same
 rules, with everything on that it writes. The peer needs ``benchmarks/peers/install.sh mlagents``, or ``--peer PYTHON``.
 """
 
@@ -60,7 +60,7 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any], int]] = {
     "sac-tests": ("SAC as in its tests, one agent", {**SAC, "max_steps": 2000}, 1),
 }
 WANTED = 10.0
-"""How many times as fast as theirs ours is to be."""
+"""Wanted ratio of Rookery's speed to ML-Agents'."""
 
 
 def train_here(section: dict[str, Any], agents: int) -> dict[str, float]:
@@ -71,7 +71,7 @@ def train_here(section: dict[str, Any], agents: int) -> dict[str, float]:
     from rookery_mlagents.learn.learn import Request, learning
 
     def no_changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
-        raise AssertionError(f"{folder}: goes on")
+        raise AssertionError(f"{folder}: the run resumes")
 
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
@@ -109,7 +109,8 @@ def main() -> None:
     if args.here:
         print(json.dumps(train_here(*WORKLOADS[args.here][1:])))
         return
-    rows = ["| workload | steps | ours, steps/s | theirs, steps/s | ours / theirs | wanted | return, ours | theirs |",
+    rows = ["| workload | steps | Rookery, steps/s | ML-Agents, steps/s | Rookery / ML-Agents | wanted | "
+            "return, Rookery | return, ML-Agents |",
             "|---|---|---|---|---|---|---|---|"]  # fmt: skip
     for workload in args.only:
         found: dict[bool, list[dict[str, float]]] = {False: [], True: []}

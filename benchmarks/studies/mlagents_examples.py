@@ -2,9 +2,9 @@
 [--configs DIR]``; writes benchmarks/results/mlagents_examples.md.
 
 Each row is ``rookery mlagents learn FILE --env rookery.tasks:...`` with the settings of ML-Agents' own file for that
-environment; ``--configs`` takes the files themselves from a folder. Told is the mean return of an agent over the latest
-100 episodes, in which actions are still drawn, when so many decisions were made, and when training ended. A row with
-one value was made with ``--seeds 1``. A task that is not measured keeps its rows.
+environment; ``--configs`` takes the files themselves from a folder. Reported is the mean return of an agent over the
+latest 100 episodes, in which actions are still drawn, after so many decisions, and when training ended. A row with one
+value was made with ``--seeds 1``. A task that is not measured keeps its rows.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ def behavior(
 
 @dataclass(frozen=True)
 class Example:
-    """An environment of theirs.
+    """An example environment of ML-Agents.
 
     Attributes:
-        name: Its name there, and that of its file.
-        env: The environment here.
-        copies: How many of them are trained in, as in their scene.
+        name: Its name in ML-Agents, and that of its file.
+        env: The environment in Rookery.
+        copies: Number of environments, as in ML-Agents' scene.
         section: Settings of its behaviour.
         until: Decisions after which training ends here, if fewer than `max_steps`.
-        marks: Decisions at which the return is told, too.
-        wanted: What is to be reached; where only recorded, empty.
-        arguments: Of the environment, as words of ``--env-args``.
+        marks: Decisions at which the return is reported, too.
+        wanted: Return that must be reached; empty where the return is only recorded.
+        arguments: Arguments of the environment, as words of ``--env-args``.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Example:
 
     @property
     def title(self) -> str:
-        """What the table calls it."""
+        """Returns the name in the table."""
         return f"{self.name} ({self.arguments})" if self.arguments else self.name
 
 
@@ -102,8 +102,8 @@ EXAMPLES = [
 
 
 def no_changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
-    """Returns what changes in a run that goes on; there is none here."""
-    raise AssertionError(f"{folder}: goes on")
+    """Raises: no run resumes here, so none has changed settings."""
+    raise AssertionError(f"{folder}: the run resumes")
 
 
 def learned(example: Example, seed: int, configs: Path | None) -> dict[str, float]:

@@ -1,10 +1,10 @@
-"""What learning from data alone comes to: ``python benchmarks/studies/offline.py [SET ...] [--algo NAME ...] [--seeds
+"""Results of learning from data alone: ``python benchmarks/studies/offline.py [SET ...] [--algo NAME ...] [--seeds
 3]``.
 
 Every algorithm learns from every set of `benchmarks/studies/datasets.py` that has its kind of actions, BC too, and is
 measured over 20 episodes with the likeliest actions. All but BC and the Decision Transformer then play 10,000 env steps
-on, on some of the sets, and are measured again; the Decision Transformer is told to earn little, as a control. Each run
-is kept in `benchmarks/results/offline.json` as soon as it is made, so that the work can be done in parts (``--again``
+on, on some of the sets, and are measured again; the Decision Transformer also aims at a low return, as a control. Each
+run is kept in `benchmarks/results/offline.json` as soon as it is made, so that the work can be done in parts (``--again``
 makes them anew); the page `benchmarks/results/offline.md` is written from there.
 
 Settings were chosen on seeds 0, 1 and 2; reported are seeds 10, 11 and 12.
@@ -50,7 +50,7 @@ READER: dict[str, Any] = {
 """What the Decision Transformer has on small tasks; the paper's sizes take ten times as long a step."""
 
 POOR = {"Pendulum-v1": -1_200.0, "CartPole-v1": 20.0}
-"""Returns that the Decision Transformer is told to earn in the control."""
+"""Returns at which the Decision Transformer aims in the control."""
 
 SETTINGS: dict[str, dict[str, tuple[int, Mapping[str, Any]]]] = {
     "Pendulum-v1": {
@@ -138,7 +138,7 @@ def cell(values: list[float]) -> str:
 
 
 def page(found: Found) -> str:
-    """Gives the page."""
+    """Returns the page."""
     columns = ("bc", "iql", "awac", "td3bc", "cql", "discrete_cql", "dt")
     lines = [
         "# Learning from data alone",
@@ -146,7 +146,7 @@ def page(found: Found) -> str:
         "Made by `python benchmarks/studies/offline.py` from sets that `python benchmarks/studies/datasets.py` makes:",
         f"the median of the seeds and, in brackets, each of them; {EPISODES} episodes with the likeliest actions.",
         "Settings are in the script, by environment and algorithm; they were chosen on other seeds. *Data* is the mean",
-        "return of those who made them.",
+        "return of the policies that made them.",
         machine(),
         "",
         "| set | data | " + " | ".join(columns) + " |",
@@ -157,7 +157,7 @@ def page(found: Found) -> str:
         if any(cells.values()):
             mean = fmean(episodes_in(name).returns)
             lines.append(f"| {name} | {mean:.0f} | " + " | ".join(cell(cells[one]) for one in columns) + " |")
-    lines += told(found)
+    lines += control(found)
     lines += drawn(found)
     players = columns[1:-1]
     lines += [
@@ -183,15 +183,15 @@ def page(found: Found) -> str:
     return "\n".join(lines) + "\n"
 
 
-def told(found: Found) -> list[str]:
-    """Gives the lines about what the Decision Transformer earns where it is told to earn little."""
+def control(found: Found) -> list[str]:
+    """Returns the lines about the returns of the Decision Transformer that aims at a low return."""
     lines = [
         "",
-        "## The Decision Transformer, told to earn little",
+        "## The Decision Transformer with a low target return",
         "",
-        "The control: the same policies, told another return.",
+        "The control: the same policies with another target return.",
         "",
-        "| set | for the best return of the data | told | then |",
+        "| set | return with the data's best as target | low target | return then |",
         "|---|---|---|---|",
     ]
     for name in SETS:
@@ -203,12 +203,12 @@ def told(found: Found) -> list[str]:
 
 
 def drawn(found: Found) -> list[str]:
-    """Gives the lines about what policies earn whose actions are drawn."""
+    """Returns the lines about the returns of policies with drawn actions."""
     lines = [
         "",
         "## With drawn actions",
         "",
-        "As those played who made the data: the noise of a Gaussian policy is part of what it earns.",
+        "As the policies acted that made the data: the noise of a Gaussian policy is part of its return.",
         "",
         "| set | data | algorithm | likeliest actions | drawn |",
         "|---|---|---|---|---|",
@@ -224,12 +224,12 @@ def drawn(found: Found) -> list[str]:
 
 
 def machine() -> str:
-    """Says where it was measured."""
+    """Returns the versions and the machine of the measurements."""
     return f"Python {platform.python_version()}, torch {torch.__version__}, {platform.machine()}, one core."
 
 
 def runs(found: Found, name: str, algorithm: str) -> list[dict[str, Any]]:
-    """Gives the runs of an algorithm on a set, by seed."""
+    """Returns the runs of an algorithm on a set, by seed."""
     keys = sorted(key for key in found if key.startswith(f"{name} {algorithm} "))
     return [found[key] for key in keys]
 

@@ -2,7 +2,7 @@
 
 OLD is a checkout of another commit with its kernels built. Every row is a training of `benchmarks/ours.py`, whose
 settings are written out there. A round measures old, new and old again; the median of the rounds' ratios new / old is
-told beside the largest difference of the old one from itself. Nothing else should run on the machine.
+printed beside the largest difference of the old one from itself. Nothing else should run on the machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `sampling.staleness` = 1 gains: the same trainings without and with it, in turn.
+"""Gain of `sampling.staleness` = 1: the same trainings without and with it, in turn.
 
 ``python benchmarks/studies/overlap.py`` prints the table of docs/how-to/asynchronous-sampling.md.
 Run it on an otherwise idle machine.
@@ -30,7 +30,7 @@ class Sleepy(Busy):
         self.seconds = seconds
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Waits, then goes on as a `Busy` without work."""
+        """Waits, then steps as a `Busy` without work."""
         time.sleep(self.seconds)
         return super().step(action)
 

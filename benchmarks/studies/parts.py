@@ -1,4 +1,4 @@
-"""Where the time of CartPole's training goes: ``python benchmarks/studies/parts.py`` prints the table of
+"""Time of the parts of CartPole's training: ``python benchmarks/studies/parts.py`` prints the table of
 docs/performance.md and, at its end, that of memory in docs/kernels.md.
 
 In microseconds, on one core. By the run's own timers: a vector step of 8 copies in Python, and one of 64 copies in the

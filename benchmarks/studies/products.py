@@ -1,4 +1,4 @@
-"""What products of layers cost on kernels, and how exact they are: ``python benchmarks/studies/products.py`` prints a
+"""Cost and precision of matrix products of layers on kernels: ``python benchmarks/studies/products.py`` prints a
 table of docs/kernels.md.
 
 A network goes forward and back over 256 rows on one core, with numbers as floats, as three bfloat16 numbers each, and

@@ -1,11 +1,11 @@
 """Ratings measured again and again: ``ratings.py [--steps 100000] [--repeats 40] [--games 20]``; writes
 benchmarks/results/ratings.md.
 
-A run of tic-tac-toe plays itself and takes snapshots. Then these, chance and a perfect player meet, everybody
-everybody, again and again with other seeds, as `rookery elo --seed` does, and each time ratings and their standard
-errors are computed. Told is how far ratings lie apart from one measurement to the next, what the standard errors said
-of that, and how often the 95 % interval of one measurement holds the rating that all others together give. The control
-are intervals of half the length. Last, the same with no fixed player, where ratings are distances to the mean of all.
+A run of tic-tac-toe plays itself and takes snapshots. Then these, a random and a perfect player meet, each with each,
+again and again with other seeds, as in `rookery elo --seed`, and each time ratings and their standard errors are
+computed. Reported are how far ratings lie apart from one measurement to the next, the standard errors beside it, and
+how often the 95 % interval of one measurement holds the rating that all others together give. The control are intervals
+of half the length. Last, the same with no fixed player, where ratings are distances to the mean of all.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def train(steps: int) -> Trainer:
 
 
 def measured(run: Trainer, games: int, seed: int) -> tuple[list[str], list[Game]]:
-    """Everybody against everybody, once; gives who played, and the games."""
+    """Plays each player against each, once; returns the names of the players, and the games."""
     with closing(make_copies(run.config, 64)) as env:
         names = [*(f"main@{number}" for number in sorted(run.self_play.snapshots["main"])), "main"]
         entrants = [entrant_of_run(run, env, name, name) for name in names]
@@ -87,7 +87,7 @@ def table(names: list[str], repeats: list[list[Game]], anchors: dict[str, float]
 
 
 def machine() -> str:
-    """What was measured on, and with which versions."""
+    """Returns the machine and the versions of the measurements."""
     versions = ", ".join(f"{package} {version(package)}" for package in ("rookery", "torch", "numpy"))
     return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {versions}."
 

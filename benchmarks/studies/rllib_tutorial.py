@@ -138,7 +138,7 @@ def started(command: list[str], threads: int) -> dict[str, Any]:
 
 
 def commands(args: argparse.Namespace) -> list[tuple[str, str, list[str]]]:
-    """What is measured in a round: workload, library, command."""
+    """Returns the measurements of a round: workload, library, command."""
     own = [sys.executable, __file__, "--play"]
     peer = [str(args.peer), str(BENCHMARKS / "peers" / "rllib_tutorial.py")]
     options = ["--iterations", str(args.iterations), "--threads", str(args.threads)]

@@ -1,4 +1,4 @@
-"""What self-play learns: ``self_play.py [--seeds 3] [--only tic-tac-toe] [--scale 1]``.
+"""Results of self-play: ``self_play.py [--seeds 3] [--only tic-tac-toe] [--scale 1]``.
 
 Tic-tac-toe by PPO against itself: after 50,000 and 300,000 moves the share of games without loss against a player that
 draws its moves, and the games lost of 50 against a perfect player that moves first and draws among its best moves; as

@@ -1,8 +1,8 @@
-"""What snapshots cost where they play: ``self_play_cost.py [--snapshots 100] [--lanes 64] [--repeats 30]``.
+"""Cost of snapshots as opponents: ``self_play_cost.py [--snapshots 100] [--lanes 64] [--repeats 30]``.
 
 A worker plays tic-tac-toe in 64 lanes. One side is played by a policy, the other by one frozen opponent, or by 100
-snapshots drawn anew for every episode. What is measured is a vector step, in seconds of its processor time: each way is
-timed in turn, many times, and the medians are compared. Writes benchmarks/results/self_play_cost.md.
+snapshots drawn anew for every episode. Measured are seconds of CPU time of a vector step: each way is timed in turn,
+many times, and the medians are compared. Writes benchmarks/results/self_play_cost.md.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What batching gains a policy server, and what its clients notice when a checkpoint is swapped.
+"""Gain of batching in a policy server, and the effect of a swapped checkpoint on its clients.
 
 ``python benchmarks/studies/serving.py`` writes benchmarks/results/serving.md. A server (`rookery serve`, a process of
 its own) serves a policy of 3 x 1024; 64 clients, in one other process, each ask, wait for the answer, and ask again.
-The same server with ``--max-batch 1`` answers one request at a time. Every answer is compared with what the policy of
-the checkpoint that it names says of that observation.
+The same server with ``--max-batch 1`` answers one request at a time. Every answer is compared with the action that the
+policy of the checkpoint that it names computes for that observation.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ TOLERANCE = 1e-4
 
 
 def observations() -> np.ndarray:
-    """What is shown, ``[BANK, NUMBERS]``."""
+    """Returns the observations, ``[BANK, NUMBERS]``."""
     return np.random.default_rng(0).uniform(-1, 1, (BANK, NUMBERS)).astype(np.float32)
 
 
@@ -274,7 +274,7 @@ def evaluated(out: Path, told: dict[str, np.ndarray], health: dict[str, Any]) ->
 
 
 def health_of(port: int) -> dict[str, Any]:
-    """What the server says of itself."""
+    """Returns the server's answer at ``/health``."""
     from urllib.request import Request, urlopen
 
     request = Request(f"http://127.0.0.1:{port}/health", headers={"Authorization": f"Bearer {TOKEN}"})

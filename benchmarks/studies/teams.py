@@ -3,8 +3,8 @@
 The two-step game (Rashid et al. 2018, section 5): the first member's choice leads to a matrix whose entries are all 7,
 or to one with 8 where both choose the second action and at most 1 elsewhere. VDN and QMIX learn from play at random
 (epsilon = 1), as in the paper, so that what differs is what their values can represent; MADDPG explores by its own
-choices. Told is what is earned without exploration after so many env steps, by run and as the median, and the values
-that a network ends up with for what the second matrix pays.
+actions. Reported are the return without exploration after so many env steps, by run and as the median, and the values
+that a network has learned for the rewards of the second matrix.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def earned(cfg: AlgorithmConfig, seed: int, steps: int) -> tuple[float, float]:
 
 
 def machine() -> str:
-    """Says where it was measured."""
+    """Returns the machine and the versions of the measurements."""
     versions = f"Python {platform.python_version()}, torch {torch.__version__}, numpy {np.__version__}"
     return f"{platform.machine()}, {cpu_count()} cores, {versions}."
 

@@ -2,9 +2,9 @@
 benchmarks/results/mappo.md.
 
 MAPPO beside PPO on the same settings, of which those of PPO's preset are taken where there is one: the two-step game,
-in which a critic of all is not needed to find the best, and two tasks of the multi-particle environments (mpe2). Told
-is the mean return of the last 100 training episodes, in which actions are still drawn. A task that is not measured
-keeps its rows.
+in which the best is found without a centralized critic, too, and two tasks of the multi-particle environments (mpe2).
+Reported is the mean return of the last 100 training episodes, in which actions are still drawn. A task that is not
+measured keeps its rows.
 """
 
 from __future__ import annotations

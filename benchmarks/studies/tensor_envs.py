@@ -1,8 +1,8 @@
 """Environments of tensors, where they are and by rows: ``tensor_envs.py``; writes benchmarks/results/tensor_envs.md.
 
-PPO in 4,096 copies of TensorCartPole: env steps a second of playing alone, by a policy that has not learned, and of
-training from the start. Beside it CartPole-v1 in C, which is played a fragment in a call. Everything is measured in
-turn, five times, and the medians told. A column for a graphics card is there where this machine has one.
+PPO in 4,096 environments of TensorCartPole: env steps a second of sampling alone, by a policy that has not learned, and
+of training from the start. Beside it CartPole-v1 in C, which is sampled a fragment in a call. Everything is measured in
+turn, five times; the medians are reported. There is a column for a GPU where this machine has one.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ REPEATS = 5
 
 @dataclass(frozen=True)
 class Way:
-    """One way to play.
+    """One way to sample.
 
     Attributes:
-        told: What it is, for the table.
+        title: Title of its row in the table.
         env: Name of the environment.
         native: Whether networks may run on kernels.
-        by_rows: Whether an environment of tensors is played by rows of arrays.
+        by_rows: Whether an environment of tensors is sampled by rows of arrays.
     """
 
-    told: str
+    title: str
     env: str
     native: bool
     by_rows: bool = False
@@ -100,7 +100,7 @@ def training(way: Way, device: str) -> float:
 
 
 def machine() -> str:
-    """Says where it was measured."""
+    """Returns the machine and the versions of the measurements."""
     versions = f"Python {platform.python_version()}, torch {torch.__version__}, numpy {np.__version__}"
     return f"{platform.machine()}, {usable_cores()} cores, {versions}."
 
@@ -121,7 +121,7 @@ def main() -> None:
     lines.append("|---" * (len(columns) + 1) + "|")
     for way in WAYS:
         found = [rates.get((way, device, what), []) for device, what in columns]
-        lines.append(f"| {way.told} | {' | '.join(f'{median(one) / 1e3:,.0f} k' if one else '' for one in found)} |")
+        lines.append(f"| {way.title} | {' | '.join(f'{median(one) / 1e3:,.0f} k' if one else '' for one in found)} |")
     spread = max(max(one) / min(one) for one in rates.values())
     about = [
         f"PPO with a network of 64 and 64 in {COPIES:,} copies x {STEPS} steps, {EPOCHS} epochs in minibatches of "

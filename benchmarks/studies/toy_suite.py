@@ -1,9 +1,9 @@
 """The 1-D suite by which ML-Agents tests its trainers: ``toy_suite.py [--seeds 3] [--only WORDS] [--without WORDS]
-[--missing] [--theirs]``.
+[--missing] [--mlagents]``.
 
 Environment, settings, step counts and thresholds are those of `test_simple_rl.py` and `test_hybrid.py` of ML-Agents,
 with Rookery's own algorithms and one copy of the environment, as there. A score is the mean of the last five episodes
-that were played while learning within these steps. Writes benchmarks/results/toy_suite.md. With ``--theirs`` the
+that were played while learning within these steps. Writes benchmarks/results/toy_suite.md. With ``--mlagents`` the
 trainer of ML-Agents (``benchmarks/peers/install.sh mlagents``) plays the cases of numbers beside choices instead, and
 its scores are printed.
 """
@@ -52,7 +52,7 @@ PADDED = {"minibatch_size": 8, "rollout_size": 24, "fragment_length": 24}
 sequence, so that the buffer holds two episodes, and a batch one. Episodes have some 30 decisions at first, later 5.
 """
 FALLING = {"entropy_coef": Linear(5e-3, 1e-5), "clip": Linear(0.2, 0.1)}
-"""How ML-Agents' PPO changes both while it learns, unless told otherwise; its tests hold the learning rate alone."""
+"""Schedules of both by default in ML-Agents' PPO; its tests hold the learning rate alone."""
 NEVER = {"snapshot_every": 10**6, "window": 1, "latest_ratio": 0.0, "rating_games": 0}
 
 
@@ -83,13 +83,13 @@ A line with one score was run with one seed (`--seeds 1`); cases of the script w
   rows called longer have those of release 21 (mlagents 1.0.0), 20,000 and 10,000, with the same settings; the tests of
   1.1.0 were not at hand. PPO's entropy weight and clipping fall to 1e-5 and 0.1 in these rows, as in their tests; in
   all other rows of PPO both are held. Held, two of each had 0.93, 0.90, 0.89 after 10,000 steps. SAC begins to learn
-  with a whole batch of 256, as there; until then its numbers are drawn evenly, where theirs come from the first policy.
-  Rows of before began with the first decision, and drew the same few 256 times: -0.02 with a number and a choice, 0.34
+  with a whole batch of 256, as there; until then its actions are drawn evenly, where ML-Agents' come from the first
+  policy. Rows of before began with the first decision, and drew the same few 256 times: -0.02 with a number and a choice, 0.34
   with two numbers and a choice were among their scores.
-- Their own trainer (mlagents 1.1.0, `--theirs`) on the same cases, the same five last episodes, seeds 0, 1, 2. In their
+- Their own trainer (mlagents 1.1.0, `--mlagents`) on the same cases, the same five last episodes, seeds 0, 1, 2. In their
   tests each case has one fixed seed:
 
-  | case | steps | theirs, each seed | ours, each seed |
+  | case | steps | ML-Agents, each seed | Rookery, each seed |
   |---|---|---|---|
   | SAC, 1 number and 1 choice | 2,200 | 1.05, 1.04, 1.02 | 1.05, 1.04, 1.05 |
   | SAC, 2 numbers and 2 choices | 2,200 | 0.92, 0.70, 0.82 | 0.94, 0.73, 0.84 |
@@ -101,7 +101,7 @@ A line with one score was run with one seed (`--seeds 1`); cases of the script w
 - One SAC run that failed (a number, two choices, seed 2) was looked into: from step 500 on the number walks the wrong
   way for both signs and stays there, while both choices are right. The place on the line is not seen, so that a single
   step the right way only costs time while those after it go wrong. To make up for the gradient steps of the first 256
-  decisions, as theirs does, and to draw numbers from the first policy until then did not help: 1.05, 1.04, 0.34 with a
+  decisions, as ML-Agents does, and to draw numbers from the first policy until then did not help: 1.05, 1.04, 0.34 with a
   number and two choices, 0.84, 0.61, 1.05 with two of each. After 10,000 steps that seed was still at 0.20; no other
   row of SAC called longer was run.
 - SAC beside demonstrations makes a pass over all of them with each gradient step, as there (`imitation.epochs`); with
@@ -326,7 +326,7 @@ def section(case: Case) -> dict[str, Any]:
     return {"trainer_type": own["name"], "summary_freq": 500, "threaded": False, **own_settings}
 
 
-def play_theirs(case: Case, seed: int) -> float:
+def play_mlagents(case: Case, seed: int) -> float:
     """Gives the score that the trainer of ML-Agents reaches."""
     peers = Path(__file__).parents[1] / "peers"
     command = [str(peers / ".venv-mlagents" / "bin" / "python"), str(peers / "mlagents_toy.py")]
@@ -345,7 +345,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--without", nargs="*", default=[])
     parser.add_argument("--missing", action="store_true")
-    parser.add_argument("--theirs", action="store_true")
+    parser.add_argument("--mlagents", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
@@ -353,9 +353,9 @@ def main() -> None:
             left_out = any(word in case.name for word in options.without)
             if left_out or not all(word in case.name for word in options.only):
                 continue
-            if options.theirs:
+            if options.mlagents:
                 if case.env.get("numbers") and case.env.get("choices") and not {"pictures", "remember"} & set(case.env):
-                    scores = [f"{play_theirs(case, seed):.2f}" for seed in range(options.seeds)]
+                    scores = [f"{play_mlagents(case, seed):.2f}" for seed in range(options.seeds)]
                     print(f"| {case.name} | {case.steps:,} | {', '.join(scores)} |", flush=True)
                 continue
             if options.missing and case.name in rows():

@@ -1,4 +1,4 @@
-"""What an experiment costs, what a search is worth: ``python benchmarks/studies/tuning.py [trials reports search
+"""Cost of an experiment, gain of a search: ``python benchmarks/studies/tuning.py [trials reports search
 exercise]``.
 
 Four parts, a few minutes together, written to `benchmarks/results/tuning.md`:
@@ -102,7 +102,7 @@ def part_reports(folder: Path) -> list[str]:
 
 
 def look(folder: Path, search: str, seed: int) -> list[float]:
-    """What each trial of a search for settings of PPO came to, in the order they were suggested."""
+    """Returns the score of each trial of a search for settings of PPO, in the order they were suggested."""
     analysis = tune.run(
         "CartPole-v1",
         PPOConfig(
@@ -197,7 +197,7 @@ def main() -> None:
 
 
 def read_sections() -> dict[str, list[str]]:
-    """What the page says of each part."""
+    """Returns the page's lines for each part."""
     if not PAGE.exists():
         return {}
     names = {f"## {title}": name for name, title in TITLES.items()}

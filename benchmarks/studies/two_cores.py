@@ -2,7 +2,7 @@
 benchmarks/studies/two_cores.py``.
 
 Settings are those of ``synthetic-50`` of `run.py`. One iteration of training and the same number of steps by a process
-for each core, which talk to nobody, are measured in turn, many times, with the same work in a step. So both sides of
+for each core, without communication, are measured in turn, many times, with the same work in a step. So both sides of
 each ratio meet the same machine, whose clock may change by the second; `run.py` measures them minutes apart, each with
 a calibration of its own. Prints a line of JSON: the median of the ratios, their quartiles, and the two rates.
 """

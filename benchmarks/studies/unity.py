@@ -53,7 +53,7 @@ CASES: dict[str, tuple[str, tuple[str, ...], int]] = {
                                                               "new"), 500),
     "API 1.3.0": ("no names, no groups", (*GRID, "--num-areas", "4", "--api", "1.3.0", "--package", "2.0.0"), 300),
     "API 1.0.0": ("deprecated fields alone", (*GRID, "--num-areas", "4", "--api", "1.0.0", "--package", "2.0.0"), 300),
-    "statistics": ("statistics, and a parameter told", ("rookery.tasks:BallPlate", "--stats"), 300),
+    "statistics": ("statistics, and a parameter sent", ("rookery.tasks:BallPlate", "--stats"), 300),
 }  # fmt: skip
 
 BASIC = """behaviors:
@@ -76,7 +76,7 @@ WANTED = {12: 6, 64: 20}
 
 
 def free_port() -> int:
-    """A port that nobody has at the moment."""
+    """Returns a port that is free at the moment."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
@@ -90,7 +90,7 @@ def launched(arguments: Sequence[str], port: int, log: Path) -> subprocess.Popen
 
 
 def with_them(peer: Path, player: Sequence[str], steps: int, folder: Path, *more: str) -> dict[str, Any]:
-    """What the real UnityEnvironment says of a player."""
+    """Returns what the real UnityEnvironment reads from a player."""
     port = free_port()
     words = [str(peer), str(PEERS / "mlagents_env.py"), str(port), str(steps), *more]
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -104,7 +104,7 @@ def with_them(peer: Path, player: Sequence[str], steps: int, folder: Path, *more
 
 
 def with_our_line(player: Sequence[str], folder: Path) -> dict[str, Any]:
-    """What our line reads of a player that ends by itself, added up as the peer does."""
+    """Returns what Rookery's link reads from a player that ends by itself, added up as the peer does."""
     from rookery.envs.async_copies.step_message import Answer
     from rookery_mlagents.link.grpc_server import Closed, Greeting, Hello, Mailbox, PlayerLink
 
@@ -180,7 +180,7 @@ def accepted(peer: Path) -> list[dict[str, Any]]:
 
 
 def close_to(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
-    """Whether both have read the same; where ours is shown a table, the flag of each row is no part of theirs."""
+    """Returns whether both have read the same; the flag of each row of a table is only in Rookery's."""
     return ours.keys() == theirs.keys() and all(same(ours[name], theirs[name]) for name in theirs)
 
 
@@ -211,12 +211,12 @@ def learning(peer: Path) -> dict[str, Any]:
     return found
 
 
-def run_as_it_is(folder: Path, told: str) -> dict[str, Any]:
-    """What a run has left: its curve by what it printed, names of files with their numbers left out, tags."""
-    curve = re.findall(r"Basic\. Step: (\d+)\. .*?Mean Reward: (-?[\d.]+?)\. ", told)
+def run_as_it_is(folder: Path, printed: str) -> dict[str, Any]:
+    """Returns the results of a run: its printed curve, names of files with their numbers left out, tags."""
+    curve = re.findall(r"Basic\. Step: (\d+)\. .*?Mean Reward: (-?[\d.]+?)\. ", printed)
     files = {re.sub(r"\d{3,}[.\w-]*", "N", str(one.relative_to(folder))) for one in folder.rglob("*") if one.is_file()}
     return {
-        "seconds": float(re.findall(r"Time Elapsed: ([\d.]+) s", told)[-1]),
+        "seconds": float(re.findall(r"Time Elapsed: ([\d.]+) s", printed)[-1]),
         "curve": [[int(step), float(reward)] for step, reward in curve],
         "files": sorted(files),
         "tags": tags(folder / "Basic"),
@@ -323,21 +323,21 @@ def page(data: dict[str, Any]) -> str:
     if "learning" in data:
         theirs, ours = data["learning"]["theirs"], data["learning"]["ours"]
         lines += ["", "## Basic, from one file, the player launched by its path", ""]
-        lines += ["| step | theirs, mean reward | ours |", "|---|---|---|"]
+        lines += ["| step | ML-Agents, mean reward | Rookery |", "|---|---|---|"]
         mine = dict(ours["curve"])
         lines += [f"| {step:,} | {reward:.3f} | {mine.get(step, float('nan')):.3f} |" for step, reward in
                   theirs["curve"]]  # fmt: skip
-        lines += ["", f"{theirs['seconds']:.0f} s there, {ours['seconds']:.0f} s here, by the console of each.", ""]
+        lines += ["", f"{theirs['seconds']:.0f} s with ML-Agents, {ours['seconds']:.0f} s with Rookery, by the console of each.", ""]
         for what in ("files", "tags"):
             one, other = ({*who[what]} for who in (theirs, ours))
             shared = ", ".join(f"`{name}`" for name in sorted(one & other))
             lines.append(f"- {what} of both: {shared}")
-            lines.append(f"- theirs alone: {', '.join(f'`{name}`' for name in sorted(one - other)) or 'none'}")
-            lines.append(f"- ours alone: {', '.join(f'`{name}`' for name in sorted(other - one)) or 'none'}")
+            lines.append(f"- ML-Agents alone: {', '.join(f'`{name}`' for name in sorted(one - other)) or 'none'}")
+            lines.append(f"- Rookery alone: {', '.join(f'`{name}`' for name in sorted(other - one)) or 'none'}")
     if "speed" in data:
         lines += ["", "## Speed: random actions with masks, one player", ""]
-        lines += ["| agents | player | ours, env steps/s | theirs | ours / theirs | wanted | processor time of a step, "
-                  "ours | theirs |", "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+        lines += ["| agents | player | Rookery, env steps/s | ML-Agents | Rookery / ML-Agents | wanted | CPU time of a "
+                  "step, Rookery | ML-Agents |", "|---|---|---|---|---|---|---|---|"]  # fmt: skip
         for row in data["speed"]:
             ours_, theirs_ = ({key: median(one[key] for one in row[who]) for key in ("steps", "processor")}
                               for who in ("ours", "theirs"))  # fmt: skip
@@ -346,8 +346,8 @@ def page(data: dict[str, Any]) -> str:
                 f"{ours_['steps'] / theirs_['steps']:.1f} | {WANTED[row['agents']]} | "
                 f"{ours_['processor'] * 1e3:.2f} ms | {theirs_['processor'] * 1e3:.2f} ms |"
             )
-        lines += ["", "Ours is `UnityEnv`: the line, rows with seats, masks and ends; theirs is `UnityEnvironment` "
-                  "with `get_steps` and `set_actions`. Processor time is that of the trainer's process."]  # fmt: skip
+        lines += ["", "Rookery is `UnityEnv`: the link, rows with slots, masks and ends; ML-Agents is `UnityEnvironment` "
+                  "with `get_steps` and `set_actions`. CPU time is that of the trainer's process."]  # fmt: skip
     lines += ["", f"`python benchmarks/studies/unity.py`; medians; {platform.machine()}, {os.cpu_count()} processors, "
               "which others used meanwhile."]  # fmt: skip
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""What a pass forward and back costs on kernels and in torch, by threads: ``python benchmarks/studies/wide_layers.py``
+"""Cost of a pass forward and back on kernels and in torch, by threads: ``python benchmarks/studies/wide_layers.py``
 prints a table of docs/kernels.md; ``--floats`` leaves the matrix unit out.
 
 Networks have two hidden layers with tanh, observations of 64 numbers, and eight outputs. Milliseconds are medians of

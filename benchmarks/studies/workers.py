@@ -41,7 +41,7 @@ PEER_WAYS: dict[str, list[str]] = {
 
 
 def of_rllib(count: int, seconds: float, way: str) -> dict[str, Any]:
-    """What RLlib's IMPALA comes to with so many env runners, in a process of its own."""
+    """Returns the speed of RLlib's IMPALA with `count` env runners, in a process of its own."""
     run = subprocess.run(
         [PEER_PYTHON, PEER / "rllib_impala.py", str(count), "--seconds", str(seconds), *PEER_WAYS[way]],
         stdout=subprocess.PIPE,
@@ -113,7 +113,7 @@ class Big(gymnasium.Env[np.ndarray, int]):
         return np.zeros(self.observation_space.shape or (), np.float32), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Goes on for ever."""
+        """Returns a step of an episode that never ends."""
         return np.zeros(self.observation_space.shape or (), np.float32), 1.0, False, False, {}
 
 

@@ -1,7 +1,7 @@
-"""What chance and scripted players score in the tasks after ML-Agents' examples: ``worlds.py [--episodes 1024]``.
+"""Scores of random and scripted players in the tasks after ML-Agents' examples: ``worlds.py [--episodes 1024]``.
 
-Also how many agent steps a second 64 copies play by chance, and with ``--pictures`` a picture of each task for
-docs/images. Of each lane equally many episodes count, so that short ones do not count more often. Writes
+Also the agent steps a second of 64 environments with random actions, and with ``--pictures`` an image of each task for
+docs/images. Equally many episodes of each lane count, so that short ones do not count more often. Writes
 benchmarks/results/worlds.md.
 """
 
