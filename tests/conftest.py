@@ -109,8 +109,8 @@ def no_twins_in_c(monkeypatch, tmp_path):
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_key(tmp_path_factory):
-    """Files that tests write are signed by a key of their own, and not by that of whoever runs them; what they compile
-    lies in a folder of their own, too.
+    """Signs the files that tests write with a key of their own, not with the user's; compiled files have a folder of
+    their own, too.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))

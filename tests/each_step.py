@@ -4,7 +4,7 @@ from rookery.rollout.loops.helper_process import fast_loop_of
 
 
 def after_each_step(worker, function):
-    """Lets `function` be called with the worker after each of its vector steps."""
+    """Calls `function` with the worker after each of its vector steps."""
     play = worker.python_loop.play
 
     def stepped(state, most):
@@ -17,6 +17,6 @@ def after_each_step(worker, function):
 
 
 def as_ever(worker):
-    """Lets nothing come in between the vector steps of a worker any more."""
+    """Removes the call between the vector steps of a worker."""
     vars(worker.python_loop).pop("play")
     worker.fast_loop = fast_loop_of(worker.env)

@@ -1,8 +1,7 @@
 """Forks children that begin with modules imported: ``python -P fork_server.py SOCKET MODULE...``.
 
-A request names a module and its arguments, and brings open files: where its beginning and its end are written, its
-output, its errors, and those that it inherits. The child goes on as a fresh interpreter does that was started with
-``-P -m MODULE``.
+A request names a module and its arguments, and brings open files: one for the child's start and end, its output, its
+errors, and those that it inherits. The child continues like a fresh interpreter that was started with ``-P -m MODULE``.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import sys
 
 
 def serve(requests: socket.socket) -> dict | None:
-    """Forks a child for each request, until nobody asks any more; returns the request in each child, and None here."""
+    """Forks a child for each request until the last client closes; returns the request in each child, and None here."""
     woken, waking = os.pipe()
     for end in (woken, waking):
         os.set_blocking(end, False)
@@ -56,7 +55,7 @@ def tell(end: socket.socket, message: str) -> None:
     try:
         end.send(message.encode())
     except OSError:
-        pass  # whoever started it is gone
+        pass  # the process that asked for the child is gone
 
 
 def prepare(request: dict, files: list[int]) -> dict:

@@ -87,7 +87,7 @@ def kills(folder, begin, act, numbers=None):
         folder: Folder that is made anew for each kill.
         begin: Function that fills it, without arguments.
         act: Function that is killed.
-        numbers: Numbers of operations to be killed before; None = every one, until `act` comes to its end.
+        numbers: Numbers of operations to be killed before; None = every one, until `act` ends.
     """
     for number in itertools.count() if numbers is None else numbers:
         shutil.rmtree(folder, ignore_errors=True)

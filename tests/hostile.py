@@ -1,4 +1,4 @@
-"""Runs, policies and experiments as somebody else might hand them over: each names code that leaves a mark."""
+"""Untrusted runs, policies and experiments: each names code that leaves a mark."""
 
 import hashlib
 import json

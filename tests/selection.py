@@ -52,7 +52,7 @@ def made(cases):
 
 
 def news(values, missing, seen):
-    """How much is new about a case: values that are missing, then how seldom all have been seen."""
+    """Returns how new a case is: the number of missing values, then how seldom all its values have been seen."""
     return len(values & missing), -sum(seen[value] for value in values)
 
 

@@ -51,7 +51,7 @@ class Corridor(gymnasium.Env):
 
 
 OWN = f"{Corridor.__module__}:Corridor"
-"""An environment of somebody's own, as files name it."""
+"""A user's environment, as files name it."""
 
 
 class Comings:

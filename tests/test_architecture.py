@@ -1,4 +1,4 @@
-"""What holds the design together, read from the source: unique lines, layers, defaults, names, sizes, the map."""
+"""Rules of the design, checked in the source: unique lines, layers, defaults, names, sizes, the map."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a vector step and a gradient step may cost, counted instead of timed: tensor operations, new tensors, bytes that
-operations write, and calls of functions, Python's and C's.
+"""Limits on the cost of a vector step and a gradient step, counted instead of timed: tensor operations, new tensors,
+bytes that operations write, and calls of functions, Python's and C's.
 
-The counts are the same on every machine. One that has grown is a loss of speed that somebody must want; one that has
-shrunk is a gain to be written down here.
+The counts are the same on every machine. One that has grown is a loss of speed that needs a reason; one that has shrunk
+is a gain to be written down here.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Counting(TorchDispatchMode):
 
 
 def cost_of(function) -> Cost:
-    """What one call of `function` costs; it is called twice, because counting calls and counting operations disturb
-    each other.
+    """Returns the cost of one call of `function`; it is called twice, because counting calls and counting operations
+    disturb each other.
     """
     with Counting() as counting:
         function()
@@ -71,7 +71,7 @@ def cost_of(function) -> Cost:
         nonlocal calls
         calls += event in ("call", "c_call")
 
-    gc.disable()  # a collection calls back whoever has asked for it, and comes at any time
+    gc.disable()  # a collection runs callbacks, and comes at any time
     sys.setprofile(note)
     try:
         function()
@@ -83,9 +83,9 @@ def cost_of(function) -> Cost:
 
 
 def least_cost(limit: Cost, measure: Callable[[], Cost]) -> Cost:
-    """What something costs, measured again with everything made anew where it is above a limit: what comes from outside
-    while calls are counted, such as a signal's handler or the end of another test's object, can only add some, and does
-    not come three times. What the code itself costs is the same each time.
+    """Returns a cost, measured again with everything made anew where it is above a limit: calls from outside while
+    calls are counted, such as a signal's handler or the end of another test's object, can only add some, and do not
+    come three times. The cost of the code itself is the same each time.
     """
     for _ in range(ATTEMPTS):
         cost = measure()
@@ -141,7 +141,7 @@ STEPS = {
 
 @pytest.fixture(params=["kernels", "torch"])
 def computes(request, monkeypatch):
-    """What computes."""
+    """Computes on kernels or in torch; returns which."""
     if request.param == "kernels":
         if best_build() is None:
             pytest.skip("no kernels here")

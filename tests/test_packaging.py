@@ -1,4 +1,4 @@
-"""What pip gets when it builds the package: native kernels for every processor, or none and no error."""
+"""Builds of the package by pip: native kernels for every CPU, or none and no error."""
 
 import ctypes
 import os
@@ -29,7 +29,7 @@ needs_compiler = pytest.mark.skipif(
 
 @pytest.fixture
 def tree(tmp_path):
-    """What of the package concerns building it, with kernels that compile at once."""
+    """The files of the package that its build needs, with kernels that compile at once."""
     root = tmp_path / "tree"
     for name in ("setup.py", "pyproject.toml", "README.md", "src/rookery/py.typed", "src/rookery/core/__init__.py"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)

@@ -86,7 +86,7 @@ class Walkers:
 
 
 class Wilful(Walkers):
-    """Walkers of whom some act by themselves: all of a copy that must act in a drawn moment."""
+    """Walkers that sometimes act by themselves: in a drawn moment all those of an environment that must act."""
 
     def __init__(self, lanes, seed=0, share=0.3):
         super().__init__(lanes, seed)

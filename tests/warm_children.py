@@ -41,7 +41,7 @@ AT_START = ("PYTHON", "LC_", "LANG", "OMP_", "MKL_", "OPENBLAS_", "NUMEXPR_", "L
 
 
 class ForkedChild:
-    """What `subprocess.Popen` is of a child that another process has forked.
+    """Stands for `subprocess.Popen` for a child that another process has forked.
 
     Attributes:
         pid: Its number.
@@ -140,7 +140,7 @@ def popen(command, *, pass_fds, env, cwd, **others):
 
 
 def forked(line, module, arguments, files, environment, folder, output) -> ForkedChild:
-    """Lets a server fork a child; `output` is what its output and its errors are written to."""
+    """Makes a server fork a child; its output and its errors are written to `output`."""
     end, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     request = {
         "module": module, "arguments": arguments, "files": list(files), "environment": environment,

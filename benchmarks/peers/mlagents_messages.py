@@ -79,7 +79,7 @@ def brain(message, name, numbers=0, branches=(), old=False):
         behavior.vector_action_size_deprecated.extend(branches or (numbers,))
         behavior.vector_action_space_type_deprecated = 0 if branches else 1
     if not old:
-        behavior.action_spec.num_continuous_actions, told.action_spec.num_discrete_actions = numbers, len(branches)
+        behavior.action_spec.num_continuous_actions, behavior.action_spec.num_discrete_actions = numbers, len(branches)
         behavior.action_spec.discrete_branch_sizes.extend(branches)
     return message.unity_output.rl_output.agentInfos[name].value
 
@@ -169,7 +169,7 @@ def read(made, instead: dict) -> dict:
         name = parameters.brain_name
         infos = made.unity_output.rl_output.agentInfos[name].value
         spec = behavior_spec_from_proto(parameters, infos[0])
-        behavior = {
+        told = {
             "shapes": [list(one.shape) for one in spec.observation_specs],
             "names": [one.name for one in spec.observation_specs],
             "goals": [one.observation_type.value for one in spec.observation_specs],
@@ -177,21 +177,21 @@ def read(made, instead: dict) -> dict:
             "branches": list(spec.action_spec.discrete_branches),
         }
         if instead:
-            behavior["asking"] = {"id": [info.id for info in infos], "reward": [info.reward for info in infos], **instead}
-            found[name] = behavior
+            told["asking"] = {"id": [info.id for info in infos], "reward": [info.reward for info in infos], **instead}
+            found[name] = told
             continue
         asking, ended = steps_from_proto(infos, spec)
         for key, steps in (("asking", asking), ("ended", ended)):
-            behavior[key] = {
+            told[key] = {
                 "id": plain(steps.agent_id),
                 "reward": plain(steps.reward),
                 "obs": [plain(one) for one in steps.obs],
                 "group": plain(steps.group_id),
                 "group_reward": plain(steps.group_reward),
             }
-        behavior["asking"]["forbidden"] = None if asking.action_mask is None else [plain(one) for one in asking.action_mask]
-        behavior["ended"]["interrupted"] = plain(ended.interrupted)
-        found[name] = behavior
+        told["asking"]["forbidden"] = None if asking.action_mask is None else [plain(one) for one in asking.action_mask]
+        told["ended"]["interrupted"] = plain(ended.interrupted)
+        found[name] = told
     return found
 
 
@@ -221,10 +221,10 @@ class Kept:
     def __init__(self) -> None:
         self.sent = []
 
-    def wrapped(self, behavior) -> bytes:
+    def wrapped(self, told) -> bytes:
         """A message of a trainer."""
         made = message()
-        made.unity_input.CopyFrom(behavior)
+        made.unity_input.CopyFrom(told)
         return made.SerializeToString(deterministic=True)
 
     def initialize(self, inputs, poll=None):
@@ -251,9 +251,9 @@ def steps(name: str, made, actions: ActionTuple) -> tuple[bytes, dict]:
     made.unity_output.rl_output.side_channel = b""
     env = environment(made)
     behavior = next(iter(env._env_specs))
-    behavior = env._generate_step_input({behavior: actions})
+    told = env._generate_step_input({behavior: actions})
     parts = {"continuous": actions.continuous, "discrete": actions.discrete}
-    return Kept().wrapped(behavior), {"behavior": behavior, **{key: plain(value) for key, value in parts.items()}}
+    return Kept().wrapped(told), {"behavior": behavior, **{key: plain(value) for key, value in parts.items()}}
 
 
 def channels() -> tuple[dict[str, bytes], dict]:
@@ -271,7 +271,7 @@ def channels() -> tuple[dict[str, bytes], dict]:
     parameters.set_multirangeuniform_sampler_parameters("size", [(0.5, 1.0), (2.0, 3.0)], 13)
     properties.set_property("speed", 1.5)
     raw.send_raw_data(b"\0\1bytes")
-    behavior = SideChannelManager([engine, parameters, properties, raw]).generate_side_channel_messages()
+    told = SideChannelManager([engine, parameters, properties, raw]).generate_side_channel_messages()
     stats = StatsSideChannel()
     written = b""
     for name, value, how in (("Environment/Score", 2.5, 0), ("Latest", -1.0, 1), ("Sum", 3.0, 2), ("Bars", 0.5, 3)):
@@ -287,7 +287,7 @@ def channels() -> tuple[dict[str, bytes], dict]:
     one.write_bool(True)
     one.write_float32_list([1.5, -2.0])
     values = bytes(one.buffer)
-    return {"trainer_channels": bytes(behavior), "statistics": bytes(written), "values": values}, {"statistics": kept}
+    return {"trainer_channels": bytes(told), "statistics": bytes(written), "values": values}, {"statistics": kept}
 
 
 def descriptions() -> dict:
@@ -344,8 +344,8 @@ def main(folder: Path) -> None:
     files["introduction"] = env._communicator.sent[0]
     files["reset"] = Kept().wrapped(env._generate_reset_input())
     expected["descriptions"] = descriptions()
-    behavior, kept = channels()
-    files |= behavior
+    told, kept = channels()
+    files |= told
     expected |= kept
     for name, content in files.items():
         (folder / f"{name}.bin").write_bytes(content)

@@ -4,8 +4,8 @@
 The environment is a line from -1 to 1 for each element of an action, on which an agent starts at 0 and moves by at most
 so much; it sees at which end it is rewarded, and its episode is over when all ends are reached. It runs in the
 trainer's process, as in ML-Agents' tests, so that no socket is measured. `benchmarks/studies/mlagents.py` and
-``benchmarks/studies/toy_suite.py --mlagents`` start this in the environment that ``benchmarks/peers/install.sh mlagents``
-makes.
+``benchmarks/studies/toy_suite.py --mlagents`` start this in the environment that
+``benchmarks/peers/install.sh mlagents`` makes.
 """
 
 # ruff: noqa: D102, E402

@@ -142,8 +142,8 @@ def note(size: float, limit: int, steps: int, imported: tuple[float, float], lea
         RESULT.write_text(
             "# Data that are larger than the RAM they may take\n\n"
             "By `python benchmarks/studies/data_memory.py`: an HDF5 file of random episodes is imported, and TD3+BC\n"
-            "learns from it with `replay.memory_mb`. Reported is the largest growth of the memory of the process (RSS)\n"
-            "over the value after the same work with little data.\n\n"
+            "learns from it with `replay.memory_mb`. Reported is the largest growth of the memory of the process\n"
+            "(RSS) over the value after the same work with little data.\n\n"
             "| data | limit | importing | seconds | learning | seconds, with copying | gradient steps | machine |\n"
             "|---|---|---|---|---|---|---|---|\n"
         )

@@ -1,9 +1,9 @@
 """Measurements by which PPO's defaults were chosen: ``defaults.py [ENV ...] [--seeds 3] [--only NAME ...]``.
 
 Environments of the learning claims are trained with no preset of their own, by several settings in turn: those before,
-and candidates. Reported are the mean return of the last 100 training episodes, and how far an update moved the policy at
-the end: KL divergence and clip fraction, means over the last tenth of the iterations. Rows that are there already are
-kept, so that a table can be made in pieces. It writes `benchmarks/results/defaults.json` and `defaults.md`.
+and candidates. Reported are the mean return of the last 100 training episodes, and how far an update moved the policy
+at the end: KL divergence and clip fraction, means over the last tenth of the iterations. Existing rows are kept, so
+that a table can be made in pieces. It writes `benchmarks/results/defaults.json` and `defaults.md`.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@ benchmarks/results/groups.md. MA-POCA gets `decisions` of the agents, PPO, which
 
 PPO and MA-POCA learn two tasks whose rewards groups get, with equal settings. In Sacrifice one of three must give
 itself up, which earns something only after its end: as controls PPO, which learns nothing from what comes after an end,
-and MA-POCA whose agents leave their group as they end. In CarryTogether no agent sees which one earned a reward. Reported are
-the mean return of 100 episodes of the most likely actions, and the decisions after which the mean of the last 100 training
-episodes was 0.9 of the best.
+and MA-POCA whose agents leave their group as they end. In CarryTogether no agent sees which one earned a reward.
+Reported are the mean return of 100 episodes of the most likely actions, and the decisions after which the mean of the
+last 100 training episodes was 0.9 of the best.
 """
 
 from __future__ import annotations

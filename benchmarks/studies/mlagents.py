@@ -4,8 +4,8 @@ benchmarks/results/mlagents.md.
 Both read the same section of a behaviour and train to its `max_steps` in a process of their own, in turn, the order of
 a round being that of the round before in reverse; one thread of torch each. Timed is training alone, from the first
 step to the last: no start of Python, no socket. ML-Agents is version 1.1.0 on `peers/mlagents_toy.py`, with its
-writers of statistics and models off; Rookery is ``rookery mlagents learn`` on `rookery.tasks:OneDimension`, which has the same
-rules, with everything on that it writes. The peer needs ``benchmarks/peers/install.sh mlagents``, or ``--peer PYTHON``.
+writers of statistics and models off; Rookery is ``rookery mlagents learn`` on `rookery.tasks:OneDimension`, which has
+the same rules, with all its files on. The peer needs ``benchmarks/peers/install.sh mlagents``, or ``--peer PYTHON``.
 """
 
 from __future__ import annotations

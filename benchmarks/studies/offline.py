@@ -4,8 +4,8 @@
 Every algorithm learns from every set of `benchmarks/studies/datasets.py` that has its kind of actions, BC too, and is
 measured over 20 episodes with the likeliest actions. All but BC and the Decision Transformer then play 10,000 env steps
 on, on some of the sets, and are measured again; the Decision Transformer also aims at a low return, as a control. Each
-run is kept in `benchmarks/results/offline.json` as soon as it is made, so that the work can be done in parts (``--again``
-makes them anew); the page `benchmarks/results/offline.md` is written from there.
+run is kept in `benchmarks/results/offline.json` as soon as it is made, so that the work can be done in parts
+(``--again`` makes them anew); the page `benchmarks/results/offline.md` is written from there.
 
 Settings were chosen on seeds 0, 1 and 2; reported are seeds 10, 11 and 12.
 """

@@ -84,9 +84,9 @@ A line with one score was run with one seed (`--seeds 1`); cases of the script w
   1.1.0 were not at hand. PPO's entropy weight and clipping fall to 1e-5 and 0.1 in these rows, as in their tests; in
   all other rows of PPO both are held. Held, two of each had 0.93, 0.90, 0.89 after 10,000 steps. SAC begins to learn
   with a whole batch of 256, as there; until then its actions are drawn evenly, where ML-Agents' come from the first
-  policy. Rows of before began with the first decision, and drew the same few 256 times: -0.02 with a number and a choice, 0.34
-  with two numbers and a choice were among their scores.
-- Their own trainer (mlagents 1.1.0, `--mlagents`) on the same cases, the same five last episodes, seeds 0, 1, 2. In their
+  policy. Rows of before began with the first decision, and drew the same few 256 times: -0.02 with a number and a
+  choice, 0.34 with two numbers and a choice were among their scores.
+- ML-Agents' own trainer (1.1.0, `--mlagents`) on the same cases, the same five last episodes, seeds 0, 1, 2. In its
   tests each case has one fixed seed:
 
   | case | steps | ML-Agents, each seed | Rookery, each seed |
@@ -101,8 +101,8 @@ A line with one score was run with one seed (`--seeds 1`); cases of the script w
 - One SAC run that failed (a number, two choices, seed 2) was looked into: from step 500 on the number walks the wrong
   way for both signs and stays there, while both choices are right. The place on the line is not seen, so that a single
   step the right way only costs time while those after it go wrong. To make up for the gradient steps of the first 256
-  decisions, as ML-Agents does, and to draw numbers from the first policy until then did not help: 1.05, 1.04, 0.34 with a
-  number and two choices, 0.84, 0.61, 1.05 with two of each. After 10,000 steps that seed was still at 0.20; no other
+  decisions, as ML-Agents does, and to draw actions from the first policy until then did not help: 1.05, 1.04, 0.34 with
+  a number and two choices, 0.84, 0.61, 1.05 with two of each. After 10,000 steps that seed was still at 0.20; no other
   row of SAC called longer was run.
 - SAC beside demonstrations makes a pass over all of them with each gradient step, as there (`imitation.epochs`); with
   one step of imitation for each of its own it was not solved in 500 steps.

@@ -327,7 +327,8 @@ def page(data: dict[str, Any]) -> str:
         mine = dict(ours["curve"])
         lines += [f"| {step:,} | {reward:.3f} | {mine.get(step, float('nan')):.3f} |" for step, reward in
                   theirs["curve"]]  # fmt: skip
-        lines += ["", f"{theirs['seconds']:.0f} s with ML-Agents, {ours['seconds']:.0f} s with Rookery, by the console of each.", ""]
+        seconds = f"{theirs['seconds']:.0f} s with ML-Agents, {ours['seconds']:.0f} s with Rookery"
+        lines += ["", f"{seconds}, by the console of each.", ""]
         for what in ("files", "tags"):
             one, other = ({*who[what]} for who in (theirs, ours))
             shared = ", ".join(f"`{name}`" for name in sorted(one & other))
@@ -346,8 +347,9 @@ def page(data: dict[str, Any]) -> str:
                 f"{ours_['steps'] / theirs_['steps']:.1f} | {WANTED[row['agents']]} | "
                 f"{ours_['processor'] * 1e3:.2f} ms | {theirs_['processor'] * 1e3:.2f} ms |"
             )
-        lines += ["", "Rookery is `UnityEnv`: the link, rows with slots, masks and ends; ML-Agents is `UnityEnvironment` "
-                  "with `get_steps` and `set_actions`. CPU time is that of the trainer's process."]  # fmt: skip
+        lines += ["", "Rookery is `UnityEnv`: the link, rows with slots, masks and ends; ML-Agents is "
+                  "`UnityEnvironment` with `get_steps` and `set_actions`. CPU time is that of the trainer's "
+                  "process."]  # fmt: skip
     lines += ["", f"`python benchmarks/studies/unity.py`; medians; {platform.machine()}, {os.cpu_count()} processors, "
               "which others used meanwhile."]  # fmt: skip
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""What the speed benchmark starts: processes on the cores they may use, and a peer with an environment of its own."""
+"""Processes of the speed benchmark: on the cores they may use, and a peer with a Python environment of its own."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_whoever_remembers_does_so_with_the_settings_of_the_others(run):
     entrants = run.WORKLOADS["memory"]
     assert {entrant.library for entrant in entrants} == {"rookery", "sb3", "rllib"}
     assert all(entrant.arguments.split("/")[0].split()[0] == "memory" for entrant in entrants)
-    # one core for those that are compared: ours in Python, theirs with one thread, critic on the policy's LSTM
+    # one core for those that are compared: Rookery in Python, the peer with one thread, critic on the policy's LSTM
     confined = {entrant.name for entrant in entrants if entrant.one_core}
     assert {"serial", "sb3, one LSTM, 1 thread"} <= confined
     settings = importlib.import_module("workloads").MATCHED["memory"]

@@ -68,7 +68,7 @@ def goal_row(load, workload, lines):
 
 
 def test_a_ratio_is_that_of_medians_to_the_best_variant_of_the_peer(load):
-    # Medians: ours 20, theirs 10 with one thread and 8 with two. 20 / 10 = 2 < 2.2.
+    # Medians: Rookery 20, the peer 10 with one thread and 8 with two. 20 / 10 = 2 < 2.2.
     lines = [line("pong", "ours", "rookery", seed, steps_per_second=rate) for seed, rate in enumerate((20, 90, 10))]
     lines += [
         line("pong", "sb3, 1 thread", "sb3", steps_per_second=10),

@@ -56,7 +56,7 @@ def blocks(page):
 
 
 def printed(page, block):
-    """What the page says that a Python block prints, as a block, or None if it does not say.
+    """Returns the output that the page shows for a Python block, as a block, or None.
 
     That is the text block right after it, or behind the end of the fold that the Python block is in.
     """

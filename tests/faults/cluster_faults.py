@@ -26,7 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "benchmarks" / "results" / "faults.md"
 HEADING = "## A cluster of two nodes"
-COLUMNS = "| fault | what the run says | seconds | rows | weights | decisions lost: counted, by the env, most | left |"
+COLUMNS = "| fault | output of the run | seconds | rows | weights | decisions lost: counted, by the env, most | left |"
 
 PATIENCE = 420.0
 """Seconds that a cluster gets to begin, or a run to end: other programs may share the machine."""
@@ -81,7 +81,7 @@ def below(*roots):
 
 
 def is_alive(number):
-    """Whether a process is there."""
+    """Returns whether a process exists."""
     return any(each == number for each, _, _ in processes())
 
 
@@ -139,7 +139,7 @@ class TwoNodes:
         return found
 
     def left(self):
-        """Numbers and commands of all processes of runs that are or were on a node, whoever is their parent now."""
+        """Returns numbers and commands of all processes of runs that are or were on a node, with any parent."""
         for number in (0, 1):
             self.processes_of(number)
         names = ("ray::HostActor", "ray::RankActor", "ray::TrialActor")
@@ -203,7 +203,7 @@ class Run:
 
     @property
     def text(self):
-        """What it has said so far."""
+        """Its output so far."""
         return self.log.read_text(errors="replace")
 
     def end(self):
@@ -250,7 +250,7 @@ def play_process(cluster, name):
 
 
 def strike(cluster, how, what, run):
-    """Lets something hang, freezes or kills it; returns the numbers of the processes that it was done to."""
+    """Makes a process hang, freezes or kills it; returns the numbers of the processes that were struck."""
     kinds = {"worker": "HostActor", "learner": "RankActor", "trial": "TrialActor"}
     if how == "hang":
         (cluster.folder / "steps" / "hang").touch()
@@ -310,7 +310,7 @@ def train(cluster, name, *words, walks=WALKS):
 
 
 def struck_run(cluster, how, what, outcome, run, name):
-    """Strikes a run in its middle; notes what it says and when it goes on, and resumes it if it has ended."""
+    """Strikes a run in its middle; notes its lines and when it continues, and resumes it if it has ended."""
     folder = cluster.folder / name
     eventually(lambda: len(rows(folder)) >= 12 or run.process.poll() is not None)
     before, began = len(rows(folder)), time.monotonic()
@@ -322,8 +322,8 @@ def struck_run(cluster, how, what, outcome, run, name):
     else:
         code = run.process.returncode
     said = [line for line in run.text.splitlines() if re.match(r"note: |error: |worker|cluster|learner", line)]
-    told = said[-1:] if code else [line for line in said if "worker" in line or "learner" in line]
-    outcome.said = shorter(told[0] if told else "nothing")
+    shown = said[-1:] if code else [line for line in said if "worker" in line or "learner" in line]
+    outcome.said = f"`{shorter(shown[0])}`" if shown else "nothing"
     if NOISE.search(run.text):
         outcome.problems.append("lines of Ray at the terminal")
     if code:
@@ -406,8 +406,8 @@ def of_trials(cluster, how, what, outcome):
     before, began = {trial.name: len(rows(trial)) for trial in trials()}, time.monotonic()
     strike(cluster, how, what, run)
     eventually(lambda: "was lost" in run.text or run.process.poll() is not None)
-    outcome.said = shorter(next((line for line in run.text.splitlines() if "was lost" in line), "nothing"))
-    name = outcome.said.split()[0]
+    shown = shorter(next((line for line in run.text.splitlines() if "was lost" in line), "nothing"))
+    outcome.said, name = "nothing" if shown == "nothing" else f"`{shown}`", shown.split()[0]
     lost = next((trial for trial in trials() if trial.name.startswith(name)), trials()[0])
     eventually(lambda: len(rows(lost)) > before.get(lost.name, 0) + 3 or run.process.poll() is not None)
     outcome.seconds = time.monotonic() - began

@@ -1,4 +1,4 @@
-"""What the fault tests count, and the page it is written to when they run at length (``make test-faults``)."""
+"""Counts of the fault tests, and the page for them when the tests run at length (``make test-faults``)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS: list[tuple[str, str, str, float]] = []
 
 @pytest.fixture(autouse=True)
 def _fresh(fresh_children):
-    """What is killed and starved is what users have."""
+    """Fresh child processes: tests kill and starve what users start."""
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from rookery.core.errors import RookeryError
 
 
 def attempt(act):
-    """What is said when `act` fails."""
+    """Returns the message with which `act` fails."""
     try:
         opened = act()
         if isinstance(opened, Trainer):

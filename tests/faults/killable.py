@@ -51,8 +51,8 @@ def make(folder, **arguments):
 
 
 def amount(short, long):
-    """How many of something: `short` in ``make test``, a third of `long` in ``make test-all``, and `long` in
-    ``make test-faults``: where ROOKERY_FAULTS is nothing, 10 and 30."""
+    """Returns a number of repeats: `short` in ``make test``, a third of `long` in ``make test-all``, and `long` in
+    ``make test-faults``: where ROOKERY_FAULTS is not set, 10 and 30."""
     return max(short, round(long * int(os.environ.get("ROOKERY_FAULTS", "0")) / 30))
 
 
@@ -77,7 +77,7 @@ class Deadly:
 
 
 def sleep_in(trainer, at, seconds):
-    """Lets a step of the environment take long."""
+    """Makes a step of the environment take long."""
     step = trainer.env.step
 
     def slow(actions):

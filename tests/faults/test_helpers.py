@@ -1,4 +1,4 @@
-"""Helper processes that are killed, hang, or lose their driver: the run goes on as if nothing had been, or says why."""
+"""Helper processes that are killed, hang, or lose their driver: the run continues unchanged, or names the reason."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_a_node_that_joins_gets_a_worker_of_an_asynchronous_run(monkeypatch, cap
             assert result.counters["workers_moved"] == 1
             assert "workers_lost" not in result.counters and "decisions_lost" not in result.counters
             assert len(ledger.seen) == len(set(ledger.seen))
-            alone.lose(added, "killed")  # and what is there goes on where there is room
+            alone.lose(added, "killed")  # the remaining workers continue where there is room
             eventually(lambda: len(homes()) == 1)
             assert trainer.train_iteration().counters["workers_lost"] == 1
             assert len(ledger.seen) == len(set(ledger.seen))

@@ -1,4 +1,4 @@
-"""A run that is killed, interrupted or left without disk goes on from its last checkpoint as if nothing had been."""
+"""A run that is killed, interrupted or left without disk resumes from its last checkpoint with equal results."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def rows(folder):
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
-    """What the run comes to when nobody disturbs it."""
+    """Results of the run without a disturbance."""
     folder = tmp_path_factory.mktemp("uninterrupted") / "run"
     with make(folder) as trainer:
         trainer.train({"iterations": ITERATIONS})
@@ -253,7 +253,7 @@ def test_a_full_disk_and_a_read_only_one_keep_the_last_checkpoint_and_are_named(
         assert "bytes cannot be written: Read-only file system (" in found[name]
     assert found["loaded read-only"] == last + 2
     measured("disk full while a checkpoint is written", 1, "the last one kept and named, with the free bytes")
-    measured("directory that became read-only", 4, "refused and named; loading goes on")
+    measured("directory that became read-only", 4, "refused and named; loading continues")
 
 
 def slope(points):

@@ -1,4 +1,4 @@
-"""Killed between any two file operations of its start or of a checkpoint, a run loses nothing and can go on.
+"""Killed between any two file operations of its start or of a checkpoint, a run loses nothing and can resume.
 
 A kill happens in a fork of this process, before one operation: opening a file to write, writing, flushing, renaming,
 linking, removing, making or removing a folder.

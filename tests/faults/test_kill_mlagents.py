@@ -1,4 +1,4 @@
-"""A run with ML-Agents' files that is killed goes on as if nothing had been: models, curves, gauges, status."""
+"""A run with ML-Agents' files that is killed resumes with equal results: models, curves, gauges, status."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def begin(folder):
 
 
 def come_to(folder):
-    """What a finished run has left: weights of its checkpoints, curves, gauges and status without times."""
+    """Returns the results of a finished run: weights of its checkpoints, curves, gauges and status without times."""
     curves = EventAccumulator(str(folder / "main"), size_guidance={"scalars": 0})
     curves.Reload()
     status = json.loads((folder / "run_logs" / "training_status.json").read_text())["main"]
@@ -47,7 +47,7 @@ def come_to(folder):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """What the run comes to when nobody disturbs it."""
+    """Results of the run without a disturbance."""
     folder = tmp_path_factory.mktemp("undisturbed") / "run"
     run = begin(folder)
     assert run.communicate(timeout=120)[0].endswith("finished\n")
@@ -93,4 +93,4 @@ def test_interrupted_the_command_leaves_everything_and_goes_on(tmp_path, measure
         assert (folder / "Cart" / f"Cart-{steps[-1]}.onnx").is_file()
         assert (folder / "configuration.yaml").is_file()
         assert int(first.split("Step: ")[1].split(".")[0]) > sum(steps[:-1])
-    measured("Ctrl-C and SIGTERM of rookery mlagents learn", 2, "models and status of that moment; it goes on")
+    measured("Ctrl-C and SIGTERM of rookery mlagents learn", 2, "models and status of that moment; it resumes")

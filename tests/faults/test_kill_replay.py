@@ -44,7 +44,7 @@ def draws(folder):
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
-    """What the run comes to when nobody disturbs it."""
+    """Results of the run without a disturbance."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("REPLAY", "1")
         folder = tmp_path_factory.mktemp("uninterrupted") / "run"

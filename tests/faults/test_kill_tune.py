@@ -32,7 +32,7 @@ def start(folder, kind, workers):
 
 
 def records(folder):
-    """What the journal says; nothing yet if it is not there."""
+    """Returns the records of the journal; none if it does not exist yet."""
     return read(folder / "here") if (folder / "here" / "journal.jsonl").exists() else []
 
 
@@ -65,7 +65,7 @@ def wait_until_gone(pids):
 
 
 def command_of(pid):
-    """Empty for what has ended, also if nobody has asked how."""
+    """Returns the command line of a process; empty if it has ended, also without `wait`."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:
@@ -73,7 +73,7 @@ def command_of(pid):
 
 
 def outcome(folder):
-    """What does not depend on the clock: suggestions, what became of each trial, what it reported."""
+    """Returns the results that do not depend on the clock: suggestions, and status and reports of each trial."""
     history = ExperimentState.of(folder / "here", records(folder))
     return {
         trial.name: (
@@ -88,22 +88,22 @@ def outcome(folder):
 
 
 def assert_nothing_twice(folder):
-    """Each trial ends once, each iteration is told once, and nobody works after an end."""
-    ended, told = [], {}
+    """Asserts that each trial ends once, each iteration is reported once, and no trial works after its end."""
+    ended, reported = [], {}
     for record in records(folder):
         name = record.get("trial")
         if record["kind"] == "end":
             ended.append(name)
         elif record["kind"] == "result":
             assert name not in ended
-            assert record["iteration"] == told.get(name, 0) + 1
-            told[name] = record["iteration"]
+            assert record["iteration"] == reported.get(name, 0) + 1
+            reported[name] = record["iteration"]
     assert len(ended) == len(set(ended))
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """What each kind comes to when nobody disturbs it."""
+    """Results of each kind without a disturbance."""
     known = {}
 
     def of(kind):

@@ -98,7 +98,7 @@ def test_a_learner_that_fails_ends_the_run_which_goes_on_from_its_checkpoint(nod
     with Trainer.load(tmp_path / "a", resume=True, env=Burning) as trainer:
         assert trainer.iteration >= 3
         assert trainer.train({"iterations": 6}).iteration == 6
-    measured(f"a learner on a node of Ray: {how}", 1, "named at rank 0; the run goes on from its checkpoint")
+    measured(f"a learner on a node of Ray: {how}", 1, "named at rank 0; the run resumes from its checkpoint")
 
 
 def test_more_learners_than_the_cluster_has_room_for_are_refused(nodes):

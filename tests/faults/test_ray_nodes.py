@@ -1,4 +1,4 @@
-"""Two Ray nodes on this machine, of which one is lost: its trials go on from their last checkpoints on the other."""
+"""Two Ray nodes on this machine, of which one is lost: its trials resume from their last checkpoints on the other."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LENGTH = 6
 
 
 class Walk:
-    """A random walk that remembers its generator, and waits where it is told to."""
+    """A random walk that remembers its generator, and waits while a file exists."""
 
     def setup(self, config):
         self.hold, self.place = Path(config["hold"]), 0.0
@@ -50,7 +50,7 @@ class Walk:
 
 
 def walked(number):
-    """Where a walk is after each iteration when nobody disturbs it."""
+    """Returns the place of a walk after each iteration without a disturbance."""
     return np.cumsum(np.random.default_rng(number).normal(size=LENGTH)).tolist()
 
 
@@ -123,7 +123,7 @@ def test_a_trial_on_a_lost_node_is_told_and_goes_on_elsewhere_as_if_nothing_had_
             assert [row["iteration"] for row in rows(starts[name].folder)] == list(range(1, LENGTH + 1))
     finally:
         workers.close()
-    measured(f"Ray node {how} in the middle of an iteration", 1, "trial goes on elsewhere with equal rows")
+    measured(f"Ray node {how} in the middle of an iteration", 1, "trial resumes elsewhere with equal rows")
 
 
 @pytest.mark.parametrize("how", ["removed", "killed"] if AT_LENGTH else ["killed"])

@@ -1,4 +1,4 @@
-"""A run with workers on two Ray nodes whose driver is killed: its workers go with it, and it comes to the same end."""
+"""A run with workers on two Ray nodes whose driver is killed: its workers end with it, and its results are equal."""
 
 from __future__ import annotations
 

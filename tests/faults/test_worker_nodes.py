@@ -89,7 +89,7 @@ def lose_something(nodes, other, pool, rng):
 
 
 class Meeting(gymnasium.Env):
-    """Goes on when both copies are in a step at once."""
+    """An environment whose step ends when two of them are in a step at once."""
 
     observation_space = action_space = gymnasium.spaces.Discrete(2)
     barrier = threading.Barrier(2)

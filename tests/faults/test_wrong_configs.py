@@ -234,7 +234,7 @@ def wrong_section(rng):
 
 
 def accepts(path, value, also):
-    """Whether the schema takes the value, by the library's own word: such a value is no mistake."""
+    """Returns whether the schema accepts the value, by the library itself: such a value is no mistake."""
     try:
         resolve(RunConfig, [Layer("x", {"env.name": "CartPole-v1", **also, path: value})], ALGORITHMS)
     except ConfigError:
@@ -301,7 +301,7 @@ def values_of(mistakes):
 
 
 def in_code(mistakes):
-    """What a trainer says, as the command line would show it."""
+    """Returns exit code, output and errors of a trainer's problems as the command line would print them."""
     try:
         Trainer("CartPole-v1", config=values_of(mistakes), seed=1).close()
     except ConfigError as error:

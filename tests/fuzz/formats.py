@@ -1,4 +1,4 @@
-"""What is damaged, and who reads it: a group for each format, with files made of the same numbers every time."""
+"""Files to damage, and their readers: a group for each format, with files made of the same numbers every time."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ SECONDS = 20.0
 
 @dataclass
 class Outcome:
-    """What became of an input: ``read``, ``refused``, or what is wrong."""
+    """Outcome of an input: ``read``, ``refused``, or what is wrong."""
 
     seed: int
     kind: str
@@ -39,7 +39,7 @@ class Outcome:
 
 
 def tried(attempt: Callable[[int, Path], None], seeds: Iterable[int], until: float = float("inf")) -> list[Outcome]:
-    """Tries seeds one after the other until a moment of `time.monotonic`; goes on in a new process after a fault."""
+    """Tries seeds one after the other until a moment of `time.monotonic`; continues in a new process after a fault."""
     waiting, found = list(seeds), []
     while waiting and time.monotonic() < until:
         some = _in_child(attempt, waiting, until)

@@ -1,4 +1,4 @@
-"""What stands behind each name of RLlib, Tune, gym and TensorFlow that a script of 2021 can import."""
+"""The object behind each name of RLlib, Tune, gym and TensorFlow that a script of 2021 can import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each class saves, and in which version: read from the source, and written beside this file.
+"""Saved attributes and state version of each class: read from the source, and written beside this file.
 
 python tests/golden/saved_attributes.py     # after a change of `saved`, with `state_version` and `upgrade`
 """

@@ -1,4 +1,4 @@
-"""Runs that an older version of Rookery wrote load and train on: of each kind, each as a run of somebody else.
+"""Runs that an older version of Rookery wrote load and train on: of each kind, each as a run of another user.
 
 `make_checkpoints.py` wrote them, with the commits in ``checkpoints/written.json``; the key of the tests is another one
 than that of these runs, so that nothing in them is trusted.

@@ -1,4 +1,4 @@
-"""A class that saves something else than before counts its version up, so that stored runs go on loading."""
+"""A class whose saved attributes change has a higher version, so that stored runs still load."""
 
 import json
 

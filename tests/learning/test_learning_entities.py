@@ -1,4 +1,4 @@
-"""What attention over entities is for: a task that it solves and a flattened net with more weights does not."""
+"""Attention over entities solves a task that a flattened network with more weights does not."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a memory is for: tasks that a policy solves with one, and the same policy, trained as long, without does not."""
+"""A policy with memory solves tasks that the same policy without memory, trained as long, does not."""
 
 import pytest
 
