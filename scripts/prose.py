@@ -50,7 +50,7 @@ PATTERN = re.compile(
     rf"\b(?:{'|'.join(word.replace(' ', GAP) for word in HARD if word != 'is due')})\b|\bis{GAP}due\b(?!{GAP}to\b)",
     re.IGNORECASE,
 )
-CODE = re.compile(r"``.*?``|`[^`\n]*`|https?://\S+", re.DOTALL)
+CODE = re.compile(r"``.*?``|`[^`\n]*`|https?://\S+|\"[\w.]+:[\w.]+\"", re.DOTALL)
 FIELD = re.compile(r"\{[^{}]*\}")
 """A value in a formatted text of Python."""
 

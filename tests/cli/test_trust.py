@@ -228,7 +228,7 @@ def test_a_signed_config_makes_the_code_that_it_names_ones_own_and_no_other(tmp_
     (tmp_path / "config.yaml").write_text(signed_text("config.yaml", text))
     check_stored(tmp_path, {"env.name": "walk.c", "env.wrappers": ["my_module:Wrapper"]}, False)
     for values in ({"env.name": "alk.c"}, {"env.wrappers": ["module:Wrap"]}):  # parts of its names
-        with pytest.raises(ConfigError, match="say --trust-code"):
+        with pytest.raises(ConfigError, match="use --trust-code"):
             check_stored(tmp_path, values, False)
     (tmp_path / "config.yaml").write_text(text)
     with pytest.raises(ConfigError, match=r"would run .*walk\.c"):

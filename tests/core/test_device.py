@@ -60,9 +60,7 @@ def test_a_missing_graphics_card_is_told(monkeypatch):
     with pytest.raises(ConfigError, match="device = 'cuda': torch .* was built without CUDA; use device: cpu"):
         check_device("cuda")
     monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: True)
-    with pytest.raises(
-        ConfigError, match="torch .* finds no graphics card; use device: cpu, or see whether nvidia-smi"
-    ):
+    with pytest.raises(ConfigError, match="torch .* finds no GPU; use device: cpu, or check whether nvidia-smi"):
         check_device("cuda")
 
 

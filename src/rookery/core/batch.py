@@ -1,7 +1,7 @@
-"""Experience as typed arrays: what the worker hands to an algorithm, and what an algorithm hands to its loss.
+"""Experience as typed arrays: rollouts of workers, and the batches that algorithms pass to their losses.
 
 Letters: T decisions of a fragment, F fragments, K truncated decisions, N rows of a minibatch. A *decision* is one
-action of one agent; a *fragment* is up to T consecutive decisions of one slot (an agent of an environment copy).
+action of one agent; a *fragment* is up to T consecutive decisions of one slot (an agent of a lane).
 Fragments may span episodes.
 """
 
@@ -25,11 +25,11 @@ TensorTree = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Demand:
-    """How much experience an algorithm wants for one update.
+    """Amount of experience that an algorithm needs for one update.
 
     Attributes:
         fragment_length: T, decisions of one slot in a row.
-        decisions: Decisions an update, over all slots; None means `fragment_length` times the slots the policy plays.
+        decisions: Decisions per update, over all slots; None means `fragment_length` times the slots of the policy.
         any_actions: Whether actions that the policy did not choose can be learned from.
     """
 
@@ -39,12 +39,12 @@ class Demand:
 
 
 class Stacked:
-    """A leaf of rows that see several frames each, of which every one is stored once; rows are put together when they
-    are read. It stands in a `TensorTree` in the place of a tensor; what reads pictures takes it as one.
+    """Leaf of rows with several frames each, where each frame is stored once; rows are assembled when they are read. It
+    replaces a tensor in a `TensorTree`; image networks accept it.
 
     Args:
         base: ``[R, ...]`` the frames.
-        index: ``[N, frames]`` which of them each row sees.
+        index: ``[N, frames]`` indices of each row's frames.
         arrange: From ``[N, frames, ...]`` to rows ``[N, ...]`` in the shape of the leaf.
     """
 
@@ -57,21 +57,21 @@ class Stacked:
         return len(self.index)
 
     def __getitem__(self, rows: Tensor) -> Stacked:
-        """The rows of these numbers, not put together yet."""
+        """Returns the rows with these indices, not assembled."""
         return Stacked(self.base, self.index[rows], self.arrange)
 
     def index_select(self, dim: int, rows: Tensor) -> Tensor:
-        """The rows of these numbers, put together: ``[n, ...]``."""
+        """Returns the rows with these indices, assembled: ``[n, ...]``."""
         assert dim == 0
         return self[rows].tensor()
 
     def tensor(self) -> Tensor:
-        """All rows, put together."""
+        """Returns all rows, assembled."""
         return self.arrange(self.base[self.index])
 
 
 def rows_of(tree: TensorTree, rows: Tensor) -> TensorTree:
-    """The rows of these numbers of each leaf, `Stacked` ones not put together yet."""
+    """Returns the rows with these indices of each leaf; `Stacked` leaves are not assembled."""
     picked: dict[str, Any] = {}
     for path, leaf in tree.items():
         picked[path] = leaf[rows] if isinstance(leaf, Stacked) else leaf.index_select(0, rows)
@@ -79,26 +79,26 @@ def rows_of(tree: TensorTree, rows: Tensor) -> TensorTree:
 
 
 def put_together(tree: TensorTree) -> TensorTree:
-    """A tree without `Stacked` leaves."""
+    """Returns a tree with assembled `Stacked` leaves."""
     return {path: leaf.tensor() if isinstance(leaf, Stacked) else leaf for path, leaf in tree.items()}
 
 
 def flat(tensor: Tensor, rows: Tensor | None) -> Tensor:
-    """``[T, F, ...]`` as ``[N, ...]``: all T * F rows (a view where memory allows), or the chosen ones."""
+    """Reshapes ``[T, F, ...]`` to ``[N, ...]``: all T * F rows (a view if possible), or the chosen ones."""
     merged = tensor.flatten(0, 1)
     return merged if rows is None else merged.index_select(0, rows)
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """How N rows lie in time, for what remembers: B sequences of at most S rows, side by side on a grid ``[S, B]``.
+    """Order of N rows in time, for memories: B sequences of at most S rows on a grid ``[S, B]``.
 
     Row t of sequence b is valid if ``t < length[b]``. A sequence may span episodes.
 
     Attributes:
-        first: ``[S, B]`` bool, where an episode starts: nothing from before is remembered there.
+        first: ``[S, B]`` bool, where an episode starts with an empty memory.
         length: ``[B]`` int64, valid rows of each sequence, at least one.
-        place: ``[N]`` int64, where each row lies in the flattened grid; None if the rows fill it in its order.
+        place: ``[N]`` int64, index of each row in the flattened grid; None if the rows fill it in order.
     """
 
     first: Tensor
@@ -106,7 +106,7 @@ class Sequences:
     place: Tensor | None
 
     def grid(self, rows: Tensor) -> Tensor:
-        """Rows ``[N, ...]`` on the grid ``[S, B, ...]``, with zeros where there are none; a view if they fill it."""
+        """Returns rows ``[N, ...]`` on the grid ``[S, B, ...]``, with zeros in empty cells; a view if they fill it."""
         steps, count = self.first.shape
         if self.place is None:
             return rows.view(steps, count, *rows.shape[1:])
@@ -114,11 +114,11 @@ class Sequences:
         return laid.view(steps, count, *rows.shape[1:])
 
     def rows(self, grid: Tensor) -> Tensor:
-        """The rows ``[N, ...]`` of what lies on the grid ``[S, B, ...]``."""
+        """Returns the rows ``[N, ...]`` of values on the grid ``[S, B, ...]``."""
         return flat(grid, self.place)
 
     def pick(self, which: Tensor) -> tuple[Tensor, Sequences]:
-        """Some of the sequences, as ones of their own: the numbers of their rows, and how these lie in time.
+        """Selects sequences: returns the indices of their rows, and the order of these rows in time.
 
         Args:
             which: ``[b]`` int64.
@@ -127,7 +127,9 @@ class Sequences:
         return self._part(which, length, slice(0, int(length.max())))
 
     def between(self, start: int, end: int) -> tuple[Tensor, Tensor, Sequences]:
-        """A stretch of time: which sequences reach into it ``[b]``, the numbers of their rows there, how these lie."""
+        """Selects time steps: returns the sequences in them ``[b]``, the indices of their rows, and their order in
+        time.
+        """
         which = (self.length > start).nonzero().squeeze(1)
         length = (self.length.index_select(0, which) - start).clamp_(max=end - start)
         return which, *self._part(which, length, slice(start, end))
@@ -142,7 +144,7 @@ class Sequences:
 
     @cached_property
     def _numbers(self) -> Tensor:
-        """``[S, B]`` the number of the row at each place of the grid, -1 where there is none."""
+        """Returns ``[S, B]``, the index of the row in each cell of the grid, -1 for empty cells."""
         numbers = torch.full((self.first.numel(),), -1, device=self.first.device, dtype=torch.int64)
         place = (
             torch.arange(len(numbers), device=numbers.device, dtype=torch.int64) if self.place is None else self.place
@@ -155,27 +157,27 @@ class Sequences:
 class Rollout:
     """Experience of one policy, time-major.
 
-    Row t of fragment f is valid if ``t < length[f]``; what the others hold means nothing. Fragments of one slot come
-    in the order of time.
+    Row t of fragment f is valid if ``t < length[f]``; other rows have no meaning. Fragments of one slot are in the
+    order of time.
 
     Attributes:
-        obs: ``[T, F, ...]`` raw observations decided on; an action mask is one of the leaves.
+        obs: ``[T, F, ...]`` raw observations; an action mask is one of the leaves.
         action: ``[T, F, ...]`` as the policy drew it, before clipping or rescaling for the environment.
-        logp: ``[T, F]`` its log-probability when it was played; NaN where the policy did not choose it
+        logp: ``[T, F]`` its log-probability when it was sampled; NaN where the policy did not choose it
             (`Demand.any_actions`).
-        reward: ``[T, F]`` what the agent got until its next decision, summed.
-        terminated: ``[T, F]`` the agent's episode ended here and has no future.
-        truncated: ``[T, F]`` the agent's episode was cut off here; bootstraps from `final_obs`.
-        last_obs: ``[F, ...]`` what the slot saw after its last valid decision; means nothing if that one ended an
+        reward: ``[T, F]`` sum of the agent's rewards until its next decision.
+        terminated: ``[T, F]`` the agent's episode terminated here.
+        truncated: ``[T, F]`` the agent's episode was truncated here; bootstraps from `final_obs`.
+        last_obs: ``[F, ...]`` the slot's observation after its last valid decision; no meaning if that one ended an
             episode.
         final_obs: ``[K, ...]`` the last observation of each truncated episode.
         boot_index: ``[K, 2]`` (t, f) of the decision that bootstraps from it.
-        slot: ``[F]`` which slot.
-        clock: ``[F]`` how many decisions the slot had made before row 0.
+        slot: ``[F]`` index of the slot.
+        clock: ``[F]`` decisions of the slot before row 0.
         length: ``[F]`` valid decisions.
         first: ``[F]`` whether row 0 starts an episode.
-        version: ``[F]`` number of the weights that played row 0; older than those of the rest if its reward came late.
-        memory: ``[C, F, M]`` what the policy remembered before row ``c * memory_every``; None if it remembers nothing.
+        version: ``[F]`` version of the weights that chose row 0; older than those of the rest if its reward came late.
+        memory: ``[C, F, M]`` the policy's memory before row ``c * memory_every``; None without a memory.
         memory_every: Rows from one of these to the next.
     """
 
@@ -197,7 +199,9 @@ class Rollout:
     memory_every: int = 1
 
     def map(self, function: Callable[[str, Tensor], Tensor]) -> Self:
-        """A rollout whose every tensor went through `function`, which is told its name (``obs/camera``) too."""
+        """Returns a rollout with `function` applied to each tensor; it receives the name (``obs/camera``) and the
+        tensor.
+        """
         return _mapped(self, function)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -209,19 +213,19 @@ class Rollout:
 
     @property
     def begins(self) -> Tensor:
-        """``[T, F]`` bool, whether a row is the first of an episode."""
+        """Returns ``[T, F]`` bool, whether a row is the first of an episode."""
         return torch.cat((self.first.unsqueeze(0), (self.terminated | self.truncated)[:-1]))
 
     @property
     def valid(self) -> Tensor:
-        """``[T, F]`` bool, which rows hold decisions."""
+        """Returns ``[T, F]`` bool, which rows are valid."""
         return torch.arange(len(self.reward), device=self.length.device, dtype=torch.int64).unsqueeze(
             1
         ) < self.length.unsqueeze(0)
 
     @property
     def last(self) -> Tensor:
-        """``[T, F]`` bool, the last valid row of each fragment."""
+        """Returns ``[T, F]`` bool, the last valid row of each fragment."""
         return (
             torch.arange(len(self.reward), device=self.length.device, dtype=torch.int64).unsqueeze(1)
             == self.length.unsqueeze(0) - 1
@@ -229,12 +233,12 @@ class Rollout:
 
     @property
     def num_decisions(self) -> int:
-        """Valid rows."""
+        """Number of valid rows."""
         return sum(self.length.tolist())  # of few fragments faster than an operation of torch
 
     @property
     def num_cut(self) -> int:
-        """Fragments shorter than T, the longest."""
+        """Number of fragments shorter than T."""
         length = self.length.tolist()
         return len(length) - length.count(self.reward.shape[0])
 
@@ -245,7 +249,9 @@ class Rollout:
         return self.valid.flatten().nonzero().squeeze(1)
 
     def sequences(self) -> tuple[Sequences, Tensor]:
-        """The valid rows, cut where what the policy remembered was kept; and that, ``[B, M]``, before each sequence."""
+        """Returns the valid rows, split where the policy's memory was stored; and that memory ``[B, M]`` before each
+        sequence.
+        """
         assert self.memory is not None
         steps, fragments = self.reward.shape
         device, every, parts = self.length.device, self.memory_every, len(self.memory)
@@ -262,7 +268,7 @@ class Rollout:
         return Sequences(first, length[kept], place), self.memory.flatten(0, 1)[kept]
 
     def timeline(self) -> Sequences:
-        """Whole fragments with the observations that values bootstrap from at their places in time.
+        """Returns whole fragments with their bootstrap observations, in the order of time.
 
         The rows are: the valid decisions in the order of `valid_rows`; F last observations, each after its fragment's
         last decision; K final ones, each after the decision that bootstraps from it.
@@ -286,7 +292,7 @@ class Rollout:
         return Sequences(first, last + 1, None if whole else place)
 
     def timeline_rows(self, obs: TensorTree, last: TensorTree, final: TensorTree) -> TensorTree:
-        """Observations in the order of `timeline`.
+        """Returns observations in the order of `timeline`.
 
         Args:
             obs: ``[T * F, ...]`` of all decisions.
@@ -300,20 +306,19 @@ class Rollout:
 
 @dataclass(frozen=True)
 class Minibatch:
-    """Rows an actor-critic loss looks at; all fields ``[N, ...]``, those about values ``[N, S]``, a column for each of
-    S reward signals.
+    """Rows for an actor-critic loss; all fields ``[N, ...]``, those of values ``[N, S]``, a column for each of S reward
+    signals.
 
     Attributes:
         obs: Observations, normalized if the policy does that.
-        action: What was done.
-        logp: Its log-probability when it was played, or, with `importance`, at the start of the update.
-        advantage: ``[N]`` how much better it was than the values said, summed over reward signals by their strength.
-        value_target: ``[N, S]`` what the values should have been.
-        value: ``[N, S]`` what the values were before this update.
-        importance: How much likelier the action was at the start of the update than when it was played; None if these
-            are the same.
-        sequences: How the rows lie in time, for a policy with a memory; None where each row stands for itself.
-        memory: ``[B, M]`` what was remembered before each sequence.
+        action: The actions.
+        logp: Their log-probability when sampled, or, with `importance`, at the start of the update.
+        advantage: ``[N]`` advantages, summed over reward signals by their strength.
+        value_target: ``[N, S]`` targets of the values.
+        value: ``[N, S]`` values before this update.
+        importance: Probability ratio of the action between the start of the update and its sampling; None if equal.
+        sequences: Order of the rows in time, for a policy with a memory; None for independent rows.
+        memory: ``[B, M]`` memory before each sequence.
     """
 
     obs: TensorTree
@@ -332,21 +337,21 @@ class Minibatch:
 
     @property
     def source(self) -> tuple[Self, Tensor] | None:
-        """The batch that this one is part of, and the numbers of its rows there; None for a batch of its own."""
+        """The batch that this one is part of, and the indices of its rows there; None for a separate batch."""
         found: tuple[Self, Tensor] | None = self.__dict__.get("_source")
         return found
 
     def at(self, rows: Tensor) -> Self:
-        """The rows of these numbers, int64 ``[n]``, each for itself.
+        """Returns independent rows with these indices, int64 ``[n]``.
 
-        A field is gathered when it is first looked at: kernels look at none of them, and read the rows where they lie.
+        A field is gathered on first access: kernels read rows in place, without access to fields.
 
         Raises:
             IndexError: If there is no such row.
-            RookeryError: If rows stand in sequences, which only `shuffled` takes apart.
+            RookeryError: If rows belong to sequences, which only `shuffled` splits.
         """
         if self.sequences is not None:
-            raise RookeryError("rows of a policy that remembers stand in sequences, not alone: use shuffled")
+            raise RookeryError("rows of a policy with memory belong to sequences: use shuffled")
         if len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < len(self)):
             raise IndexError(f"rows {int(rows.min())} to {int(rows.max())} of a batch of {len(self)}")
         return self._part(rows)
@@ -356,7 +361,7 @@ class Minibatch:
         part.__dict__["_source"] = self, rows
         part.__dict__["sequences"], part.__dict__["memory"] = sequences, memory
         kind: Any = type(self)
-        for name in _with_default(kind):  # else the default would be found before it is gathered
+        for name in _with_default(kind):  # otherwise access would find the default
             part.__getattr__(name)
         return part
 
@@ -374,13 +379,12 @@ class Minibatch:
         return value
 
     def map(self, function: Callable[[Any], Any]) -> Self:
-        """A batch whose every tensor went through `function`; sequences stay as they are."""
+        """Returns a batch with `function` applied to each tensor; sequences stay unchanged."""
         return _mapped(self, lambda _, tensor: function(tensor))
 
     def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[Self]:
-        """One epoch: the rows in random order, in near-equal parts of at most `size` rows, so never a tail of one.
-
-        Where rows stand in sequences, these are what is shuffled and parted, and parts differ by less than one of them.
+        """Yields one epoch: the rows in random order, in near-equal parts of at most `size` rows, so never a tail of
+        one. Sequences are shuffled and distributed as a whole, and parts differ by less than one sequence.
         """
         total, device = len(self), self.advantage.device
         count = -(-total // size)
@@ -391,7 +395,9 @@ class Minibatch:
         return (self.picked(which) for which in self.cut_sequences(count, rng) if len(which))
 
     def cut_sequences(self, count: int, rng: np.random.Generator) -> tuple[Tensor, ...]:
-        """The numbers of the sequences in random order, in so many parts of about as many rows; a part may be empty."""
+        """Returns the indices of the sequences in random order, in `count` parts of about equal rows; parts may be
+        empty.
+        """
         assert self.sequences is not None
         length = self.sequences.length
         order = torch.from_numpy(rng.permutation(len(length))).to(length.device)
@@ -401,7 +407,7 @@ class Minibatch:
         return parts
 
     def picked(self, which: Tensor) -> Self:
-        """The rows of the sequences of these numbers, int64 ``[b]``."""
+        """Returns the rows of the sequences with these indices, int64 ``[b]``."""
         assert self.sequences is not None
         assert self.memory is not None
         rows, sequences = self.sequences.pick(which)
@@ -410,13 +416,13 @@ class Minibatch:
 
 @cache
 def _with_default(kind: type[Minibatch]) -> tuple[str, ...]:
-    """Fields whose default is an attribute of the class."""
+    """Returns the fields whose default is an attribute of the class."""
     return tuple(item.name for item in fields(kind) if hasattr(kind, item.name))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PenaltyMinibatch(Minibatch):
-    """A minibatch that remembers the distributions before the update, to be kept near.
+    """Minibatch with the distributions before the update, for a KL penalty.
 
     Attributes:
         old: ``[N, P]`` their parameters.
@@ -429,20 +435,20 @@ class PenaltyMinibatch(Minibatch):
 
 @dataclass(frozen=True)
 class Transitions:
-    """Decisions drawn from a replay buffer, for losses that learn from what came next; all fields ``[N, ...]``.
+    """Transitions drawn from a replay buffer; all fields ``[N, ...]``.
 
-    What a value of an observation should be is ``reward + discount * value(next_obs)``: of one step, or of as many as
-    were asked for and the episode had.
+    The target of a value is ``reward + discount * value(next_obs)``: of one step, or of as many as requested and
+    available in the episode.
 
     Attributes:
-        obs: What was decided on, raw as it was stored.
-        action: What was done, as the policy drew it.
-        reward: What it earned, and the discounted rewards of the further steps of its window.
-        next_obs: What was seen after the window; the true final observation where the episode was truncated. Of no
-            meaning where `discount` is 0.
+        obs: Observations, raw as stored.
+        action: Actions, as the policy drew them.
+        reward: Sum of the discounted rewards of the window.
+        next_obs: Observation after the window; the true final observation of truncated episodes. No meaning if
+            `discount` is 0.
         discount: gamma to the power of the window's steps; 0 if the episode terminated in it.
         weight: Importance weight of each row's loss; None if all count alike.
-        row: Serial number of each row in its memory, int64: what `update_priorities` takes.
+        row: Serial number of each row in its replay buffer, int64, for `update_priorities`.
     """
 
     obs: TensorTree
@@ -457,17 +463,17 @@ class Transitions:
         return self.reward.shape[0]
 
     def to(self, device: torch.device) -> Self:
-        """The same transitions with all tensors on `device`."""
+        """Returns the transitions with all tensors on `device`."""
         return self if self.reward.device == device else _mapped(self, lambda _, tensor: tensor.to(device))
 
 
 @dataclass(frozen=True)
 class Stored:
-    """Arrays of a memory, of which rows are drawn by their numbers.
+    """Arrays of a replay buffer.
 
     Attributes:
         obs: Leaves ``[capacity, ...]`` of observations.
-        action: ``[capacity, ...]`` what was done.
+        action: ``[capacity, ...]`` actions.
     """
 
     obs: dict[str, np.ndarray]
@@ -476,12 +482,12 @@ class Stored:
 
 @dataclass(frozen=True)
 class Places:
-    """Where transitions lie in a memory.
+    """Locations of transitions in a replay buffer.
 
     Attributes:
-        stored: The memory's arrays.
-        row: ``[N]`` int64, rows of what was decided on and done.
-        after: ``[N]`` int64, rows of what was seen after it.
+        stored: The replay buffer's arrays.
+        row: ``[N]`` int64, rows of observations and actions.
+        after: ``[N]`` int64, rows of next observations.
     """
 
     stored: Stored
@@ -491,20 +497,20 @@ class Places:
 
 @dataclass(frozen=True)
 class TransitionsInPlace(Transitions):
-    """Are transitions that still lie in their memory.
+    """Transitions that are read from their replay buffer on access.
 
-    Observations and actions are gathered when they are first looked at, which has to be before the memory changes:
-    kernels look at none of them, and read the rows where they lie. A copy with other fields lies nowhere.
+    Observations and actions are gathered on first access, which must happen before the replay buffer changes; kernels
+    read the rows in place. A copy with other fields has no location.
     """
 
     @property
     def places(self) -> Places | None:
-        """Where they lie; None of a copy."""
+        """Their locations; None for a copy."""
         return self.__dict__.get("_places")
 
     @classmethod
     def at(cls, places: Places, reward: Tensor, discount: Tensor, weight: Tensor | None, row: Tensor) -> Self:
-        """Gives the transitions at these places; the rest is as `Transitions` has it."""
+        """Returns the transitions at these locations; other arguments as of `Transitions`."""
         found = object.__new__(cls)
         found.__dict__.update(_places=places, reward=reward, discount=discount, weight=weight, row=row)
         return found
@@ -525,14 +531,13 @@ class TransitionsInPlace(Transitions):
 
 @dataclass(frozen=True)
 class Decisions:
-    """Decisions, one a row, with what was seen next; all fields ``[N, ...]``.
+    """Decisions with their next observations, one per row; all fields ``[N, ...]``.
 
     Attributes:
-        obs: Raw observations decided on.
-        action: What was done, as it is stored.
+        obs: Raw observations.
+        action: Actions in stored form.
         next_obs: Raw observations after it, the final one where the episode was truncated.
-        terminated: Whether the episode has no future after it; what was seen then is not known, and `next_obs` means
-            nothing.
+        terminated: Whether the episode terminated; `next_obs` then has no meaning.
     """
 
     obs: TensorTree
@@ -544,11 +549,11 @@ class Decisions:
         return len(self.action)
 
     def at(self, rows: Tensor) -> Self:
-        """Gives the decisions of these numbers, int64 ``[n]``."""
+        """Returns the decisions with these indices, int64 ``[n]``."""
         return _mapped(self, lambda _, tensor: tensor.index_select(0, rows))
 
     def to(self, device: torch.device) -> Self:
-        """Gives the same decisions with all tensors on `device`."""
+        """Returns the decisions with all tensors on `device`."""
         return self if self.action.device == device else _mapped(self, lambda _, tensor: tensor.to(device))
 
 
@@ -557,8 +562,8 @@ class WindowSteps(Decisions):
     """The decisions of windows of n steps, one by one.
 
     Attributes:
-        window: ``[N]`` int64, which window a decision is of.
-        discount: ``[N]`` what a reward of it counts at the start of its window.
+        window: ``[N]`` int64, index of a decision's window.
+        discount: ``[N]`` discount of its reward at the start of its window.
     """
 
     window: Tensor
@@ -569,7 +574,7 @@ Record = TypeVar("Record", bound=Rollout | Minibatch | Transitions | Decisions)
 
 
 def _mapped(record: Record, function: Callable[[str, Tensor], Tensor]) -> Record:
-    """A record whose every tensor went through `function`, with its name."""
+    """Returns a record with `function` applied to each tensor and its name."""
     made: dict[str, Any] = {}
     for item in fields(record):
         part = made[item.name] = getattr(record, item.name)
@@ -583,7 +588,9 @@ def _mapped(record: Record, function: Callable[[str, Tensor], Tensor]) -> Record
 def _unpacked(
     kind: type[Rollout], others: dict[str, Any], names: list[str], buffer: np.ndarray, layout: Layout
 ) -> Rollout:
-    """A rollout of what its `__reduce__` gave: its class, fields that are no tensors, and names of those that are."""
+    """Returns a rollout from the result of `__reduce__`: class, other fields, names of tensor fields, and their
+    data.
+    """
     made: dict[str, Any] = {item.name: {} for item in fields(kind) if item.name in OF_LEAVES} | others
     for name, tensor in zip(names, unpack(buffer, layout), strict=True):
         of, leaf, path = name.partition("/")
@@ -602,8 +609,8 @@ OF_FRAGMENTS = ("last_obs", "slot", "clock", "length", "first", "version")
 
 
 def joined(rollouts: Sequence[RolloutT]) -> RolloutT:
-    """Gives the fragments of several rollouts of one policy as one rollout, in their order; where fragments are longer
-    in one than in another, those of the other get rows that mean nothing.
+    """Joins the fragments of several rollouts of one policy, in their order; shorter fragments are padded with invalid
+    rows.
     """
     whole, before = rollouts[0], [0]
     for rollout in rollouts:
@@ -624,6 +631,6 @@ def joined(rollouts: Sequence[RolloutT]) -> RolloutT:
 
 
 def _lengthened(tensor: Tensor, rows: int) -> Tensor:
-    """The tensor with zeros after it, so that it has so many rows."""
+    """Pads a tensor with zeros to a number of rows."""
     missing = rows - len(tensor)
     return torch.cat((tensor, tensor.new_zeros(missing, *tensor.shape[1:]))) if missing else tensor

@@ -1,4 +1,4 @@
-"""What the processor or the graphics card can do, and the way of experience to the latter."""
+"""Capabilities of the CPU and the GPU, and transfers between them."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from rookery.core.errors import ConfigError
 
 
 def check_device(device: str) -> None:
-    """Sees that networks can learn there.
+    """Raises ConfigError if networks cannot train on a device.
 
     Raises:
-        ConfigError: If there is no such device; says what is missing.
+        ConfigError: If there is no such device; names what is missing.
     """
     if device == "cpu" or torch.cuda.is_available():
         return
-    why = "finds no graphics card; use device: cpu, or see whether nvidia-smi and CUDA_VISIBLE_DEVICES show one"
+    why = "finds no GPU; use device: cpu, or check whether nvidia-smi and CUDA_VISIBLE_DEVICES show one"
     if not torch.backends.cuda.is_built():
         why = "was built without CUDA; use device: cpu, or install a build with it (https://pytorch.org/get-started)"
     raise ConfigError(f"device = {device!r}: torch {torch.__version__} {why}")
 
 
 def has_bfloat16(device: str) -> bool:
-    """Whether products of bfloat16 numbers are instructions there, and hence faster than those of float32."""
+    """Whether a device has bfloat16 instructions, which are faster than those of float32."""
     if device == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def device_of(module: nn.Module) -> torch.device:
-    """Where a module's weights are; the processor if it has none."""
+    """Returns the device of a module's weights; the CPU without weights."""
     return next((weight.device for weight in module.parameters()), torch.device("cpu"))
 
 
@@ -51,10 +51,10 @@ def as_tensor(values: Any) -> Tensor:
 
 
 def check_compiler() -> None:
-    """Sees that `torch.compile` finds what it writes programs with.
+    """Raises ConfigError if `torch.compile` has no compiler.
 
     Raises:
-        ConfigError: If something is missing; says what.
+        ConfigError: If something is missing; names it.
     """
     compiler = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
     header = Path(sysconfig.get_path("include")) / "Python.h"
@@ -69,15 +69,15 @@ def check_compiler() -> None:
 
 
 def staging_to(device: torch.device) -> Staging | None:
-    """Returns the way to a device and back; None for the CPU, where arrays are used as they are."""
+    """Returns the transfer to a device and back; None for the CPU, where arrays need none."""
     return None if device.type == "cpu" else Staging(device)
 
 
 class Staging:
-    """The way from arrays of this process to another device and back.
+    """Transfers arrays of this process to another device and back.
 
-    Each array goes through page-locked memory of its own, which is made once and grows: from there a copy runs while
-    this process goes on. What was sent is used up before the same is sent again, because the same memory takes that.
+    Each array has its own page-locked buffer, which is allocated once and grows: copies from it are asynchronous. Sent
+    data must be used before the same array is sent again, because the buffer is reused.
 
     Args:
         device: Where networks act or learn; not the CPU.
@@ -89,7 +89,7 @@ class Staging:
         self._sent: torch.cuda.Event | None = None
 
     def send_rollout(self, rollout: Rollout) -> Rollout:
-        """The rollout on the device: itself where it was played there."""
+        """Returns the rollout on the device; the same object if it is already there."""
         if rollout.reward.device.type == self.device.type:
             return rollout
         moved = rollout.map(self._move)
@@ -97,34 +97,34 @@ class Staging:
         return moved
 
     def send(self, tree: TensorTree) -> TensorTree:
-        """Observations ``[N, ...]`` by leaf path on the device."""
+        """Returns observations ``[N, ...]`` by leaf path on the device."""
         moved = {path: self._move(path, leaf) for path, leaf in tree.items()}
         self._depart()
         return moved
 
     def fetch(self, *tensors: Tensor) -> list[np.ndarray]:
-        """Arrays of what was computed: the device is waited for once, however many there are."""
+        """Returns arrays of tensors; synchronizes with the device once for all."""
         arriving = [
             self._room(f"fetched {number}", tensor).copy_(tensor, non_blocking=True)
             for number, tensor in enumerate(tensors)
         ]
         torch.cuda.current_stream(self.device).synchronize()
-        return [tensor.numpy().copy() for tensor in arriving]  # whose memory the next ones will take
+        return [tensor.numpy().copy() for tensor in arriving]  # the buffers are reused
 
     def _move(self, name: str, tensor: Tensor) -> Tensor:
-        """Begins to copy an array to the device."""
+        """Starts to copy an array to the device."""
         if self._sent is not None:
-            self._sent.synchronize()  # else its room might be written over before it was read
+            self._sent.synchronize()  # otherwise its buffer might be overwritten before it was read
             self._sent = None
         return self._room(name, tensor).copy_(tensor).to(self.device, non_blocking=True)
 
     def _depart(self) -> None:
-        """Notes the moment at which all that was begun will have been copied."""
+        """Records an event after all started copies."""
         self._sent = torch.cuda.Event()
         self._sent.record(torch.cuda.current_stream(self.device))
 
     def _room(self, name: str, tensor: Tensor) -> Tensor:
-        """Page-locked memory in the shape of `tensor`."""
+        """Returns page-locked memory in the shape of `tensor`."""
         pinned = self._pinned.get(name)
         if pinned is None or pinned.dtype != tensor.dtype or pinned.numel() < tensor.numel():
             pinned = self._pinned[name] = torch.empty(tensor.numel(), dtype=tensor.dtype, pin_memory=True, device="cpu")

@@ -1,7 +1,7 @@
-"""Numbers that change while training: Linear, Exponential, Piecewise, and how they look in a file or a command line.
+"""Schedules of numbers over a training: Linear, Exponential, Piecewise, and their form in files and command lines.
 
 A schedule is a pure function of a step: an env step of the run, or, with ``by: decisions``, a decision that the policy
-has learned from. How long a run lasts, in env steps, its owner says.
+has learned from. The caller passes the length of a run in env steps.
 
     lr: {start: 3e-4, end: 0}                        # linear, over the whole run
     lr: {start: 3e-4, end: 1e-6, shape: exponential, steps: 100000}
@@ -22,18 +22,18 @@ from typing import Any
 from rookery.core.errors import ConfigError, nearest
 
 ENV_STEPS, DECISIONS = "env_steps", "decisions"
-"""What the steps of a schedule may be."""
+"""Units of the steps of a schedule."""
 
 
 @dataclass(frozen=True)
 class _Ramp:
-    """What Linear and Exponential have in common: a way from one value to another, flat afterwards.
+    """Base of Linear and Exponential: from one value to another, constant afterwards.
 
     Attributes:
         start: Value at step 0.
         end: Value from step `steps` on.
         steps: Length in steps; None for the horizon of the run.
-        by: What a step is: one of the run's ``env_steps``, or of the policy's ``decisions``, which have no horizon.
+        by: Unit of a step: the run's ``env_steps``, or the policy's ``decisions``, which have no horizon.
     """
 
     start: float
@@ -52,7 +52,7 @@ class _Ramp:
             object.__setattr__(self, "steps", int(steps))
         _check_unit(name, self.by)
         if self.by == DECISIONS and self.steps is None:
-            raise ConfigError(f"{name}: by decisions it lacks steps: nobody knows how many decisions a run has")
+            raise ConfigError(f"{name}: by decisions it lacks steps: the number of decisions of a run is not known")
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -60,7 +60,7 @@ class _Ramp:
         return (self.start, self.end)
 
     def part(self, step: float, horizon: float | None) -> float:
-        """Gives how much of the way is over at `step`, in [0, 1]; 0 if neither `steps` nor the horizon is known."""
+        """Returns the progress at `step`, in [0, 1]; 0 if neither `steps` nor the horizon is known."""
         steps = self.steps or horizon
         if steps is None:
             return 0.0
@@ -71,7 +71,7 @@ class Linear(_Ramp):
     """A straight line from `start`, at step 0, to `end`, at step `steps` (None: at the run's last), flat afterwards."""
 
     def at(self, step: float, horizon: float | None) -> float:
-        """Gives the value at `step`; `start` for ever if neither `steps` nor the horizon is known."""
+        """Returns the value at `step`; always `start` if neither `steps` nor the horizon is known."""
         part = self.part(step, horizon)
         return self.end if part == 1.0 else self.start + (self.end - self.start) * part
 
@@ -88,7 +88,7 @@ class Exponential(_Ramp):
             )
 
     def at(self, step: float, horizon: float | None) -> float:
-        """Gives the value at `step`; `start` for ever if neither `steps` nor the horizon is known."""
+        """Returns the value at `step`; always `start` if neither `steps` nor the horizon is known."""
         part = self.part(step, horizon)
         return float(self.start ** (1.0 - part) * self.end**part)
 
@@ -99,7 +99,7 @@ class Piecewise:
 
     Attributes:
         points: ``((step, value), ...)`` with ascending steps.
-        by: What a step is, ``env_steps`` or ``decisions``.
+        by: Unit of a step, ``env_steps`` or ``decisions``.
     """
 
     points: tuple[tuple[float, float], ...]
@@ -124,7 +124,7 @@ class Piecewise:
         return tuple(y for _, y in self.points)
 
     def at(self, step: float, horizon: float | None) -> float:
-        """Gives the value at `step`."""
+        """Returns the value at `step`."""
         after = bisect_right(self.points, step, key=lambda point: point[0])
         if after == 0 or after == len(self.points):
             return self.points[max(after - 1, 0)][1]
@@ -163,7 +163,7 @@ def read_schedule(written: Mapping[Any, Any]) -> Schedule:
 
 
 def write_schedule(schedule: Schedule) -> dict[str, Any]:
-    """Gives the mapping that `read_schedule` turns into an equal schedule."""
+    """Returns the mapping that `read_schedule` converts to an equal schedule."""
     by = {} if schedule.by == ENV_STEPS else {"by": schedule.by}
     if isinstance(schedule, Piecewise):
         return {"points": [list(point) for point in schedule.points], **by}

@@ -1,4 +1,4 @@
-"""Where code stands: file and line of a function, found by reading its source, so that nothing has to be imported."""
+"""Finds file and line of code by reading its source, without importing it."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _lineage(name: str) -> Iterator[tuple[str, ast.ClassDef]]:
 
 
 def _import_path(module: str, name: str) -> str:
-    """What a name in a module stands for, as ``module:Name``."""
+    """Returns the object of a name in a module, as ``module:Name``."""
     first, _, rest = name.partition(".")
     for line in _tree(module_file(module)).body:
         for alias in line.names if isinstance(line, ast.Import | ast.ImportFrom) else ():

@@ -1,4 +1,4 @@
-"""What an object must remember for a run to continue: declared, field by field, so that none can be forgotten.
+"""State that objects need to resume a run, declared attribute by attribute.
 
 A class with state derives from `Stateful` and sorts the names of its attributes into `saved` (what changes while
 training) and `fixed` (what a new object gets again from settings, or derives from what is saved). A test walks every
@@ -29,7 +29,8 @@ class StateError(RookeryError):
 
 
 class Stateful:
-    """Gives `state_dict` and `load_state_dict` from the declared names; both lists add up along the base classes.
+    """Base of classes with state: `state_dict` and `load_state_dict` by the declared names, including those of base
+    classes.
 
     Attributes:
         state_version: Version of the attributes that this class itself declares in `saved`. It is not inherited: each
@@ -50,17 +51,17 @@ class Stateful:
 
     @classmethod
     def saved_names(cls) -> list[str]:
-        """All names in `saved`, base classes first."""
+        """Returns all names in `saved`, base classes first."""
         return [name for base in reversed(cls.__mro__) for name in base.__dict__.get("saved", ())]
 
     @classmethod
     def fixed_names(cls) -> list[str]:
-        """All names in `fixed`, base classes first."""
+        """Returns all names in `fixed`, base classes first."""
         return [name for base in reversed(cls.__mro__) for name in base.__dict__.get("fixed", ())]
 
     @classmethod
     def state_versions(cls) -> dict[str, int]:
-        """Versions by class name, base classes first, of the classes whose version is above 1."""
+        """Returns the versions above 1 by class name, base classes first."""
         return {base.__name__: _own_version(base) for base in reversed(cls.__mro__) if _own_version(base) > 1}
 
     def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
@@ -100,13 +101,13 @@ class Stateful:
         return {**state, VERSIONS: now}
 
     def state_dict(self) -> dict[str, Any]:
-        """A copy of the saved attributes; objects with a `state_dict` of their own give that."""
+        """Returns a copy of the saved attributes; for objects with a `state_dict`, its result."""
         versions = self.state_versions()
         own = {name: _pack(getattr(self, name)) for name in self.saved_names()}
         return {VERSIONS: versions, **own} if versions else own
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave, now or in an older version of Rookery.
+        """Restores the result of `state_dict`, of this or an older version of Rookery.
 
         Raises:
             StateError: If `state` lacks a saved attribute or has one more, or a newer version of Rookery wrote it.
@@ -129,7 +130,7 @@ def _pack(value: Any) -> Any:
     if isinstance(value, np.random.Generator):
         return copy.deepcopy(value.bit_generator.state)
     if hasattr(value, "state_dict"):
-        return _pack(value.state_dict())  # a module gives its live tensors
+        return _pack(value.state_dict())  # a module returns its live tensors
     if isinstance(value, dict):
         return {key: _pack(item) for key, item in value.items()}
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):

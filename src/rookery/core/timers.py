@@ -1,5 +1,5 @@
-"""Where the time goes: a tree of timers whose labels are the names of the functions on the main path (docs/map.md), and
-the clock of a training.
+"""Timers: a tree of timers whose labels are the names of the functions on the main path (docs/map.md), and the clock of
+a training.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ A `training_step` is that of the run's own algorithm, where that is known.
 
 @dataclass(frozen=True)
 class TimerRow:
-    """One node of the tree, for those who print it.
+    """One node of the tree, for output.
 
     Attributes:
         depth: How many nodes stand above it.
@@ -84,7 +84,7 @@ class Timer:
         self._tree.current = self._parent
 
     def add(self, label: str, seconds: float, times: int = 1) -> None:
-        """Counts seconds of a part of this that somebody else has measured, and how often it was entered."""
+        """Adds seconds and calls of a part that were measured elsewhere."""
         node = self.children.get(label)
         if node is None:
             node = self.children[label] = Timer(self._tree, self)
@@ -104,7 +104,7 @@ class Timer:
             self.children.setdefault(name, Timer(self._tree, self)).include(child, part)
 
     def load(self, state: dict[str, Any]) -> None:
-        """Takes over what `as_dict` gave."""
+        """Restores the result of `as_dict`."""
         self.seconds, self.count = state["seconds"], state["count"]
         for name, inner in state.get("children", {}).items():
             child = self.children[name] = Timer(self._tree, self)
@@ -184,7 +184,7 @@ class Clock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Leaves out the time while this lasts: somebody else has the control of a generator."""
+        """Excludes the time inside: the caller of a generator has control."""
         self._held = began = perf_counter()
         try:
             yield

@@ -47,7 +47,7 @@ LARGEST_HEADER = 100_000_000
 
 
 class ArrayFileError(RookeryError):
-    """What is read is no file of arrays."""
+    """The content is not a file of arrays."""
 
 
 def array_stream(arrays: Mapping[str, Sequence[np.ndarray]], metadata: Mapping[str, str]) -> Stream:
@@ -109,7 +109,7 @@ def read_arrays(content: memoryview) -> tuple[dict[str, np.ndarray], dict[str, s
 
 
 def _place(name: str, said: Mapping[str, Any]) -> tuple[int, int, str, np.dtype[Any], tuple[int, ...]]:
-    """Where an array lies and what it is; raises an ArrayFileError if it would not fill its place."""
+    """Returns location, type and shape of an array; raises ArrayFileError if they do not match."""
     dtype, shape, (start, stop) = TYPES[said["dtype"]], tuple(said["shape"]), said["data_offsets"]
     if not all(type(number) is int and number >= 0 for number in (*shape, start, stop)):
         raise ArrayFileError(f"{name}: shape {shape} at bytes {start} to {stop}")

@@ -35,10 +35,10 @@ MANIFEST = "manifest.json"
 DIGEST = "sha256"
 """Key of a manifest under which the hash of the rest of it stands."""
 FOLDER = "checkpoints"
-"""Where in the directory of a run its checkpoints are."""
+"""Folder of checkpoints in the directory of a run."""
 
 NUMBERED = re.compile(r"(\d{6,})(?:-(\d+))?")
-"""What checkpoints of a run are called: the iteration, and a number where there are several of it."""
+"""Names of a run's checkpoints: the iteration, and a number if there are several."""
 
 
 UNLINKABLE = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
@@ -120,7 +120,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def is_own(manifest: Mapping[str, Any]) -> bool:
-    """Says whether this user has written a directory, going by its manifest as it was read."""
+    """Returns whether this user has written a directory, according to its manifest."""
     return is_signed(MANIFEST, {key: value for key, value in manifest.items() if key != DIGEST})
 
 
@@ -128,7 +128,7 @@ def make_folder(path: Path) -> None:
     """Makes a folder, and those it lies in, where they are not there yet.
 
     Raises:
-        FileError: If it cannot be made; says why.
+        FileError: If it cannot be made; the message has the reason.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -210,7 +210,7 @@ def _put(path: Path, content: Content) -> dict[str, Any]:
 
 
 def _link(content: Linked, path: Path) -> tuple[int, str]:
-    """Gives a file a second name, or copies it where that cannot be; gives its bytes and their hash."""
+    """Returns a file a second name, or copies it where that cannot be; gives its bytes and their hash."""
     try:
         os.link(content.path, path)
         found = path.stat().st_size, content.sha256
@@ -332,7 +332,7 @@ def map_file(file: Linked) -> memoryview:
 
 
 def release(mapped: object) -> None:
-    """Lets go of the pages of a memory map, which come back when they are looked at, so that they take no RAM."""
+    """Releases the pages of a memory map, which take RAM again only when they are read."""
     if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         with contextlib.suppress(OSError):
             mapped.madvise(mmap.MADV_DONTNEED)
@@ -383,7 +383,7 @@ def _sync_directory(path: Path) -> None:
 
 
 def _failed(path: Path, error: OSError, size: int, placed: bool) -> WriteError:
-    """What to say of a failed write; `placed` = it failed after the rename, so that the new content is there."""
+    """Returns the error of a failed write; `placed` = it failed after the rename, so the new content exists."""
     reason = error.strerror or str(error)
     if placed:
         return WriteError(f"{path}: is written, but the disk did not confirm it ({reason}): a power cut may undo it")
@@ -438,7 +438,7 @@ def find_checkpoint(path: Path) -> Path:
 
 
 def checkpoint_number(name: str) -> tuple[int, int] | None:
-    """What a run's checkpoints are ordered by: ``000012-1`` is (12, 1); None for the name of anything else."""
+    """Returns the sort key of a checkpoint's name: ``000012-1`` is (12, 1); None for other names."""
     match = NUMBERED.fullmatch(name)
     return (int(match[1]), int(match[2] or 0)) if match else None
 
@@ -453,7 +453,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 
 def read_checkpoint_files(path: Path) -> tuple[Path, dict[str, bytes], dict[str, Any]]:
-    """Where the checkpoint of `find_checkpoint` is, its files but those to be mapped, each checked, and its manifest.
+    """Returns the path of the checkpoint of `find_checkpoint`, its checked files except mapped ones, and its manifest.
 
     Raises:
         FileError: If there is none, or it is broken; names the last good one.

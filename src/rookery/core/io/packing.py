@@ -39,11 +39,11 @@ def pack(tensors: Sequence[Tensor]) -> tuple[np.ndarray, Layout]:
 
 
 def unpack(buffer: np.ndarray, layout: Layout) -> list[Tensor]:
-    """Gives the tensors of a buffer, which stand on its memory; on a copy, if nobody may write there.
+    """Returns the tensors of a buffer, as views; of a copy if it is read-only.
 
     Args:
-        buffer: What `pack` gave.
-        layout: What it gave with it.
+        buffer: The buffer of `pack`.
+        layout: The layout of `pack`.
     """
     whole = torch.from_numpy(buffer if buffer.flags.writeable else buffer.copy())
     tensors, start = [], 0

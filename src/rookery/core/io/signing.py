@@ -1,7 +1,7 @@
-"""Which files this user has written: a key of the user's own signs them, and nobody else's files have its signature.
+"""Signatures of files that this user has written, by the user's own key.
 
-The key lies in the user's configuration folder, made when it is first needed. Where that cannot be (no home, a disk
-that takes nothing), files stay unsigned, and nothing else changes.
+The key is in the user's configuration folder, made when it is first needed. If that is impossible (no home, a read-only
+or full disk), files stay unsigned, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ SIGNATURE = "signature"
 """Key under which the signature stands in a file of JSON."""
 
 COMMENT = "# signature: "
-"""What begins the last line of a signed file of YAML."""
+"""Prefix of the last line of a signed file of YAML."""
 
 KEY = "signing-key"
 BYTES = 32
 
 PRIVATE = 0o600
 OTHERS = 0o077
-"""Bits of a file's mode that let anybody but its owner do something with it."""
+"""Permission bits of group and others in a file's mode."""
 
 
 class NoKeyError(RookeryError):
-    """There is no key that files could be signed with; says why."""
+    """There is no key to sign files with; the message has the reason."""
 
 
 def key_file() -> Path:
-    """Gives the place of the key: in ``$XDG_CONFIG_HOME`` or ``~/.config``, or where the platform keeps such files.
+    """Returns the place of the key: in ``$XDG_CONFIG_HOME`` or ``~/.config``, or where the platform keeps such files.
 
     Raises:
         NoKeyError: If this user has no home.
@@ -56,7 +56,7 @@ def key_file() -> Path:
 
 
 def signed(kind: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Gives what goes into a file of JSON with the signature of it; without one, where there is no key.
+    """Returns what goes into a file of JSON with the signature of it; without one, where there is no key.
 
     Args:
         kind: What the file is, so that the signature of one kind is worth nothing for another.
@@ -67,13 +67,13 @@ def signed(kind: str, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_signed(kind: str, facts: Mapping[str, Any]) -> bool:
-    """Says whether this user has written what was read from a file of JSON."""
+    """Returns whether this user has written the content of a file of JSON."""
     rest = {key: value for key, value in facts.items() if key != SIGNATURE}
     return _is_signature(kind, _canonical(rest), facts.get(SIGNATURE))
 
 
 def signed_text(kind: str, text: str) -> str:
-    """Gives a text of whole lines with its signature behind it, in a line that is a comment."""
+    """Returns a text of whole lines with its signature behind it, in a line that is a comment."""
     found = _signature(kind, text.encode())
     return text if found is None else f"{text}{COMMENT}{found}\n"
 
@@ -85,13 +85,13 @@ def without_signature(text: str) -> str:
 
 
 def is_signed_text(kind: str, text: str) -> bool:
-    """Says whether this user has written a text that was read from a file."""
+    """Returns whether this user has written a text that was read from a file."""
     rest, _, claimed = text.rpartition(COMMENT)
     return _is_signature(kind, rest.encode(), claimed.removesuffix("\n"))
 
 
 def _canonical(facts: Mapping[str, Any]) -> bytes:
-    """Gives the same bytes for what is written and for what is read again."""
+    """Returns the same bytes for what is written and for what is read again."""
     return json.dumps(json.loads(json.dumps(facts)), sort_keys=True).encode()
 
 
@@ -111,7 +111,7 @@ def _is_signature(kind: str, content: bytes, claimed: Any) -> bool:
 
 
 def why_unsigned() -> str:
-    """Says why nothing can be signed here; empty if files are signed."""
+    """Returns the reason why files cannot be signed here, or an empty string."""
     try:
         _key(key_file())
     except NoKeyError as error:
@@ -121,7 +121,7 @@ def why_unsigned() -> str:
 
 @cache
 def _key(file: Path) -> bytes:
-    """Gives the key that lies in a file, which is made if it is missing."""
+    """Returns the key that lies in a file, which is made if it is missing."""
     try:
         if not file.exists():
             _make(file)
@@ -131,7 +131,7 @@ def _key(file: Path) -> bytes:
 
 
 def _read(file: Path) -> bytes:
-    """Reads a key, if nobody else can."""
+    """Reads a key, if only its owner can read it."""
     with file.open("rb") as opened:
         found, key = os.fstat(opened.fileno()), opened.read(BYTES + 1)
     if found.st_mode & OTHERS or found.st_uid != os.geteuid():

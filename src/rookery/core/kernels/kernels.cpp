@@ -225,7 +225,7 @@ EXPORT int cell_forward(Cell* cell, const float* pre, const uint8_t* first, cons
 }
 
 // Writes the gradient of `pre` and that of the weight, given that of the output of the last forward pass that kept;
-// there must have been one. None goes on to the memory before.
+// there must have been one. The memory before gets no gradient.
 EXPORT void cell_backward(Cell* cell, const float* gradient, float* pre_gradient) {
   pack_cell_for_backward(cell);
   for (int from = 0; from < cell->rows; from += BLOCK)

@@ -27,7 +27,7 @@ struct Leaf {
   float clip;                   // and are then cut off here
 };
 
-// One torch linear layer: weight [outputs, inputs], bias [outputs]. Gradients are null if nobody wants them.
+// One torch linear layer: weight [outputs, inputs], bias [outputs]. Gradients are null if they are not needed.
 struct Part {
   int outputs;
   const float *weight, *bias;

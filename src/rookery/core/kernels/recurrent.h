@@ -10,7 +10,7 @@ struct Cell {
   const CellKind* kind;
   int width, gates;
   const float* weight;          // U [gates * width, width], or null
-  float* weight_gradient;       // or null if nobody wants it
+  float* weight_gradient;       // or null if it is not needed
   int stride;                   // padded width
   int row_stride;               // of a row of gates as `enter` leaves it
   int state_stride;             // of a state

@@ -1,7 +1,6 @@
 // More threads, to which a call can offer parts of its work. All of them look for work a while, as long as the parts of a
 // gradient step take to follow each other, before they sleep, from which it takes long to wake them.
-//
-// Nobody relies on them: parts that nobody has begun when the caller gets there, because other programs keep the cores
+// They are optional: parts that no thread has begun when the caller gets there, because other programs keep the cores
 // busy, or because this process is a fork that the threads did not come along with, are done by the caller.
 #pragma once
 #include <pthread.h>
@@ -44,7 +43,7 @@ static int64_t nanoseconds() {
   return now.tv_sec * (int64_t)1000000000 + now.tv_nsec;
 }
 
-// Looks a while for what `ready` tells.
+// Waits actively for a while until `ready` returns true.
 template <class Ready>
 static bool looks_for(Ready ready) {
   int64_t began = nanoseconds();
@@ -97,7 +96,7 @@ static bool offer(Job* job) {
   return taken;
 }
 
-// Returns when nobody is at it any more, and nobody can join.
+// Returns when no thread works on the job any more, and none can join.
 static void finish(Job* job) {
   pthread_mutex_lock(&job_lock);
   offered_job = nullptr;

@@ -122,10 +122,10 @@ class Interrupt:
     def __init__(self) -> None:
         self.number: int | None = None
         self._watched = False
-        self.told = ""
+        self.line = ""
 
     @contextmanager
-    def watching(self, told: str = "") -> Iterator[None]:
+    def watching(self, line: str = "") -> Iterator[None]:
         """Makes SIGINT, SIGTERM and SIGHUP set `number` inside; a second signal raises KeyboardInterrupt in the running
         code. A second SIGHUP does not: a closing terminal may send two, one of them by its shell. If SIGHUP is ignored,
         as under ``nohup``, it stays ignored.
@@ -135,7 +135,7 @@ class Interrupt:
         handles.
 
         Args:
-            told: Line for standard error after the first signal.
+            line: Text for standard error after the first signal.
         """
         if self._watched or threading.current_thread() is not threading.main_thread():
             yield
@@ -148,13 +148,13 @@ class Interrupt:
                 raise KeyboardInterrupt
             for each in Interrupt.watchers:
                 each.number = each.number or number
-                if each.told:
-                    say(each.told)
+                if each.line:
+                    say(each.line)
 
         watched = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             watched.append(signal.SIGHUP)
-        self.number, self._watched, self.told = None, True, told
+        self.number, self._watched, self.line = None, True, line
         Interrupt.watchers.append(self)
         before = {number: signal.signal(number, note) for number in watched}
         try:
@@ -250,7 +250,7 @@ class SignalWatch:
             while True:
                 if not select.select([signals], [], [], SAID_AFTER if first and not is_said else None)[0]:
                     is_said = True
-                    if not any(each.number and each.told for each in Interrupt.watchers):
+                    if not any(each.number and each.line for each in Interrupt.watchers):
                         say(LEAVING if self._of_program else STOPPING)
                     continue
                 if not (came := signals.read(1)):

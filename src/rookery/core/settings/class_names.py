@@ -1,4 +1,4 @@
-"""How settings name classes of settings: short names such as ``ppo``, import paths, or the classes themselves."""
+"""Names of settings classes: short names such as ``ppo``, import paths, or the classes themselves."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class ClassNames:
         self.paths = paths
 
     def spelled(self, name: Any) -> Any:
-        """Gives a short name as it is written here, whatever its capitals; anything else as it is."""
+        """Returns a short name as it is written here, whatever its capitals; anything else as it is."""
         if not isinstance(name, str) or ":" in name:
             return name
         return next((known for known in self.paths if known.lower() == name.lower()), name)
 
     def find(self, name: Any) -> tuple[type[Settings] | None, str]:
-        """Gives the config class of a name, and what is wrong with the name."""
+        """Returns the config class of a name, and what is wrong with the name."""
         if isinstance(name, type) and issubclass(name, Settings):
             return name, ""
         if not isinstance(name, str) or not name:
@@ -46,6 +46,6 @@ class ClassNames:
         return found, ""
 
     def of(self, cls: type[Settings]) -> str:
-        """Gives the short name of a class if it has one, else ``module:Name``."""
+        """Returns the short name of a class if it has one, else ``module:Name``."""
         path = object_name(cls)
         return next((name for name, known in self.paths.items() if known == path), path)

@@ -71,12 +71,12 @@ Scheduled = Annotated[T | Any, _Scheduled()]
 
 
 class Fixed(Enum):
-    """Says why a setting keeps its value in the middle of a run; all others may change between two runs, and by PBT."""
+    """Reason why a setting is fixed within a run; all others may change between two runs, and by PBT."""
 
     STRUCTURAL = "structural"
     """It decides what is trained on, or the shapes of weights, of memories and of experience that is not complete."""
     AT_START = "at start"
-    """It is read when a run begins, and what was read is in each checkpoint: a run that goes on has the default."""
+    """It is read when a run begins, and the result is in each checkpoint: a resumed run has the default."""
 
 
 Structural = Annotated[T, Fixed.STRUCTURAL]
@@ -90,7 +90,7 @@ AtStart = Annotated[T, Fixed.AT_START]
 class InsteadOf:
     """Marks an optional field that says the same as another optional one in other words.
 
-    Whoever sets one of them takes the other back, which then is None; both at once are a mistake:
+    Setting one of them resets the other to None; both at once are an error:
     ``every_env_steps: Annotated[PositiveInt | None, InsteadOf("every")] = None``.
 
     Attributes:
@@ -128,7 +128,7 @@ class InPercent:
 
 
 def _of_percent(value: Any) -> Any:
-    """Gives the number that a text in percent stands for; anything else as it is."""
+    """Returns the number that a text in percent stands for; anything else as it is."""
     if isinstance(value, str) and value.endswith("%"):
         with suppress(ValueError):
             return float(value.removesuffix("%")) / 100
@@ -151,7 +151,7 @@ class Undecided:
 
 
 def is_undecided(value: Any) -> bool:
-    """Says whether a value is `Undecided`, or a list, mapping or settings object with such a value somewhere in it."""
+    """Returns whether a value is `Undecided`, or a list, mapping or settings object that contains such a value."""
     if isinstance(value, Settings):
         return bool(value.__dict__["_undecided"])
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
@@ -194,7 +194,8 @@ class Settings(metaclass=_Checked):
         return self.__dict__["_given"]  # type: ignore[no-any-return]
 
     def replace(self, /, **changes: Any) -> Self:
-        """Gives a copy with other values; `given` grows by their names (``dataclasses.replace`` would name all fields).
+        """Returns a copy with other values; `given` grows by their names (``dataclasses.replace`` would add all
+        fields).
 
         Raises:
             ConfigError: If a change is wrong.
@@ -215,7 +216,7 @@ class Settings(metaclass=_Checked):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def at(self, step: int, horizon: float | None, decisions: int = 0) -> Self:
-        """Gives these settings with each schedule, in nested settings too, replaced by its value.
+        """Returns these settings with each schedule, in nested settings too, replaced by its value.
 
         Args:
             step: The env step.
@@ -239,7 +240,7 @@ class Settings(metaclass=_Checked):
         return settled
 
     def open_schedules(self) -> tuple[str, ...]:
-        """Gives paths of the schedules that need a horizon: linear and exponential ones without `steps`."""
+        """Returns paths of the schedules that need a horizon: linear and exponential ones without `steps`."""
         found: list[str] = []
         for name in self.__dict__["_moving"]:
             value = getattr(self, name)
@@ -251,7 +252,7 @@ class Settings(metaclass=_Checked):
 
 
 def build(cls: type, values: Mapping[str, Any], given: frozenset[str]) -> Any:
-    """Gives an instance of a config class from values that were checked."""
+    """Returns an instance of a config class from values that were checked."""
     made: Any
     undecided = any(map(is_undecided, values.values()))
     if undecided:
@@ -289,20 +290,20 @@ def fields_of(cls: type) -> dict[str, dataclasses.Field[Any]]:
 
 @cache
 def hints_of(cls: type) -> dict[str, Any]:
-    """Gives the types of a config class's fields, with their ranges."""
+    """Returns the types of a config class's fields, with their ranges."""
     return get_type_hints(cls, include_extras=True)
 
 
 @cache
 def fixed_of(cls: type, name: str) -> Fixed | None:
-    """Gives the mark of a field of a config class, or of the field of that name in a parent class; None without one."""
+    """Returns the mark of a config class's field, or of a parent class's field of that name; None without one."""
     marks = (item for base in cls.__mro__ for item in get_args(hints_of(base).get(name))[1:])
     return next((item for item in marks if isinstance(item, Fixed)), None)
 
 
 def paths_of(cls: type) -> list[str]:
-    """Gives the paths of the fields of a config class, and of those of settings in it whose class is known; of sections
-    that may be missing only their own.
+    """Returns the paths of a config class's fields, including those of nested settings with a known class; of optional
+    sections only their own path.
     """
     found: list[str] = []
     for name in fields_of(cls):
@@ -315,7 +316,7 @@ def paths_of(cls: type) -> list[str]:
 
 @cache
 def alternatives_in(cls: type) -> dict[str, str]:
-    """Gives the fields of a config class of which one stands `InsteadOf` the other, each with the other."""
+    """Returns the fields of a config class of which one stands `InsteadOf` the other, each with the other."""
     found: dict[str, str] = {}
     for name, hint in hints_of(cls).items():
         for mark in get_args(hint)[1:]:
@@ -325,7 +326,7 @@ def alternatives_in(cls: type) -> dict[str, str]:
 
 
 def one_of_each(cls: type, given: Mapping[str, Any], before: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Gives what was given at once, with None for each alternative that is thereby taken back.
+    """Returns what was given at once, with None for each alternative that is thereby taken back.
 
     Args:
         cls: The config class.
@@ -403,17 +404,17 @@ def _renamed(cls: type, given: Mapping[str, Any], path: str, problems: list[str]
 
 
 def default_of(field: dataclasses.Field[Any]) -> Any:
-    """Gives the default of a field; ``dataclasses.MISSING`` if a value must be given."""
+    """Returns the default of a field; ``dataclasses.MISSING`` if a value must be given."""
     return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def is_required(field: dataclasses.Field[Any]) -> bool:
-    """Says whether a value must be given."""
+    """Returns whether a value is required."""
     return field.default is MISSING and field.default_factory is MISSING
 
 
 def _read(cls: type, given: Mapping[str, Any], path: str, problems: list[str]) -> dict[str, Any]:
-    """Gives the checked values of a constructor call; adds a line to `problems` for whatever is wrong."""
+    """Returns the checked values of a constructor call; adds a line to `problems` for whatever is wrong."""
     fields, hints = fields_of(cls), hints_of(cls)
     read: dict[str, Any] = {}
     for name, value in given.items():
@@ -436,7 +437,7 @@ def _read(cls: type, given: Mapping[str, Any], path: str, problems: list[str]) -
 
 
 def _built(cls: type, values: Mapping[str, Any], given: frozenset[str], problems: list[str]) -> Any:
-    """Gives the instance of a constructor call, or the error with all of its problems."""
+    """Returns the instance of a constructor call, or the error with all of its problems."""
     if problems:
         raise ConfigError(*problems)
     try:
@@ -446,13 +447,13 @@ def _built(cls: type, values: Mapping[str, Any], given: frozenset[str], problems
 
 
 def unknown(hint: str, known: Collection[str]) -> str:
-    """Says that there is no such setting: a hint to the one that was meant, and the names that are `known` there."""
+    """Returns the message for an unknown setting: a hint to a similar one, and the `known` names."""
     listed = f"; known here: {', '.join(known)}" if len(known) <= FEW else ""
     return f"there is no such setting{f'{hint}{listed}' or '; rookery config schema lists all settings'}"
 
 
 def check(hint: Any, value: Any) -> tuple[Any, str]:
-    """Gives the value as a field of type `hint` keeps it, and what is wrong with it (empty if nothing)."""
+    """Returns the value as a field of type `hint` stores it, and the problem (an empty string if valid)."""
     from pydantic_core import ValidationError
 
     if not isinstance(value, Settings) and is_undecided(value):
@@ -469,7 +470,7 @@ def check(hint: Any, value: Any) -> tuple[Any, str]:
 
 
 def advice(hint: Any, value: Any) -> str:
-    """Gives the way out, where the mistake is a common one."""
+    """Returns the way out, where the mistake is a common one."""
     if not isinstance(value, str):
         return ""
     kinds = {bare(part) for part in alternatives(hint)}
@@ -501,7 +502,7 @@ def _validator(hint: Any) -> Any:
 
 
 def _lossless(hint: Any) -> Any:
-    """Gives the type with a lossless conversion before every int (from 3.0) and every tuple (from a list)."""
+    """Returns the type with a lossless conversion before every int (from 3.0) and every tuple (from a list)."""
     from pydantic import BeforeValidator, GetPydanticSchema
     from pydantic_core import core_schema
 
@@ -532,7 +533,7 @@ def _whole(value: Any) -> Any:
 
 
 def _closed(hint: Any) -> Any:
-    """Gives the type with its open bounds closed: a schedule may end at 0 where a constant must be above 0."""
+    """Returns the type with its open bounds closed: a schedule may end at 0 where a constant must be above 0."""
     if get_origin(hint) is Annotated:
         limits = [
             Ge(limit.gt) if isinstance(limit, Gt) else Le(limit.lt) if isinstance(limit, Lt) else limit  # type: ignore[arg-type]
@@ -551,7 +552,7 @@ def _union(hints: Iterable[Any]) -> Any:
 
 
 def limits_of(hint: Any) -> list[Any]:
-    """Gives the single limits of an annotated type, whether they stand alone, in an Interval or in pydantic's Field."""
+    """Returns the limits of an annotated type, given alone, in an Interval or in pydantic's Field."""
     found: list[Any] = []
     for item in get_args(hint)[1:] if get_origin(hint) is Annotated else ():
         is_group = getattr(item, "__is_annotated_types_grouped_metadata__", False)  # 30 times as fast as isinstance
@@ -560,12 +561,12 @@ def limits_of(hint: Any) -> list[Any]:
 
 
 def bare(hint: Any) -> Any:
-    """Gives the type without its metadata."""
+    """Returns the type without its metadata."""
     return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
 def alternatives(hint: Any) -> tuple[Any, ...]:
-    """Gives the types of a union, flat; a tuple of one for other types."""
+    """Returns the types of a union, flat; a tuple of one for other types."""
     inner = bare(hint)
     if get_origin(inner) in (Union, types.UnionType):
         return tuple(part for arg in get_args(inner) for part in alternatives(arg))
@@ -574,25 +575,25 @@ def alternatives(hint: Any) -> tuple[Any, ...]:
 
 @cache
 def optional(hint: Any) -> bool:
-    """Says whether None is one of the values."""
+    """Returns whether None is one of the values."""
     return types.NoneType in alternatives(hint)
 
 
 def is_scheduled(hint: Any) -> bool:
-    """Says whether a field takes a schedule in place of its value."""
+    """Returns whether a field takes a schedule in place of its value."""
     parts = [part for part in (hint, *get_args(bare(hint))) if get_origin(part) is Annotated]
     return any(isinstance(item, _Scheduled) for part in parts for item in get_args(part)[1:])
 
 
 def plain_parts(hint: Any) -> tuple[Any, ...]:
-    """Gives the types of a union but schedules; a tuple of one for other types."""
+    """Returns the types of a union but schedules; a tuple of one for other types."""
     scheduled = is_scheduled(hint)
     return tuple(part for part in alternatives(hint) if not (scheduled and part is Any))
 
 
 @cache
 def settings_class(hint: Any) -> type[Settings] | None:
-    """Gives the config class of a field that holds nested settings, or such settings or None."""
+    """Returns the config class of a field that holds nested settings, or such settings or None."""
     kinds = [bare(part) for part in alternatives(hint) if part is not types.NoneType]
     return kinds[0] if len(kinds) == 1 and isinstance(kinds[0], type) and issubclass(kinds[0], Settings) else None
 
@@ -613,7 +614,7 @@ _WORDS = {
 
 
 def describe(hint: Any) -> str:
-    """Says what a field of this type may hold: "a number above 0 and at most 1"."""
+    """Describes the values of a field of this type: "a number above 0 and at most 1"."""
     if len(alternatives(hint)) > 1:
         return " or ".join([*map(describe, plain_parts(hint)), *["a schedule of it"] * is_scheduled(hint)])
     inner = bare(hint)
@@ -633,7 +634,7 @@ def describe(hint: Any) -> str:
 
 
 def _range(limits: list[Any]) -> str:
-    """Gives the limits in words, with a space before them; empty if there are none."""
+    """Returns the limits in words, with a space before them; empty if there are none."""
     low, high = [x for x in limits if isinstance(x, Ge | Gt)], [x for x in limits if isinstance(x, Le | Lt)]
     if len(low) == len(high) == 1 and isinstance(low[0], Ge) and isinstance(high[0], Le):
         return f" from {low[0].ge} to {high[0].le}"
@@ -643,12 +644,12 @@ def _range(limits: list[Any]) -> str:
 
 
 def object_name(value: Any) -> str:
-    """Gives ``module:Name`` of a class or function, which `import_object` reads back; empty for other things."""
+    """Returns ``module:Name`` of a class or function, which `import_object` reads back; empty for other things."""
     named = isinstance(value, type | types.FunctionType | types.BuiltinFunctionType)
     return f"{value.__module__}:{value.__qualname__}" if named else ""
 
 
 def show(value: Any) -> str:
-    """Gives a value for a message, on one line of at most 80 characters."""
+    """Returns a value for a message, on one line of at most 80 characters."""
     text = object_name(value) or " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -140,7 +140,7 @@ NAMES: dict[str, str] = {
 
 
 def suggestion(path: str, known: Iterable[str]) -> str:
-    """Gives a hint such as ``; did you mean 'algorithm.lr'?``, or an empty text where nothing known is close.
+    """Returns a hint such as ``; did you mean 'algorithm.lr'?``, or an empty text where nothing known is close.
 
     Args:
         path: What was written.
@@ -169,7 +169,7 @@ def suggestion(path: str, known: Iterable[str]) -> str:
 
 
 def _by_ending(paths: Iterable[str]) -> dict[str, list[str]]:
-    """Gives the paths by each of their ends, of one name or more."""
+    """Returns the paths by each of their ends, of one name or more."""
     found: dict[str, list[str]] = {}
     for path in paths:
         names = path.split(".")
@@ -179,5 +179,5 @@ def _by_ending(paths: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _first(ending: Mapping[str, list[str]], ends: Iterable[str]) -> list[str]:
-    """Gives the paths that end in the first of `ends` in which any does."""
+    """Returns the paths that end in the first of `ends` in which any does."""
     return next((ending[end] for end in ends if end in ending), [])

@@ -1,5 +1,5 @@
-"""Where values come from, and how they look in YAML: Layer, `yaml_layer`, `override_layer`, `read_value`,
-`import_object`, `flow`.
+"""Layers of settings and their YAML form: Layer, `yaml_layer`, `override_layer`, `read_value`, `import_object`,
+`flow`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Layer:
     stored: bool = False
 
     def where(self, path: str) -> str:
-        """Gives the most exact source known for `path`."""
+        """Returns the most exact source known for `path`."""
         return self.lines.get(path, self.source)
 
     def sent_to(self, folder: str) -> Layer:
@@ -64,7 +64,7 @@ class Layer:
 
 
 def yaml_layer(path: str | Path, name: str | None = None) -> Layer:
-    """Gives the layer of a YAML 1.2 file: ``3e-4`` is a number, ``on`` a text.
+    """Returns the layer of a YAML 1.2 file: ``3e-4`` is a number, ``on`` a text.
 
     Args:
         path: The file.
@@ -112,7 +112,7 @@ PATH_AND_VALUE = re.compile(r'((?:"[^"]*"|[^="])*)=(.*)', re.DOTALL)
 
 
 def override_layer(overrides: Iterable[str], source: str = "command line", form: str = OVERRIDE) -> Layer:
-    """Gives the layer of overrides such as ``algorithm.lr=3e-4``; the value is read as YAML.
+    """Returns the layer of overrides such as ``algorithm.lr=3e-4``; the value is read as YAML.
 
     A name with ``=`` must be quoted: ``policies."Name?team=0".lr=3e-4``.
 
@@ -167,7 +167,7 @@ NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def import_object(text: str) -> Any:
-    """Gives the class or function that ``my.module:Name`` names, also by a name of an older version (`core/moved.py`).
+    """Returns the class or function that ``my.module:Name`` names, or by its former name (`core/moved.py`).
 
     Raises:
         ConfigError: If there is none; names what is missing, and the nearest name in the module.
@@ -200,14 +200,14 @@ def import_object(text: str) -> Any:
 
 
 def mapping_of(part: Any) -> dict[Any, Any]:
-    """Gives a mapping, or a settings object as one: what it was given, and its class."""
+    """Returns a mapping, or a settings object as one: what it was given, and its class."""
     if isinstance(part, Settings):
         return {CLASS: type(part)} | {name: getattr(part, name) for name in fields_of(type(part)) if name in part.given}
     return dict(part)
 
 
 def nested(values: Mapping[Any, Any]) -> dict[str, Any]:
-    """Gives a mapping by dotted paths as a tree."""
+    """Returns a mapping by dotted paths as a tree."""
     tree: dict[str, Any] = {}
     for path, value in values.items():
         *above, last = str(path).split(".")
@@ -220,7 +220,7 @@ def nested(values: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _opened(value: Any) -> dict[Any, Any]:
-    """Gives what stands at a path as a mapping that takes more: a name or class alone is one that says no more."""
+    """Returns what stands at a path as a mapping that takes more: a name or class alone is one that says no more."""
     if isinstance(value, str | type):
         return {"name": value}
     return mapping_of(value) if isinstance(value, Mapping | Settings) else {}
@@ -246,9 +246,9 @@ _LINES: dict[str, str] = {}
 
 
 def flow(value: Any) -> str:
-    """Gives a value as YAML on one line."""
+    """Returns a value as YAML on one line."""
     value = writable(value)
-    printed = repr(value)  # which tells types apart, and -0.0 from 0.0
+    printed = repr(value)  # distinguishes types, and -0.0 from 0.0
     line = _LINES.get(printed)
     if line is None:
         if len(_LINES) >= 4096:
@@ -258,7 +258,7 @@ def flow(value: Any) -> str:
 
 
 def _line(value: Any) -> str:
-    """Gives a value of YAML's own types on one line."""
+    """Returns a value of YAML's own types on one line."""
     from ruamel.yaml import YAML
 
     if isinstance(value, str) and not value.isprintable():
@@ -273,7 +273,7 @@ def _line(value: Any) -> str:
 
 
 def writable(value: Any) -> Any:
-    """Gives a value in the types of YAML; of a secret only that it is one."""
+    """Returns a value in the types of YAML; of a secret only that it is one."""
     if isinstance(value, Secret):
         return NOT_STORED
     if isinstance(value, Schedule):

@@ -58,7 +58,7 @@ def locate(hint: Any, value: Any, folders: Sequence[str]) -> tuple[Any, str, lis
 
 
 def _located(hint: Any, value: Any, find: Any) -> Any:
-    """Gives a value with what `find` returns for each relative path in it."""
+    """Returns a value with what `find` returns for each relative path in it."""
     if (mark := _mark(hint)) is not None:
         is_path = mark.is_path and isinstance(value, str | Path) and value not in mark.but and is_relative(str(value))
         return type(value)(find(str(value))) if is_path else value

@@ -1,4 +1,4 @@
-"""What a setting or an argument can reach, declared in its type, and the check of values from foreign files.
+"""Effects of settings and arguments, declared in their types, and the check of values from foreign files.
 
 A foreign file is one that another user wrote: it has another signature, or none. It may set flags, words of a list,
 numbers within bounds, and texts that are only compared, printed or looked up among known names. These are harmless. A
@@ -308,7 +308,7 @@ def of_numbers(hint: Any, value: Any, path: str) -> Iterator[Objection]:
 
 @cache
 def argument_hints(maker: Any) -> dict[str, Any]:
-    """Gives the types of the arguments of a class or function by name.
+    """Returns the types of the arguments of a class or function by name.
 
     Parents of a class count where its constructor takes more arguments, and so does a dataclass that the class names
     under ``argument_types``.
@@ -337,14 +337,14 @@ def argument_hints(maker: Any) -> dict[str, Any]:
 
 
 def is_number(value: Any) -> bool:
-    """Says whether a value is a flag or a finite number, of at most a million where it is whole."""
+    """Returns whether a value is a flag or a finite number; integers must be at most a million."""
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, bool) or (isinstance(value, int) and abs(value) <= 1_000_000)
 
 
 def largest_number(value: Any) -> float:
-    """Gives the largest number, by its size, among the values of lists and mappings; 0 where there is none."""
+    """Returns the largest number, by its size, among the values of lists and mappings; 0 where there is none."""
     if isinstance(value, Mapping):
         return max(map(largest_number, value.values()), default=0)
     if isinstance(value, list | tuple):
@@ -383,7 +383,7 @@ def _mark(hint: Any, kind: Any) -> Any:
 
 
 def _parts(hint: Any) -> tuple[Any, ...]:
-    """Gives the types of a union, flat, where a union that has a mark stays whole; a tuple of one for other types."""
+    """Returns the types of a union, flat, where a union that has a mark stays whole; a tuple of one for other types."""
     inner = bare(hint)
     if get_origin(inner) not in (Union, types.UnionType) or _mark(hint, Reaches | Harmless):
         return (hint,)
@@ -391,7 +391,7 @@ def _parts(hint: Any) -> tuple[Any, ...]:
 
 
 def _takes(hint: Any, value: Any) -> bool:
-    """Says whether a type, as `_parts` gives it, can hold a value, as JSON or YAML has it."""
+    """Returns whether a type, as `_parts` gives it, can hold a value, as JSON or YAML has it."""
     if len(alternatives(hint)) > 1:
         return any(_takes(part, value) for part in alternatives(hint))
     inner = bare(hint)

@@ -13,7 +13,7 @@ NOT_STORED = "(a secret, not stored)"
 
 
 class Secret(str):
-    """A text that shows itself to nobody who prints it; its characters are those of the secret."""
+    """String of a secret that prints as a placeholder."""
 
     __slots__ = ()
 
@@ -28,7 +28,7 @@ class Secret(str):
 
 
 def hidden(name: Any, value: Any) -> Any:
-    """Gives the value of a setting: a `Secret` if its name says that it is one; so in mappings, however deep."""
+    """Returns the value of a setting: a `Secret` if its name says that it is one; so in mappings, however deep."""
     if type(value) is dict:
         inside = {key: hidden(key, inner) for key, inner in value.items()}
         return value if all(inside[key] is inner for key, inner in value.items()) else inside
@@ -38,7 +38,7 @@ def hidden(name: Any, value: Any) -> Any:
 
 
 def secrets_in(value: Any) -> Iterator[Secret]:
-    """Gives all secrets in a value, however deep."""
+    """Returns all secrets in a value, however deep."""
     if isinstance(value, Secret):
         yield value
     elif isinstance(value, Mapping):
@@ -49,7 +49,7 @@ def secrets_in(value: Any) -> Iterator[Secret]:
 
 
 def without_secrets(text: str, secrets: Iterable[Secret]) -> str:
-    """Gives a text with every secret in it replaced."""
+    """Returns a text with every secret in it replaced."""
     for secret in sorted(secrets, key=len, reverse=True):
         if secret:
             text = text.replace(str.__str__(secret), NOT_STORED)

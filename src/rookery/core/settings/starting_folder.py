@@ -1,4 +1,4 @@
-"""Where relative paths begin: in the folder in which they were given, whatever the working directory is later.
+"""Base folder of relative paths: the folder in which they were given, regardless of later working directories.
 
 An environment, a callback or a program may call `os.chdir` at any time. So a path is made absolute once, when it is
 read (`absolute`, `locate`), and what is made later for the same run, copies of its environment and other processes
@@ -34,7 +34,7 @@ def working_directory() -> str:
 
 @contextmanager
 def started_in(folder: str, enter: bool = True) -> Iterator[None]:
-    """Lets relative paths begin in a folder meanwhile, those included that code of others opens.
+    """Makes relative paths start in a folder inside, including those that user code opens.
 
     The working directory of the process is another one only where it differs from `folder`, and only meanwhile, unless
     what is done there changes it again.

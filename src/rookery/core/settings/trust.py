@@ -26,7 +26,7 @@ OBJECT = "~object"
 """Key under which the name of a class or function stands among saved settings."""
 
 PACKAGES = (*OWN, "gymnasium", "pettingzoo")
-"""Packages whose classes anybody's files may name."""
+"""Packages whose classes untrusted files may name."""
 
 MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 """Names of modules; those of others can be stranger."""
@@ -39,7 +39,7 @@ All that `import_object` imports is like this, whatever the file of the module i
 
 COMPILED = BuiltinFunctionType | MethodDescriptorType
 
-WAY_OUT = "if you trust whoever wrote it, say --trust-code (in code: trust_code=True)"
+WAY_OUT = "if you trust its author, use --trust-code (in code: trust_code=True)"
 
 TrustCode = bool | Collection[str]
 """Whether all code that a file names may be run, or the names ``module:Name`` that may, beside those of `PACKAGES`."""
@@ -47,18 +47,18 @@ TrustCode = bool | Collection[str]
 
 @dataclass(frozen=True)
 class CodeKind:
-    """What is wanted where a file names code.
+    """Kind of code that a setting of a file may name.
 
     Attributes:
-        told: What it is called in messages.
-        fits: Says whether a class is of this kind.
-        functions: Whether a function will do too, where the code is trusted: what it gives can only be seen afterwards.
-        makers: Names of PettingZoo's functions that will do in anybody's files.
-        compiled: Whether a compiled function will do, such as those of ``math`` and of ``os``.
-        ours: Whether classes of `PACKAGES` will do in anybody's files.
+        label: Its name in messages.
+        fits: Returns whether a class is of this kind.
+        functions: Whether trusted functions are allowed too; their result can only be checked afterwards.
+        makers: Names of PettingZoo's functions that are allowed in untrusted files.
+        compiled: Whether compiled functions are allowed, such as those of ``math`` and ``os``.
+        ours: Whether classes of `PACKAGES` are allowed in untrusted files.
     """
 
-    told: str
+    label: str
     fits: Callable[[type], bool]
     functions: bool = False
     makers: tuple[str, ...] = ()
@@ -66,20 +66,20 @@ class CodeKind:
     ours: bool = True
 
     def accepts(self, found: Any) -> bool:
-        """Says whether a class or function may be called."""
+        """Returns whether a class or function may be called."""
         if isinstance(found, type):
             return self.fits(found)
         return self.functions and callable(found) and (self.compiled or not isinstance(found, COMPILED))
 
     def find(self, name: str) -> Any:
-        """Gives the class or function that ``module:Name`` names.
+        """Returns the class or function that ``module:Name`` names.
 
         Raises:
             ConfigError: If there is none, or it is of another kind.
         """
         found = import_object(name)
         if not self.accepts(found):
-            raise ConfigError(f"{name}: is {a_kind(found)}, not {self.told}")
+            raise ConfigError(f"{name}: is {a_kind(found)}, not {self.label}")
         return found
 
 
@@ -102,7 +102,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Trust:
-    """What may be run of the code that a file names.
+    """Decides which code that a file names may run.
 
     Attributes:
         everything: Whether all of it may: it is the user's own, or the user has said so.
@@ -120,7 +120,7 @@ class Trust:
         return cls(is_own, frozenset([trust_code] if isinstance(trust_code, str) else trust_code))
 
     def objection(self, named: Named) -> str:
-        """Says why code may not be run; empty if it may."""
+        """Returns the reason why code may not run, or an empty string."""
         name = new_name(named.name)
         if self.everything or name in map(new_name, self.names):
             return ""
@@ -135,10 +135,10 @@ class Trust:
         if is_ours(str(getattr(found, "__module__", ""))) and isinstance(found, type):
             if reached := getattr(found, "reaches_when_made", ""):
                 return f"reaches {reached} as soon as it is made"
-            return "" if named.kind.ours and named.kind.fits(found) else f"is {a_kind(found)}, not {named.kind.told}"
+            return "" if named.kind.ours and named.kind.fits(found) else f"is {a_kind(found)}, not {named.kind.label}"
         if any(is_maker(maker) for maker in _makers(named, found)):
             return ""
-        return f"is {a_kind(found)}, not {named.kind.told} of Rookery, Gymnasium or PettingZoo"
+        return f"is {a_kind(found)}, not {named.kind.label} of Rookery, Gymnasium or PettingZoo"
 
     def check(self, file: Path, code: Iterable[Named], way_out: str = WAY_OUT) -> None:
         """Refuses what may not be run, before anything of it is imported.
@@ -186,13 +186,13 @@ def refuse_reach(
 
 
 def is_ours(name: str) -> bool:
-    """Says whether a module, or ``module:Name``, is of one of `PACKAGES`."""
+    """Returns whether a module, or ``module:Name``, belongs to one of `PACKAGES`."""
     module = name.partition(":")[0]
     return bool(MODULE.fullmatch(module)) and module.partition(".")[0] in PACKAGES
 
 
 def is_maker(found: Any) -> bool:
-    """Says whether something is a function of PettingZoo."""
+    """Returns whether an object is a function of PettingZoo."""
     return isinstance(found, FunctionType) and found.__module__.partition(".")[0] == "pettingzoo"
 
 
@@ -206,11 +206,11 @@ def _makers(named: Named, found: Any) -> Iterator[Any]:
 
 
 def a_kind(found: Any) -> str:
-    """Says what was found, for a message."""
+    """Describes a found object, for a message."""
     if isinstance(found, COMPILED):
         return "a compiled function"
     kinds: dict[type, str] = {type: "a class", FunctionType: "a function", ModuleType: "a module"}
-    return next((told for kind, told in kinds.items() if isinstance(found, kind)), f"a {type(found).__name__}")
+    return next((label for kind, label in kinds.items() if isinstance(found, kind)), f"a {type(found).__name__}")
 
 
 def texts_in(value: Any) -> Iterator[str]:
@@ -242,7 +242,7 @@ def leaves_in(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def name_in(leaf: Any, *, is_code: bool) -> str:
-    """Gives the code that a leaf names; empty if it names none.
+    """Returns the code that a leaf names; empty if it names none.
 
     Args:
         leaf: A plain value, or the saved name of an object.

@@ -1,4 +1,4 @@
-"""What is wrong with a text that is no YAML, in words of people who write files: `yaml_problem`."""
+"""Error messages for invalid YAML, in plain words: `yaml_problem`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ TAB = "a tab stands where YAML wants spaces: indent with spaces alone"
 
 
 def yaml_problem(error: Exception, text: str) -> tuple[int, int, str]:
-    """Says what is wrong with a text that a reader of YAML refused.
+    """Describes the problem of a text that a YAML reader refused.
 
     Args:
         error: What the reader raised.
         text: The text.
 
     Returns:
-        Line and column, both counted from 1, and what is wrong there with what was expected.
+        Line and column, both counted from 1, and the problem there with the expected text.
     """
     mark, begun = getattr(error, "problem_mark", None), getattr(error, "context_mark", None)
     if mark is None:
@@ -61,7 +61,9 @@ def yaml_problem(error: Exception, text: str) -> tuple[int, int, str]:
 
 
 def _second_colon(number: int, column: int, lines: list[str]) -> tuple[int, int, str]:
-    """Says why a key cannot stand in a line: the line has a value, or the one above it has no colon or a value."""
+    """Returns the reason why a line cannot have a key: the line has a value, or the line above has no colon or a
+    value.
+    """
     line = lines[number]
     if re.search(r"\S:\s+\S.*$", line[:column]):
         text = line[:column].partition(":")[2].strip()
@@ -80,7 +82,7 @@ def _second_colon(number: int, column: int, lines: list[str]) -> tuple[int, int,
 
 
 def _no_colon(line: str) -> str:
-    """Says what a line lacks that is no key with its value."""
+    """Describes what a line without a key and value lacks."""
     said = _said(line)
     if found := re.match(r"(?:- +)?([\w.-]+):(\S+)", said):
         return f"a space is missing after the colon: expected '{found[1]}: {found[2]}'"
@@ -88,5 +90,5 @@ def _no_colon(line: str) -> str:
 
 
 def _said(line: str) -> str:
-    """Gives what a line says, without its comment."""
+    """Returns what a line says, without its comment."""
     return re.sub(r"(^|\s)#.*$", "", line).strip()

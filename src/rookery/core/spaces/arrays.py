@@ -2,8 +2,8 @@
 
 An observation becomes a *tree*: a flat dict from leaf path to array. A plain space has the one leaf ``"obs"``; Dict and
 Tuple spaces have a leaf for each space inside, named by its path (``"camera/left"``, ``"0/1"``). An action mask is a
-leaf too, ``"action_mask"`` (True = allowed); it is never fed to a network as an observation. What stands under the key
-``"central"`` of a Dict is for critics alone: no policy sees it, so it can act where nobody knows it. No torch here:
+leaf too, ``"action_mask"`` (True = allowed); it is never fed to a network as an observation. The part under the key
+``"central"`` of a Dict is for critics only: policies do not observe it, so they can act without it. No torch here:
 `envs/` builds on this file.
 """
 
@@ -121,11 +121,11 @@ class ObsSpec:
 
     @property
     def own(self) -> ObsSpec:
-        """What policies see of it: everything but what is for critics alone."""
+        """Returns the layout that policies observe: without the critics' part."""
         return self.without(CENTRAL)
 
     def without(self, *paths: str) -> ObsSpec:
-        """Gives the layout without the parts under these paths; this one if it has none of them."""
+        """Returns the layout without the parts under these paths; this one if it has none of them."""
         left_out = {leaf.path for leaf in self.leaves if any(f"{leaf.path}/".startswith(f"{path}/") for path in paths)}
         if not left_out:
             return self
@@ -202,7 +202,7 @@ class ObsSpec:
         return tree, True
 
     def _batch_size(self, obs: Any) -> int | None:
-        """How many observations `obs` is a batch of; None if it is one. Raises a SpaceError if it is neither."""
+        """Returns the batch size of `obs`; None if it is one observation. Raises SpaceError if it is neither."""
         first = next((leaf for leaf in self.leaves if leaf.kind not in ("entities", "mask")), self.leaves[0])
         value = part_of(obs, first.path)
         if first.entities is not None:  # nothing but sets: a set is what can be read as one
@@ -224,7 +224,7 @@ class ObsSpec:
         return num
 
     def to_env(self, tree: Tree) -> Any:
-        """Gives stored observations ``[N, ...]`` in the structure of the space, leaf by leaf, as `read` takes them.
+        """Returns stored observations ``[N, ...]`` in the structure of the space, leaf by leaf, as `read` takes them.
 
         Parts that cannot be used are left out, and sets of entities stay as they are stored.
         """
@@ -246,7 +246,9 @@ class ObsSpec:
         return shown(self.space, "")
 
     def check(self, tree: Tree, rows: np.ndarray | slice) -> str:
-        """What is wrong in `rows` of `tree`: non-finite numbers, unknown categories; empty if nothing is."""
+        """Describes invalid values in `rows` of `tree` (non-finite numbers, unknown categories), or returns an empty
+        string.
+        """
         for leaf in self.leaves:
             value = tree[leaf.path][rows]
             if leaf.kind in ("box", "entities") and leaf.dtype.kind == "f":
@@ -405,7 +407,7 @@ def mask_width(action: spaces.Space[Any]) -> int:
 
 
 def _choices(action: spaces.Space[Any]) -> tuple[int, ...]:
-    """How many choices each element of an action has that is one of several; empty for other actions."""
+    """Returns the number of options of each discrete element of an action; empty for other actions."""
     if isinstance(action, spaces.Discrete):
         return (int(action.n),)
     if isinstance(action, spaces.MultiDiscrete):

@@ -1,8 +1,8 @@
 """Sets of entities: observations of as many things as there are, and how they are laid out in memory.
 
-A Gymnasium ``Sequence`` has no bound; an `EntitySet` is one with room for so many elements. It is stored as float32
-``[max_entities, 1 + k]``: the first column is 1 for an entity that is there, the others are its k numbers, with
-categories as one-hots; what is absent is zeros, and stands after what is there.
+A Gymnasium ``Sequence`` has no bound; an `EntitySet` is one with a maximum number of elements. It is stored as float32
+``[max_entities, 1 + k]``: the first column is 1 for a present entity, the others are its k numbers, with categories as
+one-hots; absent entities are zeros, and follow the present ones.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class EntitySet(spaces.Sequence):
         self.max_entities = int(max_entities)
 
     def generate_sample_length(self, length_mask: Any, mask_type: str | None) -> int:
-        """How many elements a sample has, when it is asked for by a mask; never more than there is room for."""
+        """Returns the number of elements of a sample with a mask; never more than the maximum."""
         return min(int(super().generate_sample_length(length_mask, mask_type)), self.max_entities)
 
     def sample(self, mask: Any = None, probability: Any = None) -> Any:
@@ -111,7 +111,7 @@ class Part:
 
 @dataclass(frozen=True)
 class EntityLayout:
-    """How the entities of a set are stored.
+    """Memory layout of the entities of a set.
 
     Attributes:
         path: Where the set stands in the observation.
@@ -155,7 +155,7 @@ class EntityLayout:
         rows[num:] = 0.0
 
     def _column(self, part: Part, value: Any) -> np.ndarray:
-        """What all entities show in one part, ``[n, *shape]``."""
+        """Returns one part of all entities, ``[n, *shape]``."""
         try:
             if part.keys and not self.stack:
                 value = [_inside(element, part.keys) for element in value]
@@ -192,7 +192,7 @@ class EntityLayout:
 
 
 def entity_layout(space: spaces.Sequence, path: str) -> EntityLayout | None:
-    """How sets of a space are stored; None if there is no layout for its elements.
+    """Returns the memory layout of sets of a space; None if there is no layout for its elements.
 
     Args:
         space: The set.

@@ -140,7 +140,8 @@ WRITTEN = {
 
 
 def written_space(text: Any, place: str) -> spaces.Space[Any]:
-    """The space that somebody has written: ``{box: [4], low: -1, high: 1}``, ``{discrete: 2}``, ``{dict: {...}}``.
+    """Returns the space of a written description: ``{box: [4], low: -1, high: 1}``, ``{discrete: 2}``, ``{dict:
+    {...}}``.
 
     What `space_to_json` gives will do, too.
 

@@ -1,4 +1,4 @@
-"""What a team sees and does as one: the layouts of its members in one observation and one action.
+"""Joint observations and actions of a team: the layouts of its members in one observation and one action.
 
 A member is called by its number in the team, ``"0"``, ``"1"`` and so on, so that teams whose members are alike have
 equal spaces, and one policy can play them. The observation of a team is a Dict with an entry for each member, flags
@@ -58,7 +58,7 @@ def _own(space: spaces.Space[Any]) -> spaces.Space[Any]:
 
 @dataclass(frozen=True)
 class TeamMember:
-    """Where one member's part of a team's arrays is.
+    """Location of one member's part in a team's arrays.
 
     Attributes:
         key: What the team's spaces call it.

@@ -136,6 +136,6 @@ def _attribute(module: str, name: str, what: str, kind: CodeKind) -> Any:
         raise EnvError(f"{what}: module {module} has no {name!r}{hint}")
     found = getattr(imported, name)
     if callable(found) and not kind.accepts(found):
-        expected = kind.told
+        expected = kind.label
         raise EnvError(f"{what}: {module}:{name} is {a_kind(found)}, not {expected}")
     return found

@@ -92,7 +92,7 @@ def sampler_of(value: Any) -> Sampler:
     if callable(name) or (isinstance(name, str) and ":" in name):
         function = name if callable(name) else import_object(name)
         if not SAMPLER.accepts(function):
-            raise ConfigError(f"sampler {show(name)} is not {SAMPLER.told}")
+            raise ConfigError(f"sampler {show(name)} is not {SAMPLER.label}")
         return FunctionSampler(function, settings)
     if name not in SAMPLERS:
         hint = nearest(str(name), list(SAMPLERS))
