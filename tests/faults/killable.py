@@ -30,7 +30,7 @@ TINY = PPOConfig(
     model={"normalize_obs": True, "memory": MEMORY},
 )
 REPLAYING = DQNConfig(
-    rollout_size=16,
+    batch_size=16,
     learning_starts=80,
     n_step=3,
     target={"every": 20},
