@@ -5,7 +5,7 @@
 
 About a hundred short runs (`golden_runs.py`), each on compiled kernels and in torch. The older commit stands in a
 temporary git worktree meanwhile. Both trees play on this machine, in the same minutes, by this script, which uses
-nothing but `Trainer`: bits depend on the processor and on the versions of torch and NumPy, so nothing is stored. These
+nothing but `Trainer`: bits depend on the CPU and on the versions of torch and NumPy, so nothing is stored. These
 are compared:
 
 - policies: weights and statistics of all policies, as sha256

@@ -90,7 +90,7 @@ def two_policies(seed: int) -> Trainer:
 def pong(seed: int, threads: int | None = None) -> Trainer:
     """Pong on the emulator's own vector env, with no sticky actions, as the peers' wrappers play it.
 
-    The network is that of the preset for pictures: a shared Nature CNN. Threads are those of learning: as the rule for
+    The network is that of the preset for images: a shared Nature CNN. Threads are those of learning: as the rule for
     a machine that others use too says, or all of a machine that is ours alone.
     """
     settings = MATCHED["pong"]
@@ -196,7 +196,7 @@ SCALED: dict[str, Make] = {
            synthetic, 50, paths=on("processes", **{"sampling.env_processes": n}))
        for n in (0, 1, 2)},
 }  # fmt: skip
-"""Lines of the picture: trainings that take the settings with another number of copies."""
+"""Lines of the figure: trainings that take the settings with another number of environments."""
 
 
 def train(make: Make, seed: int, seconds: float, target: float | None) -> None:

@@ -319,7 +319,7 @@ def rounds_of(lines: Sequence[Line]) -> str:
     return str(len(lines)) + (f", {failed} failed" if failed else "") + (f", {contended} c" if contended else "")
 
 
-# --- the picture ----------------------------------------------------------------------------------------------------
+# --- the figure -----------------------------------------------------------------------------------------------------
 
 
 def draw(path: Path, lines: Sequence[Line]) -> None:

@@ -1,4 +1,4 @@
-"""An environment that only takes time, and the processor time of a process and all below it: for us and for peers."""
+"""An environment that only takes time, and the CPU time of a process and its children: for Rookery and for peers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ worker is asked for ahead.
 
 
 class Sleeper(gymnasium.Env[np.ndarray, int]):
-    """Takes its time for each step, and nothing of the processor."""
+    """Takes a fixed time for each step, and no CPU time."""
 
     observation_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
     action_space = spaces.Discrete(2)

@@ -9,7 +9,7 @@ The environment is written here: gymnax 1.0.1 cannot be imported as it installs 
 declare), and it would draw a new episode in every step. Time limits are kept apart from falls: a lane that is cut off
 bootstraps from the value of its final observation. There is no entropy bonus, whose weight is 0 in these workloads.
 
-It is tuned for one core. Kept, for the processor time they save: sorted keys for `jax.random.permutation` (a quarter),
+It is tuned for one core. Kept, for the CPU time they save: sorted keys for `jax.random.permutation` (a quarter),
 rows last in the networks and parameters in one vector (a twentieth each), random numbers of a fragment at once. Of no
 effect beyond noise: longer unrolling, values computed while playing, several iterations a call, fast math, vectors of
 512 bits, XNNPACK, oneDNN, another generator of random numbers.

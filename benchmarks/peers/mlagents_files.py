@@ -103,7 +103,7 @@ def filled(name: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def observations(shapes: list[tuple[int, ...]]) -> list[np.ndarray]:
-    """A few observations for each sensor; pictures have numbers from 0 to 1."""
+    """A few observations for each sensor; images have values from 0 to 1."""
     drawn = [filled(f"obs {place}", (ROWS, *shape)) for place, shape in enumerate(shapes)]
     return [np.abs(one) * 4 % 1 if one.ndim == 4 else one * 4 for one in drawn]
 

@@ -4,7 +4,7 @@
 
 Files ``NAME.bin`` are messages, made by its own protobuf classes; ``expected.json`` is what its own functions make of
 those of players, and what its own calls were for those of trainers. Pictures with their channels last, which 1.1.0
-cannot read, are expected as the pictures they were made of.
+cannot read, are expected as the images they were made of.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def vector(info, values, name="", goal=False, properties=(1,)) -> None:
 
 
 def picture(info, planes, name, *, first=True, properties=True, mapping=()) -> None:
-    """A picture ``[H, W, C]`` of bytes as PNGs, three channels in each."""
+    """Adds an image ``[H, W, C]`` of bytes as PNGs, three channels in each."""
     height, width, channels = planes.shape
     obs = info.observations.add(shape=(channels, height, width) if first else (height, width, channels), name=name)
     if properties:
@@ -124,7 +124,7 @@ def walker():
 
 
 def camera():
-    """PNGs of package 3: colours, grey, six channels in two files, and three pictures stacked by a mapping."""
+    """PNGs of package 3: colours, grey, six channels in two files, and three images stacked by a mapping."""
     made = message()
     agents = brain(made, "Camera", 1)
     six, shown = [0, 1, 2, 3, 4, 5], []

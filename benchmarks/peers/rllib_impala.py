@@ -1,6 +1,6 @@
 """RLlib's IMPALA with one copy of a slow environment each env runner: ``rllib_impala.py RUNNERS --seconds N``.
 
-It prints a line of JSON: env steps a second and a processor second, starting not counted. Run it with the Python that
+It prints a line of JSON: env steps a second and a CPU second, without the start. Run it with the Python that
 `install.sh` made and with `benchmarks` on PYTHONPATH, as ``benchmarks/studies/workers.py --rllib`` does. It uses the
 new API stack. By RLlib's default a learner and two actors that aggregate batches have processes of their own; with
 ``--learners 0 --aggregators 0`` the learner is in the driver, as ours is.

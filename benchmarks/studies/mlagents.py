@@ -131,7 +131,7 @@ def main() -> None:
 
     lines = ["# Beside ML-Agents' own trainer", "", *(__doc__ or "").splitlines()[3:], "", *rows, ""]
     lines += [f"`python benchmarks/studies/mlagents.py --rounds {args.rounds}`; medians; {platform.machine()}, "
-              f"{os.cpu_count()} processors; " + ", ".join(f"{k} {v}" for k, v in versions().items())]  # fmt: skip
+              f"{os.cpu_count()} CPUs; " + ", ".join(f"{k} {v}" for k, v in versions().items())]  # fmt: skip
     PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -43,7 +43,7 @@ GOAL = 0.25
 
 
 class Computer(gymnasium.Env[np.ndarray, int]):
-    """Takes so much of a processor for each step, however long it has to wait for it."""
+    """Takes a fixed CPU time for each step, however long it has to wait for it."""
 
     observation_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
     action_space = spaces.Discrete(2)

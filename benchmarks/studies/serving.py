@@ -48,7 +48,7 @@ swapped meanwhile, one a second.
 
 The machine has {cores} cores, which server and clients shared with each other and with other work: the load average
 was {loads} during these measurements. So answers a second and latencies are those of a busy machine and vary;
-processor time is what the server itself used, all threads, reading checkpoints included, and varies little. What is
+CPU time is what the server itself used, all threads, reading checkpoints included, and varies little. What is
 asked over HTTP are 64 numbers as JSON.
 """
 TOLERANCE = 1e-4
@@ -213,7 +213,7 @@ class Measured:
     swaps: int = 0
     mean_batch: float = 0.0
     busy: float = 0.0
-    """Milliseconds of a processor that the server takes for an answer."""
+    """Returns the milliseconds of CPU time that the server takes for an answer."""
 
 
 def measure(
@@ -324,9 +324,7 @@ def report(args: argparse.Namespace, folder: Path) -> None:
 
 def table(found: dict[tuple[str, str], list[Measured]]) -> str:
     """The figures as a table: medians, and of the 99th percentile the best and the worst repetition too."""
-    head = (
-        "| over, how | answers/s | times | processor ms an answer | times | batch | p50 ms | p99 ms | p99 of each run |"
-    )
+    head = "| over, how | answers/s | times | CPU ms an answer | times | batch | p50 ms | p99 ms | p99 of each run |"
     lines = [head, "|---|---|---|---|---|---|---|---|---|"]
     for (kind, way), runs in found.items():
         alone = found[kind, "one at a time"]

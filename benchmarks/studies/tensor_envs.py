@@ -130,7 +130,7 @@ def main() -> None:
         f"{spread:.1f} x. {machine()}",
     ]
     if devices == ["cpu"]:
-        about.append("This machine has no graphics card: there is no column for one, and nothing is said of one.")
+        about.append("This machine has no GPU, so there is no column for one.")
     FILE.write_text("\n".join(["# Environments of tensors", "", *lines, "", *about]) + "\n", encoding="utf-8")
     print(FILE.read_text(encoding="utf-8"))
 

@@ -350,7 +350,7 @@ def page(data: dict[str, Any]) -> str:
         lines += ["", "Rookery is `UnityEnv`: the link, rows with slots, masks and ends; ML-Agents is "
                   "`UnityEnvironment` with `get_steps` and `set_actions`. CPU time is that of the trainer's "
                   "process."]  # fmt: skip
-    lines += ["", f"`python benchmarks/studies/unity.py`; medians; {platform.machine()}, {os.cpu_count()} processors, "
+    lines += ["", f"`python benchmarks/studies/unity.py`; medians; {platform.machine()}, {os.cpu_count()} CPUs, "
               "which others used meanwhile."]  # fmt: skip
     return "\n".join(lines) + "\n"
 

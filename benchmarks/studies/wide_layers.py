@@ -3,7 +3,7 @@ prints a table of docs/kernels.md; ``--floats`` leaves the matrix unit out.
 
 Networks have two hidden layers with tanh, observations of 64 numbers, and eight outputs. Milliseconds are medians of
 passes in turn. Torch computes in float32 as it does without settings; kernels as policies use them, so large layers by
-three bfloat16 numbers each where the processor has a matrix unit.
+three bfloat16 numbers each where the CPU has a matrix unit.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def row_of(who: str, count: int, rate: float, per_second: float, lag: str) -> st
 
 
 def of_rookery(count: int, seconds: float, together: int) -> tuple[float, float, float]:
-    """Steps a second, steps per processor second and mean lag of asynchronous workers with one lane each, of which so
+    """Steps a second, steps per CPU second and mean lag of asynchronous workers with one lane each, of which so
     many share a process.
     """
     sampling = {
@@ -81,7 +81,7 @@ def of_rookery(count: int, seconds: float, together: int) -> tuple[float, float,
 def slow_environment(counts: list[int], seconds: float, with_rllib: bool) -> list[str]:
     """Steps a second of asynchronous workers with one lane each, beside what sleeping allows and what RLlib does."""
     lines = [
-        "| | workers | env steps/s | of what sleeping allows | steps per processor second | mean lag, updates |",
+        "| | workers | env steps/s | of what sleeping allows | steps per CPU second | mean lag, updates |",
         "|---|---|---|---|---|---|",
     ]
     for count in counts:
