@@ -44,7 +44,7 @@ FEATURES = {
     "evaluation": r"Measure\.",
     "checkpoints": r"CheckpointPart\.|RunDir\.|save_run$",
     "drawn parameters": r"parameters_of$|lessons_of$|Env\._parameters$",
-    "messages on a shortage of memory": r"explain_shortage$",
+    "messages on a shortage of memory": r"explain_memory_error$",
     "notes on schedules that have ended": r"HorizonNotes\.",
     "workers elsewhere": r"Pool\.waits$|WaitsPart\.",
     "weights one update behind": r"Pool\.lag$|\.correction$",

@@ -20,7 +20,7 @@ ROOMS = sorted(
 """Folders and files that are read."""
 
 UNFINISHED = """
-src/rookery/run src/rookery_rllib/config src/rookery_rllib/env src/rookery_rllib/examples
+src/rookery_rllib/config src/rookery_rllib/env src/rookery_rllib/examples
 src/rookery_rllib/gym src/rookery_rllib/keras src/rookery_rllib/model src/rookery_rllib/policy
 src/rookery_rllib/script src/rookery_rllib/trainer src/rookery_rllib/tune src/rookery_mlagents/api
 src/rookery_mlagents/files src/rookery_mlagents/learn src/rookery_mlagents/link src/rookery_mlagents/old

@@ -119,12 +119,12 @@ def test_settings_that_do_not_go_together_are_refused(algorithm, expected):
 SEEN, PUSH = spaces.Box(-9, 9, (3,), np.float32), spaces.Box(-1, 1, (1,), np.float32)
 SMALL_DT = {"context": 4, "layers": 1, "width": 16}
 DATA = [
-    (None, BCConfig(), None, "ConfigError: policies.main learns from data, and nobody says from which: --replay PATH"),
-    (None, DTConfig(), None, "ConfigError: policies.main learns from data, and nobody says from which: --replay PATH"),
+    (None, BCConfig(), None, "ConfigError: policies.main learns from data, but none is given: set --replay PATH"),
+    (None, DTConfig(), None, "ConfigError: policies.main learns from data, but none is given: set --replay PATH"),
     (None, PPOConfig(), None, "ConfigError: env.name is missing"),
     ("CartPole-v1", BCConfig(), None, "ConfigError: there is nothing to learn"),
     ("Pendulum-v1", BCConfig(), "poles", "SpaceError: it holds observations ... it holds actions"),
-    (None, BCConfig(model=GRU), "poles", "ConfigError: cannot learn to remember"),
+    (None, BCConfig(model=GRU), "poles", "ConfigError: does not support memory"),
     (None, BCConfig(distribution="squashed", entropy_coef=0.1), "numbers", "ConfigError: a squashed Gaussian has no"),
     (None, DTConfig(), "unbounded", "ConfigError: the Decision Transformer takes actions that are numbers ... BC and"),
     (None, DTConfig(**SMALL_DT, model=GRU), "numbers", "ConfigError: policies.main.model.memory: ... last 4 decisions"),

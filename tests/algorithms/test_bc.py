@@ -282,7 +282,7 @@ def test_an_environment_can_be_named_later(tmp_path):
     data = poles(tmp_path / "data", 4)
     with Trainer(None, QUICK, replay=data, seed=0, run_dir=tmp_path / "run") as trainer:
         trainer.learn(30)
-        with pytest.raises(ConfigError, match="has no environment to be measured in: name one"):
+        with pytest.raises(ConfigError, match="has no environment to evaluate in: name one"):
             trainer.evaluate(1)
         with pytest.raises(EnvError, match="learns from data and has no environment to play in"):
             trainer.train({"env_steps": 10})

@@ -97,8 +97,8 @@ def test_flags_of_an_algorithm_are_read_where_a_run_needs_them():
         assert learner.capabilities == PPOConfig.capabilities
     with pytest.warns(DeprecationWarning, match="learns_memory is supports_memory"), pytest.raises(ConfigError) as one:
         Trainer("CartPole-v1", OldConfig(model=MEMORY), **settings)
-    assert "learned by Old, which takes every decision for itself" in str(one.value)
-    with pytest.raises(ConfigError, match="learned by Other, which takes what older weights played"):
+    assert "trained by Old, which learns from single decisions" in str(one.value)
+    with pytest.raises(ConfigError, match="trained by Other, which cannot learn from rollouts of older"):
         Trainer("CartPole-v1", OtherConfig(), staleness=1, **settings)
 
 

@@ -238,7 +238,7 @@ def test_what_it_cannot_learn_is_refused_in_words(data, tmp_path):
         Trainer(None, AWACConfig(critic={"quantiles": 5}), replay=numbers)
     with pytest.raises(ConfigError, match=r"leave values.kind = mean"):
         Trainer(None, DiscreteCQLConfig(values={"kind": "quantile"}), replay=choices)
-    with pytest.raises(ConfigError, match="policies.main learns from data, and nobody says from which"):
+    with pytest.raises(ConfigError, match="policies.main learns from data, but none is given"):
         Trainer(None, IQLConfig())
     with Trainer("CartPole-v1", IQLConfig()) as trainer, pytest.raises(ConfigError, match="nothing to learn"):
         trainer.learn(1)

@@ -98,8 +98,10 @@ def test_choices_that_would_take_long_are_left_out(monkeypatch):
 def test_advice_names_the_part_that_takes_most_and_the_setting_for_it():
     own, fastest = tried("auto", 8, 100.0, learning=0.9), tried("processes", 32, 250.0, environment=0.6, learning=0.4)
     first, second = advice(own, fastest, Limits(400.0, 1e6, 625.0), PPOConfig())
-    assert first.startswith("Environment takes 60 % of the time: a step of one copy costs 2,500.0 us")
-    assert second.startswith("sampling.num_envs=32 env.implementation=processes is 2.5 x as fast as 8 copies, auto.")
+    assert first.startswith("Environment takes 60 % of the time: a step of one environment costs 2,500.0 us")
+    assert second.startswith(
+        "sampling.num_envs=32 env.implementation=processes is 2.5 x as fast as 8 environments, auto."
+    )
 
 
 def test_advice_for_a_slow_learner_names_its_own_settings():
@@ -107,4 +109,4 @@ def test_advice_for_a_slow_learner_names_its_own_settings():
     first, second = advice(own, own, Limits(1e6, 1e6, 110.0), PPOConfig(minibatch_size=64, epochs=7))
     assert "algorithm.minibatch_size, now 64" in first
     assert "algorithm.epochs, now 7" in first
-    assert second == "8 copies, auto, are as fast as the best of these, or nearly."
+    assert second == "8 environments, auto, are as fast as the best of these, or nearly."

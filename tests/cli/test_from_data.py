@@ -34,7 +34,7 @@ def clone(rookery, shown, *more, algo="bc"):
 def test_nothing_but_data_is_needed(rookery, shown, tmp_path, algo):
     code, out, err = clone(rookery, shown, algo=algo)
     assert code == 0, err
-    assert "policy main learns by data of 2,000 decisions, not by playing" in out
+    assert "policy main learns by data of 2,000 decisions, not online" in out
     assert "learning from replay alone, nothing is played; seed 3\n" in out and "copies" not in out
     line = next(line for line in out.splitlines() if line.startswith("gradient steps "))
     assert line.startswith("gradient steps 40/40 (100 %) | bc loss ") and " gradient steps/s" in line
@@ -60,7 +60,7 @@ def test_it_can_be_measured_and_go_on_afterwards(rookery, shown, tmp_path):
     code, out, _ = rookery("evaluate", run, "--env", "CartPole-v1", "--episodes", 2)
     assert code == 0 and "2 episodes, most likely actions" in out
     code, _, err = rookery("evaluate", run)
-    assert code == 2 and "has no environment to be measured in: name one, as in rookery evaluate RUN --env" in err
+    assert code == 2 and "has no environment to evaluate in: name one, as in rookery evaluate RUN --env" in err
     code, _, err = rookery("resume", run)
     assert code == 2 and "all gradient steps of the run are made; make N more with rookery resume" in err
     code, out, err = rookery("resume", run, "algorithm.gradient_steps=60", "--quiet")
@@ -92,7 +92,7 @@ def test_more_gradient_steps_are_for_runs_on_data(rookery):
 
 def test_what_is_missing_is_told(rookery, shown, tmp_path):
     code, _, err = rookery("train", "--algo", "bc")
-    assert code == 2 and "policies.main learns from data, and nobody says from which: --replay PATH" in err
+    assert code == 2 and "policies.main learns from data, but none is given: set --replay PATH" in err
     code, _, err = rookery("train", "--algo", "bc", "--replay", tmp_path / "nowhere")
     assert code == 2 and "nowhere" in err
     folder = Path(shown).parent
@@ -114,7 +114,7 @@ def test_what_is_missing_is_told(rookery, shown, tmp_path):
 
 def test_tensorboard_draws_over_gradient_steps_until_something_is_played(rookery, shown, tmp_path):
     code, out, err = clone(rookery, shown, algo="iql")
-    assert code == 0 and "policy main learns by data, and by playing after that: 1 gradient step a decision" in out, err
+    assert code == 0 and "policy main learns by data, and online after that: 1 gradient step a decision" in out, err
     run = tmp_path / "runs" / "data-iql-s3"
     for words in (
         ["--gradient-steps", 10],
@@ -144,7 +144,7 @@ def test_what_has_no_use_for_data_names_what_has(rookery, shown):
     code, _, err = rookery("train", "CartPole-v1", "--algo", "dqn", "--replay", shown, "--gradient-steps", 5)
     assert code == 2 and "--gradient-steps: dqn learns while it plays; bc, " in err
     code, _, err = clone(rookery, shown, "algorithm.model.memory.kind=gru", algo="iql")
-    assert code == 2 and "cannot learn to remember; from data alone dt looks back, over its last decisions" in err
+    assert code == 2 and "does not support memory; use dt on data, which attends to its last decisions" in err
 
 
 def test_what_algorithms_declare_is_what_their_settings_hold():

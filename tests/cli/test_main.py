@@ -181,7 +181,7 @@ def test_runs_in_what_is_no_folder_are_refused_with_the_option(words, trained, t
     [
         ("env.config.gravity=3", "unknown to it"),
         ("stop.return_men=3", "did you mean 'return_mean'"),
-        ("stop.evaluation/return_mean=3", "command line: stop.evaluation/return_mean = 3.0: nothing is evaluated in"),
+        ("stop.evaluation/return_mean=3", "command line: stop.evaluation/return_mean = 3.0: there are no evaluations"),
     ],
 )
 def test_a_refused_setting_leaves_nothing_but_what_was_there(word, said, rookery, tmp_path):

@@ -38,7 +38,7 @@ def test_a_plan_is_a_table_with_what_was_measured_and_assumed(rookery):
         *words, "--machines", 2, "--cores", 8, "--gigabits", 1, *QUICK, "algorithm.rollout_size=16"
     )
     assert code == 0, err
-    assert "within this process, as cluster.ray = here says" in out
+    assert "within this process, because cluster.ray = here" in out
     assert "predicted, asynchronous sampling, 2 machines of 8 cores" in out
     assert "not measured: the link between machines has 1 Gbit/s and 0.2 ms" in out
     head, *rows = out[out.index("workers  ") :].splitlines()

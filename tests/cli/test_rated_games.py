@@ -123,7 +123,7 @@ def test_an_anchor_that_is_called_random_and_is_not_keeps_its_name():
         (["match", "self", "nobody"], "there is no such run"),
         (["match", "self", "plain", "--policy-b", "main@1"], "plain:main@1: there is no policy 'main@1'"),
         (["match", "self", "random", "--policy-b", "main"], "random is a function, which has no policies"),
-        (["match", "cart", "random"], "it has one agent, so nobody can win against anybody"),
+        (["match", "cart", "random"], "it has one agent, so there is no opponent"),
     ],
 )
 def test_mistakes_are_told_in_words(words, said, rookery, games):

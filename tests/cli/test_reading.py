@@ -261,7 +261,7 @@ def test_record_writes_a_film_into_the_run(rookery, train_own):
 def test_labels_make_room_below_the_picture(rookery, runs):
     rookery("record", "arena", "--episodes", 1, "-o", "plain.gif", "--max-frames", 3)
     _, _, err = rookery("record", "arena", "--episodes", 1, "-o", "labelled.gif", "--labels", "--max-frames", 3)
-    assert err == "note: labelled.gif shows the first 3 pictures only\n"
+    assert err == "note: labelled.gif shows the first 3 frames only\n"
     plain, labelled = Image.open("plain.gif"), Image.open("labelled.gif")
     assert labelled.width == plain.width
     assert labelled.height == plain.height + 3 * 20 + 8  # a line for the episode and one for each agent
@@ -277,7 +277,7 @@ def test_a_video_without_its_package_says_what_to_install(rookery, runs, monkeyp
 def test_an_environment_without_pictures_cannot_be_filmed(rookery, own_run):
     code, _, err = rookery("record", "own")
     assert code == 1
-    assert "draws no pictures" in err
+    assert "renders no images" in err
 
 
 # --- plot ---------------------------------------------------------------------------------------------------

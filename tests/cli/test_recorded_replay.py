@@ -60,7 +60,7 @@ def test_a_run_is_recorded_in_its_own_environment_and_only_what_is_good_is_kept(
     assert "missing" not in rookery("replay", "show", "demos")[1]
     code, _, err = rookery("replay", "record", "--from", "cart", "-o", "d2", "--episodes", 1, "--min-return", 1e6)
     assert code == 2
-    assert "of 100 episodes 0 were good enough to be kept, and 1 are wanted" in err
+    assert "of 100 episodes 0 were good enough to be kept, and 1 are needed" in err
     code, out, err = rookery("replay", "record", "--from", "arena", "--episodes", 1, "-o", "both")
     assert code == 0, err
     code, out, _ = rookery("replay", "show", "both")

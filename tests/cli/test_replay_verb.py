@@ -161,9 +161,9 @@ def test_export_gives_plain_arrays_to_others(rookery, runs):
 @pytest.mark.parametrize(
     ("word", "told"),
     [
-        ("pole*2.5", "2.5 is no part of a batch: above 0, and at most 1"),
-        ("pole*-0.5", "-0.5 is no part of a batch: above 0, and at most 1"),
-        ("pole*1e", "1e is no number; as in runs/x*0.5"),
+        ("pole*2.5", "2.5 is not a part of a batch: must be above 0 and at most 1"),
+        ("pole*-0.5", "-0.5 is not a part of a batch: must be above 0 and at most 1"),
+        ("pole*1e", "1e is not a number; write it as in runs/x*0.5"),
         ("nowhere", "nowhere: there is no such run or checkpoint"),
         ("runs/car", "this replay buffer does not fit"),
     ],

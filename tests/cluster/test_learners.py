@@ -265,9 +265,14 @@ class Two(Ranks):
 @pytest.mark.parametrize(
     ("env", "cfg", "settings", "message"),
     [
-        ("CartPole-v1", PPOConfig(), {"num_envs": 1}, r"num_envs = 1 copies are too few"),
+        ("CartPole-v1", PPOConfig(), {"num_envs": 1}, r"num_envs = 1 are too few"),
         ("CartPole-v1", PPOConfig(), {"num_envs": 3}, r"write num_envs=4"),
-        ("CartPole-v1", BCConfig(), {}, r"algorithm\.name = bc: .*use ppo, a2c, impala, appo, dqn, sac, td3 or ddpg"),
+        (
+            "CartPole-v1",
+            BCConfig(),
+            {},
+            r"algorithm\.name = bc does .*use ppo, a2c, impala, appo, dqn, sac, td3 or ddpg",
+        ),
         ("Pendulum-v1", SACConfig(critic={"norm": "batch"}), {}, r"critic\.norm = batch: .*set .*critic\.norm=none"),
         ("CartPole-v1", PPOConfig(), {"workers": 2}, r"sampling\.workers"),
     ],
@@ -282,5 +287,5 @@ class Three(Ranks):
 
 
 def test_as_many_learners_are_asked_for_as_there_are():
-    with pytest.raises(ConfigError, match=r"cluster\.learners = 2: 3 learner\(s\) are there"):
+    with pytest.raises(ConfigError, match=r"cluster\.learners = 2: the run has 3 learner\(s\)"):
         Trainer("CartPole-v1", PPOConfig(), ranks=Three(), config=CLUSTER)

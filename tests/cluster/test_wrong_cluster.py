@@ -132,9 +132,9 @@ def test_more_than_any_machine_has_is_named_with_what_there_is(cluster):
     ("module", "settings", "words"),
     [
         ("rookery.cluster.ray_hosts", {"sampling.workers": 2},
-         ["sampling.workers = 2 plays on Ray, which is not installed here", "sampling.env_processes"]),
+         ["sampling.workers = 2 needs Ray, which is not installed here", "sampling.env_processes"]),
         ("rookery.cluster.ray_hosts", {"evaluation.workers": 2, "evaluation.every": 1},
-         ["evaluation.workers = 2 plays on Ray, which is not installed here", "set evaluation.workers=0"]),
+         ["evaluation.workers = 2 needs Ray, which is not installed here", "set evaluation.workers=0"]),
         ("rookery.cluster.ray_ranks", {"cluster.learners": 2, "cluster.ray": "local"},
          ["cluster.learners = 2 on cluster.ray = local needs Ray, which is not installed here", "cluster.ray=auto"]),
     ],

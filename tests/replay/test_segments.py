@@ -234,13 +234,13 @@ def test_a_memory_that_is_not_to_be_saved_is_left_out_and_starts_empty(tmp_path)
     assert inodes(place) == {}
     new = empty("numbers")
     assert saver.load(place, new) == [
-        "policy 'main': its replay is not in the checkpoint (replay.save = false): it starts empty"
+        "policy 'main': its replay is not in the checkpoint (replay.save = false) and starts empty"
     ]
     assert (len(new), new.total) == (0, play.memory.total)
     kept = Saver(tmp_path / "kept", Play(empty("numbers")).go_on(60))
     place = kept.save()
     assert kept.load(place, empty("numbers", save=False)) == [
-        "policy 'main': its replay is left out (replay.save = false): it starts empty"
+        "policy 'main': its replay is left out (replay.save = false) and starts empty"
     ]
 
 

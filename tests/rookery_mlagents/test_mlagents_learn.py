@@ -613,7 +613,7 @@ def test_the_alias_is_the_command(rookery, tmp_path):
 
 def test_a_run_that_is_finished_says_who_and_where_to_change_it(cart, learn):
     _, _, error = learn("--run-id", "cart", "--resume")
-    assert "Cart has learned from 512 decisions, and is to learn from 500" in error
+    assert "Cart has learned from 512 decisions, and has a limit of 500" in error
     assert "policies.Cart.max_decisions, given by cart.yaml:6 max_steps" in error
 
 

@@ -1,4 +1,4 @@
-"""Environments of the small runs in `lives`; helper processes load them without what learns."""
+"""Environments of the small runs in `lives`; helper processes import them without the learning code."""
 
 import gymnasium
 import numpy as np
@@ -19,7 +19,7 @@ class Walk(gymnasium.Env):
     def step(self, action):
         self.t += 1
         self.place = self.place + action + self.np_random.normal(size=2)
-        action *= 0  # whoever kept the array instead of its numbers has lost them
+        action *= 0  # destroys the numbers of a caller that kept the array
         reward = -float(np.abs(self.place).sum())
         return self.place.astype(np.float32), reward, self.t == self.end, self.t == 30, {}
 

@@ -1,4 +1,4 @@
-"""What the tests of stopping and going on share: small runs, environments for them, and what makes two runs equal."""
+"""Common code of the tests of stopping and resuming: small runs, their environments, and comparison of runs."""
 
 from __future__ import annotations
 

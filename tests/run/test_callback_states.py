@@ -1,4 +1,4 @@
-"""What callbacks keep in checkpoints: each gets its own state back, whatever is given beside it and in which order."""
+"""States of callbacks in checkpoints: each callback gets its own state back, whatever others are given in any order."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_state_that_is_not_given_is_kept_and_its_metrics_leave_the_rows(run, c
     assert measured(folder) == {"Count", "Other", "length"}
     capsys.readouterr()
     assert resumed(folder, [Count()], 4).callbacks[0].count > count.count
-    note = "note: this run had test_callback_states:Other, test_callback_states:Length and is not given that now"
+    note = "note: this run had test_callback_states:Other, test_callback_states:Length, which is missing now"
     assert capsys.readouterr().err.count(note) == 1
     assert measured(folder) == {"Count"}
     resumed(folder, [], 5)
@@ -134,7 +134,7 @@ def test_a_callback_that_the_run_did_not_have_begins_fresh_with_a_note(run, caps
     with Trainer.load(folder, callbacks=callbacks):
         assert callbacks[0].count == 0
     said = capsys.readouterr().err
-    assert re.fullmatch(r"note: the checkpoint holds no state of test_callback_states:\S+New: begins fresh\n", said)
+    assert re.fullmatch(r"note: the checkpoint has no state of test_callback_states:\S+New: starts fresh\n", said)
 
 
 @pytest.mark.regression("unclear error", "A callback that refuses its stored state is named with that state")
@@ -150,7 +150,7 @@ def test_a_state_that_its_class_refuses_is_an_error_that_names_both(tmp_path):
 
 
 def loaded(listed, *callbacks):
-    """What states of callbacks become that are loaded without names, and the notes about that."""
+    """Returns the states of callbacks after loading a list without names, and the notes."""
     notes = []
     states = CallbackStates(callbacks, Windows(), notes.append, notes, True)
     states.load_state_dict({UNNAMED: listed})

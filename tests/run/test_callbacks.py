@@ -1,4 +1,4 @@
-"""A user's code in the loop: when it is called, what becomes of what it measures, and that it changes nothing else."""
+"""Callbacks: when they are called, what becomes of their metrics, and that they change nothing else."""
 
 import hashlib
 import json
@@ -56,7 +56,7 @@ class Fields(Callback):
 
 
 class Account(Callback):
-    """Keeps what it is told for itself: the metrics and histograms of every episode, in the order they ended."""
+    """Collects the metrics and histograms of every episode, in the order of their ends."""
 
     def __init__(self):
         self.found = []

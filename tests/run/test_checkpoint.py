@@ -1,4 +1,4 @@
-"""Checkpoints: which stay, what is said of broken ones, what has to be given again, what other runs take from them."""
+"""Checkpoints: which are kept, errors of broken ones, what must be given again, and what other runs take from them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def names(folder):
 
 
 def told(kind, act):
-    """What the error says that `act` raises."""
+    """Returns the message of the error that `act` raises."""
     with pytest.raises(kind) as caught:
         act()
     assert type(caught.value) is kind
@@ -66,7 +66,7 @@ def test_a_checkpoint_says_what_it_is(tmp_path):
 def test_saving_needs_a_place_that_is_free(tmp_path):
     with make("CartPole-v1") as trainer:
         assert told(ConfigError, trainer.save) == (
-            "save: this trainer has no run directory; say where, as in trainer.save('my-checkpoint')"
+            "save: this trainer has no run directory; give a path, as in trainer.save('my-checkpoint')"
         )
         (tmp_path / "taken").mkdir()
         message = told(ConfigError, lambda: trainer.save(tmp_path / "taken"))
@@ -128,7 +128,7 @@ def test_a_trainer_can_be_loaded_whatever_operation_of_its_last_save_failed(tmp_
     outcomes = set()
 
     def attempt(at):
-        """Goes on; the second checkpoint fails at an operation. Gives how many there were, and what was said."""
+        """Resumes; the second checkpoint fails at an operation. Returns the number of operations, and the message."""
         shutil.rmtree(tmp_path / "run")
         shutil.copytree(tmp_path / "clean", tmp_path / "run")
         failing, said = Failing(at), ""
@@ -193,7 +193,7 @@ def test_random_lives_of_a_folder_keep_what_they_must(tmp_path, monkeypatch):
             steps += 1
             if model and rng.random() < 0.15:  # resume from one of them
                 chosen = rng.choice(sorted(model, key=files.checkpoint_number))
-                checkpoint.forget_later(folder / chosen)
+                checkpoint.delete_later_checkpoints(folder / chosen)
                 later = [n for n in model if files.checkpoint_number(n) > files.checkpoint_number(chosen)]
                 for name in later:
                     del model[name]
@@ -301,7 +301,7 @@ def test_whole_directories_that_are_no_checkpoints_are_refused(two):
         return message.removesuffix(ending)
 
     without = {name: value for name, value in content.items() if name != "state.json"}
-    assert said(without) == f"{last}: is not a checkpoint of Rookery: it has no state.json"
+    assert said(without) == f"{last}: not a checkpoint of Rookery: it has no state.json"
     assert "has format 99, which this version of Rookery cannot read (up to 2)" in said(
         content, {**facts, "format": 99}
     )

@@ -1,4 +1,4 @@
-"""Where the token of a run's clients lies: in the folder of the run, also of one that was copied or is a stranger's."""
+"""Token file of a run's clients: in the folder of the run, also of a copied or foreign run."""
 
 import shutil
 from pathlib import Path
@@ -32,7 +32,7 @@ def last(run):
 
 
 def listening(run, **keywords):
-    """The arguments of the environment of a run that goes on, its token and its address."""
+    """Returns the environment arguments of a resumed run, its token and its address."""
     with Trainer.load(run, resume=True, **keywords) as trainer:
         trainer.save()
         return dict(trainer.config.env.config), trainer.env.token, trainer.env.address

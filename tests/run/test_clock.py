@@ -1,4 +1,4 @@
-"""Time of a training is wall time, and checkpoints keep to a pace."""
+"""The time of a training is wall time, and checkpoints follow their schedule."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_laps_of_a_training_leave_out_only_what_somebody_else_holds(now):
 
 
 def due(now, cfg, seconds, iteration=1, took=0.0):
-    """Whether a checkpoint is due so many seconds after one was written, which took so long."""
+    """Returns whether to write a checkpoint a number of seconds after the last one, which took `took` seconds."""
     pace = CheckpointPace(cfg)
     with pace.writing():
         now[0] += took

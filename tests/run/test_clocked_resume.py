@@ -1,4 +1,4 @@
-"""Going on after a kill in copies that keep their own clock: all of ours as it was, copies begin anew."""
+"""Resuming after a kill in asynchronous environments: our own state is restored, environments begin anew."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Runs in copies that keep their own clock: what is measured and told, and algorithms that keep what was played."""
+"""Runs in asynchronous environments: evaluation, notes, and algorithms with replay."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Self-play in copies that never end, in which several games run at once: who meets whom, and ratings."""
+"""Self-play in endless asynchronous environments with several games at once: opponents and ratings."""
 
 from dataclasses import replace
 
@@ -77,7 +77,7 @@ def test_games_of_several_groups_that_end_in_one_step_are_counted_one_by_one():
     alone = [replace(one, groups={}) for one in won]
     assert games_apart({0: alone, 1: lost}) == [{0: alone, 1: lost}]
     with trainer() as one:
-        one.self_play.hear([*won, *lost], pytest.fail)
+        one.self_play.on_episodes([*won, *lost], pytest.fail)
         assert one.self_play.games == 2
 
 
@@ -94,5 +94,5 @@ def test_a_learner_that_gets_better_is_rated_higher_and_one_that_does_not_keeps_
 
 
 def test_anchors_are_refused():
-    with pytest.raises(ConfigError, match="anchors: games against them are played beside the training"):
+    with pytest.raises(ConfigError, match="anchors: .* cannot play games against them outside the training"):
         trainer(**{"self_play.main.anchors": {"chance": "random"}})

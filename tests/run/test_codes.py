@@ -1,4 +1,4 @@
-"""Pictures of codes are told from pictures of pixels by what a random play shows, and runs keep to what was decided."""
+"""Categorical images are distinguished from images of pixels by random play, and runs keep the decision."""
 
 import gymnasium
 import numpy as np
@@ -58,10 +58,10 @@ def test_small_numbers_are_codes(end, high, found):
     with make(end, high) as trainer:
         assert codes(trainer) == found
         assert trainer.resolved.history["algorithm.model.categorical_images"][-1][0] == "random warm-up"
-        told = [note for note in trainer.notes if "codes" in note]
+        told = [note for note in trainer.notes if "categories" in note]
         assert told == (
             [
-                f"policy main reads numbers as codes, not as brightness, in view (up to {end - 1} in the random "
+                f"policy main reads numbers as categories, not as brightness, in view (up to {end - 1} in the random "
                 "warm-up); model.categorical_images=[] reads brightness"
             ]
             if found
@@ -118,7 +118,7 @@ def test_a_run_goes_on_to_the_same_bit_and_its_policy_reads_codes(tmp_path):
         begun.train(stop={"iterations": 2})
     before = Grid.metadata["made"]
     with Trainer.load(tmp_path / "run") as resumed:
-        assert Grid.metadata["made"] == before + 2  # nobody looked again
+        assert Grid.metadata["made"] == before + 2  # no second random play
         assert not any("brightness" in note for note in resumed.notes)
         resumed.train(stop={"iterations": 4})
         assert weights(resumed) == expected

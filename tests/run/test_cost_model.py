@@ -1,4 +1,4 @@
-"""The model of cost: its limits, what holds a run back, and that more never costs more than it should."""
+"""Cost model: its limits, its bottlenecks, and that more resources never reduce the predicted speed without reason."""
 
 from __future__ import annotations
 

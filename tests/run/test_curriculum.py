@@ -1,4 +1,4 @@
-"""Lessons: what moves them, what is told of them, and which episodes have them."""
+"""Curriculum: when lessons change, notes about them, and the lesson of an episode."""
 
 import io
 import json
@@ -40,11 +40,11 @@ class Taught:
 
     def judge(self, horizon=None, **columns):
         hand_out = lambda lessons, restart: self.handed.append((lessons["mass"], restart))  # noqa: E731
-        return self.all.judge(Row(**columns), horizon, self.notes.append, hand_out)["mass"]
+        return self.all.update(Row(**columns), horizon, self.notes.append, hand_out)["mass"]
 
     def hear(self, *returns, lesson=None):
         now = self.all.lessons["mass"] if lesson is None else lesson
-        self.all.hear(episodes(*returns, mass=now))
+        self.all.on_episodes(episodes(*returns, mass=now))
 
 
 def test_a_lesson_ends_at_its_threshold_after_enough_episodes_of_its_own():
@@ -68,9 +68,9 @@ def test_a_lesson_ends_at_its_threshold_after_enough_episodes_of_its_own():
 def test_a_lesson_may_go_by_the_episodes_of_the_agents_of_one_policy():
     taught = Taught(lessons=[1, 2], threshold=5.0, min_episodes=4, smoothing=False, of_policy="red")
     agents, policies = {"a": 6.0, "b": 4.0, "c": -99.0}, {"a": "red", "b": "red", "c": "blue"}
-    taught.all.hear([EpisodeResult(0, 0, 10, -89.0, agents, policies, lessons={"mass": 0})])
+    taught.all.on_episodes([EpisodeResult(0, 0, 10, -89.0, agents, policies, lessons={"mass": 0})])
     assert taught.judge().text() == "lesson 1 of 2: return 5.00 of 5.00, 2 of 4 episodes"
-    taught.all.hear([EpisodeResult(0, 1, 10, -89.0, agents, policies, lessons={"mass": 0})])
+    taught.all.on_episodes([EpisodeResult(0, 1, 10, -89.0, agents, policies, lessons={"mass": 0})])
     assert taught.judge().lesson == 2
 
 

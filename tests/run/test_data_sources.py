@@ -1,4 +1,4 @@
-"""Training from chosen data: settings choose episodes, rewards and parts of batches, and a limit of RAM holds."""
+"""Training on chosen data: settings choose episodes, rewards and parts of batches, and respect a limit of RAM."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_weights_of_several_sources_hold_where_data_are_all_there_is(tmp_path):
     cfg = small(IQLConfig, replay={"select": {"last_episodes": 2}})
     with Trainer(None, cfg, replay=[f"{one}*0.5", f"{other}*0.5"], seed=0) as trainer:
         assert [len(buffer) for buffer in trainer.replays["main"].buffer.buffers] == [0, 40, 40]
-    with pytest.raises(ConfigError, match="goes through all of its data alike, and draws no part of a batch from each"):
+    with pytest.raises(ConfigError, match="uses all of its data equally, and draws no part of a batch from each"):
         Trainer(None, BCConfig(), replay=[f"{one}*0.5"], seed=0)
 
 

@@ -1,4 +1,4 @@
-"""Schedules and stops that go by the decisions of a policy, and not by env steps."""
+"""Schedules and stop criteria in decisions of a policy instead of env steps."""
 
 from __future__ import annotations
 

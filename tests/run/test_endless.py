@@ -1,4 +1,4 @@
-"""Episodes that never end: cut where they are measured, told of where they are learned from."""
+"""Endless episodes: evaluations cut them, and training shows a note."""
 
 import re
 
@@ -107,11 +107,11 @@ def test_what_was_cut_is_a_number_of_the_row():
 
 @pytest.mark.parametrize("every", [1, 10**12])
 def test_training_says_once_that_no_episode_ends(every, capsys, monkeypatch):
-    monkeypatch.setattr(endless, "TELL_AFTER", 20)
+    monkeypatch.setattr(endless, "NOTE_AFTER", 20)
     with trainer(**{"env.config.every": every}) as made:
         made.train({"iterations": 6})
     told = capsys.readouterr().err
-    assert told.count("no episode has ended yet, after 24 steps in each copy") == (every == 1)
+    assert told.count("no episode has ended yet, after 24 steps of each environment") == (every == 1)
     assert told.count("max_episode_steps") == 2 * (every == 1)
 
 
@@ -122,7 +122,7 @@ def test_an_environment_that_raises_in_every_episode_is_an_error_still():
 
     with pytest.raises(EnvError, match="no"):
         Trainer(Raising, FAST, num_envs=1, seed=0).evaluate(2)
-    assert EndlessNote()._told is False
+    assert EndlessNote()._shown is False
 
 
 BOUNDED = pytest.mark.regression(
@@ -146,7 +146,7 @@ def test_an_evaluation_is_bounded_while_no_episode_of_training_has_ended(monkeyp
     ("settings", "limit"),
     [
         ({"env.config.every": 1}, 5000),
-        ({"env.config.every": 1, "evaluation.max_episode_steps": 27_000}, 27_000),  # somebody said it
+        ({"env.config.every": 1, "evaluation.max_episode_steps": 27_000}, 27_000),  # set by the user
         ({"env.config.every": 10**12}, 27_000),  # episodes end
     ],
 )

@@ -1,4 +1,4 @@
-"""Runs whose exploration carries something from decision to decision go on exactly, and their policies are served."""
+"""Runs whose exploration has state between decisions resume exactly, and their policies are served."""
 
 import numpy as np
 import pytest

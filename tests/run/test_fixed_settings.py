@@ -1,4 +1,4 @@
-"""Settings that keep their value in the middle of a run: which they are, and that those of outside algorithms count."""
+"""Settings that are fixed during a run: which they are, including those of third-party algorithms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What settings of others reach: nothing where they are what honest runs have, all that leads out of the training."""
+"""Reach of foreign settings: honest runs are accepted, values that reach beyond the training are refused."""
 
 import json
 

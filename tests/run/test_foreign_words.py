@@ -1,4 +1,4 @@
-"""Names that other libraries use, where users type them: the error names the way here."""
+"""Names of other libraries: the error names the equivalent here."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Workers elsewhere that hang, stop in the middle of a round, or are lost: what a run does, and what it counts."""
+"""Remote workers that hang, stop in the middle of a round, or are lost: effect on the run and its counts."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Slow:
 
 
 def interrupted_when_played(trainer, share, holds):
-    """Lets the first Ctrl-C come while the worker of a share is asked to play."""
+    """Makes the first Ctrl-C arrive while the worker of a share is called."""
     slow = holds(trainer, share)
     order = trainer.pool._order
 

@@ -1,4 +1,4 @@
-"""The end of schedules: which one holds, what moves it, and what a user is told."""
+"""Horizon of schedules: which one applies, what moves it, and the notes about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every policy gets what the section `algorithm` says, key by key, unless its own entry says otherwise."""
+"""Every policy inherits the section `algorithm`, key by key, unless its own entry differs."""
 
 import importlib.util
 import json

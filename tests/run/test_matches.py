@@ -1,4 +1,4 @@
-"""Matches: the same games for the same command, sides exchanged, games counted, and mistakes in words."""
+"""Matches: the same games for the same command, exchanged sides, counts, and error messages."""
 
 from collections import Counter
 from types import SimpleNamespace
@@ -104,11 +104,11 @@ def test_games_in_which_nothing_is_left_to_chance_are_said_to_be_one(board_run):
         games = Matches(board_run, env, twins, None, 20, deterministic=deterministic, seed=0).play()
         return remarks(games, 0, ["one", "two"])
 
-    assert "2 of 2 pairings of likeliest actions went alike" in told(True)[0]
+    assert "2 of 2 deterministic pairings had the same result" in told(True)[0]
     assert told(False) == []
     _, games = played(board_run, "main", f"first={__name__}:first_free", games=8, deterministic=True)
-    assert remarks(games, 0, ["main"]) == []  # nobody knows whether a function draws
-    assert "3 games had not ended" in remarks(games, 3, ())[0]
+    assert remarks(games, 0, ["main"]) == []  # a function may be random
+    assert "3 games were cut" in remarks(games, 3, ())[0]
 
 
 def test_chance_is_chance_where_likeliest_actions_are_played(board_run):
@@ -154,7 +154,7 @@ def test_what_is_for_critics_alone_changes_no_game(board_run):
 
 def test_a_run_of_another_game_can_play_nobody(board_run):
     env = make_env("rookery.tasks:ConnectFour", {}, (), 1, "auto")
-    with pytest.raises(ConfigError, match="main: it can play nobody in ConnectFour.*acts in Discrete.9.*in Discrete.7"):
+    with pytest.raises(ConfigError, match="it can play no agent of ConnectFour.*acts in Discrete.9.*in Discrete.7"):
         entrant_of_run(board_run, env, "main", "main")
 
 

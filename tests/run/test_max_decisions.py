@@ -1,4 +1,4 @@
-"""Policies that stop learning after so many decisions, while others learn on."""
+"""Policies that stop learning after a number of decisions while others continue to learn."""
 
 import pytest
 import torch

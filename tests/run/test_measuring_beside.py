@@ -1,4 +1,4 @@
-"""Workers that evaluate beside training: what one process would have measured, and nothing else than that changes."""
+"""Workers that evaluate during training: the same results as in one process, and no other effect."""
 
 import hashlib
 
@@ -111,4 +111,4 @@ def test_a_user_is_told_what_has_no_effect_and_how_many_there_are():
     with Trainer("CartPole-v1", CFG, num_envs=2, evaluation={"workers": 2}) as trainer:
         assert any(note.startswith("evaluation.workers: without effect") for note in trainer.notes)
     with Trainer("CartPole-v1", CFG, num_envs=2, evaluation={"workers": 9, "every": 1, "episodes": 3}) as trainer:
-        assert any("there are 3 copies to share" in note for note in trainer.notes)
+        assert any("only 3 environments to share" in note for note in trainer.notes)

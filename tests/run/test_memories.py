@@ -1,4 +1,4 @@
-"""Replay memories of runs: what checkpoints share of them, what a resumed run draws next, what others start from."""
+"""Replay buffers of runs: what checkpoints share, what a resumed run draws next, and what other runs start from."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def trained(folder, cfg=REPLAYING, iterations=3, env="CartPole-v1", **arguments)
 
 
 def next_batches(memory, number=100):
-    """What a memory draws next, as one hash."""
+    """Returns a hash of the next batches of a replay buffer."""
     found = hashlib.sha256()
     for _ in range(number):
         if memory.memory_size:

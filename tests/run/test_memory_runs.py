@@ -1,4 +1,4 @@
-"""Runs of policies that remember: the same again, with any helpers, stopped and taken up, evaluated or not."""
+"""Runs of policies with memory: repeatable, with any environment processes, resumed, with or without evaluation."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def uninterrupted(tmp_path_factory):
 
 
 def stopped_and_taken_up(folder, steps, make_it):
-    """What a run comes to that is interrupted after these vector steps."""
+    """Returns the result of a run that is interrupted after these vector steps."""
     trainer = make_it()
     for step in steps:
         with trainer:

@@ -1,4 +1,4 @@
-"""A setting that other libraries use for something else is noted where its value looks like theirs."""
+"""Note on a setting whose value has another meaning in other libraries."""
 
 from __future__ import annotations
 

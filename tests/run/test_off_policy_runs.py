@@ -1,4 +1,4 @@
-"""Runs that learn from replay memories: their pace beside others', helpers, and environments that rest."""
+"""Off-policy runs with replay: their pace beside other learners, environment processes, and resting environments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States as the first versions of classes wrote them: runs resume from them."""
+"""States in the form of the first versions of classes: runs resume from them."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Training in copies that are all there can be: nobody makes others beside them, and they are lent where it must be."""
+"""Training in environments that only one process can have: no others are made, and they are lent when needed."""
 
 import pytest
 import torch

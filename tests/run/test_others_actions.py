@@ -1,4 +1,4 @@
-"""Learning from what clients did by themselves: off-policy learners do, others leave it out and count it."""
+"""Actions that clients choose themselves: off-policy learners use them, others leave them out and count them."""
 
 import numpy as np
 import pytest
@@ -82,7 +82,7 @@ class TaughtEnv(AsyncCopiesEnv):
 
 
 def learned(algorithm, discrete, shuffled=False, **settings):
-    """What a policy does in each situation after learning from what others did there."""
+    """Returns the actions of a policy in each situation after learning from the clients' actions."""
     config = {"algorithm.model.hidden": [32], "algorithm.learning_starts": 64, "algorithm.batch_size": 64,
               "algorithm.lr": 3e-3, "algorithm.gamma": 0.5, "env.config.discrete": discrete,
               "env.config.shuffled": shuffled, "sampling.iteration_steps": 400, **settings}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Playing while learning: one update stale, the same from run to run, and taken up where it was stopped."""
+"""Asynchronous sampling: stale by one update, repeatable, and resumed where it was stopped."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_nothing_depends_on_who_is_faster(name):
 
 
 class Picture(Walk):
-    """Shows what nobody needs to see."""
+    """Shows images that no policy needs to distinguish."""
 
     observation_space = spaces.Box(0, 255, (36, 36, 1), np.uint8)
 
@@ -208,7 +208,7 @@ def test_a_policy_met_while_playing_ahead_is_made_by_the_trainers_thread_when_it
     assert found[0] == found[1]
 
 
-# --- stopping and going on --------------------------------------------------------------------------------------------
+# --- stopping and resuming --------------------------------------------------------------------------------------------
 
 RESUMED = [
     "one policy",

@@ -1,4 +1,4 @@
-"""Environment parameters of a run: settings, what is refused, what is drawn, and where it is told."""
+"""Environment parameters of a run: settings, refusals, drawn values, and where they are reported."""
 
 import json
 
@@ -25,7 +25,7 @@ REFUSED = [
     ("Pendulum-v1", {MASS_OF: {"sampler": "unifrom"}}, "sampler 'unifrom' is unknown; did you mean 'uniform'?"),
     ("Pendulum-v1", {MASS_OF: {**MASS, "low": 3.0}}, "low 3 is above high 2"),
     ("Pendulum-v1", {MASS_OF: {"sampler": "uniform", "low": 1, "hgih": 2}}, "hgih = 2: ... did you mean 'high'?"),
-    ("Pendulum-v1", {MASS_OF: {"uniform": [1, 2]}}, "values that tune is to try stand at a setting"),
+    ("Pendulum-v1", {MASS_OF: {"uniform": [1, 2]}}, "search spaces of tune belong to a setting"),
     (Windy, {WIND: 3.0}, "code: env.parameters.wind: 3 is not from -2 to 2"),
     (
         Windy,

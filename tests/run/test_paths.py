@@ -1,4 +1,4 @@
-"""What computes a policy: chosen by rule, said, remembered, and without influence on what is exact."""
+"""Compute path of a policy: chosen by rule, reported, stored, and without influence on exact results."""
 
 import copy
 import json
@@ -103,7 +103,7 @@ def test_a_run_that_goes_on_by_another_path_says_so_and_learns(before, monkeypat
     assert then in json.dumps(facts)
     switched(monkeypatch, "0" if before == "1" else "1")
     capsys.readouterr()
-    with Trainer.load(path) as looked_at:  # nothing goes on
+    with Trainer.load(path) as looked_at:  # not resumed
         assert "until here" not in "".join(capsys.readouterr())
         assert looked_at.paths["main"] != then
     with Trainer.load(path, resume=True) as other:

@@ -1,4 +1,4 @@
-"""Picture networks learn in bfloat16 where the processor has it, and a run keeps to what it began with."""
+"""Image networks learn in bfloat16 where the CPU supports it, and a run keeps its precision."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from small_envs import Noise
 
 @pytest.fixture
 def processor(monkeypatch):
-    """Says of the processor whether it has bfloat16."""
+    """Sets whether the CPU supports bfloat16."""
     return lambda has: monkeypatch.setattr(prepare, "has_bfloat16", lambda device: has)
 
 
@@ -17,7 +17,7 @@ def test_picture_networks_learn_in_bfloat16_where_the_processor_has_it(processor
     processor(True)
     with Trainer(Noise, num_envs=2) as trainer:
         assert trainer.config.policies["main"].algorithm.model.precision == "bfloat16"
-        assert "picture networks learn in bfloat16 (main; model.precision)" in trainer.notes
+        assert "image networks learn in bfloat16 (main; model.precision)" in trainer.notes
         assert trainer.policies["main"].trunk.images[0].learns_in_bfloat16
     processor(False)
     with Trainer(Noise, num_envs=2) as trainer:

@@ -1,4 +1,4 @@
-"""Presets: layers below what a user says, one for a kind of space and one for a known environment."""
+"""Presets: layers below the user's settings, one for a kind of space and one for a known environment."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def test_policies_of_equal_spaces_share_one_space_preset():
 def test_a_memory_that_learns_through_less_time_than_it_was_told_is_noted():
     memory = {"kind": "gru", "sequence_length": 64}
     short = Trainer("CartPole-v1", A2CConfig(model={"memory": memory}), seed=0)
-    told = "policy main learns through 5 decisions in a row, its fragment_length, and not through 64"
+    told = "policy main learns through 5 consecutive decisions, its fragment_length, and not through 64"
     assert any(told in note for note in short.notes)
     long = Trainer("CartPole-v1", PPOConfig(fragment_length=64, model={"memory": memory}), seed=0)
     assert not any("decisions in a row" in note for note in long.notes)

@@ -1,4 +1,4 @@
-"""Ratings: numbers that can be redone by hand, games of a closed pool, and errors that cover repeated measurements."""
+"""Ratings: numbers redone by hand, games of a closed pool, and errors that cover repeated measurements."""
 
 import math
 from itertools import combinations
@@ -82,7 +82,7 @@ def test_mistakes_are_named():
         ratings.played("main", "main@", 1.0)
     with pytest.raises(RookeryError, match=r"won \(1\), drawn \(0.5\) or lost"):
         ratings.played("main", "main@1", 0.7)
-    with pytest.raises(RookeryError, match="there already"):
+    with pytest.raises(RookeryError, match="exists already"):
         ratings.add("main", 1.0)
 
 

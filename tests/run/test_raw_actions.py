@@ -1,4 +1,4 @@
-"""Recordings of squashed policies: what tanh was taken of stands beside each action, however close to a bound."""
+"""Recordings of squashed policies: the value before tanh is stored beside each action, however close to a bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Episodes recorded on purpose: of functions, of runs, one after the other, kept whole or not at all."""
+"""Recorded demonstrations: of functions and runs, one after the other, whole episodes only."""
 
 from __future__ import annotations
 
@@ -136,14 +136,16 @@ def test_episodes_that_are_not_good_enough_are_left_out():
     policies, mapping = function_policies(env, half)
     kept = RecordedReplay(policies, ("logp",))
     recorder = EpisodeRecorder(env, policies, mapping, seed=0, deterministic=True)
-    with pytest.raises(ConfigError, match="of 4 episodes 0 were good enough to be kept, and 2 are wanted"):
+    with pytest.raises(ConfigError, match="of 4 episodes 0 were good enough to be kept, and 2 are needed"):
         record_episodes(recorder, kept, 2, wanted=lambda result: result.total > 100, most=4)
     with pytest.raises(ConfigError, match="no episode was kept"):
         kept.write("nowhere", replace=False)
 
 
 def test_what_is_no_action_is_refused_with_the_function(tmp_path):
-    with pytest.raises(SpaceError, match=r"test_record_replay:.*lambda.* decided on 'left', which is no action of Box"):
+    with pytest.raises(
+        SpaceError, match=r"test_record_replay:.*lambda.* returned 'left', which is not an action of Box"
+    ):
         record_replay(Steps, lambda obs: "left", 1, tmp_path / "a")
     with pytest.raises(ConfigError, match="the environment is missing"):
         record_replay(None, half, 1, tmp_path / "a")
@@ -177,7 +179,7 @@ def test_what_has_no_rewards_is_not_learned_from(tmp_path):
     pole = gymnasium.make("CartPole-v1")
     made_of = {"observation_space": pole.observation_space, "action_space": pole.action_space}
     import_replay(tmp_path / "a.npz", tmp_path / "a", **made_of)
-    with pytest.raises(ConfigError, match="has no rewards, so that nothing can be learned from what its decisions"):
+    with pytest.raises(ConfigError, match="has no rewards to learn from; it can be imitated"):
         Trainer("CartPole-v1", "dqn", num_envs=1, replay=str(tmp_path / "a"))
     assert export_replay(tmp_path / "a", tmp_path / "again.npz") == 4
     with pytest.raises(ConfigError, match="exists; give force=True"):

@@ -1,4 +1,4 @@
-"""Recording: what the film of a trainer holds, and what recording returns."""
+"""Recording: frames of a trainer's video, and the returned result."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_film_holds_every_state_of_its_episodes_and_no_picture_of_another(env,
         made.record(tmp_path / "film.webp", episodes=2)
     pictures = [shade for shade, milliseconds in shown(tmp_path / "film.webp") if milliseconds < 100]
     first = pictures[0] // 40 * 40
-    # where others begin the next episode in the same step, nobody can draw the end any more
+    # a third-party environment that resets in the same step cannot render the last state
     states = [0, 5, 10] if env is SAME_STEP else [0, 5, 10, 15]
     assert pictures == [first + state for state in states] + [first + 40 + state for state in states]
 

@@ -1,4 +1,4 @@
-"""Bad input by the table: what cannot work is refused in words, and what has one meaning works."""
+"""Invalid input by a table: impossible settings are refused with a message, unambiguous ones work."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PPO = PPOConfig(fragment_length=8, epochs=1, model={"hidden": (8,)})
 
 
 def told(make):
-    """What the error says that `make` raises on purpose."""
+    """Returns the message of the error that `make` raises on purpose."""
     with pytest.raises(RookeryError) as caught:
         make()
     return str(caught.value)
@@ -347,8 +347,8 @@ class Counted(Sound):
 
 
 TOO_LARGE = [
-    ({"num_envs": 10**9}, PPO, "code: sampling.num_envs = 1,000,000,000: so many copies take 500 GB at least"),
-    ({"num_envs": 10**6}, PPO, "code: sampling.num_envs = 1,000,000: so many copies take "),
+    ({"num_envs": 10**9}, PPO, "code: sampling.num_envs = 1,000,000,000: these environments take at least 500 GB"),
+    ({"num_envs": 10**6}, PPO, "code: sampling.num_envs = 1,000,000: these environments take at least "),
     (
         {},
         PPOConfig(fragment_length=10**9),
@@ -386,7 +386,12 @@ MANY_NUMBERS = spaces.Box(-1, 1, (10**6,), np.float32)
             DQNConfig(),
             r"2.88 GB .* 64,004,224 weights, .* smaller c",
         ),
-        (spaces.Discrete(2), spaces.Discrete(10**6), DQNConfig(), r"3.9 GB .* 1,000,000 outputs .* smaller choices"),
+        (
+            spaces.Discrete(2),
+            spaces.Discrete(10**6),
+            DQNConfig(),
+            r"3.9 GB .* 1,000,000 outputs .* smaller discrete actions",
+        ),
         (
             spaces.MultiDiscrete([10**6, 9]),
             spaces.Discrete(2),
@@ -434,7 +439,7 @@ def test_a_shortage_that_comes_all_the_same_is_explained(error):
 
 
 def test_other_errors_are_left_alone():
-    assert room.explain_shortage(RuntimeError("of something else")) is None
+    assert room.explain_memory_error(RuntimeError("of something else")) is None
 
 
 # --- the target network of DQN ----------------------------------------------------------------------------------------
@@ -560,7 +565,7 @@ MISTAKES = [
     (lambda: stopped_by({"return_mean": "100"}), "ConfigError: stop.return_mean = '100': not a number"),
     (lambda: stopped_by({"env_steps": True}), "ConfigError: stop.env_steps = True: not a number"),
     (lambda: stopped_by(100_000), 'ConfigError: stop = 100000: use criteria like {"env_steps": 100_000}, or a'),
-    (lambda: stopped_by({"evaluation.return_mean": 1}), "ConfigError: nothing is evaluated ... set evaluation.every"),
+    (lambda: stopped_by({"evaluation.return_mean": 1}), "ConfigError: there are no evaluations ... evaluation.every"),
     (lambda: cart(stop={"return_mean": "high"}), "ConfigError: code: stop.return_mean = 'high': must be a number or"),
     # policies
     (
@@ -578,7 +583,7 @@ MISTAKES = [
     (lambda: arena(policies=["a.b"]), "ConfigError: code: policies.a.b = {}: the name of an entry must be a text"),
     (
         lambda: arena(policies={"a": ["agent1", "agent2"]}, policy_mapping={"agent1": "a"}),
-        "ConfigError: code: policies.a lists agents, and policy_mapping says who plays whom too",
+        "ConfigError: code: policies.a lists agents, and policy_mapping is given too",
     ),
     (lambda: arena(policies={"a": ["agent1"], "b": ["agent1"]}), "ConfigError: 'agent1' is in the lists of a and b"),
     (lambda: arena(config={"policies": {"a": ["agent1"]}}), "ConfigError: policies.a = ['agent1']: must be a section"),
@@ -606,7 +611,7 @@ MISTAKES = [
         lambda: kinds(policies=["main", "other"], policy_mapping=lambda agent: "main").train_iteration(),
         "ConfigError: agent 'fish' observes Box( ... its policy 'main' was made for ... map it to a policy of its own",
     ),
-    (misspelt, "ConfigError: callback Counting.on_episode_endd: ... 'on_episode_end'?; there are on_checkpoint"),
+    (misspelt, "ConfigError: callback Counting.on_episode_endd: ... 'on_episode_end'?; it has on_checkpoint"),
     # memory
     (lambda: remembering(kind="attention", size=10, heads=4), "ConfigError: heads: 4 heads ... size 10 ... such as 12"),
     (lambda: remembering(kind="transformer"), "ConfigError: model.memory.kind ... transformer"),
@@ -631,8 +636,8 @@ MISTAKES = [
         lambda: cart(config={"env.implementation": "serial", "sampling.env_processes": 2}),
         "ConfigError: sampling.env_processes = 2, and env.implementation = serial has none",
     ),
-    (lambda: shared(7), "ConfigError: sampling.workers = 7: there are 6 lanes to share"),
-    (lambda: shared(4, lane_group=2), "ConfigError: there are 3 groups of 2 lanes"),
+    (lambda: shared(7), "ConfigError: sampling.workers = 7: there are only 6 lanes to share"),
+    (lambda: shared(4, lane_group=2), "ConfigError: there are only 3 groups of 2 lanes"),
     (lambda: shared(2, staleness=1), "ConfigError: use sampling.asynchronous=true"),
     (lambda: measured(workers=-1), "ConfigError: evaluation.workers"),
     (
@@ -641,11 +646,11 @@ MISTAKES = [
     ),
     (
         lambda: cart(ReinforceConfig(), sampling={"staleness": 1}),
-        "ConfigError: sampling.staleness = 1: policy 'main' is learned by Reinforce, ... use ppo, a2c, impala, appo or",
+        "ConfigError: sampling.staleness = 1: policy 'main' is trained by Reinforce, ... use ppo, a2c, impala, appo or",
     ),
     # courses of a curriculum
     (lambda: CourseConfig(), "ConfigError: a course has either lessons or widen"),
-    (lambda: CourseConfig(lessons=[1, 2]), "ConfigError: lesson 1 has no threshold: nothing would ever end it"),
+    (lambda: CourseConfig(lessons=[1, 2]), "ConfigError: lesson 1 has no threshold, so it would never end"),
     (
         lambda: CourseConfig(lessons=[1, 2], measure="progress", threshold=1.5),
         "ConfigError: lesson 1 ends at progress 1.5, which can never be reached: progress goes from 0 to 1",
@@ -704,5 +709,5 @@ def test_all_problems_are_reported_together(tmp_path):
 def test_a_training_that_nothing_ends_is_refused_before_it_begins():
     trainer = made_once()
     message = told(trainer.train)
-    assert message == 'stop: nothing ends this training; say when, as in train(stop={"env_steps": 100_000})'
+    assert message == 'stop: nothing ends this training; set a criterion, as in train(stop={"env_steps": 100_000})'
     assert trainer.env_steps == 0

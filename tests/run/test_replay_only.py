@@ -1,4 +1,4 @@
-"""Learning without playing and playing without learning: that each half leaves the other exactly where it was."""
+"""`learn` and `collect`: each half leaves the other exactly as it was."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ EVERYWHERE = {
 
 @pytest.fixture
 def forbidding():
-    """Lets the guarded environment raise when it is constructed, reset or stepped."""
+    """Makes the guarded environment raise when it is constructed, reset or stepped."""
 
     def forbid(forbidden=True):
         Guarded.forbidden = forbidden
@@ -276,7 +276,7 @@ def test_collecting_drops_what_other_policies_play_and_says_so(capsys):
         assert trainer.learners["a"].updates == before["updates"] == 0
         assert len(trainer.learners["b"].replay.buffer) == 300  # the last of them
         assert trainer.learners["b"].replay.buffer.total == 498  # the last round is not whole yet
-    assert "policy a has no replay: what it plays while collecting is not kept" in capsys.readouterr().err
+    assert "policy a has no replay: its experience while collecting is not kept" in capsys.readouterr().err
 
 
 def test_an_iteration_that_was_stopped_goes_on_as_far_after_collecting(tmp_path):

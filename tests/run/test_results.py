@@ -1,4 +1,4 @@
-"""What a run's results are made of: windows, means and updates of an iteration, their numbers redone by hand."""
+"""Results of a run: windows, means and updates of an iteration, with numbers redone by hand."""
 
 from __future__ import annotations
 

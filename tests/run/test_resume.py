@@ -1,4 +1,4 @@
-"""A run that is stopped and taken up again is the run that was never stopped: every weight, every row, every object."""
+"""A resumed run equals the run that was never stopped: every weight, every row, every object."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def uninterrupted(tmp_path_factory):
 
 
 def outcome(trainer, folder):
-    """What must be equal."""
+    """Returns the values that must be equal."""
     return digest(trainer), weights(trainer), rows(folder)
 
 
@@ -135,7 +135,7 @@ def test_the_digest_notices_the_last_bit():
 
 
 def interrupted_at(trainer, step, ending=False):
-    """Lets a signal seem to come in the middle of a vector step, or of the next one in which an episode ends."""
+    """Simulates a signal in the middle of a vector step, or of the next one in which an episode ends."""
 
     def come(worker):
         if worker.vector_steps == step if not ending else worker.vector_steps > step and worker.now.ended.any():
@@ -326,7 +326,7 @@ def test_an_episode_that_replays_differently_is_given_up_and_the_run_is_inexact_
     assert not odd.all()
     with Trainer.load(tmp_path, resume=True) as trainer:
         assert not trainer.env.exact
-        assert "unfinished episodes could not be taken up again: this run is no longer exact" in capsys.readouterr().err
+        assert "unfinished episodes could not be resumed: this run is no longer exact" in capsys.readouterr().err
         # only the lanes whose replay showed something else begin their next episode
         assert (trainer.env.episode - before).tolist() == odd.astype(int).tolist()
         assert ((trainer.pool.worker.lengths == 0) == odd).all()
@@ -363,11 +363,11 @@ def test_an_episode_too_long_for_its_log_is_given_up(tmp_path, monkeypatch):
 
 
 class Forgetful(gymnasium.wrappers.NormalizeReward):
-    """A wrapper of a class whose state nobody knows."""
+    """A wrapper with hidden state."""
 
 
 def test_a_wrapper_with_a_memory_of_its_own_is_noticed_by_its_rewards(tmp_path):
-    # running statistics go on from episode to episode: a replay from the seed alone pays other rewards
+    # running statistics continue from episode to episode: a replay from the seed only has other rewards
     arguments = {"wrappers": (Forgetful,)}
     with make("CartPole-v1", run_dir=tmp_path, **arguments) as trainer:
         trainer.train({"iterations": 2})
@@ -481,7 +481,7 @@ WORKSPACE = {"WorkerPolicy": "acted",  # counts from when it was made
 
 
 def pieces(thing):
-    """What an object of ours holds, by name."""
+    """Returns the attributes of one of our objects, by name."""
     slots = [name for base in type(thing).__mro__ for name in getattr(base, "__slots__", ())]
     return {**getattr(thing, "__dict__", {}), **{name: getattr(thing, name) for name in slots if hasattr(thing, name)}}
 
@@ -501,7 +501,7 @@ KERNELS = (NativeActor, NetworkKernels)
 
 
 def content_of(memory):
-    """What a replay memory holds, however it holds it: rows that were written over, and what is derived, count not."""
+    """Returns the contents of a replay buffer, without overwritten rows and derived values."""
     batches = [memory.sample(64, n_step=3, gamma=0.9, beta=0.5) for _ in range(5)]  # newest rows among them
     drawn = [{name: getattr(batch, name) for name in Transitions.__dataclass_fields__} for batch in batches]
     held = {name: getattr(memory, name) for name in ("rng", "largest", "first", "total")}
@@ -509,7 +509,7 @@ def content_of(memory):
 
 
 def is_cached(kind, name):
-    """Whether an attribute is a cached property of a class."""
+    """Returns whether an attribute is a cached property of a class."""
     return isinstance(getattr(kind, name, None), functools.cached_property)
 
 
@@ -604,7 +604,7 @@ class Differences:
 
 
 def differences(a, b):
-    """Where two trainers differ, without what `DIFFERS` explains; and the explanations that were needed."""
+    """Returns the differences of two trainers that `DIFFERS` does not explain, and the used explanations."""
     walked = Differences()
     walked.compare(a, b, "trainer", "")
     needed = {owner for owner, _ in walked.found.values()} & DIFFERS.keys()
@@ -704,7 +704,7 @@ def trainer_networks(trainer):
 
 
 def plain(module):
-    """What a module holds beside what its state dict has, as text."""
+    """Returns the attributes of a module that are not in its state dict, as text."""
     held = {name: value for name, value in vars(module).items() if not name.startswith("_")}
     held |= {name: getattr(module, name) for name in module._non_persistent_buffers_set}
     return {name: repr(value) for name, value in held.items()}

@@ -1,4 +1,4 @@
-"""A run on Atari games that was stopped in the middle of them goes on as if it had not been."""
+"""A run on Atari games that was stopped in the middle of episodes resumes exactly."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""How copies are run may change when a training goes on; what they are may not."""
+"""Run arguments of environments may change when a run is resumed; other arguments may not."""
 
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv

@@ -1,4 +1,4 @@
-"""The directory of a run: what is in it, that it has one writer, and that nothing is replaced unasked."""
+"""Run directory: its files, a single writer, and no replacement without `force`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from selection import slow
 
 
 def told(kind, act):
-    """What the error says that `act` raises."""
+    """Returns the message of the error that `act` raises."""
     with pytest.raises(kind) as caught:
         act()
     assert type(caught.value) is kind
@@ -46,7 +46,7 @@ def test_a_used_directory_is_refused_with_three_ways_out(tmp_path):
     before = (tmp_path / "config.yaml").read_text()
     message = told(ConfigError, lambda: make("Pendulum-v1", run_dir=tmp_path))
     assert message == (
-        f"run_dir = {str(tmp_path)!r}: there is a run here already; continue it (rookery resume {tmp_path}, "
+        f"run_dir = {str(tmp_path)!r}: the directory already has a run; continue it (rookery resume {tmp_path}, "
         "Trainer.load(..., resume=True)), replace it (force), or choose another directory"
     )
     assert (tmp_path / "config.yaml").read_text() == before
@@ -91,7 +91,7 @@ AGAIN = pytest.mark.regression(
 
 
 def begun_and_killed(folder, **arguments):
-    """What a kill leaves right after a run has begun."""
+    """Makes the directory of a run that was killed right after its start."""
     make("CartPole-v1", run_dir=folder, **arguments).close()
 
 
@@ -128,7 +128,7 @@ def test_a_run_is_moved_aside_only_if_nothing_but_its_own_start_is_there(tmp_pat
     elif what == "a file of somebody":
         (folder / "notes").write_text("mine")
     writer = RunDir(folder) if what == "a writer" else None
-    with pytest.raises((ConfigError, FileError), match="run here already|another run is writing here"):
+    with pytest.raises((ConfigError, FileError), match="already has a run|another run is writing here"):
         make("CartPole-v1", run_dir=folder, **({"num_envs": 5} if what == "other settings" else {}))
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     if writer is not None:
@@ -141,7 +141,7 @@ def test_a_directory_whose_replacement_was_killed_half_way_is_replaced_by_force_
     with make("CartPole-v1", run_dir=folder) as trainer:
         trainer.train({"iterations": 1})
     (folder / "config.yaml").unlink()  # goes first
-    assert "there is a run here already" in told(ConfigError, lambda: make("CartPole-v1", run_dir=folder))
+    assert "already has a run" in told(ConfigError, lambda: make("CartPole-v1", run_dir=folder))
     with make("CartPole-v1", run_dir=folder, force=True) as trainer:
         assert trainer.train({"iterations": 1}).iteration == 1
 

@@ -1,4 +1,4 @@
-"""A token is used and never written: not by a run, its checkpoints or its messages; a run that goes on asks for it."""
+"""A token is used and never written: not by a run, its checkpoints or its messages; a resumed run needs it again."""
 
 import pickle
 import sys
@@ -42,7 +42,7 @@ def play(address, token):
 
 
 def trained(trainer, token=TOKEN):
-    """Lets a client play until two iterations are over; gives the trainer back, closed."""
+    """Runs a client until two iterations are over; returns the closed trainer."""
     player = threading.Thread(target=play, args=("{}:{}".format(*trainer.env.address), token))
     player.start()
     try:

@@ -1,4 +1,4 @@
-"""Self-play: who meets whom and when, what is kept of it, who learns in turn, and what is refused."""
+"""Self-play: opponents, snapshots, turns of learning, and refused settings."""
 
 import json
 from collections import Counter
@@ -203,7 +203,7 @@ def test_a_team_is_told_how_it_does_against_the_latest_of_the_other_team():
         for rival, won in (("one@1", 1.0), ("one", 0.0)):
             earned = {"a": 2.0 * won, "b": 1.0, "c": 2.0 * won}
             played = EpisodeResult(0, 0, 1, 0.0, earned, {"a": "both", "b": rival, "c": "both"})
-            trainer.self_play.hear([played] * 3, print)
+            trainer.self_play.on_episodes([played] * 3, print)
         assert trainer.self_play.standing()["both"].win_rate_latest == 1.0
         assert trainer.self_play.standing()["one"].win_rate_latest is None  # it does not learn
 
@@ -273,10 +273,10 @@ def test_rewards_that_never_differ_are_told_of_once():
     notes = []
     with game() as trainer:
         even = EpisodeResult(0, 0, 5, 0.0, {"x": 0.0, "o": 0.0}, {"x": "main", "o": "main@1"})
-        trainer.self_play.hear([even] * 199, notes.append)
+        trainer.self_play.on_episodes([even] * 199, notes.append)
         assert not notes
-        trainer.self_play.hear([even] * 5, notes.append)
-        trainer.self_play.hear([even] * 500, notes.append)
+        trainer.self_play.on_episodes([even] * 5, notes.append)
+        trainer.self_play.on_episodes([even] * 500, notes.append)
     (line,) = notes
     assert "no side has earned more than another" in line
 
@@ -337,7 +337,7 @@ WRONG = [
     (
         {"env": GAME, "policies": {"a": {}, "b": {}}, "policy_mapping": {"x": "a", "o": "a"},
          "self_play": {"a": {}, "b": {}}},
-        "self_play.b: nobody plays it",
+        "self_play.b: it plays no agent",
     ),
     (
         {"env": GAME, "policies": {"a": {"frozen": True}}, "self_play": {"a": {}}},

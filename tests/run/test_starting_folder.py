@@ -1,4 +1,4 @@
-"""Relative paths begin where a run was started, whoever calls `os.chdir` later; those of stored runs too."""
+"""Relative paths refer to the starting folder of a run, also after `os.chdir`; those of stored runs too."""
 
 from __future__ import annotations
 

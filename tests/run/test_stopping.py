@@ -1,4 +1,4 @@
-"""When training ends: budgets, metrics by any name a result has, and a function."""
+"""Stop criteria: budgets, metrics by any name of a result, and functions."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_an_unknown_metric_is_refused_with_the_nearest_and_without_what_cannot_b
 
 
 def test_metrics_that_come_later_are_waited_for():
-    # no episode has ended and no policy has learned: nobody knows yet which agents and metrics there will be
+    # no episode has ended and no policy has learned: agents and metrics are still unknown
     young = result(episodes=0, return_mean=None, agents={}, policies={"main": PolicyResult(None, 0, 0, 0, 0)})
     for name in ("agents.late.return_mean", "policies.main.kl", "policies.late.kl", "evaluation.return_mean"):
         assert Stop({name: 1}).reason(young) == ""
@@ -102,7 +102,7 @@ def run_into(folder, **arguments):
 
 
 def provenance(folder):
-    """What `rookery explain` reads of the criteria."""
+    """Returns the criteria that `rookery explain` reads."""
     found = json.loads((folder / "provenance.json").read_text())
     return {path: [list(given) for given in told] for path, told in found.items() if path.startswith("stop.")}
 
@@ -128,10 +128,10 @@ def test_criteria_of_train_stand_beside_those_of_settings_until_others_are_given
         assert trainer.train({"env_steps": 64}).stop_reason == "env_steps 64 reached 64"
         assert trainer.criteria == {"episodes": 1000.0, "env_steps": 64}
     with Trainer.load(tmp_path, resume=True) as trainer:
-        assert trainer.standing_criteria == {"episodes": 1000.0, "env_steps": 64}
+        assert trainer.current_criteria == {"episodes": 1000.0, "env_steps": 64}
         assert provenance(tmp_path)["stop.env_steps"] == [["train(stop)", "64"]]
     with Trainer.load(tmp_path, config={"stop.env_steps": 80}) as trainer:
-        assert trainer.standing_criteria == {"episodes": 1000.0, "env_steps": 80.0}
+        assert trainer.current_criteria == {"episodes": 1000.0, "env_steps": 80.0}
 
 
 def test_a_criterion_with_dots_stands_for_the_one_with_slashes():

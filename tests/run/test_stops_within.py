@@ -1,4 +1,4 @@
-"""A run that stops in the middle of an iteration, between gradient steps too: soon, exactly, and with a word."""
+"""A run that stops in the middle of an iteration, also between gradient steps: soon, exactly, and with a note."""
 
 from __future__ import annotations
 
@@ -240,7 +240,9 @@ def test_lines_come_in_the_middle_of_an_iteration_and_say_how_long_it_takes(tmp_
     shown = capsys.readouterr().out.splitlines()
     lines = [line for line in shown if line.startswith("iteration 1, ")]
     assert len(lines) >= 2
-    assert "gradient steps" in lines[-1] and "to make before playing on" in lines[-1] and "left of it" in lines[-1]
+    assert (
+        "gradient steps" in lines[-1] and "to make before sampling continues" in lines[-1] and "left of it" in lines[-1]
+    )
     (told,) = [line for line in shown if line.startswith("note: an iteration takes about ")]
     assert "--stop seconds=1 ends within it" in told
 
@@ -291,7 +293,7 @@ def test_learning_alone_and_playing_alone_have_the_same_rows_stopped_or_not(call
 def test_learning_alone_ends_by_seconds_and_by_no_other_criterion(tmp_path):
     with make("CartPole-v1", tmp_path, cfg=REPLAYING, callbacks=[slow_learning(0.01)], **LONG) as trainer:
         trainer.train({"iterations": 2})
-        with pytest.raises(ConfigError, match="learn: stop.return_mean: learning alone ends after"):
+        with pytest.raises(ConfigError, match="learn: stop.return_mean: learn ends after"):
             trainer.learn(10, stop={"return_mean": 3})
         result = trainer.learn(5000, stop={"seconds": trainer.seconds + 0.4})
         assert not result.whole and result.stop_reason.endswith("in the middle of iteration 3")

@@ -1,4 +1,4 @@
-"""Runs whose agents are put together as teams: they are measured and taken elsewhere as they were trained."""
+"""Runs with teams of agents: evaluated and exported as they were trained."""
 
 import numpy as np
 import pytest

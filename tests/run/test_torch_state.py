@@ -1,5 +1,5 @@
-"""Torch's global state as a program around ours may have set it: default type and device, no gradients, inference mode,
-autocast. Nothing that we compute may depend on it, and what the user's code sees is what the user has set.
+"""Torch's global state as set by a user's program: default type and device, no gradients, inference mode, autocast.
+Our results must not depend on it, and the user's code must see its own settings.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def as_ever(data, tmp_path_factory):
-    """What comes of a run in a program that has set nothing."""
+    """Returns the result of a run in a program that has set nothing."""
     known = {}
 
     def run(algorithm, memory, native):

@@ -1,4 +1,4 @@
-"""The loop: that it repeats bit for bit, that policies do not disturb each other, and that it reports what happened."""
+"""Training loop: repeatable bit for bit, policies do not disturb each other, and reports are correct."""
 
 from __future__ import annotations
 
@@ -535,7 +535,7 @@ FORGETTABLE = {
 
 
 def attributes(thing):
-    """What an object holds, by name, in ``__dict__`` and ``__slots__``."""
+    """Returns the attributes of an object, by name, in ``__dict__`` and ``__slots__``."""
     slots = [name for base in type(thing).__mro__ for name in getattr(base, "__slots__", ())]
     return {**getattr(thing, "__dict__", {}), **{name: getattr(thing, name) for name in slots if hasattr(thing, name)}}
 

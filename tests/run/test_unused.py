@@ -1,4 +1,4 @@
-"""Settings of networks that change nothing are told once, to whoever gave them."""
+"""Settings of networks without effect are noted once for the user who set them."""
 
 import pytest
 
@@ -12,8 +12,8 @@ def told(what="picture", cfg=None, **config):
 
 
 NORMALIZED = (
-    "algorithm.model.normalize_obs = true (code) changes nothing: nothing that is observed is normalized "
-    "(boxes are, pictures of bytes and sets are not)"
+    "algorithm.model.normalize_obs = true (code) changes nothing: no observation is normalized "
+    "(boxes are, images of bytes and sets are not)"
 )
 
 
@@ -30,8 +30,8 @@ def test_normalizing_bytes_does_something():
     ("setting", "value", "reason"),
     [
         ("obs_clip", 5.0, "nothing is normalized"),
-        ("cnn", "small", "no picture is observed"),
-        ("cnn_width", 2, "no picture is observed"),
+        ("cnn", "small", "no image is observed"),
+        ("cnn_width", 2, "no image is observed"),
         ("entity_size", 32, "no set of entities is observed"),
         ("goal_conditioning", "none", "no part of the observation is a goal"),
         ("memory.size", 32, "nothing is remembered"),

@@ -1,4 +1,4 @@
-"""Workers that each play a share of the lanes: the same weights as one worker, whatever is lost, kept and counted."""
+"""Workers that each sample a share of the lanes: the same weights as one worker, losses, and counts."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def alone():
-    """What a case comes to that is played by the one worker of its trainer."""
+    """Returns the result of a case with a single worker."""
 
     @functools.cache
     def run(case):
@@ -111,7 +111,7 @@ def test_workers_in_groups_that_are_not_kept_are_not_said_to_be_exact():
         assert not trainer.train_iteration().exact
 
 
-# --- going on ---------------------------------------------------------------------------------------------------------
+# --- resuming ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", ["lstm", "sac", slow("parameters")])
@@ -206,7 +206,7 @@ def test_whoever_takes_over_lanes_has_the_lessons_of_the_run_after_it_was_taken_
     with Trainer.load(tmp_path / "kept") as trainer:
         for share in range(2):
             trainer.pool.hosts.lose(share)
-        trainer.train_iteration()  # whoever has the lanes now begins in it
+        trainer.train_iteration()  # new workers of the lanes begin in it
         masses(trainer)
         assert masses(trainer) == {0.5}
 

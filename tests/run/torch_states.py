@@ -1,4 +1,4 @@
-"""What the tests of torch's global state share: five states that a program may have set, and a run in one of them."""
+"""Common code of the tests of torch's global state: five states that a program may have set, and a run in one."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_a_run_evaluates_records_and_reports(tmp_path, capsys):
         assert trainer.evaluate(3).episodes == 3
         trainer.record(tmp_path / "film.webp", max_frames=5)
         assert (tmp_path / "film.webp").stat().st_size > 1000
-    with pytest.raises(EnvError, match="Ticking draws no pictures"), Trainer(Ticking, SMALL, num_envs=4) as trainer:
+    with pytest.raises(EnvError, match="Ticking renders no images"), Trainer(Ticking, SMALL, num_envs=4) as trainer:
         trainer.record(tmp_path / "other.webp")
 
 

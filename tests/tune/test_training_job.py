@@ -355,7 +355,7 @@ def test_what_only_a_trainer_can_refuse_is_refused_too():
     (line,) = problems(env="Pendulum-v1", algorithm=DQNConfig(), algorithm__gamma=tune.uniform(0, 1))
     assert "actions of Box(-2.0, 2.0, (1,), float32) have no table of Q-values" in line
     (line,) = problems(**{"stop.evaluation/return_mean": 3})
-    assert "nothing is evaluated in training" in line
+    assert "there are no evaluations during training" in line
 
 
 def test_a_training_that_nothing_ends_is_refused():

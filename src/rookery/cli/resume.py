@@ -146,7 +146,7 @@ def resumed_trainer(
     """
     from rookery.core.plugins import LOGGERS
     from rookery.run.checkpoint.earlier_settings import kept_defaults, note_of
-    from rookery.run.checks.trusted_code import begun_anew
+    from rookery.run.checks.trusted_code import restarted_run
     from rookery.run.trainer import Trainer
 
     logger: Logger | None = None
@@ -163,7 +163,7 @@ def resumed_trainer(
             callbacks=beside,
             keep_schedules=keep_schedules,
         )
-    before, notes = begun_anew(folder, trusted_settings(folder, provenance, trust_code), layers, trust_code)
+    before, notes = restarted_run(folder, trusted_settings(folder, provenance, trust_code), layers, trust_code)
     own = [before, *layers]
     trainer: Trainer
     if logger is not None and logger.begin_anew is not None:

@@ -395,7 +395,7 @@ def train_and_report(trainer: Trainer, stop: Mapping[str, float], episodes: int)
     assert trainer.run_dir is not None
     place, steps = trainer.run_dir.path, steps_left(trainer)
     folder = shown(place)
-    if steps is None and not (trainer.standing_criteria or stop):
+    if steps is None and not (trainer.current_criteria or stop):
         stop = {"env_steps": BUDGET}
         trainer.reporter.note(
             f"no stop criterion is given: training stops after {BUDGET:,} environment steps (--stop env_steps=N)"
@@ -420,7 +420,7 @@ def train_and_report(trainer: Trainer, stop: Mapping[str, float], episodes: int)
         return f"interrupted after {made}; {unsaved}continue with: rookery resume {folder}"
 
     with exit_on_interrupt(so_far):
-        within = time_limits(trainer.standing_criteria)
+        within = time_limits(trainer.current_criteria)
         result = trainer.train(stop) if steps is None else trainer.learn(steps, stop=within)
         evaluation = trainer.evaluate(episodes) if episodes and trainer.config.env.name is not None else None
     outcome = {

@@ -213,6 +213,9 @@ _ROOMS: dict[str, dict[str, str]] = {
         "rookery.core": "clock=timers",
         "rookery.run": "round=run",
     },
+    "rookery.run.checkpoint": {
+        "rookery.run.checkpoint": "saved_shares=rank_shards",
+    },
     "rookery.tasks": {
         "rookery.tasks": "game_drawing=drawing world_drawing=drawing",
         "rookery.tasks.games": (
@@ -226,7 +229,7 @@ _ROOMS: dict[str, dict[str, str]] = {
         ),
         "rookery.run.checkpoint": (
             "callback_states changes checkpoint client_tokens earlier_settings own_files path_folders replay_sources "
-            "replays run_dir saved_shares"
+            "replays run_dir saved_shares=rank_shards"
         ),
         "rookery.run.checks": (
             "codes=categorical_images foreign_settings misread_settings named_policies remarks room=memory_check "
@@ -585,7 +588,39 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.rollout.tables:evenly": "rookery.rollout.tables:as_slice",
     "rookery.rollout.units:Unit": "rookery.rollout.agent_episodes:AgentEpisode",
     "rookery.rollout.units:ended_units": "rookery.rollout.agent_episodes:finished_agent_episodes",
+    "rookery.run.checkpoint.callback_states:tell": "rookery.run.checkpoint.callback_states:notify",
+    "rookery.run.checkpoint.changes:explained_misfit": "rookery.run.checkpoint.changes:explain_mismatch",
+    "rookery.run.checkpoint.checkpoint:forget_later": "rookery.run.checkpoint.checkpoint:delete_later_checkpoints",
+    "rookery.run.checkpoint.checkpoint:remove_lone_shares": "rookery.run.checkpoint.checkpoint:remove_orphan_shards",
+    "rookery.run.checkpoint.checkpoint:share_of": "rookery.run.checkpoint.checkpoint:shard_of",
+    "rookery.run.checkpoint.rank_shards:load_share": "rookery.run.checkpoint.rank_shards:load_shard",
+    "rookery.run.checkpoint.rank_shards:own_share": "rookery.run.checkpoint.rank_shards:own_shard",
+    "rookery.run.checkpoint.rank_shards:wait_for_shares": "rookery.run.checkpoint.rank_shards:write_other_shards",
+    "rookery.run.checkpoint.rank_shards:write_share": "rookery.run.checkpoint.rank_shards:write_shard",
+    "rookery.run.checks.categorical_images:code_layers": "rookery.run.checks.categorical_images:categorical_layers",
+    "rookery.run.checks.categorical_images:codes_among": "rookery.run.checks.categorical_images:categorical_among",
+    "rookery.run.checks.categorical_images:codes_note": "rookery.run.checks.categorical_images:categorical_note",
+    "rookery.run.checks.categorical_images:codes_of": "rookery.run.checks.categorical_images:categorical_paths",
+    "rookery.run.checks.categorical_images:undecided": "rookery.run.checks.categorical_images:candidate_images",
+    "rookery.run.checks.memory_check:explain_shortage": "rookery.run.checks.memory_check:explain_memory_error",
+    "rookery.run.checks.trusted_code:begun_anew": "rookery.run.checks.trusted_code:restarted_run",
+    "rookery.run.checks.unused:is_said": "rookery.run.checks.unused:is_given",
     "rookery.run.clock:CheckpointPace": "rookery.run.checkpoint.checkpoint_part:CheckpointPace",
+    "rookery.run.evaluate.evaluation:film_speed": "rookery.run.evaluate.evaluation:video_speed",
+    "rookery.run.evaluate.recording:told": "rookery.run.evaluate.recording:function_name",
+    "rookery.run.learn_or_collect:LearnAlone": "rookery.run.learn_or_collect:LearnOnly",
+    "rookery.run.learn_or_collect:PlayAlone": "rookery.run.learn_or_collect:CollectOnly",
+    "rookery.run.learn_or_collect:to_learn": "rookery.run.learn_or_collect:learn_task",
+    "rookery.run.learn_or_collect:to_play": "rookery.run.learn_or_collect:collect_task",
+    "rookery.run.opponents.matches:seated_as": "rookery.run.opponents.matches:adapted_to",
+    "rookery.run.plan.background_load:crowd": "rookery.run.plan.background_load:background_load",
+    "rookery.run.ranks.run_workers:HearsOfShare": "rookery.run.ranks.run_workers:ShareAware",
+    "rookery.run.ranks.run_workers:stand_in_elsewhere": "rookery.run.ranks.run_workers:remote_env_stub",
+    "rookery.run.ranks.run_workers:workers_elsewhere": "rookery.run.ranks.run_workers:start_remote_workers",
+    "rookery.run.ranks.serve_rank:follow": "rookery.run.ranks.serve_rank:serve_rank",
+    "rookery.run.results:made_within": "rookery.run.results:iteration_within",
+    "rookery.run.stopping:carried_on": "rookery.run.stopping:resumed_criteria",
+    "rookery.run.stopping:given_anew": "rookery.run.stopping:newly_given",
     "rookery.serving.batcher:Forgetting": "rookery.serving.batcher:SessionDeletion",
     "rookery.serving.batcher:NotDecided": "rookery.serving.batcher:InferenceFailed",
     "rookery.serving.batcher:Stopping": "rookery.serving.batcher:ServerStopping",
@@ -667,7 +702,7 @@ REMOVED: dict[str, str] = {
     "rookery.envs.unity.recognized:MadeBaseEnv": "use rookery.envs.schemes.NotSingleEnv",
     "rookery.native.critics:action_gradient": "use rookery.native.critics.ActionValues",
     "rookery.rollout.fragments:times_before": "use rookery.rollout.worker_state.episodes_of",
-    "rookery.run.checks.memory_check:explained_shortage": "use explain_shortage, which is given the error",
+    "rookery.run.checks.memory_check:explained_shortage": "use explain_memory_error, which is given the error",
     "rookery.run.compute:threads_for": "use Run.threads_of",
     "rookery.run.gradient_steps:end_round": "use Run.end_round",
     "rookery_mlagents.old.convert:convert": "use rookery_mlagents.old.convert.converted_files, which takes paths",

@@ -1,4 +1,4 @@
-"""Your code in the loop: override what you need of `Callback` and pass ``Trainer(..., callbacks=[Mine()])``."""
+"""`Callback`: base class of callbacks, which are passed as ``Trainer(..., callbacks=[MyCallback()])``."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from rookery.run.trainer import Trainer
 
 
 class Callback(EpisodeListener):
-    """Does nothing at every moment of a training; a subclass overrides some of the methods.
+    """Base class of callbacks; all methods do nothing, and a subclass overrides some of them.
 
     There are ``on_episode_start(episode)``, ``on_episode_step(episode)`` and ``on_episode_end(episode)`` too, see
     `rollout/hooks.py`. They are called for training episodes only. An overridden `on_episode_step` costs time at each
-    step, the others only when an episode starts or ends. A callback that has state of its own may give it as
-    `state_dict()` and take it back by `load_state_dict(state)`: it is then part of every checkpoint.
+    step, the others only when an episode starts or ends. A callback with its own state may have `state_dict()` and
+    `load_state_dict(state)`: the state is then part of every checkpoint.
 
     Raises:
-        ConfigError: When a subclass is made with a public method ``on_...`` that is never called, or that cannot take
-            the arguments it is called with (as one written for RLlib).
+        ConfigError: When a subclass has a public method ``on_...`` that is never called, or that cannot take its
+            arguments (such as one written for RLlib).
     """
 
     def __init_subclass__(cls) -> None:
-        """Refuses methods ``on_...`` that would never be called, or could not take their arguments."""
+        """Refuses methods ``on_...`` that would never be called, or cannot take their arguments."""
         super().__init_subclass__()
         known = moments_named_in(Callback)
         for name in moments_named_in(cls):
             if name not in known:
                 raise ConfigError(
-                    f"callback {cls.__name__}.{name}: there is no such moment of a training{nearest(name, known)}; "
-                    f"there are {', '.join(known)}; a method of your own needs a name that does not begin with on_"
+                    f"callback {cls.__name__}.{name}: a Callback has no such method{nearest(name, known)}; it has "
+                    f"{', '.join(known)}; a method of your own needs a name that does not begin with on_"
                 )
             _check_signature(cls, name)
 
     def on_train_start(self, trainer: Trainer) -> None:
-        """Training begins, or goes on."""
+        """Called when training begins or resumes."""
 
     def on_iteration(self, trainer: Trainer, result: IterationResult) -> None:
-        """An iteration is over."""
+        """Called after each iteration."""
 
     def on_evaluate(self, trainer: Trainer, evaluation: EvaluationResult) -> None:
-        """Policies were measured."""
+        """Called after each evaluation."""
 
     def on_checkpoint(self, trainer: Trainer, path: Path) -> None:
-        """A checkpoint was written."""
+        """Called after each checkpoint."""
 
     def on_train_end(self, trainer: Trainer, result: IterationResult) -> None:
-        """Training has ended by a criterion."""
+        """Called when training has ended by a criterion."""
 
 
 def moments_named_in(cls: type) -> list[str]:
-    """Gives the names of the methods of a class that look like moments of a training."""
+    """Returns the names of the methods ``on_...`` of a class."""
     return [name for name in dir(cls) if name.startswith("on_") and callable(getattr(cls, name))]
 
 

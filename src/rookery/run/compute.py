@@ -1,4 +1,4 @@
-"""What computes while a run learns and acts: kernels, or torch on so many threads; by rule, so that a run repeats."""
+"""Compute paths and threads of a run: kernels, or torch with threads; chosen by rule, so that runs are repeatable."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from rookery.policies.policy import Policy
 
 
 def learning_threads(learner: Algorithm[Any], num_lanes: int) -> int:
-    """Returns the threads that the gradient steps of a learner are worth, where so many copies are played."""
+    """Returns the number of threads for the gradient steps of a learner with a number of environments."""
     policy, demand = learner.policy, learner.demand
     if sees_pictures(policy):
         return shared_cores()
     rows = learner.rows_per_step or demand.decisions or demand.fragment_length * num_lanes
     weights = sum(weight.numel() for weight in policy.parameters())
     critic = 1 if learner.cfg.model.shared_trunk or policy.memory is not None else 2
-    if not learner.on_kernels and policy.memory is not None:  # torch takes one time step after the other
+    if not learner.on_kernels and policy.memory is not None:  # torch computes one time step after the other
         rows //= policy.model.memory.sequence_length
-    flops = 6.0 * rows * weights * critic  # forward and twice that backward, two operations a product
+    flops = 6.0 * rows * weights * critic  # forward, and twice that backward, with two operations per product
     if learner.on_kernels:
         return kernel_thread_rule(flops)
     return min(thread_rule(flops, TORCH_WORTH_THREADS), shared_cores())
 
 
 def acting_threads(learners: Mapping[str, Algorithm[Any]], threads: Mapping[str, int]) -> int:
-    """Threads to act with: one, or what learning has where a few rows of pictures are work for all of them."""
+    """Returns the number of threads for inference: one, or that of learning for image policies."""
     return max((threads[name] for name, learner in learners.items() if sees_pictures(learner.policy)), default=1)
 
 
 def paths_of(policies: Mapping[str, Policy], learners: Mapping[str, Algorithm[Any]]) -> dict[str, str]:
-    """What computes each policy, by name: ``kernels x86-64-v4`` for one, or ``torch``."""
+    """Returns the compute path of each policy, by name: ``kernels x86-64-v4`` for example, or ``torch``."""
     return {
         name: path_name(learners[name].on_kernels if name in learners else native_actor(policy) is not None)
         for name, policy in policies.items()
@@ -49,7 +49,7 @@ def paths_of(policies: Mapping[str, Policy], learners: Mapping[str, Algorithm[An
 
 
 def describe_path(path: str, policy: Policy, learner: Algorithm[Any] | None = None) -> str:
-    """Describes a path, with the reason why it is not that of kernels."""
+    """Returns a compute path as text, with the reason if kernels do not compute it."""
     why = ""
     if path == "torch":
         why = obstacle(policy.model, [policy.trunk], [policy.head], policy.memory) or (
@@ -59,7 +59,7 @@ def describe_path(path: str, policy: Policy, learner: Algorithm[Any] | None = No
 
 
 def describe_memory(policy: Policy) -> str:
-    """What a policy remembers, in a few words."""
+    """Returns the memory of a policy in a few words."""
     cfg, parts = policy.model.memory, []
     if policy.memory is not None:
         parts.append(policy.memory.word if cfg.kind == "none" else f"{cfg.kind} {cfg.size}")
@@ -69,18 +69,18 @@ def describe_memory(policy: Policy) -> str:
 
 
 def changed_paths(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """A line for each policy that is computed otherwise than before."""
+    """Returns a line for each policy whose compute path has changed."""
     return [
-        f"policy {name}: {before[name]} until here, {path} from here on; last bits will differ from a run that was not "
-        "stopped"
+        f"policy {name}: {before[name]} until here, {path} from here on; last bits will differ from an uninterrupted "
+        "run"
         for name, path in now.items()
         if before.get(name, path) != path
     ]
 
 
 def sees_pictures(policy: Policy) -> bool:
-    """Whether there is a picture large enough for the Nature network among what a policy's trunk sees; those of grid
-    worlds are as little work as numbers.
+    """Returns whether a policy's trunk has an image large enough for the Nature network; images of grid worlds are as
+    cheap as vectors.
     """
     layouts = [image_layout(leaf) for leaf in policy.input_spec.leaves]
     return any(min(layout[1:3]) >= SMALLEST_NATURE for layout in layouts if layout is not None)

@@ -1,4 +1,4 @@
-"""Training on data alone: what a run is made of where nobody plays, and its spaces come from replay of others."""
+"""Offline training: runs without an environment, which take their spaces from stored replay."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from rookery.replay.segments import StoredReplay, check_spaces, find_replay
 from rookery.run.settings import RunConfig, settings_of
 
 ROOM = 100_000
-"""Decisions that a policy can play after its training on data before replay forgets the oldest of these."""
+"""Room for online decisions in replay after training on data."""
 
 
 def data_of(config: RunConfig) -> dict[str, list[StoredReplay]]:
-    """Finds the data of each policy that learns from data alone, by its name.
+    """Returns the data of each policy that learns from data only, by its name.
 
     Raises:
-        ConfigError: If it is not clear which is meant.
-        FileError: If there are none where they are looked for.
+        ConfigError: If a source is ambiguous.
+        FileError: If a source has no data.
     """
     found = {}
     for name in list(config.policies) or ["main"]:
@@ -31,7 +31,7 @@ def data_of(config: RunConfig) -> dict[str, list[StoredReplay]]:
             continue
         if cfg.replay.mix and not cfg.capabilities.supports_online_finetune:
             raise ConfigError(
-                f"policies.{name}.replay.mix: this algorithm goes through all of its data alike, and draws no part of "
+                f"policies.{name}.replay.mix: this algorithm uses all of its data equally, and draws no part of "
                 "a batch from each; name them as replay.start_from (--replay PATH, without *PART)"
             )
         found[name] = [find_replay(source, name) for source in (*cfg.replay.start_from, *cfg.replay.mix)]
@@ -39,15 +39,15 @@ def data_of(config: RunConfig) -> dict[str, list[StoredReplay]]:
 
 
 def capacity_layers(config: RunConfig) -> list[Layer]:
-    """Gives the settings with which the replay of policies that learn from data alone holds all that is copied of
-    these; of those that can go on by playing, as much again, and `ROOM` at least.
+    """Returns the settings with which the replay of policies that learn from data only holds all copied data, and
+    twice as much, with room of at least `ROOM`, for policies that can be fine-tuned online.
     """
     values = {}
     for name, data in data_of(config).items():
         prefix = f"policies.{name}" if config.policies else "algorithm"
         cfg: Any = settings_of(config, name)
         if data:
-            copied = data[: len(cfg.replay.start_from)]  # what is mixed in has buffers of its own
+            copied = data[: len(cfg.replay.start_from)]  # sources of `mix` have their own buffers
             size = sum(count_filtered(stored, cfg.replay.select) for stored in copied)
             room = max(size, ROOM) if cfg.capabilities.supports_online_finetune else 0
             values[f"{prefix}.replay.capacity"] = max(size + room, cfg.batch_size)
@@ -55,14 +55,14 @@ def capacity_layers(config: RunConfig) -> list[Layer]:
 
 
 def env_of_data(config: RunConfig) -> PlaceholderEnv | None:
-    """Gives what stands for an environment where none is named, and every policy learns from data alone; else None.
+    """Returns a placeholder for the environment if none is named and all policies learn from data only; else None.
 
-    Its agents see and do what the data show. A single policy plays an agent as Gymnasium's environments have it;
-    several play agents of their names.
+    Its agents have the spaces of the data. A single policy plays the agent of a Gymnasium environment; several play
+    agents of their names.
 
     Raises:
-        ConfigError: If a policy is told no data.
-        SpaceError: If those of a policy have different spaces.
+        ConfigError: If a policy has no data.
+        SpaceError: If the data of a policy have different spaces.
     """
     names = list(config.policies) or ["main"]
     if config.env.name is not None or not all(settings_of(config, name).capabilities.offline for name in names):
@@ -71,8 +71,8 @@ def env_of_data(config: RunConfig) -> PlaceholderEnv | None:
     for name, data in data_of(config).items():
         if not data:
             raise ConfigError(
-                f"policies.{name} learns from data, and nobody says from which: --replay PATH, or "
-                f"policies.{name}.replay.start_from: the directory of a run or of a replay"
+                f"policies.{name} learns from data, but none is given: set --replay PATH, or "
+                f"policies.{name}.replay.start_from to the directory of a run or of a replay"
             )
         for other in data[1:]:
             check_spaces(other, data[0].spaces, str(data[0]))

@@ -1,4 +1,4 @@
-"""Gradient steps on replay between two calls of playing, in parts between which a run can stop."""
+"""Gradient steps on replay between two `sample` calls, in parts between which a run can stop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOOK_SECONDS = 0.25
 
 
 def update_in_parts(run: Run, this: Round, name: str, rollout: Rollout) -> Row:
-    """Makes one update of a policy that learns from replay, or the rest of one that was stopped.
+    """Makes one update of a policy that learns from replay, or the rest of an interrupted one.
 
     Args:
         run: The run.
@@ -34,7 +34,7 @@ def update_in_parts(run: Run, this: Round, name: str, rollout: Rollout) -> Row:
 
 
 def learn_from_replay(run: Run, this: Round, progress: Progress) -> None:
-    """Makes the gradient steps of a round in which policies learn from replay alone.
+    """Makes the gradient steps of a round in which policies learn from replay only.
 
     Raises:
         Interrupted: If the run is to stop; the round holds what is left.

@@ -1,4 +1,4 @@
-"""The horizon of a run: the environment step at which schedules without a length of their own end.
+"""Horizon of a run: the environment step at which schedules without their own length end.
 
 It is `stop.env_steps` of the settings, else that of the first `train(stop=)` with one; checkpoints keep it. Only
 `Trainer.load` with a larger `stop.env_steps` moves it.
@@ -17,7 +17,7 @@ from rookery.run.lessons.curriculum import PROGRESS
 from rookery.run.parts import RunPart
 from rookery.run.run import Run
 from rookery.run.settings import RunConfig
-from rookery.run.stopping import ENV_STEPS, given_anew
+from rookery.run.stopping import ENV_STEPS, newly_given
 
 
 def endless_schedules(learners: Mapping[str, Algorithm[Any]]) -> list[str]:
@@ -54,10 +54,10 @@ def move_horizon(run: Run, resolved: Resolved[RunConfig], source: str, keep: boo
     Args:
         run: The run, loaded from its checkpoint.
         resolved: Its settings, those of the checkpoint and those given now.
-        source: The source of the former.
+        source: The source of those of the checkpoint.
         keep: Leave schedules as they are; those of a run without a horizon stay constant.
     """
-    before, env_steps = run.horizon, given_anew(resolved, resolved.config.stop, source).get(ENV_STEPS)
+    before, env_steps = run.horizon, newly_given(resolved, resolved.config.stop, source).get(ENV_STEPS)
     has_end = before is not None and math.isfinite(before)
     if env_steps is None or (before is not None and has_end and env_steps <= max(before, run.env_steps)):
         return

@@ -1,6 +1,6 @@
-"""Learning without playing and playing without learning: what an iteration of either does.
+"""Tasks of `Trainer.learn` and `Trainer.collect`: learning without sampling, and sampling without learning.
 
-Both are said as tasks, which several learners are told alike: rank 0 gives its own to the others in each iteration.
+Several learners use the same task: rank 0 sends its own to the others in each iteration.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from rookery.run.stopping import Stop, time_limits
 
 
 @dataclass
-class LearnAlone:
-    """Gradient steps on replay alone.
+class LearnOnly:
+    """Task that makes gradient steps on replay only.
 
     Attributes:
-        names: The policies that make them.
-        wanted: How many each of them is to make.
-        left: How many are still to be made.
-        rule: Ends it earlier.
+        names: The learning policies.
+        wanted: Number of gradient steps of each policy.
+        left: Number of steps that are left.
+        rule: Stop rule that ends it earlier.
     """
 
     names: Sequence[str]
@@ -33,7 +33,7 @@ class LearnAlone:
     rule: Stop
 
     def __call__(self, run: Run, progress: Progress) -> None:
-        """Makes those of an iteration, or what is left of one that was stopped.
+        """Makes the steps of an iteration, or the rest of an interrupted one.
 
         Raises:
             Interrupted: If the run is to stop.
@@ -59,12 +59,12 @@ class LearnAlone:
         run.pool.set_weights({name: run.learners[name].behaviour for name in self.names})
 
     def criteria(self, run: Run) -> dict[str, float]:
-        """What ends it, to be shown."""
+        """Returns the criteria that end it, for reporters."""
         goal = max(run.replays[name].gradient_steps for name in self.names) + self.left
         return {"gradient_steps": goal, **self.rule.criteria}
 
     def reason(self, run: Run) -> str:
-        """Says why it ends, with the steps that were made before; nothing if it goes on."""
+        """Returns why it ends, with all steps so far; an empty string if it continues."""
         if self.left:
             return ""
         made = max(run.replays[name].gradient_steps for name in self.names)
@@ -73,13 +73,13 @@ class LearnAlone:
 
 
 @dataclass
-class PlayAlone:
-    """Playing that only fills replay.
+class CollectOnly:
+    """Task that samples into replay only.
 
     Attributes:
-        wanted: Env steps, at least.
+        wanted: Fewest env steps.
         until: Env steps of the run at which it ends.
-        rule: Nothing that ends it earlier.
+        rule: Empty stop rule.
     """
 
     wanted: int
@@ -87,7 +87,7 @@ class PlayAlone:
     rule: Stop
 
     def __call__(self, run: Run, progress: Progress) -> None:
-        """Plays those of an iteration, or what is left of one that was stopped.
+        """Makes the env steps of an iteration, or the rest of an interrupted one.
 
         Raises:
             Interrupted: If the run is to stop.
@@ -106,38 +106,39 @@ class PlayAlone:
                 if run.env_steps < end:
                     run.check_request()
         finally:
-            if run.progress is not None:  # an iteration that was stopped has not come further by this
+            if run.progress is not None:  # does not count for an interrupted iteration of `train`
                 run.progress.pass_over(run.env_steps - env_steps, run.lane_steps - lane_steps)
 
     def criteria(self, run: Run) -> dict[str, float]:
-        """What ends it, to be shown."""
+        """Returns the criteria that end it, for reporters."""
         return {"env_steps": self.until}
 
     def reason(self, run: Run) -> str:
-        """Says why it ends; nothing if it goes on."""
+        """Returns why it ends; an empty string if it continues."""
         return "" if run.env_steps < self.until else f"{self.wanted:,} env steps are played"
 
 
 def _store(run: Run, name: str, rollout: Rollout, progress: Progress) -> None:
-    """Keeps what a policy has played, without learning from it."""
+    """Stores a rollout in replay, without learning from it."""
     learner = run.learners[name]
     rollout = rollout if run.staging is None else run.staging.send_rollout(rollout)
-    run.tell_time(name, rollout)
+    run.set_clock(name, rollout)
     run.replays[name].store(rollout)
     learner.explore()
     run.count_learned(name, rollout)
     progress.note(name, {}, rollout)
 
 
-def to_learn(run: Run, gradient_steps: int, policies: Sequence[str] | None, stop: Mapping[str, float]) -> LearnAlone:
-    """Returns the task of learning alone.
+def learn_task(run: Run, gradient_steps: int, policies: Sequence[str] | None, stop: Mapping[str, float]) -> LearnOnly:
+    """Returns the task of learning only.
 
     Raises:
-        ConfigError: If a policy does not learn from replay, nothing is in it, or `stop` has other criteria than times.
+        ConfigError: If a policy does not learn from replay, its replay is empty, or `stop` has other criteria than
+            times.
     """
     names = with_replay(run, "learn", policies)
     refuse(
-        f"learn: stop.{name}: learning alone ends after its gradient steps, or by seconds or minutes; leave {name} out"
+        f"learn: stop.{name}: learn ends after its gradient steps, or by seconds or minutes; leave {name} out"
         for name in stop
         if name not in time_limits(stop)
     )
@@ -145,11 +146,11 @@ def to_learn(run: Run, gradient_steps: int, policies: Sequence[str] | None, stop
         raise ConfigError(f"learn: gradient_steps = {gradient_steps}: must be at least 1")
     for name in names:
         run.replays[name].check_not_empty()
-    return LearnAlone(names, gradient_steps, gradient_steps, Stop(stop))
+    return LearnOnly(names, gradient_steps, gradient_steps, Stop(stop))
 
 
-def to_play(run: Run, env_steps: int) -> PlayAlone:
-    """Returns the task of playing alone.
+def collect_task(run: Run, env_steps: int) -> CollectOnly:
+    """Returns the task of collecting only.
 
     Raises:
         ConfigError: If no policy learns from replay.
@@ -159,5 +160,5 @@ def to_play(run: Run, env_steps: int) -> PlayAlone:
         raise ConfigError(f"collect: env_steps = {env_steps}: must be at least 1")
     for name in run.learners:
         if name not in names:
-            run.note(f"policy {name} has no replay: what it plays while collecting is not kept")
-    return PlayAlone(env_steps, run.env_steps + env_steps, Stop({}))
+            run.note(f"policy {name} has no replay: its experience while collecting is not kept")
+    return CollectOnly(env_steps, run.env_steps + env_steps, Stop({}))

@@ -1,4 +1,4 @@
-"""`Logger`: what writes further files of a run, by name. The table is `LOGGERS` of `core/plugins.py`."""
+"""`Logger`: writer of further metric files, chosen by name in the table `LOGGERS` of `core/plugins.py`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ def _of_no_run(folder: Path) -> Sequence[EpisodeListener]:
 
 @dataclass(frozen=True)
 class Logger:
-    """What writes further files of a run.
+    """Writer of further files of a run.
 
     Attributes:
         make: Makes the callback that writes them, for a run that names the logger in `logging.loggers`; None if runs
             cannot name it.
-        of_run: Returns the callbacks that write on in the folder of a run that has such files and does not name the
-            logger.
+        of_run: Returns the callbacks that continue the files of a run that does not name the logger, by its folder.
         begin_anew: Makes the trainer of a run that has such files and no checkpoint yet, given its folder, the layers
             of its settings, and the callbacks of `of_run`; None = as for any run.
     """
@@ -47,6 +46,6 @@ def named_loggers(names: Sequence[str]) -> list[EpisodeListener]:
         if logger is None or logger.make is None:
             known = list(LOGGERS.added)
             there = f"there are {', '.join(known)}" if known else "no installed package adds one"
-            raise ConfigError(f"logging.loggers: {name!r} is no logger{nearest(name, known)}; {there}")
+            raise ConfigError(f"logging.loggers: {name!r} is not a logger{nearest(name, known)}; {there}")
         made.append(logger.make())
     return made

@@ -1,4 +1,4 @@
-"""How long an iteration is, and at what pace each policy learns in it."""
+"""Length of an iteration, and the learning pace of each policy."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from rookery.run.parts import RunPart
 from rookery.run.run import Progress, Run
 
 ITERATION = 1000
-"""Env steps of an iteration whose length nobody says; gradient steps of one in which nothing is played."""
+"""Env steps of an iteration without a set length; gradient steps of one without sampling."""
 
 CHUNK = 10
-"""Gradient steps, or env steps they belong to, between two looks at whether somebody asked to stop."""
+"""Gradient steps, or their env steps, between two checks for a stop."""
 
 CAP = 10
-"""An iteration without a fixed length ends at the latest after this many times the largest demand, in env steps."""
+"""Largest length of an iteration without a fixed length, as a multiple of the largest demand, in env steps."""
 
 
 def remaining(run: Run, progress: Progress) -> int:
-    """Steps of copies that an iteration may still take; those in which they rest, or that are not played while sampling
-    is paused, count too, so that every iteration ends.
+    """Returns the env steps that an iteration may still take. Steps in which environments rest, or that are skipped
+    while sampling is paused, count too, so that every iteration ends.
     """
     passed = run.lane_steps - progress.lane_steps + progress.unplayed
     if run.config.sampling.iteration_steps is not None:
@@ -40,7 +40,7 @@ def remaining(run: Run, progress: Progress) -> int:
         if one.replay is None and (all(learns(name) for learns in run.parts.is_learning) or name in progress.learned)
     }
     if not on_policy:
-        left = int(run.criteria.get("env_steps", 0)) - progress.env_steps  # a run ends where it was told to end
+        left = int(run.criteria.get("env_steps", 0)) - progress.env_steps  # a run ends at its criterion
         return (min(ITERATION, left) if left > 0 else ITERATION) - passed
     if all(name in progress.learned for name in on_policy):
         return 0
@@ -50,23 +50,23 @@ def remaining(run: Run, progress: Progress) -> int:
 
 
 def ahead(run: Run, progress: Progress) -> int:
-    """Steps that may be played ahead: what remains of this iteration, or else those of the next."""
+    """Returns the steps that may be sampled ahead: the rest of this iteration, or else those of the next."""
     rest = remaining(run, progress)
     return rest if rest > 0 else remaining(run, run.begin_iteration())
 
 
 def measured_pace(run: Run, replay: Replay, progress: Progress) -> Row:
-    """Returns the gradient steps on a replay in an iteration, for each env step of the iteration."""
+    """Returns the gradient steps on a replay per env step of an iteration."""
     made = replay.gradient_steps - progress.gradient_steps.get(replay.name, 0)
     played = run.env_steps - progress.env_steps
     return {"updates_per_env_step": made / played if played else None}
 
 
 def with_replay(run: Run, task: str, policies: Sequence[str] | None) -> list[str]:
-    """Returns the names of those of the policies (None = all) whose algorithms learn from replay, for a task.
+    """Returns the names of policies (None = all) whose algorithms learn from replay, for a task.
 
     Raises:
-        ConfigError: If there is none, or a policy that is named has none.
+        ConfigError: If there is none, or a named policy has no replay.
     """
     known = list(run.replays)
     if not known:
@@ -88,8 +88,8 @@ def with_replay(run: Run, task: str, policies: Sequence[str] | None) -> list[str
 
 
 def steps_left(run: Run) -> int | None:
-    """Returns the gradient steps that are left of a training on data alone; None where somebody learns by playing: from
-    the start on, or because all that can go on by playing have made theirs, and there is an environment.
+    """Returns the gradient steps that are left of a training on data only; None if a policy learns online: from the
+    start, or because all policies have made their steps, can be fine-tuned online, and there is an environment.
     """
     learners: list[Any] = list(run.learners.values())
     known = [learner.cfg.capabilities for learner in learners]
@@ -103,13 +103,13 @@ def steps_left(run: Run) -> int | None:
 
 
 class MaxDecisionsPart(RunPart):
-    """Ends the learning of policies that have learned from all decisions that they are to learn from."""
+    """Ends the learning of policies that have reached their `max_decisions`."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
 
     def after_update(self, name: str) -> None:
-        """Lets a policy play without learning from now on, if it has reached its `max_decisions`."""
+        """Ends the learning of a policy that has reached its `max_decisions`; it continues to act."""
         self._run.retire(name)
 
     def is_learning(self, name: str) -> bool:
@@ -118,22 +118,22 @@ class MaxDecisionsPart(RunPart):
 
 
 def check_can_pause(run: Run) -> None:
-    """Refuses to stop playing where nothing could be learned then.
+    """Refuses to pause sampling if nothing could be learned.
 
     Raises:
-        ConfigError: If no policy learns from replay, or none has enough in it for learning to begin.
+        ConfigError: If no policy learns from replay, or none has enough experience to begin learning.
     """
     replays = [run.replays[name] for name in with_replay(run, "pause_sampling", None)]
     if all(replay.is_warming_up for replay in replays):
         held = ", ".join(f"{one.name} {one.buffer.total:,} of {one.cfg.learning_starts:,}" for one in replays)
         raise ConfigError(
-            f"pause_sampling: no replay holds enough for learning to begin (decisions: {held}, learning_starts); play "
-            "first (trainer.collect)"
+            f"pause_sampling: no replay holds enough for learning to begin (decisions: {held}, learning_starts); "
+            "sample first (trainer.collect)"
         )
 
 
 def describe_pace(learner: Algorithm[Any]) -> str:
-    """How much a learner learns from how much play, and the size of its replay, in a few words."""
+    """Returns the ratio of learning and sampling, and the size of the replay, in a few words."""
     if learner.replay is None:
         decisions = learner.demand.decisions
         if decisions is None:
@@ -141,13 +141,13 @@ def describe_pace(learner: Algorithm[Any]) -> str:
         return f"an update for {decisions:,} decisions"
     known = learner.cfg.capabilities
     if known.offline and not known.supports_online_finetune:
-        return f"data of {len(learner.replay.buffer):,} decisions, not by playing"
+        return f"data of {len(learner.replay.buffer):,} decisions, not online"
     ratio = learner.replay.cfg.updates_per_step
     if 0 < ratio < 1 and (1 / ratio).is_integer():
         pace = f"one gradient step for {1 / ratio:,.0f} decisions"
     else:
         pace = f"{ratio:g} gradient step{'' if ratio == 1 else 's'} a decision"
-    own, data = learner.replay.own, "data, and by playing after that: " * known.offline
+    own, data = learner.replay.own, "data, and online after that: " * known.offline
     return (
         f"{data}{pace} from decision {learner.replay.cfg.learning_starts:,} on, replay {own.capacity:,} decisions "
         f"({gigabytes(own.full_bytes)})"

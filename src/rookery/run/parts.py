@@ -1,8 +1,8 @@
-"""Parts of a run: features that take part in its iterations, each in the list only where settings ask for it.
+"""Parts of a run: features that take part in its iterations, each present only if settings ask for it.
 
-A part overrides those moments of `RunPart` that it needs. `Parts` holds for each moment the methods that override it,
-and the trainer calls these one after the other: a feature that a run does not use is never entered. The list, in the
-order of the calls, is `Trainer._make_parts`.
+A part overrides the methods of `RunPart` that it needs. `Parts` holds for each method the overriding ones, and the
+trainer calls them one after the other: an unused feature is never called. `Trainer._make_parts` has the list, in the
+order of the calls.
 """
 
 from __future__ import annotations
@@ -16,57 +16,57 @@ from rookery.rollout.worker import Sample
 
 
 class RunPart:
-    """A feature of a run; its constructor is given the run, or what it needs of it."""
+    """A feature of a run; its constructor takes the run or parts of it."""
 
     def before_call(self, call: str, task: Any) -> Any:
-        """An iteration begins or continues; its time already counts.
+        """Called when an iteration begins or continues; its time already counts.
 
         Args:
             call: Name of the method that makes it: ``train_iteration``, ``learn`` or ``collect``.
-            task: The task of learning alone or playing alone; None for ``train_iteration``.
+            task: The task of learning only or collecting only; None for ``train_iteration``.
 
         Returns:
-            The task, or what takes its place.
+            The task, or its replacement.
         """
         return task
 
     def after_call(self, call: str) -> None:
-        """The last round of an iteration is over; its time still counts."""
+        """Called after the last round of an iteration; its time still counts."""
 
     def after_sample(self, sample: Sample) -> None:
-        """The pool has played; the counts of the run include it, and policies that are missing do not exist yet."""
+        """Called after sampling; the counts of the run include it, and new policies are not made yet."""
 
     def in_update(self, name: str, rollout: Rollout) -> dict[str, float]:
-        """Returns columns that the part adds to an update of a policy from a rollout, by name."""
+        """Returns columns that the part adds to an update of a policy, by name."""
         return {}
 
     def after_update(self, name: str) -> None:
-        """A policy has learned from a rollout, or stored it; its decisions are counted."""
+        """Called after a policy has learned from a rollout or stored it; its decisions are counted."""
 
     def is_learning(self, name: str) -> bool:
-        """Returns whether a policy learns from what is played now."""
+        """Returns whether a policy learns from current samples."""
         return True
 
     def before_result(self) -> None:
-        """An iteration is over and counted; its episodes are in `Run.finished`."""
+        """Called when an iteration is over and counted; its episodes are in `Run.finished`."""
 
     def in_result(self, result: IterationResult) -> IterationResult:
-        """Returns a result with what the part adds, after an iteration or at any other time."""
+        """Returns a result with the values of the part, after an iteration or at any other time."""
         return result
 
     def after_iteration(self, result: IterationResult) -> IterationResult:
-        """Returns the result of an iteration with what the part adds, before it is written."""
+        """Returns the result of an iteration with the values of the part, before it is written."""
         return result
 
     def after_report(self, result: IterationResult) -> None:
-        """The result of an iteration is written and shown; it says in `stop_reason` if it was the last."""
+        """Called after the result of an iteration is written and shown; the last one has a `stop_reason`."""
 
 
 class Parts:
-    """The parts of a run, and their methods by moment.
+    """The parts of a run, and their methods by name.
 
     Args:
-        parts: The parts in the order of their calls; None stands for a part that is not asked for.
+        parts: The parts in the order of their calls; None for a part that the run does not have.
     """
 
     def __init__(self, parts: Iterable[RunPart | None] = ()) -> None:
@@ -83,7 +83,7 @@ class Parts:
         self.after_report: list[Callable[[IterationResult], None]] = self._methods("after_report")
 
     def _methods(self, moment: str) -> list[Callable[..., Any]]:
-        """Returns the methods of a moment, of those parts that override it."""
+        """Returns the methods of a name, of those parts that override it."""
         return [
             getattr(part, moment) for part in self.all if getattr(type(part), moment) is not getattr(RunPart, moment)
         ]

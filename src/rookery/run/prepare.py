@@ -1,4 +1,4 @@
-"""From what a user says to what a run is made of: layers of settings, the environment, the mapping."""
+"""Prepares a run from the user's arguments: resolves its settings, and makes its environments and mapping."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.run.checkpoint.path_folders import resolve_run
 from rookery.run.checkpoint.replay_sources import replay_values
-from rookery.run.checks.categorical_images import code_layers, codes_of
+from rookery.run.checks.categorical_images import categorical_layers, categorical_paths
 from rookery.run.checks.memory_check import check_copies, check_policies
 from rookery.run.checks.misread_settings import misread_settings
 from rookery.run.checks.named_policies import check_named
@@ -52,7 +52,7 @@ from rookery.run.loggers import named_loggers
 from rookery.run.opponents.self_play import entry_layers, exploiters_of
 from rookery.run.presets import find_preset, space_layer
 from rookery.run.ranks.learners import RankTask, learners_of
-from rookery.run.ranks.run_workers import notes_of_workers, stand_in_elsewhere
+from rookery.run.ranks.run_workers import notes_of_workers, remote_env_stub
 from rookery.run.settings import (
     SECTIONS,
     SHORTHANDS,
@@ -72,11 +72,11 @@ def code_values(
     seed: int | None,
     overrides: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The arguments of `Trainer` as one layer of paths and values.
+    """Returns the arguments of `Trainer` as one layer of paths and values.
 
     Raises:
-        ConfigError: For an override that is neither a shorthand nor a section; names the nearest. For two arguments
-            that set the same thing.
+        ConfigError: For an override that is neither a shorthand nor a section, with the nearest name; for two arguments
+            that set the same value.
     """
     values: dict[str, Any] = {}
     called: dict[Keys, str] = {}
@@ -85,7 +85,7 @@ def code_values(
         if name == "model" and not isinstance(value, Settings | Mapping):
             values["algorithm.model.module"] = value
             called["algorithm.model.module",] = "model="
-        elif name in ("replay", "memory"):  # the second is what it was called before
+        elif name in ("replay", "memory"):  # `memory` is the former name
             values |= replay_values(value)
         elif name in SHORTHANDS or name in SECTIONS:
             path = SHORTHANDS.get(name, name)
@@ -97,7 +97,7 @@ def code_values(
     if wrong:
         raise ConfigError(*wrong)
     if isinstance(algorithm, str | type):
-        values = {"algorithm": {"name": algorithm}, **values}  # first, so that shorthands are put over it
+        values = {"algorithm": {"name": algorithm}, **values}  # first, so that shorthands override it
         algorithm = None
     if policies is not None:
         names = [policies] if isinstance(policies, str) else policies
@@ -113,23 +113,22 @@ def code_values(
 
 
 def is_agents(entry: Any) -> bool:
-    """Whether an entry of `policies` is a list of the agents that the policy plays, and not its settings."""
+    """Returns whether an entry of `policies` is a list of the policy's agents instead of its settings."""
     return isinstance(entry, list | tuple) and bool(entry) and all(isinstance(agent, str) for agent in entry)
 
 
 def mapping_of_agents(policies: Mapping[str, Any], policy_mapping: Any) -> Any:
-    """The mapping that entries of `policies` give which are lists of agents; `policy_mapping` if none is.
+    """Returns the mapping given by entries of `policies` that are lists of agents; `policy_mapping` if there are none.
 
     Raises:
-        ConfigError: If there is a mapping besides, or an agent is in two lists.
+        ConfigError: If there is another mapping, or an agent is in two lists.
     """
     listed = {name: entry for name, entry in policies.items() if is_agents(entry)}
     if not listed:
         return policy_mapping
     if policy_mapping is not None:
         raise ConfigError(
-            f"code: policies.{next(iter(listed))} lists agents, and policy_mapping says who plays whom too: leave one "
-            "of them out"
+            f"code: policies.{next(iter(listed))} lists agents, and policy_mapping is given too: leave one of them out"
         )
     found: dict[str, str] = {}
     for name, agents in listed.items():
@@ -140,7 +139,7 @@ def mapping_of_agents(policies: Mapping[str, Any], policy_mapping: Any) -> Any:
 
 
 def layers_of(config: Any) -> list[Layer]:
-    """Layers from paths, dicts and layers, one or several.
+    """Returns layers of settings from paths, dicts and layers, one or several.
 
     Raises:
         ConfigError: If an item is none of these, a file cannot be read, or a file or dict gives a setting twice.
@@ -161,10 +160,10 @@ def layers_of(config: Any) -> list[Layer]:
 
 
 def callbacks_of(callbacks: Any) -> list[EpisodeListener]:
-    """The callbacks of a trainer as a list.
+    """Returns the callbacks of a trainer as a list.
 
     Raises:
-        ConfigError: If they are no objects in a list.
+        ConfigError: If they are not objects in a list.
     """
 
     def name(callback: Any) -> str:
@@ -176,21 +175,25 @@ def callbacks_of(callbacks: Any) -> list[EpisodeListener]:
         if isinstance(callback, type):
             raise ConfigError(f"callbacks: {name(callback)} is a class; pass an object, callbacks=[{name(callback)}()]")
         if not isinstance(callback, EpisodeListener):
-            raise ConfigError(f"callbacks: {callback!r} is no Callback; derive its class from rookery.Callback")
+            raise ConfigError(f"callbacks: {callback!r} is not a Callback; derive its class from rookery.Callback")
     return list(callbacks)
 
 
 def prepare(
     task: RankTask, stand_in: VectorEnv | None, ranks: Ranks
 ) -> tuple[Resolved[RunConfig], VectorEnv, PolicyMapping, list[EpisodeListener], list[str], Ranks]:
-    """Resolves the settings and makes the environments, which presets depend on, unless something stands for them."""
+    """Resolves the settings and makes the environments, on which presets depend, unless a placeholder is given.
+
+    Returns:
+        Settings, environments, mapping, callbacks, notes and learners.
+    """
     first = resolve_run(task.layers)
     callbacks = [*task.callbacks, *named_loggers(first.config.logging.loggers)]
     env_cfg = first.config.env
     stand_in = stand_in or env_of_data(first.config)
     if env_cfg.name is None and stand_in is None:
         raise ConfigError(
-            "env.name is missing: say which environment, as in Trainer('CartPole-v1') or env: {name: CartPole-v1}"
+            "env.name is missing: name an environment, as in Trainer('CartPole-v1') or env: {name: CartPole-v1}"
         )
     name = DATA if env_cfg.name is None else env_name(env_cfg.name)
     found = find_preset(task.preset, name, algorithm_family(first.config.algorithm))
@@ -206,7 +209,7 @@ def prepare(
     if stand_in is not None:
         env = _given_copies(stand_in, second.config)
     elif second.config.sampling.workers:
-        env = stand_in_elsewhere(second, make_copies)
+        env = remote_env_stub(second, make_copies)
         notes.extend(env.notes)
     else:
         choice = _choice(second)
@@ -225,9 +228,9 @@ def prepare(
     decisions, kinds = second.config.sampling.warmup_steps, kinds_of(env, mapping)
     if decisions and has_throwaways(env):
         config, observed = second.config, {name: kinds.get(name, env.kinds[0]).obs.own for name in names}
-        # it plays and computes nothing
-        decided, told = call_in_user_modes(code_layers, config, observed, lambda: _throwaway_copies(config, env))
-        layers, notes = [*layers, *decided], [*notes, *told]
+        # in the user's torch modes, because only environments run
+        decided, lines = call_in_user_modes(categorical_layers, config, observed, lambda: _throwaway_copies(config, env))
+        layers, notes = [*layers, *decided], [*notes, *lines]
         second = resolve_run(layers) if decided else second
     space_layers = _space_layers(second, env, mapping, [*names, *exploiters])
     resolved = resolve_run([*space_layers, *layers])
@@ -240,13 +243,13 @@ def prepare(
 def make_copies(
     config: RunConfig, lanes: int, choice: HelperChoice | None = None, *, render: bool = False
 ) -> VectorEnv:
-    """Copies of a run's environment.
+    """Returns vectorized environments of a run.
 
     Args:
         config: The settings of the run.
-        lanes: Number of copies.
-        choice: Who steps them; None for copies beside those that the run trains in, which have no helpers.
-        render: Whether they can be asked for pictures.
+        lanes: Number of environments.
+        choice: Implementation and environment processes; None for environments outside the training, without processes.
+        render: Whether they can render images.
 
     Raises:
         ConfigError: If the run has no environment.
@@ -254,8 +257,8 @@ def make_copies(
     cfg, sampling = config.env, config.sampling
     if cfg.name is None:
         raise ConfigError(
-            "this run has learned from data and has no environment to be measured in: name one, as in rookery evaluate "
-            "RUN --env CartPole-v1 or Trainer.load(RUN, env='CartPole-v1'); where there is none, data can judge it: "
+            "this run has learned from data and has no environment to evaluate in: name one, as in rookery evaluate "
+            "RUN --env CartPole-v1 or Trainer.load(RUN, env='CartPole-v1'); if there is none, evaluate it on data: "
             "rookery evaluate RUN --replay DATA"
         )
     with users_modes():
@@ -281,8 +284,8 @@ def make_copies(
 
 
 def _played_copies(config: RunConfig, lanes: int, choice: HelperChoice) -> tuple[VectorEnv, HelperChoice]:
-    """Returns the copies that a run trains in, and who steps them: this process where helpers that nobody demanded
-    cannot build or play them.
+    """Returns the environments that a run trains in, and their stepping: this process instead of environment processes
+    that were not demanded and cannot build or step them.
     """
     try:
         return make_copies(config, lanes, choice), choice
@@ -294,10 +297,10 @@ def _played_copies(config: RunConfig, lanes: int, choice: HelperChoice) -> tuple
 
 
 def as_played(env: VectorEnv, config: RunConfig) -> VectorEnv:
-    """Copies of a run's environment as its policies see them: with its teams, and groups where an algorithm wants them.
+    """Returns environments as policies see them: with teams, and with groups where an algorithm needs them.
 
     Args:
-        env: The copies as the environment itself shows them.
+        env: The plain environments.
         config: The settings of the run.
     """
     if config.teams:
@@ -311,35 +314,35 @@ def as_played(env: VectorEnv, config: RunConfig) -> VectorEnv:
 
 
 def _given_copies(env: VectorEnv, config: RunConfig) -> VectorEnv:
-    """Copies that are there already, as policies see them."""
+    """Returns existing environments as policies see them."""
     if isinstance(env, PlaceholderEnv):
         return env
     lanes = config.sampling.num_envs
     if env.num_lanes != lanes:
-        raise ConfigError(f"sampling.num_envs = {lanes}: {env.name} is there already, with {env.num_lanes} copies")
+        raise ConfigError(f"sampling.num_envs = {lanes}: the given {env.name} has {env.num_lanes} environments")
     return as_played(env, config)
 
 
 def _notes_of_copies(resolved: Resolved[RunConfig], env: VectorEnv, stand_in: VectorEnv | None) -> list[str]:
-    """What copies that are there already say, and that a warm-up is not played where somebody asked for one."""
+    """Returns notes of existing environments, and a note if a requested warm-up is left out."""
     decisions = resolved.config.sampling.warmup_steps
     notes = [] if stand_in is None else list(env.notes)
     asked = decisions and resolved.given("sampling.warmup_steps") and not isinstance(env, PlaceholderEnv)
     if asked and not has_throwaways(env):
         notes.append(
-            f"sampling.warmup_steps = {decisions:,}: {env.name} is not played at random beforehand, because no copies "
-            "of it are made to be thrown away: observation statistics begin with what is played first"
+            f"sampling.warmup_steps = {decisions:,}: there is no random warm-up in {env.name}, because no throwaway "
+            "environments of it can be made: observation statistics start with the first samples"
         )
     return notes
 
 
 def _throwaway_copies(config: RunConfig, env: VectorEnv) -> VectorEnv:
-    """A few copies to be played at random before training begins."""
+    """Returns a few environments for random play before the training."""
     return make_copies(config, min(4, env.num_lanes))
 
 
 def _choice(resolved: Resolved[RunConfig]) -> HelperChoice:
-    """How copies are stepped: as the settings say, and as is measured where they leave it open."""
+    """Returns how environments are stepped: by the settings, or by a measurement if these leave it open."""
     env, sampling = resolved.config.env, resolved.config.sampling
     settings = env.name, env.config, env.wrappers
     parameters = parameter_names(resolved.config)
@@ -365,8 +368,8 @@ def _choice(resolved: Resolved[RunConfig]) -> HelperChoice:
 def _space_layers(
     resolved: Resolved[RunConfig], env: VectorEnv, mapping: PolicyMapping, names: list[str]
 ) -> list[Layer]:
-    """Space presets: of the `algorithm` section where all policies agree on one, else of each policy. Where there is a
-    picture to learn from and the hardware has bfloat16, that is part of it.
+    """Returns space presets: of the section `algorithm` if all policies have the same, else of each policy. They
+    include bfloat16 for image policies if the hardware supports it.
     """
     kinds = kinds_of(env, mapping)
 
@@ -374,7 +377,7 @@ def _space_layers(
         cfg = settings_of(resolved.config, name)
         kind = kinds.get(name, env.kinds[0])
         remembers = isinstance(cfg.model, ModelConfig) and cfg.model.remembers
-        codes = codes_of(cfg.model)
+        codes = categorical_paths(cfg.model)
         made = space_layer(algorithm_name(cfg), kind.obs, kind.action, prefix, remembers=remembers, codes=codes)
         if _sees_pictures(kind, cfg) and cfg.model.cnn not in RESIDUAL and has_bfloat16(resolved.config.device):
             return Layer(made.source, {**made.values, f"{prefix}.model.precision": "bfloat16"})
@@ -386,7 +389,7 @@ def _space_layers(
     own = []
     for name in names:
         made = layer(name, f"policies.{name}")
-        # a policy's own entry would beat what the user said for all: such paths are left to the user
+        # a policy's own entry would override the user's settings for all: such paths are left out
         said = {path: value for path, value in made.values.items()
                 if not resolved.given(path.replace(f"policies.{name}", "algorithm", 1))}  # fmt: skip
         own.append(Layer(made.source, said))
@@ -394,13 +397,13 @@ def _space_layers(
 
 
 def _sees_pictures(kind: Kind, cfg: Any) -> bool:
-    """Whether a policy has a picture network of ours for pixels."""
-    pictures = any(leaf.is_image and leaf.path not in codes_of(cfg.model) for leaf in kind.obs.leaves)
+    """Returns whether a policy has a built-in network for images of pixels."""
+    pictures = any(leaf.is_image and leaf.path not in categorical_paths(cfg.model) for leaf in kind.obs.leaves)
     return pictures and isinstance(cfg.model, ModelConfig) and cfg.model.module is None
 
 
 def _precision_notes(resolved: Resolved[RunConfig], env: VectorEnv, mapping: PolicyMapping) -> list[str]:
-    """In which numbers picture networks learn, if they are not float32."""
+    """Returns notes on the precision of image networks, if it is not float32."""
     kinds, device = kinds_of(env, mapping), resolved.config.device
     learning = {name: entry.algorithm for name, entry in resolved.config.policies.items() if not entry.frozen}
     with_pictures = {name: cfg for name, cfg in learning.items() if name in kinds and _sees_pictures(kinds[name], cfg)}
@@ -408,15 +411,15 @@ def _precision_notes(resolved: Resolved[RunConfig], env: VectorEnv, mapping: Pol
     if not short:
         return []
     if has_bfloat16(device):
-        return [f"picture networks learn in bfloat16 ({short}; model.precision)"]
+        return [f"image networks learn in bfloat16 ({short}; model.precision)"]
     return [
         f"model.precision = 'bfloat16' ({short}): the {device} here has no such instructions, so learning is slow; the "
-        "run keeps to it, because float32 would learn other weights"
+        "run keeps it, because float32 would learn other weights"
     ]
 
 
 def kinds_of(env: VectorEnv, mapping: PolicyMapping) -> dict[str, Kind]:
-    """The kind of each policy's agents, as far as it is known before playing."""
+    """Returns the kind of each policy's agents, as far as it is known before sampling."""
     found: dict[str, Kind] = {}
     if not mapping.is_static:
         if len(env.kinds) == 1:
@@ -440,7 +443,7 @@ def kinds_of(env: VectorEnv, mapping: PolicyMapping) -> dict[str, Kind]:
 
 
 def _slots(env: VectorEnv, mapping: PolicyMapping, name: str) -> int:
-    """How many agents of all copies a policy plays, as far as it is known before playing; one of each copy else."""
+    """Returns the number of a policy's agents in all environments; one per environment if unknown before sampling."""
     if not mapping.is_static:
         return env.num_lanes
     info = EpisodeInfo(0, 0, Streams(0))
@@ -449,7 +452,7 @@ def _slots(env: VectorEnv, mapping: PolicyMapping, name: str) -> int:
 
 
 def _sequence_notes(resolved: Resolved[RunConfig]) -> list[str]:
-    """Which memories learn through less time than their settings say."""
+    """Returns notes on memories that learn through shorter sequences than set."""
     notes = []
     for name, entry in resolved.config.policies.items():
         length, model = getattr(entry.algorithm, "fragment_length", None), entry.algorithm.model
@@ -457,48 +460,48 @@ def _sequence_notes(resolved: Resolved[RunConfig]) -> list[str]:
             continue
         if length < model.memory.sequence_length:
             notes.append(
-                f"policy {name} learns through {length} decisions in a row, its fragment_length, and not through "
+                f"policy {name} learns through {length} consecutive decisions, its fragment_length, and not through "
                 f"{model.memory.sequence_length} (model.memory.sequence_length)"
             )
     return notes
 
 
 def check_learner(learner: Algorithm[Any], resolved: Resolved[RunConfig]) -> None:
-    """Refuses what an algorithm cannot do for its policy.
+    """Refuses an algorithm that does not support the settings of its policy.
 
     Raises:
-        ConfigError: If it would have to learn from older weights' play, or a policy that remembers, and cannot.
+        ConfigError: If it does not support stale rollouts or policies with memory, and the run has these.
     """
-    name, told, known = learner.name, type(learner).__name__, learner.capabilities
+    name, algorithm, known = learner.name, type(learner).__name__, learner.capabilities
     if learner.staleness and not known.supports_staleness:
         ahead = "asynchronous" if resolved.config.sampling.asynchronous else "staleness"
         now, never = ("true", "false") if ahead == "asynchronous" else ("1", "0")
         others = one_of(algorithms_with(supports_staleness=True, uses_replay=False))
         raise ConfigError(
-            f"{resolved.history[f'sampling.{ahead}'][-1][0]}: sampling.{ahead} = {now}: policy {name!r} is learned by "
-            f"{told}, which takes what older weights played for its own play; use {others}, or sampling.{ahead} = "
+            f"{resolved.history[f'sampling.{ahead}'][-1][0]}: sampling.{ahead} = {now}: policy {name!r} is trained by "
+            f"{algorithm}, which cannot learn from rollouts of older weights; use {others}, or sampling.{ahead} = "
             f"{never}"
         )
     if learner.policy.memory_size and not known.supports_memory:
         plain = {"offline": False, "needs_team": False, "needs_group_obs": False}
-        who = f"use {one_of(algorithms_with(supports_memory=True, **plain))}"
+        advice = f"use {one_of(algorithms_with(supports_memory=True, **plain))}"
         if known.offline:
-            who = "from data alone dt looks back, over its last decisions (--algo dt, algorithm.context)"
+            advice = "use dt on data, which attends to its last decisions (--algo dt, algorithm.context)"
         raise ConfigError(
-            f"policies.{name}.model.memory: policy {name!r} is learned by {told}, which takes every decision for "
-            f"itself and cannot learn to remember; {who}, or leave memory out"
+            f"policies.{name}.model.memory: policy {name!r} is trained by {algorithm}, which learns from single "
+            f"decisions and does not support memory; {advice}, or leave memory out"
         )
 
 
 def make_policy(name: str, kind: Kind, config: RunConfig, streams: Streams, env: VectorEnv) -> Policy:
-    """A policy as it is before it learns: with its first weights, or those it is to start from, and statistics.
+    """Returns a policy before training: with initial weights, or those of `init_from`, and observation statistics.
 
     Args:
-        name: What the mapping calls it.
-        kind: The agents it will play.
+        name: Its name in the mapping.
+        kind: Its kind of agents.
         config: The settings of the run.
         streams: Its streams.
-        env: The copies that it trains in.
+        env: The environments that it trains in.
     """
     entry = config.policies[name]
     cfg = entry.algorithm
@@ -506,8 +509,8 @@ def make_policy(name: str, kind: Kind, config: RunConfig, streams: Streams, env:
     policy = cfg.build_policy(kind.obs, kind.action, name, generator)
     decisions = config.sampling.warmup_steps
     if entry.init_from is not None:
-        same = {*texts_in([cfg.model.module]), object_name(type(cfg.head))}  # it has to be the same network in any case
-        way_out = f"if you trust whoever wrote it, give policy {name!r} the same model"
+        same = {*texts_in([cfg.model.module]), object_name(type(cfg.head))}  # the network must be the same in any case
+        way_out = f"if you trust its author, give policy {name!r} the same model"
         start_from(policy, read_policy(entry.init_from, trust_code=same, way_out=way_out), entry.init_from)
     elif policy.normalizer is not None and decisions and not cfg.capabilities.offline and has_throwaways(env):
         warm_up(policy, kind, _throwaway_copies(config, env), streams, decisions)
@@ -515,14 +518,14 @@ def make_policy(name: str, kind: Kind, config: RunConfig, streams: Streams, env:
 
 
 def warm_up(policy: Policy, kind: Kind, env: VectorEnv, streams: Streams, decisions: int) -> None:
-    """Starts observation statistics from random play.
+    """Initializes observation statistics by random play.
 
     Args:
-        policy: Whose normalizer.
-        kind: The agents it will play.
-        env: Throwaway copies; closed afterwards.
+        policy: The policy with the normalizer.
+        kind: Its kind of agents.
+        env: Throwaway environments; closed afterwards.
         streams: The run's streams; only those of the warm-up are used.
-        decisions: How many decisions, of all copies together.
+        decisions: Number of decisions in all environments together.
     """
     assert policy.normalizer is not None
     seeds = Streams(streams.integer(Role.WARMUP)).episodes(Role.ENV)

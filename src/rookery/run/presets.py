@@ -52,7 +52,7 @@ SPACE_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "image": {"lr": 1e-4, "batch_size": 32, "model.activation": "relu"},
     },
 }
-"""By algorithm name and kind of space: settings below `algorithm`; where there are none, the defaults hold."""
+"""Settings below `algorithm` by algorithm name and kind of space; for others, the defaults apply."""
 
 MEMORY_PRESETS: dict[str, dict[str, Any]] = {
     "ppo": {"scale_rewards": True},
@@ -61,9 +61,9 @@ MEMORY_PRESETS: dict[str, dict[str, Any]] = {
     "appo": {"scale_rewards": True, "clip": 0.2},
     "dqn": {"batch_size": 16, "updates_per_step": 0.0625, "replay.burn_in": 8},
 }
-"""By algorithm name, where `model.memory.kind` is not none: settings on top of those of the space. The critic of an
-actor then stands on its memory, and with returns near 1 its gradient leaves room for the actor's; a batch of DQN holds
-sequences, many decisions each.
+"""Settings by algorithm name, where `model.memory.kind` is not none, in addition to those of the space. The critic then
+shares the actor's memory, and with returns near 1 its gradient does not dominate the actor's; a batch of DQN holds
+sequences of many decisions each.
 """
 
 MUJOCO: dict[str, Any] = {
@@ -73,9 +73,9 @@ MUJOCO: dict[str, Any] = {
     "algorithm.minibatch_size": 256,
     "stop.env_steps": 1_000_000,
 }
-"""What the presets of MuJoCo's robots share: batches of 2048 as everywhere in print, but in 8 minibatches instead of
-32, with the learning rate raised to match. HalfCheetah and Hopper pass their published scores with a quarter of the
-gradient steps (benchmarks/results/learning.md); of the others that is not measured.
+"""Common settings of MuJoCo's robots: batches of 2048 as in publications, but in 8 minibatches instead of 32, with a
+larger learning rate to match. HalfCheetah and Hopper exceed their published scores with a quarter of the gradient steps
+(benchmarks/results/learning.md); this was not measured for the others.
 """
 
 HOPPER: dict[str, Any] = {
@@ -84,7 +84,7 @@ HOPPER: dict[str, Any] = {
     "algorithm.gamma": 0.995,
     "algorithm.gae_lambda": 0.98,
 }
-"""What the presets of the robots with legs and without a third dimension share."""
+"""Common settings of the presets of robots with legs in two dimensions."""
 
 EXPLORING: dict[str, Any] = {
     "sampling.num_envs": 32,
@@ -97,7 +97,7 @@ EXPLORING: dict[str, Any] = {
     "algorithm.signals.rnd": {},
     "stop.env_steps": 150_000,
 }
-"""benchmarks/studies/exploration.py measures them."""
+"""Settings of tasks that need exploration, measured by benchmarks/studies/exploration.py."""
 
 RECURRENT: dict[str, Any] = {
     "sampling.num_envs": 16,
@@ -110,13 +110,13 @@ RECURRENT: dict[str, Any] = {
     "algorithm.model.hidden": (64,),
     "algorithm.model.memory.kind": "lstm",
 }
-"""What the presets of tasks that need memory share: updates of 2048 decisions in 8 minibatches, and one layer before
-the cell. The critic stands on the actor's memory, so the scale of the returns must not drown the actor's gradient. The
-learning rate ends at 0, because a policy that has solved such a task can fall apart again.
+"""Common settings of tasks that need memory: updates of 2048 decisions in 8 minibatches, and one layer before the cell.
+The critic shares the actor's memory, so the scale of the returns must not dominate the actor's gradient. The learning
+rate ends at 0, because a policy that has solved such a task can become worse again.
 """
 
 BY_LSTM: dict[str, Any] = {"sampling.num_envs": 16, "algorithm.model.memory.kind": "lstm"}
-"""What IMPALA and APPO take for tasks that need memory, beside their defaults."""
+"""Settings of IMPALA and APPO for tasks that need memory, in addition to their defaults."""
 
 SMALL: dict[str, Any] = {
     "sampling.num_envs": 4,
@@ -124,8 +124,8 @@ SMALL: dict[str, Any] = {
     "algorithm.model.hidden": (64, 64),
     "stop.env_steps": 20_000,
 }
-"""What the off-policy presets of Pendulum and other small tasks share: a small network is enough, and three times as
-fast.
+"""Common settings of the off-policy presets of Pendulum and other small tasks: a small network is enough, and three
+times as fast.
 """
 
 ROBOT: dict[str, Any] = {
@@ -133,7 +133,7 @@ ROBOT: dict[str, Any] = {
     "algorithm.learning_starts": 10_000,
     "stop.env_steps": 1_000_000,
 }
-"""What the off-policy presets of MuJoCo's robots share, as in print."""
+"""Common settings of the off-policy presets of MuJoCo's robots, as in publications."""
 
 TABLE: dict[str, Any] = {
     "sampling.num_envs": 4,
@@ -141,7 +141,7 @@ TABLE: dict[str, Any] = {
     "algorithm.target.every": 100,
     "algorithm.exploration.epsilon": Linear(1.0, 0.05, 10_000),
 }
-"""What tasks of a few states and actions share."""
+"""Common settings of tasks with a few states and actions."""
 
 DQN_PRESETS: dict[str, dict[str, Any]] = {
     "CartPole-v1": {
@@ -170,7 +170,7 @@ DQN_PRESETS: dict[str, dict[str, Any]] = {
     "CliffWalking-v1": {
         **TABLE,
         "env.config": {"max_episode_steps": 200},
-        "algorithm.updates_per_step": 0.5,  # with half of them one seed of two went round far from the edge
+        "algorithm.updates_per_step": 0.5,  # with half of these, one of two seeds kept far from the edge
         "algorithm.target.every": 200,
         "stop.env_steps": 50_000,
     },
@@ -184,12 +184,12 @@ DQN_PRESETS: dict[str, dict[str, Any]] = {
         "algorithm.target.every": 100,
         "algorithm.n_step": 3,
         "algorithm.dueling": True,
-        "algorithm.values.rescale": True,  # values of 50 would saturate the cell before it tells states apart
+        "algorithm.values.rescale": True,  # values of 50 would saturate the cell before it distinguishes states
         "algorithm.exploration.epsilon": Linear(1.0, 0.02, 40_000),
         "algorithm.replay.burn_in": 4,
-        "algorithm.replay.capacity": 300_000,  # where only balance is left, it forgets what falling looks like
+        "algorithm.replay.capacity": 300_000,  # with balanced episodes only, the policy forgets how to recover
         "algorithm.model.hidden": (64,),
-        "algorithm.model.normalize_obs": True,  # speed shows in small differences of the angle
+        "algorithm.model.normalize_obs": True,  # velocity is visible in small differences of the angle
         "algorithm.model.memory.kind": "lstm",
         "algorithm.model.memory.size": 32,
         "algorithm.model.memory.sequence_length": 16,
@@ -517,8 +517,8 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def space_kind(obs: ObsSpec, action: ActionSpec, codes: Collection[str]) -> str:
-    """Says which space preset fits an agent: ``image`` (of pixels), else ``continuous`` (a part of an action is a
-    number), else ``discrete``; `codes` are the paths of pictures of codes.
+    """Returns the space preset of an agent: ``image`` (of pixels), else ``continuous`` (with continuous actions), else
+    ``discrete``; `codes` are the paths of categorical images.
     """
     if any(leaf.is_image and leaf.path not in codes for leaf in obs.leaves):
         return "image"
@@ -534,7 +534,7 @@ def space_layer(
     remembers: bool,
     codes: Collection[str],
 ) -> Layer:
-    """Gives the space preset of an algorithm as a layer, its paths below `prefix` (``algorithm`` or ``policies.<id>``).
+    """Returns the space preset of an algorithm as a layer of paths below `prefix` (``algorithm`` or ``policies.<id>``).
 
     Args:
         algorithm: Short name of the algorithm.
@@ -542,7 +542,7 @@ def space_layer(
         action: The actions of the agents.
         prefix: The path of the settings of the algorithm.
         remembers: Whether the policy has a learned memory, for which there is a preset too.
-        codes: Paths of pictures of codes.
+        codes: Paths of categorical images.
     """
     kind = space_kind(obs, action, codes)
     values = dict(SPACE_PRESETS.get(algorithm, {}).get(kind, {}))
@@ -553,12 +553,12 @@ def space_layer(
 
 
 def find_preset(preset: str, env_name: str, algorithm: str) -> tuple[str, Mapping[str, Any]] | None:
-    """Gives the environment preset to use.
+    """Returns the environment preset.
 
     Args:
         preset: ``none``, ``auto`` (the one for `env_name`, if there is one), or the name of one.
         env_name: The name of the environment.
-        algorithm: Short name of the algorithm, whose presets alone are looked at; empty for one without any.
+        algorithm: Short name of the algorithm of the presets; empty for one without any.
 
     Raises:
         ConfigError: If the algorithm has no preset of that name.

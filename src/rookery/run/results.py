@@ -1,4 +1,4 @@
-"""Where a run stands after an iteration, as plain results."""
+"""Results of a run after an iteration."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rookery.run.stopping import Stop
 
 
 def result_of(run: Run, progress: Progress) -> IterationResult:
-    """Where a run stands after an iteration, or without one of its own.
+    """Returns the result of a run after an iteration, or without an iteration.
 
     Args:
         run: The run.
-        progress: The iteration; one that begins now stands for none.
+        progress: The iteration; one that begins now for none.
     """
     windows = run.windows
     policies = {}
@@ -63,7 +63,7 @@ def result_of(run: Run, progress: Progress) -> IterationResult:
     return result
 
 
-def made_within(run: Run, make: Callable[[], IterationResult], rule: Stop) -> tuple[IterationResult, str]:
+def iteration_within(run: Run, make: Callable[[], IterationResult], rule: Stop) -> tuple[IterationResult, str]:
     """Makes an iteration, or a part of it if the time is up; returns its result, and the reason if the run ends.
 
     Args:
@@ -80,13 +80,13 @@ def made_within(run: Run, make: Callable[[], IterationResult], rule: Stop) -> tu
 
 
 def mean(values: Iterable[float]) -> float | None:
-    """The mean, or None of nothing."""
+    """Returns the mean; None for no values."""
     known = list(values)
     return math.fsum(known) / len(known) if known else None
 
 
 def mean_rows(rows: list[dict[str, Any]]) -> dict[str, Number]:
-    """Key by key, the mean of the rows that have a number there; counts such as `updates` keep the last."""
+    """Returns the mean over rows for each key, without missing numbers; counts such as `updates` keep the last."""
     merged: dict[str, Number] = {}
     for key in rows[-1] if rows else ():
         values = [row[key] for row in rows if row.get(key) is not None]

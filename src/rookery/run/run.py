@@ -1,4 +1,4 @@
-"""Everything that changes while a run trains: who plays, who learns, and how far both have come."""
+"""`Run`: the state of a training, with its policies, learners, environments and counts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from rookery.run.opponents.self_play import SelfPlay
 from rookery.run.parts import Parts
 from rookery.run.prepare import check_learner, kinds_of, make_copies, make_policy
 from rookery.run.ranks.learners import check_copies
-from rookery.run.ranks.run_workers import WorkerRecipe, workers_elsewhere
+from rookery.run.ranks.run_workers import WorkerRecipe, start_remote_workers
 from rookery.run.settings import RunConfig
 from rookery.run.stopping import criteria_of, horizon_of
 
@@ -67,16 +67,16 @@ class Measured(Protocol):
 
 
 class Round(Stateful):
-    """Learning that follows one call of playing, or that takes place while nothing is played.
+    """Learning after one `sample` call, or without sampling.
 
     Args:
         names: Policies that learn, in this order.
-        rollouts: Rollouts of these policies by name; None = they learn from replay alone.
-        env_steps: Environment steps that learning from replay alone is for; None = those of one call of playing.
+        rollouts: Rollouts of these policies by name; None = they learn from replay only.
+        env_steps: Environment steps that learning from replay only belongs to; None = those of one `sample` call.
 
     Attributes:
-        alone: Whether they learn from replay alone.
-        left: Gradient steps on replay that the first policy still has to make; None = not begun.
+        alone: Whether they learn from replay only.
+        left: Gradient steps on replay that are left for the first policy; None = not begun.
     """
 
     saved = ("names", "left", "env_steps", "alone")
@@ -105,7 +105,7 @@ class Round(Stateful):
                 check()
 
     def keep(self) -> None:
-        """Copies the rollouts, whose memory is overwritten by further playing."""
+        """Copies the rollouts, whose memory is overwritten by further sampling."""
         self.rollouts = {name: rollout.map(lambda _, tensor: tensor.clone()) for name, rollout in self.rollouts.items()}
 
     def state_dict(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class Round(Stateful):
         return {**super().state_dict(), "rollouts": rollouts, "all_names": list(self.all_names)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave."""
+        """Restores the result of `state_dict`."""
         state = dict(state)
         self.rollouts = {name: Rollout(**fields) for name, fields in state.pop("rollouts").items()}
         self.all_names = tuple(state.pop("all_names"))
@@ -125,13 +125,13 @@ class Round(Stateful):
 
 
 class Progress(Stateful):
-    """An iteration under way.
+    """Progress of the current iteration.
 
     Args:
         env_steps: Environment steps of the run when it began.
-        lane_steps: These and those in which copies rested.
+        lane_steps: These and those in which environments rested.
         seconds: Seconds of training when it began.
-        gradient_steps: Those of each policy with replay when it began.
+        gradient_steps: Gradient steps of each policy with replay when it began.
     """
 
     state_version = 2
@@ -143,36 +143,36 @@ class Progress(Stateful):
         self.seconds = seconds
         self.gradient_steps = dict(gradient_steps)
         self.unplayed = 0
-        """Env steps that were learned for and not played, because sampling is paused."""
+        """Env steps for which policies learned without sampling, because it is paused."""
         self.learned: dict[str, list[dict[str, Any]]] = {}
-        """What each policy's updates reported."""
+        """Metrics of each policy's updates."""
         self.sizes: dict[str, tuple[int, int]] = {}
         """Decisions and cut fragments of each policy's last rollout."""
         self.round: Round | None = None
-        """The learning under way; None while playing."""
+        """The current learning; None while sampling."""
 
     def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
-        """Adds to states of version 1, which were never stopped while learning, that no learning is under way."""
+        """Adds an empty round to states of version 1, which were never stopped while learning."""
         return {"round": None, **state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave."""
+        """Restores the result of `state_dict`."""
         self.round = None if state.get("round") is None else Round()
         super().load_state_dict(state)
 
     def note(self, name: str, row: dict[str, Any], rollout: Rollout) -> None:
-        """Takes down an update of a policy."""
+        """Records an update of a policy."""
         self.learned.setdefault(name, []).append(row)
         self.sizes[name] = (rollout.num_decisions, rollout.num_cut)
 
     def pass_over(self, env_steps: int, lane_steps: int) -> None:
-        """Leaves out what was played meanwhile in another iteration."""
+        """Leaves out steps that another iteration made meanwhile."""
         self.env_steps += env_steps
         self.lane_steps += lane_steps
 
 
 class Windows(Stateful):
-    """The last finished episodes, for the running means."""
+    """Windows of the last finished episodes, for running means."""
 
     saved = ("episodes", "agent_episodes", "totals", "lengths", "agents", "policies", "metrics", "histograms",
              "parameters", "groups", "sources")  # fmt: skip
@@ -188,20 +188,20 @@ class Windows(Stateful):
         self.policies: dict[str, deque[float]] = {}
         self.metrics: dict[str, deque[float]] = {}
         self.histograms: dict[str, list[float]] = {}
-        """Of the episodes that ended in the latest iteration."""
+        """Histograms of the episodes that ended in the latest iteration."""
         self.parameters: dict[str, deque[float]] = {}
         self.groups: dict[str, deque[float]] = {}
         self.reported: dict[str, tuple[str, list[float]]] = {}
-        """What the environment reported in the latest iteration."""
+        """Values that the environment reported in the latest iteration."""
         self.kept: list[EpisodeResult] | None = None
-        """Episodes one by one, for whoever puts a list here, and empties it."""
+        """Single episodes, for a caller that sets a list here and empties it."""
         self.sources: dict[str, str] = {}
-        """Name of the callback that measured each metric."""
+        """Name of the callback of each metric."""
         self.absent: frozenset[str] = frozenset()
-        """Names of callbacks that a loaded run had and was not given; their metrics are not current."""
+        """Names of callbacks that a loaded run had and does not have now; their metrics are outdated."""
 
     def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
-        """Adds to states of version 1 who measured each metric, which is not known."""
+        """Adds the callbacks of metrics to states of version 1, where they are unknown."""
         return {**state, "sources": {}}
 
     @property
@@ -210,7 +210,7 @@ class Windows(Stateful):
         return {name: v for name, v in self.metrics.items() if self.sources.get(name, UNNAMED) not in self.absent}
 
     def add(self, finished: Iterable[EpisodeResult], env: VectorEnv | None = None) -> None:
-        """Takes the finished episodes of an iteration in the order they ended, and what the environment reported."""
+        """Adds the finished episodes of an iteration in the order of their ends, and the environment's reports."""
         self.histograms = {}
         reported = getattr(env, "reported", None)
         self.reported = {} if reported is None else reported.take()
@@ -238,51 +238,51 @@ class Windows(Stateful):
 
 
 class Run(Stateful):
-    """The state of a training, without the loop that moves it on.
+    """State of a training, without the training loop.
 
     Args:
         resolved: Settings of the run.
-        env: The copies of the environment.
-        mapping: Which policy plays which agent.
-        listeners: Objects that want to hear of episodes, in the order in which they are told.
-        note: Function that is given a line which a user should read once.
-        ranks: The learners of the run, of which this is one.
+        env: The vectorized environments.
+        mapping: Policy of each agent.
+        listeners: Listeners of episodes, in the order of their calls.
+        note: Called with a line that a user should read once.
+        ranks: The learners of the run, one of which is this one.
 
     Attributes:
-        folder: Folder in which the run was started in this process, where relative paths begin.
-        pool: Plays.
-        policies: By name.
+        folder: Folder in which the run was started in this process, for relative paths.
+        pool: Samples experience.
+        policies: The policies by name.
         learners: The algorithm of each policy that learns.
-        frozen: Names of those that do not learn.
+        frozen: Names of policies that do not learn.
         env_steps: Environment steps so far.
-        lane_steps: These, and those in which copies rested.
-        resting: Whether all copies rest.
-        running_length: Mean length of the episodes that are running.
-        counters: What could not be learned from as it should, so far.
-        finished: Episodes that ended in the iteration under way.
+        lane_steps: These, and those in which environments rested.
+        resting: Whether all environments rest.
+        running_length: Mean length of the running episodes.
+        counters: Counts of experience that could not be used as intended.
+        finished: Episodes that ended in the current iteration.
         windows: The last finished episodes before that.
-        threads: Threads that each learner's steps are worth; as they were at the start of the run, wherever it goes on.
+        threads: Threads of each learner's steps, chosen at the start of the run and kept when it is resumed.
         iteration: Iterations so far.
         seconds: Seconds of training so far: wall time, with checkpoints, evaluations and callbacks.
         decisions: Decisions that each policy has learned from.
-        retired: Policies that have learned from all the decisions that they are to learn from, `max_decisions`.
-        last_learning: What the algorithms reported of the last iteration in which they learned.
-        paused: Whether iterations learn from replay alone.
-        progress: The iteration that is under way, so that a run can be stopped and taken up in the middle of it.
-        apart: The same for an iteration of learning alone or of playing alone, by the name of the call.
-        measured: The evaluation under way, or None.
-        criteria: What last ended a training, or was to end it.
-        curriculum: Lessons of environment parameters, and how far they have come.
-        self_play: Who plays whom, where policies play against themselves.
-        draws: What is drawn for environment parameters.
+        retired: Policies that have reached their `max_decisions`.
+        last_learning: Metrics of the algorithms in the last iteration in which they learned.
+        paused: Whether iterations learn from replay only.
+        progress: The current iteration, so that a run can be stopped and resumed in the middle of it.
+        apart: The same for an iteration of `learn` or `collect`, by the name of the call.
+        measured: The current evaluation, or None.
+        criteria: Criteria of the last training.
+        curriculum: Lessons of environment parameters, and their progress.
+        self_play: Opponents of policies in self-play.
+        draws: Samplers of environment parameters.
         parts: Features that take part in iterations; a trainer makes them.
-        check_request: Raises `Interrupted` if the run was asked to stop, on all ranks in the same moment.
-        horizon: Environment step at which schedules without a length of their own end (`run/horizon.py`); None =
-            not known yet, infinity = they stay constant.
-        score: What the best checkpoint is chosen by: the last evaluation's mean return, or else that of training.
+        check_request: Raises `Interrupted` if the run is to stop, on all ranks at the same point.
+        horizon: Environment step at which schedules without their own length end (`run/horizon.py`); None = not known
+            yet, infinity = they stay constant.
+        score: Score of the best checkpoint: the last evaluation's mean return, or else that of training.
     """
 
-    # learners after policies: what settings say anew of how a policy acts holds
+    # learners after policies: new settings of how a policy acts take precedence
     state_version = 3
     saved: ClassVar[tuple[str, ...]] = (
         "pool", "policies", "learners", "windows", "timers", "iteration", "seconds", "decisions", "last_learning",
@@ -368,17 +368,17 @@ class Run(Stateful):
         self.introduce(self.self_play.with_exploiters(kinds_of(env, mapping)))
 
     def _make_pool(self, listeners: Sequence[EpisodeListener]) -> WorkerPool:
-        """Makes what plays: a worker in this process, or workers elsewhere."""
+        """Returns a worker in this process, or remote workers."""
         if isinstance(self.env, RemoteEnvStub):
             recipe = WorkerRecipe(
                 as_typed(self.resolved), self.mapping, self.streams, self.draws, tuple(listeners), make_copies
             )
-            return workers_elsewhere(recipe, self.env, self.timers, self.interrupt, self.note)
+            return start_remote_workers(recipe, self.env, self.timers, self.interrupt, self.note)
         sampling, several = self.config.sampling, self.ranks.size > 1
         share = LaneShare(self.ranks.rank, *self.ranks.share(sampling.num_envs), (0,) * self.env.num_lanes)
         seeds = training_plan(self.draws, self.streams, share.place if several else None)
         mapping = ShareMapping(self.mapping, share) if several else self.self_play.mapping
-        interrupt = None if several else self.interrupt  # several stop together, after a round
+        interrupt = None if several else self.interrupt  # several learners stop together, after a round
         worker = RolloutWorker(self.env, mapping, self.streams, seeds, self.timers, interrupt=interrupt)
         worker.lanes_in_run = sampling.num_envs
         if any(map(moments_of, listeners)):
@@ -391,7 +391,7 @@ class Run(Stateful):
         """Refuses to pickle or copy a run, which holds processes, files and environments."""
         raise TypeError(
             f"a {type(self).__name__} holds environments, processes and open files, and cannot be pickled or copied: "
-            "save it with trainer.save(path), and make another one of it with Trainer.load(path)"
+            "save it with trainer.save(path), and load another one with Trainer.load(path)"
         )
 
     @property
@@ -401,16 +401,16 @@ class Run(Stateful):
 
     @property
     def under_way(self) -> Progress | None:
-        """The iteration that is under way, or was stopped last."""
+        """The current iteration, or the last interrupted one."""
         return next(iter(list(self.apart.values())), self.progress)
 
     @property
-    def standing_criteria(self) -> dict[str, float]:
-        """What ends a training that is given no criteria: those that it was last given, or else those of settings."""
+    def current_criteria(self) -> dict[str, float]:
+        """Criteria of a training without given criteria: those of the last call, or else those of settings."""
         return self.criteria or criteria_of(self.config.stop)
 
     def check_stop(self) -> None:
-        """Raises `Interrupted` if the run is to stop, on all ranks; keeps rollouts that no update has used yet."""
+        """Raises `Interrupted` if the run is to stop, on all ranks; keeps unused rollouts."""
         try:
             self.check_request()
         except Interrupted:
@@ -419,10 +419,10 @@ class Run(Stateful):
             raise
 
     def introduce(self, kinds: Mapping[str, Kind]) -> None:
-        """Makes policies, and the algorithms that learn them.
+        """Makes policies and their algorithms.
 
         Args:
-            kinds: The kind of agents that each of them plays, by the policy's name.
+            kinds: The kind of agents of each policy, by its name.
         """
         for name, kind in kinds.items():
             entry = self.config.policies[name]
@@ -446,13 +446,14 @@ class Run(Stateful):
 
     @contextmanager
     def copies(self, lanes: int, *, render: bool = False) -> Iterator[VectorEnv]:
-        """Gives copies of the environment to play in beside the training, until this ends.
+        """Context with vectorized environments for use outside the training.
 
-        Where the run has the only ones, it lends them: its running episodes are given up, and the next ones begin.
+        If only one process can have the environments, the run lends its own: its running episodes are abandoned, and
+        the next ones begin.
 
         Args:
-            lanes: How many; of the only ones there are as many as there are.
-            render: Whether they can be asked for pictures.
+            lanes: Number of environments; ignored if the run lends its own.
+            render: Whether they can render images.
         """
         if is_only_one(self.env):
             with self.pool.lent() as env:
@@ -465,22 +466,22 @@ class Run(Stateful):
                 close_env(env, env.name)
 
     def make_copies(self, lanes: int, *, render: bool = False) -> VectorEnv:
-        """Makes copies of the environment beside those that the run trains in, in the folder in which it was started.
+        """Returns further environments, made in the folder in which the run was started.
 
         Args:
-            lanes: How many.
-            render: Whether they can be asked for pictures.
+            lanes: Number of environments.
+            render: Whether they can render images.
         """
         with started_in(self.folder):
             return make_copies(self.config, lanes, render=render)
 
     def begin_iteration(self) -> Progress:
-        """An iteration that begins now."""
+        """Returns an iteration that begins now."""
         made = {name: replay.gradient_steps for name, replay in self.replays.items()}
         return Progress(self.env_steps, self.lane_steps, self.seconds, made)
 
     def count_played(self, sample: Sample) -> None:
-        """Takes over the counts of playing, and makes missing policies."""
+        """Takes the counts of a sample, and makes missing policies."""
         self.env_steps, self.lane_steps = sample.env_steps, sample.lane_steps
         self.resting, self.running_length, self.counters = sample.resting, sample.running_length, sample.counters
         self.finished += sample.finished
@@ -489,25 +490,25 @@ class Run(Stateful):
         if sample.newcomers:
             self.introduce(sample.newcomers)
 
-    def tell_time(self, name: str, rollout: Rollout) -> None:
-        """Tells a learner how far the run is, and how far its policy is with a rollout that it takes now."""
+    def set_clock(self, name: str, rollout: Rollout) -> None:
+        """Sets the env steps, horizon and decisions of a learner before it takes a rollout."""
         learner = self.learners[name]
         learner.env_steps, learner.horizon = self.env_steps, self.horizon
         learner.decisions = self.decisions.get(name, 0) + self.pool.delivered(name, rollout)
 
     def threads_of(self, name: str) -> AbstractContextManager[None]:
-        """Lets a learner compute with its threads inside, of kernels or of torch: beside kernels, torch has too little
-        work for a second thread.
+        """Context in which a learner computes with its threads, of kernels or of torch: with kernels, torch has too
+        little work for a second thread.
         """
         number = self.threads[name]
         return kernel_threads(number) if number > 1 and self.learners[name].on_kernels else torch_threads(number)
 
     def count_learned(self, name: str, rollout: Rollout) -> None:
-        """Updates observation statistics and the count of decisions by a rollout that a learner has taken.
+        """Updates observation statistics and the count of decisions after a learner has taken a rollout.
 
         Args:
             name: The policy's name.
-            rollout: What it has learned from, or stored.
+            rollout: The rollout.
         """
         normalizer = self.policies[name].normalizer
         if normalizer is not None and not self.learners[name].cfg.capabilities.offline:
@@ -518,7 +519,7 @@ class Run(Stateful):
             take(name)
 
     def end_round(self, this: Round, progress: Progress) -> None:
-        """Distributes the weights after a round; while all environments rest, a round of learning from replay follows.
+        """Distributes the weights after a round; while all environments rest, a round of replay follows.
 
         Raises:
             Interrupted: If the run is to stop.
@@ -529,11 +530,11 @@ class Run(Stateful):
         self.check_request()
 
     def is_learning(self, name: str) -> bool:
-        """Whether a policy learns from what is played now."""
+        """Returns whether a policy learns from current samples."""
         return all(learns(name) for learns in self.parts.is_learning)
 
     def retire(self, name: str) -> None:
-        """Lets a policy play on without learning, if it has learned all it is to."""
+        """Ends the learning of a policy that has reached its `max_decisions`; it continues to act."""
         limit = self.config.policies[name].max_decisions
         if limit is not None and self.decisions.get(name, 0) >= limit and name not in self.retired:
             self.retired.add(name)
@@ -541,19 +542,19 @@ class Run(Stateful):
             self.pool.retire(name)
 
     def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
-        """Adds to states of version 1 the parts that the first runs did not have, and to those of version 2 that no
-        iteration of learning alone or of playing alone was stopped in its middle.
+        """Adds missing parts to states of version 1, and to those of version 2 that no iteration of `learn` or
+        `collect` was interrupted.
         """
         added = {"curriculum": self.curriculum.state_dict(), "self_play": self.self_play.state_dict(), "apart": {}}
         return {**added, **state}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes."""
+        """Returns the state of the run."""
         state = super().state_dict()
         return {**state, "finished": [asdict(episode) for episode in self.finished]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave, environments in the middle of their episodes included."""
+        """Restores the result of `state_dict`, including environments in the middle of episodes."""
         self.introduce(self.pool.load_env(state["pool"]))
         state = self.upgraded(state)
         self.progress = None if state["progress"] is None else self.begin_iteration()
@@ -562,7 +563,7 @@ class Run(Stateful):
         for name, learner in self.learners.items():
             learner.decisions = self.decisions.get(name, 0)
             self.retire(name)
-        self.self_play.skip_retired(self.pool)  # limits may be others than when the turn was given
+        self.self_play.skip_retired(self.pool)  # limits may have changed since the turn was given
         self.finished = [EpisodeResult(**episode) for episode in state["finished"]]
         if self.config.threads is not None:
             self.threads = dict.fromkeys(self.threads, self.config.threads)

@@ -1,4 +1,4 @@
-"""Criteria that end a training: thresholds of any number in a result, over the whole life of the run."""
+"""Stop criteria: thresholds of budgets and metrics, over the whole life of the run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENV_STEPS = "env_steps"
 """The criterion that also ends schedules."""
 
 GIVEN = "train(stop)"
-"""The source of a criterion that `Trainer.train` was given."""
+"""Source of a criterion given to `Trainer.train`."""
 
 
 class Stop:
@@ -29,10 +29,10 @@ class Stop:
     Args:
         criteria: Threshold of each budget or metric, of an `AtMost` reached from above. Metrics are named as in
             `metrics.jsonl`, with dots or slashes (``policies.main.return_mean``, ``evaluation/return_mean``).
-        function: Function that is asked after each iteration too, or None.
+        function: Function of each result that returns True to stop, or None.
 
     Raises:
-        ConfigError: If a threshold is not a number, or is reached before anything is done.
+        ConfigError: If a threshold is not a number, or is reached before the first step.
     """
 
     def __init__(self, criteria: Mapping[str, float], function: StopFunction | None = None) -> None:
@@ -46,7 +46,7 @@ class Stop:
         self.function = function
 
     def reason(self, result: IterationResult) -> str:
-        """Returns in words why training ends after `result`; an empty text if it goes on.
+        """Returns in words why training ends after `result`; an empty string if it continues.
 
         Raises:
             ConfigError: If a criterion names no metric of this run.
@@ -78,16 +78,16 @@ class Stop:
         """Refuses criteria that can never be reached, as far as a result shows it.
 
         Args:
-            result: Where the run stands; of a run that has not begun yet too.
-            sources: Who set a criterion, to be named; without them the caller of `Trainer.train` did.
+            result: A result of the run, which may be one before its first iteration.
+            sources: Source of each criterion, for messages; None if the caller of `Trainer.train` set them.
 
         Raises:
-            ConfigError: If a criterion names no metric of this run; says all that do not.
+            ConfigError: If criteria name no metric of this run; names all of them.
         """
         self._refuse_unknown(_values(result), result, sources or {})
 
     def _refuse_unknown(self, values: Mapping[str, Any], result: IterationResult, sources: Mapping[str, str]) -> None:
-        """Refuses criteria that are neither among the values of a result nor may come later; see `check`."""
+        """Refuses criteria that are not among the values of a result and cannot appear later; see `check`."""
         problems = []
         for name in self.criteria:
             key = name.replace(".", "/")
@@ -105,11 +105,11 @@ def time_limits(criteria: Mapping[str, float]) -> dict[str, float]:
 
 
 def check_criteria(resolved: Resolved[RunConfig], result: IterationResult) -> None:
-    """Refuses the criteria of a configuration that can never be met, before a run has begun.
+    """Refuses criteria of a configuration that can never be met, before a run starts.
 
     Args:
         resolved: Settings of the run.
-        result: Where the run stands before its first iteration.
+        result: The result before its first iteration.
 
     Raises:
         ConfigError: If a criterion can never be met; names it and its source.
@@ -135,12 +135,12 @@ def stop_rule(
 
     Args:
         stop: Criteria, or a stop function, of the caller; None = neither.
-        standing: Criteria that hold besides.
-        function: Stop function that was given before, which holds if `stop` is none.
+        standing: Other criteria that apply.
+        function: Stop function of the last call, which applies if `stop` is none.
         evaluation_every: Iterations between evaluations; 0 = no evaluations.
 
     Raises:
-        ConfigError: If nothing would ever end the training, or a criterion can never be met.
+        ConfigError: If nothing would end the training, or a criterion can never be met.
     """
     criteria = dict(standing)
     if callable(stop):
@@ -151,18 +151,18 @@ def stop_rule(
         raise ConfigError(f'stop = {stop!r}: use criteria like {{"env_steps": 100_000}}, or a function of a result')
     rule = Stop(criteria, function)
     if not rule.criteria and rule.function is None:
-        raise ConfigError('stop: nothing ends this training; say when, as in train(stop={"env_steps": 100_000})')
+        raise ConfigError('stop: nothing ends this training; set a criterion, as in train(stop={"env_steps": 100_000})')
     refuse(f"stop.{name}: {problem}" for name in criteria if (problem := _unmeasured(name, evaluation_every)))
     return rule
 
 
 def criteria_of(settings: Mapping[str, float | None]) -> dict[str, float]:
-    """Gives the criteria among the settings of the section `stop`, where none takes one away."""
+    """Returns the criteria of the section `stop`, where none removes a criterion."""
     return {name: threshold for name, threshold in settings.items() if threshold is not None}
 
 
 def horizon_of(settings: Mapping[str, float | None]) -> int | None:
-    """Returns the end of schedules that the section `stop` gives, in environment steps; None if it gives none."""
+    """Returns the end of schedules by the section `stop`, in environment steps; None if it sets none."""
     env_steps = settings.get(ENV_STEPS)
     return None if env_steps is None else int(env_steps)
 
@@ -174,32 +174,33 @@ def _given(resolved: Resolved[C], name: str) -> list[tuple[str, Any]]:
 
 
 def without(criteria: Mapping[str, float], others: Mapping[str, float]) -> dict[str, float]:
-    """Gives those of some criteria that others say nothing of, whether their names have dots or slashes."""
+    """Returns criteria without those that `others` has too, whether names have dots or slashes."""
     said = {in_settings(name) for name in others}
     return {name: threshold for name, threshold in criteria.items() if in_settings(name) not in said}
 
 
 def in_settings(name: str) -> str:
-    """Gives the name of a criterion as it is in settings, where a dot would begin a section."""
+    """Returns the name of a criterion in settings, where a dot would begin a section."""
     return name.replace(".", "/")
 
 
-def carried_on(before: Mapping[str, float], resolved: Resolved[C], settings: Mapping[str, float | None], source: str
-) -> dict[str, float]:  # fmt: skip
-    """Gives the criteria of a run that goes on: those it had before, but for those that are said anew.
+def resumed_criteria(
+    before: Mapping[str, float], resolved: Resolved[C], settings: Mapping[str, float | None], source: str
+) -> dict[str, float]:
+    """Returns the criteria of a resumed run: its former ones, except those that are set again.
 
     Args:
-        before: What ended the run, or was to end it.
-        resolved: The settings it goes on with.
-        settings: The section `stop` of these.
-        source: What the source of settings is called that the run had before.
+        before: Criteria of the run so far.
+        resolved: Settings of the resumed run.
+        settings: Its section `stop`.
+        source: Source of the run's former settings.
     """
-    anew = given_anew(resolved, settings, source)
+    anew = newly_given(resolved, settings, source)
     return {**without(before, dict.fromkeys(anew, 0.0)), **criteria_of(anew)} if before else {}
 
 
-def given_anew(resolved: Resolved[C], settings: Mapping[str, float | None], source: str) -> dict[str, float | None]:
-    """Returns the settings of the section `stop` that were given anew to a loaded run; see `carried_on`."""
+def newly_given(resolved: Resolved[C], settings: Mapping[str, float | None], source: str) -> dict[str, float | None]:
+    """Returns the settings of the section `stop` that were set when a run was loaded; see `resumed_criteria`."""
     return {name: threshold for name, threshold in settings.items()
             if _given(resolved, name)[-1][0] not in (source, DEFAULT)}  # fmt: skip
 
@@ -207,12 +208,12 @@ def given_anew(resolved: Resolved[C], settings: Mapping[str, float | None], sour
 def history_of(
     resolved: Resolved[C], settings: Mapping[str, float | None], criteria: Mapping[str, float]
 ) -> dict[str, list[tuple[str, Any]]]:
-    """Gives for each criterion every (source, value), lowest first; the last one ends the training.
+    """Returns every (source, value) of each criterion, lowest layer first; the last one applies.
 
     Args:
         resolved: The settings of the run.
-        settings: The section `stop` of these.
-        criteria: What ends the training, criteria that `Trainer.train` was given included.
+        settings: Their section `stop`.
+        criteria: The criteria of the training, including those given to `Trainer.train`.
     """
     history = {f"stop.{in_settings(name)}": list(_given(resolved, name)) for name in settings}
     said = {in_settings(name): threshold for name, threshold in settings.items()}
@@ -223,7 +224,7 @@ def history_of(
 
 
 def _values(result: IterationResult) -> dict[str, Any]:
-    """Gives what criteria are compared with, by name."""
+    """Returns the values that criteria are compared with, by name."""
     return {
         "iterations": result.iteration,
         "seconds": result.seconds,
@@ -240,23 +241,23 @@ TIMES = {"seconds": 1.0, "minutes": 60.0, "time/seconds": 1.0}
 
 
 def _wrong(name: str, value: Any) -> str:
-    """Says what is wrong with a threshold; an empty text if nothing is."""
+    """Returns the problem of a threshold; an empty string if it is valid."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "not a number"
     if not math.isfinite(value):
         return "must be a finite number"
-    return f"must be above 0, because {name} are counted from there" if name in BUDGETS and value <= 0 else ""
+    return f"must be above 0, because {name} are counted from 0" if name in BUDGETS and value <= 0 else ""
 
 
 def _unmeasured(name: str, evaluation_every: int) -> str:
-    """Says why a criterion waits for an evaluation that never comes; an empty text if it does not."""
+    """Returns the reason if a criterion needs an evaluation and there is none; else an empty string."""
     if evaluation_every or not name.startswith("evaluation"):
         return ""
-    return "nothing is evaluated in training; set evaluation.every, to 5 say"
+    return "there are no evaluations during training; set evaluation.every, to 5 for example"
 
 
 def _may_come(key: str, result: IterationResult) -> bool:
-    """Says whether a metric that is not there yet can still appear: agents join late, policies have to learn first."""
+    """Returns whether a missing metric can still appear: agents may join later, policies may not have learned yet."""
     group, _, rest = key.partition("/")
     if group == "evaluation":
         return result.evaluation is None

@@ -1,7 +1,7 @@
-"""A thread beside a training that requests a stop when the time is up, and reports the progress of a long iteration.
+"""Thread that requests a stop of the training at its time limit, and reports the progress of long iterations.
 
-The training itself never reads a clock for this. It checks `Interrupt.number`, as for Ctrl-C, where a checkpoint can be
-written.
+The training itself never reads a clock for this. It checks `Interrupt.number`, as for Ctrl-C, at places where a
+checkpoint can be written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOOK_SECONDS = 0.5
 """Seconds between two checks."""
 
 MEASURED_SECONDS = 1.0
-"""Seconds over which gradient steps are counted before the length of an iteration is estimated from them."""
+"""Seconds of gradient steps before the length of an iteration is estimated from them."""
 
 
 class Watch:
@@ -36,15 +36,15 @@ class Watch:
         self._under_way: Progress | None = None
         self._acted = 0
         self._first: tuple[float, int] | None = None
-        """Seconds of training and gradient steps of the iteration at the first check after one was made."""
+        """Seconds of training and gradient steps of the iteration at the first check after a gradient step."""
 
     @contextmanager
     def over(self, limit: tuple[str, float] | None = None) -> Iterator[None]:
         """Watches the run, as a context; does nothing inside another such context.
 
         Args:
-            limit: The criterion that limits the time, as text, and the seconds of training at which the run is asked to
-                stop; None = no limit.
+            limit: The time criterion, as text, and the seconds of training at which a stop is requested; None = no
+                limit.
         """
         if self._ended is not None or (limit is None and not self._reporter().shows_progress):
             yield
@@ -84,8 +84,8 @@ class Watch:
     def _too_long(self, seconds: float, criterion: str) -> str:
         return (
             f"an iteration takes about {span(seconds)}, and --stop {criterion} ends within it: the run then stops "
-            "between two gradient steps, and the row of the iteration is written once the run is resumed and has ended "
-            "it; sampling.iteration_steps=N makes iterations shorter"
+            "between two gradient steps, and the row of the iteration is written when a resumed run completes it; "
+            "sampling.iteration_steps=N makes iterations shorter"
         )
 
     # --- progress of an iteration -------------------------------------------------------------------------------------
@@ -105,14 +105,14 @@ class Watch:
         if run.replays:
             parts.append(f"{self._made(progress):,} gradient steps")
         if progress.round is not None and progress.round.left:
-            parts.append(f"{progress.round.left:,} to make before playing on")
+            parts.append(f"{progress.round.left:,} to make before sampling continues")
         _, left = self._estimate(now)
         if left is not None:
             parts.append(f"about {span(left)} left of it")
         return " | ".join(parts)
 
     def _progress(self) -> Progress | None:
-        """Returns the iteration under way; notes the decisions at its beginning."""
+        """Returns the current iteration; records the decisions at its beginning."""
         run = self._run
         progress = run.under_way
         if progress is not self._under_way:
@@ -125,8 +125,8 @@ class Watch:
         return sum(replay.gradient_steps - progress.gradient_steps.get(name, 0) for name, replay in replays)
 
     def _estimate(self, now: float) -> tuple[float, float | None]:
-        """Returns the seconds that the iteration under way has taken, and estimates those that are left; None where
-        gradient steps do not show that yet, or do not decide it.
+        """Returns the seconds that the current iteration has taken, and estimates those that are left; None if gradient
+        steps do not show it yet, or do not decide it.
         """
         progress = self._progress()
         if progress is None:
@@ -140,7 +140,7 @@ class Watch:
         return passed, None if left is None else left * (now - self._first[0]) / (made - self._first[1])
 
     def _left(self, progress: Progress, made: int) -> float | None:
-        """Estimates the gradient steps that are left in an iteration; None where they do not decide its length."""
+        """Estimates the gradient steps that are left in an iteration; None if they do not decide its length."""
         run, replays = self._run, list(self._run.replays.values())
         if run.apart:
             return max(ITERATION - made, 0)

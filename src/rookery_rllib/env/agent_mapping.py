@@ -66,7 +66,7 @@ class RecordedMapping:
         by_index[episode.index][agent] = policy
         return policy
 
-    def hear_of_share(self, share: LaneShare, env: VectorEnv) -> None:
+    def set_share(self, share: LaneShare, env: VectorEnv) -> None:
         """Takes the copies that a worker on a cluster plays for those that know agents."""
         self._agent_ids.env = env
 

@@ -164,7 +164,7 @@ class EpisodeBook:
             found.append(_StartListener(self))
         return found
 
-    def hear_of_share(self, share: LaneShare, env: VectorEnv) -> None:
+    def set_share(self, share: LaneShare, env: VectorEnv) -> None:
         """Hears of the copies whose episodes it keeps, where these are not all of a run."""
 
     def of(self, episode: Episode) -> MultiAgentEpisode:
@@ -281,7 +281,7 @@ class _EndListener(_Listener):
     def __init__(self, book: EpisodeBook) -> None:
         super().__init__(book)
         self.state_dict, self.load_state_dict = book.state_dict, book.load_state_dict  # they are part of checkpoints
-        self.hear_of_share = book.hear_of_share
+        self.set_share = book.set_share
         self.tells = overrides(book.callbacks, "on_episode_end")
 
     def on_episode_end(self, episode: Episode) -> None:

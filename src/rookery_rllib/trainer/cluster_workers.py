@@ -155,7 +155,7 @@ class RemoteTrainerView:
         found: list[Any] = self.env_maker.made
         return found
 
-    def hear_of_share(self, share: LaneShare, env: VectorEnv) -> None:
+    def set_share(self, share: LaneShare, env: VectorEnv) -> None:
         self._kinds = [(kind.agents, kind.obs.space) for kind in env.kinds]
 
     def policy_of(self, lane: int, index: int, agent: Any) -> str:
@@ -175,8 +175,8 @@ class RemoteEpisodes(EpisodeBook):
     def __init__(self, trainer: RemoteTrainerView) -> None:
         super().__init__(trainer.callbacks, trainer)
 
-    def hear_of_share(self, share: LaneShare, env: VectorEnv) -> None:
-        self.trainer.hear_of_share(share, env)
+    def set_share(self, share: LaneShare, env: VectorEnv) -> None:
+        self.trainer.set_share(share, env)
 
     def end(self, episode: MultiAgentEpisode) -> None:
         """Takes an episode out of those that run, and writes down its numbers where they are sent with it."""

@@ -1,4 +1,4 @@
-"""States of callbacks in checkpoints, each under the name of its class, so that no callback loads that of another."""
+"""States of callbacks in checkpoints, each under the name of its class, so that callbacks load only their own."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from rookery.run.parts import RunPart
 from rookery.run.run import Windows
 
 
-def tell(callbacks: Sequence[EpisodeListener], moment: str, *about: Any) -> None:
-    """Calls one method of every callback, in the user's modes of torch."""
+def notify(callbacks: Sequence[EpisodeListener], moment: str, *about: Any) -> None:
+    """Calls one method of every callback, in the user's modes of torch (such as its gradient mode)."""
     with users_modes():
         for callback in callbacks:
             getattr(callback, moment)(*about)
@@ -25,20 +25,20 @@ class CallbacksPart(RunPart):
     """Calls the callbacks of a trainer after each iteration.
 
     Args:
-        tell: Calls one method of every callback.
+        notify: Calls one method of every callback.
     """
 
-    def __init__(self, tell: Callable[[str, IterationResult], None]) -> None:
-        self._tell = tell
+    def __init__(self, notify: Callable[[str, IterationResult], None]) -> None:
+        self._notify = notify
 
     def after_report(self, result: IterationResult) -> None:
-        """Calls ``on_iteration``, unless the time of the training was up within the iteration."""
+        """Calls ``on_iteration``, unless the time limit ended the training within the iteration."""
         if result.whole:
-            self._tell("on_iteration", result)
+            self._notify("on_iteration", result)
 
 
 class CallbackStates:
-    """States of callbacks by name, including those of absent callbacks, which a loaded run had and was not given.
+    """States of callbacks by name, including absent callbacks, which a loaded run had before and does not have now.
 
     States of absent callbacks are written into later checkpoints, and their metrics are left out of results.
 
@@ -46,8 +46,8 @@ class CallbackStates:
         callbacks: The callbacks of the trainer.
         windows: Holds the metrics that callbacks measured.
         note: Shows a line at once.
-        notes: List of lines that are shown when a training begins.
-        plays: Whether anything is played, so that metrics of an absent callback become outdated.
+        notes: Lines that are shown when a training begins.
+        plays: Whether the run samples, so that metrics of an absent callback become outdated.
     """
 
     def __init__(
@@ -93,21 +93,21 @@ class CallbackStates:
             elif hasattr(callback, "load_state_dict"):
                 fresh.append(name)
         if fresh:
-            self.note(f"the checkpoint holds no state of {', '.join(fresh)}: begins fresh")
+            self.note(f"the checkpoint has no state of {', '.join(fresh)}: starts fresh")
         self.absent, self.windows.absent = stored, frozenset(stored if self.plays else ())
         if stored:
             names = ", ".join(name or "callbacks without names" for name in stored)
             self.notes.append(
-                f"this run had {names} and is not given that now: its state is kept in checkpoints"
-                f"{', and its metrics are left out of results' * self.plays}; give it again with callbacks=[...]"
+                f"this run had {names}, which is missing now: its state is kept in checkpoints"
+                f"{', and its metrics are left out of results' * self.plays}; pass it again with callbacks=[...]"
             )
 
     def _by_position(self, listed: Sequence[Any], free: Sequence[str]) -> dict[str, Any]:
-        """Returns states that an older version of Rookery wrote without names by the names of the callbacks.
+        """Returns states that an older version of Rookery wrote without names, by the names of the callbacks.
 
         Args:
-            listed: The states, in the order of the callbacks then; None for each without a state.
-            free: Names of the present callbacks that have no state by name.
+            listed: The states, in the order of the former callbacks; None for each without a state.
+            free: Names of the current callbacks that have no state by name.
 
         Raises:
             StateError: If there are states, and another number of callbacks.
@@ -118,8 +118,8 @@ class CallbackStates:
         if len(free) == len(listed):
             if has_states:
                 self.note(
-                    "the checkpoint of an older version does not name its callbacks: their states are given in this "
-                    f"order: {', '.join(free)}"
+                    "the checkpoint of an older version does not name its callbacks: their states are assigned in "
+                    f"this order: {', '.join(free)}"
                 )
             return dict(zip(free, listed, strict=True))
         if has_states:
@@ -147,5 +147,5 @@ def _give(name: str, callback: Any, state: Any, source: str) -> None:
     except Exception as error:
         raise StateError(
             f"callbacks: {name}.load_state_dict refuses the state of {source}: {described(error)}; leave "
-            "the callback out to keep its state, or let the method take the state as it was written"
+            "the callback out to keep its state, or make the method accept the state as it was written"
         ) from error

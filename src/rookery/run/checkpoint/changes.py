@@ -1,4 +1,4 @@
-"""Which settings of a run keep their value when it goes on, and what is said to who changes them."""
+"""Settings that cannot change when a run is resumed, and the errors if they do."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from rookery.run.settings import RunConfig
 REASONS = {Fixed.STRUCTURAL: "keeps its value", Fixed.AT_START: "is read at the start only, and keeps its value"}
 
 PLAYING = ("env.", "sampling.")
-"""Sections that a run which has learned from data alone can still choose when it is to play."""
+"""Sections that a run which has learned from data only can still change when it begins to sample."""
 
 
 def texts(history: Mapping[str, list[tuple[str, Any]]]) -> dict[str, str]:
-    """Gives the value that each setting has, as text, by path."""
+    """Returns the value of each setting as text, by path."""
     return {path: flow(given[-1][1]) for path, given in history.items()}
 
 
 def check_changes(resolved: Resolved[RunConfig], before: Mapping[str, str]) -> None:
-    """Refuses to change settings that keep their value in the middle of a run.
+    """Refuses changes of settings that are fixed during a run.
 
     Args:
-        resolved: The settings with which the run is to continue.
+        resolved: The settings of the resumed run.
         before: Its values until now, as text, by path.
 
     Raises:
-        ConfigError: If such settings are changed; names all of them, and who set them.
+        ConfigError: If such settings are changed; names all of them and their sources.
     """
     problems = []
     before = {current_path(resolved.config, path): value for path, value in before.items()}
@@ -61,11 +61,11 @@ def check_changes(resolved: Resolved[RunConfig], before: Mapping[str, str]) -> N
 
 
 @contextmanager
-def explained_misfit(resolved: Resolved[RunConfig], saved: Saved, env: VectorEnv) -> Iterator[None]:
-    """Explains an error while the state of a checkpoint is loaded.
+def explain_mismatch(resolved: Resolved[RunConfig], saved: Saved, env: VectorEnv) -> Iterator[None]:
+    """Context in which the state of a checkpoint is loaded; explains errors.
 
     Args:
-        resolved: The settings with which the run is to continue.
+        resolved: The settings of the resumed run.
         saved: The checkpoint.
         env: The environment.
 
@@ -84,13 +84,13 @@ def explained_misfit(resolved: Resolved[RunConfig], saved: Saved, env: VectorEnv
 
 
 def check_fit(resolved: Resolved[RunConfig], before: Mapping[str, str], env: VectorEnv, described: Any) -> None:
-    """Says why a saved state does not fit to what was made for it, where that is known.
+    """Raises the reason why a saved state does not fit the objects of a run, if it is known.
 
     Args:
-        resolved: The settings with which the run is to continue.
+        resolved: The settings of the resumed run.
         before: Its values until now, as text, by path.
         env: The environment.
-        described: What the checkpoint says of the environment until now; None if it does not.
+        described: The checkpoint's description of its environment; None if it has none.
 
     Raises:
         ConfigError: If settings are changed that cannot change.
@@ -101,5 +101,5 @@ def check_fit(resolved: Resolved[RunConfig], before: Mapping[str, str], env: Vec
         return
     was, now = ([(kind.obs.space, kind.action.space) for kind in one.kinds] for one in (PlaceholderEnv(described), env))
     if was != now:
-        told = ["; ".join(f"see {obs} and act in {action}" for obs, action in kinds) for kinds in (was, now)]
-        raise SpaceError(f"this run has learned from agents that {told[0]}; those of {env.name} {told[1]}")
+        spaces = ["; ".join(f"see {obs} and act in {action}" for obs, action in kinds) for kinds in (was, now)]
+        raise SpaceError(f"this run has learned from agents that {spaces[0]}; those of {env.name} {spaces[1]}")

@@ -1,11 +1,11 @@
-"""Checkpoints: everything a run needs to go on as if it had not stopped, in one directory that is whole or not there.
+"""Checkpoints: everything that a run needs to resume exactly, in one directory that is written atomically.
 
 checkpoints/000012/
-  state.json, arrays.safetensors         the state of every object of the trainer (`core/state.py`)
+  state.json, arrays.safetensors         state of every object of the trainer (`core/state.py`)
   policies.json, policies.safetensors    each policy by itself, for `load_policy`
-  config.json                            every setting and where it came from
-  memory-main-000000000000.safetensors   what a policy has played (`replay/segments.py`), shared by many checkpoints
-  manifest.json                          sizes and hashes of the files; facts about the moment
+  config.json                            every setting and its source
+  memory-main-000000000000.safetensors   replay of a policy (`replay/segments.py`), shared by many checkpoints
+  manifest.json                          sizes and hashes of the files; facts about the run at this time
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from rookery.run.checkpoint.path_folders import folders_of
 from rookery.run.settings import RunConfig
 
 FORMAT = 2
-"""Grows when the files of a checkpoint change; format 1, which has no versions in states, is read as well.
+"""Version of the files of a checkpoint; format 1, which has no versions in states, is read as well.
 
 States of objects in these files have versions of their own (`core/state.py`)."""
 
@@ -64,18 +64,19 @@ ENV = ("env.name", "env.wrappers")
 
 @dataclass(frozen=True)
 class Saved:
-    """What a checkpoint holds.
+    """Contents of a checkpoint.
 
     Attributes:
         path: The directory of the checkpoint.
         state: The trainer's state.
-        values: Settings by path that a run goes on with; classes and functions as the names they are found by.
-        missing: Paths of settings that could not be written, with what stood there: they must be given again.
-        history: Every value each setting was given, with its source; objects as their names.
+        values: Settings of the resumed run by path; classes and functions as their import paths.
+        missing: Paths of settings that could not be written, with their values as text: they must be given again.
+        history: Every value of each setting, with its source; objects as their names.
         facts: The manifest.
-        memories: Files of replay by name, which nobody has read yet.
+        memories: Files of replay by name, not read yet.
         notes: Lines to show when it is loaded.
-        folders: Where the relative paths of settings begin, by path of the setting; read if the checkpoint is own.
+        folders: Folders that the relative paths of settings refer to, by path of the setting; read if the checkpoint
+            is the user's own.
     """
 
     path: Path
@@ -90,14 +91,14 @@ class Saved:
 
 
 def config_file(resolved: Resolved[RunConfig], seed: int) -> bytes:
-    """Gives the settings as JSON: values for a run that goes on, what could not be written, and the history.
+    """Returns the settings as JSON: values for a resumed run, settings that could not be written, and the history.
 
-    Left out of the values are those a policy has from the section all policies start from, so that it follows changes
-    there, and those that are read once, from files that may be gone by then.
+    The values leave out those that a policy has from the section `algorithm`, so that it follows changes there, and
+    those that are read once, from files that may be gone later.
 
     Args:
         resolved: The settings of the run.
-        seed: The seed that was used.
+        seed: The seed of the run.
     """
     values: dict[str, Any] = {}
     missing: dict[str, str] = {}
@@ -115,7 +116,7 @@ def config_file(resolved: Resolved[RunConfig], seed: int) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Gives a value of a setting for JSON; classes and functions as the names they are found by."""
+    """Returns a value of a setting for JSON; classes and functions as their import paths."""
     if isinstance(value, Schedule):
         return write_schedule(value)
     if isinstance(value, Secret):
@@ -126,7 +127,7 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) and key != OBJECT for key in value):
-            raise EncodingError(f"{value!r} has keys that are no texts")
+            raise EncodingError(f"{value!r} has keys that are not texts")
         return {key: _plain(item) for key, item in value.items()}
     name = object_name(value)
     if not name or "<" in name or name.startswith("__main__:"):
@@ -135,7 +136,7 @@ def _plain(value: Any) -> Any:
 
 
 def _read(value: Any, find: Callable[[str], Any]) -> Any:
-    """Gives what `_plain` was given, with `find` for the names of classes and functions."""
+    """Inverts `_plain`, with `find` for the import paths of classes and functions."""
     if isinstance(value, list):
         return [_read(item, find) for item in value]
     if isinstance(value, dict):
@@ -150,13 +151,13 @@ def write_checkpoint(path: Path, state: dict[str, Any], extra: Mapping[str, Cont
         path: The directory to write; must not exist.
         state: The trainer's state.
         extra: More files by name.
-        facts: What the manifest says about the moment.
+        facts: Facts about the run for the manifest.
 
     Raises:
         FileError: If it cannot be written.
-        EncodingError: If something in the state is not made of plain values and arrays.
+        EncodingError: If the state holds anything but plain values and arrays.
     """
-    if path.parent.name == FOLDER:  # a power cut must not take rows that the checkpoint counts
+    if path.parent.name == FOLDER:  # a power cut must not lose rows that the checkpoint counts
         sync_rows(path.parent.parent)
     structure, arrays = encode(state)
     files = {"state.json": json.dumps(structure).encode(), "arrays.safetensors": arrays, **extra}
@@ -164,7 +165,7 @@ def write_checkpoint(path: Path, state: dict[str, Any], extra: Mapping[str, Cont
 
 
 def read_checkpoint(path: Path) -> Saved:
-    """Reads a checkpoint, or the last one of a run, and compares every byte with its hash.
+    """Reads a checkpoint, or the last one of a run, and verifies the hashes of its files.
 
     Raises:
         FileError: If there is none, or it is broken, foreign or of a newer format; names the last good one.
@@ -173,7 +174,7 @@ def read_checkpoint(path: Path) -> Saved:
     try:
         lost = {"state.json", "arrays.safetensors", "config.json"} - files.keys()
         if lost:
-            raise FileError(f"{place}: is not a checkpoint of Rookery: it has no {', '.join(sorted(lost))}")
+            raise FileError(f"{place}: not a checkpoint of Rookery: it has no {', '.join(sorted(lost))}")
         if facts.get("format") not in range(1, FORMAT + 1):
             raise FileError(
                 f"{place}: has format {facts.get('format')}, which this version of Rookery cannot read "
@@ -190,11 +191,11 @@ def read_checkpoint(path: Path) -> Saved:
     except (FileError, EncodingError) as error:
         raise with_last_good(error, place) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise with_last_good(FileError(f"{place}: is not whole: {type(error).__name__}: {error}"), place) from None
+        raise with_last_good(FileError(f"{place}: incomplete: {type(error).__name__}: {error}"), place) from None
 
 
 def next_name(folder: Path, iteration: int) -> str:
-    """Gives the name of a checkpoint after `iteration`; a later one after the same has a number behind it."""
+    """Returns the name of a checkpoint after `iteration`; a further one after the same iteration ends in a number."""
     taken = {path.name for path in list_checkpoints(folder)}
     name, number = f"{iteration:06d}", 0
     while name in taken:
@@ -204,7 +205,7 @@ def next_name(folder: Path, iteration: int) -> str:
 
 
 def best_name(folder: Path) -> str | None:
-    """Gives the name of the best checkpoint, if one was ever called so."""
+    """Returns the name of the best checkpoint; None if there is none."""
     try:
         name: str = parse_json(read_content(folder / BEST))["name"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -214,7 +215,7 @@ def best_name(folder: Path) -> str | None:
 
 
 def note_best(folder: Path, name: str, score: float | None) -> bool:
-    """Calls a checkpoint the best if its score beats that of the best so far; says whether it did."""
+    """Marks a checkpoint as the best if its score exceeds the best so far; returns whether it does."""
     if score is None:
         return False
     best = best_name(folder)
@@ -227,7 +228,7 @@ def note_best(folder: Path, name: str, score: float | None) -> bool:
 
 
 def tidy(folder: Path, keep_last: int) -> None:
-    """Removes checkpoints that are neither among the last, nor the best, nor pinned; called when one was written."""
+    """Removes checkpoints that are neither among the last, nor the best, nor pinned; called after each write."""
     found = list_checkpoints(folder)
     kept = {path.name for path in found[-keep_last:]} | {best_name(folder)}
     for path in found[:-keep_last]:
@@ -237,16 +238,16 @@ def tidy(folder: Path, keep_last: int) -> None:
             pinned = False
         if path.name not in kept and not pinned:
             remove_directory(path)
-    remove_lone_shares(folder)
+    remove_orphan_shards(folder)
 
 
-def share_of(path: Path, rank: int) -> Path:
-    """Gives the place where another rank than the first keeps its share of a checkpoint."""
+def shard_of(path: Path, rank: int) -> Path:
+    """Returns the path of the shard of a checkpoint of a rank other than 0."""
     return path.with_name(f"{path.name}.rank{rank}")
 
 
-def remove_lone_shares(folder: Path) -> None:
-    """Removes the shares of checkpoints that are gone, or that never came to be."""
+def remove_orphan_shards(folder: Path) -> None:
+    """Removes shards whose checkpoint was removed or never completed."""
     for path in folder.glob("*.rank*"):
         name, _, rank = path.name.rpartition(".rank")
         if rank.isdigit() and checkpoint_number(name) and not (folder / name).is_dir():
@@ -254,7 +255,7 @@ def remove_lone_shares(folder: Path) -> None:
 
 
 def joined_history(saved: Saved, resolved: Resolved[RunConfig]) -> dict[str, list[tuple[str, Any]]]:
-    """Joins the history of each setting in both lives of a run: what was said at first, then what was said since."""
+    """Returns the history of each setting: its stored history, followed by the values since the run was loaded."""
     joined = dict(resolved.history)
     for stored, before in saved.history.items():
         path = current_path(resolved.config, stored)
@@ -262,52 +263,53 @@ def joined_history(saved: Saved, resolved: Resolved[RunConfig]) -> dict[str, lis
         saved_at = max((at for at, (source, _) in enumerate(now) if source.startswith(str(saved.path))), default=-1)
         joined[path] = [*before, *(entry for entry in now[saved_at + 1 :] if entry[0] != DEFAULT)]
         if now and resolved.why_fixed(path) is not Fixed.AT_START:
-            # the value that counts is the object itself, not its name
+            # uses the object itself, not its name
             joined[path][-1] = (joined[path][-1][0], now[-1][1])
     return joined
 
 
 def run_of(path: Path) -> Path:
-    """Gives the directory of the run that a path means: itself, or the one whose checkpoint it is.
+    """Returns the directory of a run from its own path or from the path of one of its checkpoints.
 
     Raises:
-        ConfigError: If it is neither.
+        ConfigError: If the path is neither.
     """
     if (path / FOLDER).is_dir():
         return path
     if path.parent.name == FOLDER and checkpoint_number(path.name):
         return path.parent.parent
     raise ConfigError(
-        f"resume: {shown(path)} is neither the directory of a run nor one of its checkpoints; leave resume out to go "
-        "on without a run directory"
+        f"resume: {shown(path)} is neither the directory of a run nor one of its checkpoints; leave resume out to "
+        "continue without a run directory"
     )
 
 
-def forget_later(place: Path) -> None:
-    """Removes the checkpoints after one that a run goes on from: they belong to a future that will not be."""
+def delete_later_checkpoints(place: Path) -> None:
+    """Deletes checkpoints newer than the one being resumed."""
     folder = place.parent
     found = list_checkpoints(folder)
     kept, later = found[: found.index(place) + 1], found[found.index(place) + 1 :]
-    if best_name(folder) in {path.name for path in later}:  # its name may come again, for something worse
+    if best_name(folder) in {path.name for path in later}:  # a worse checkpoint may get its name
         (folder / BEST).unlink()
         for path in kept:
             with suppress(FileError):
                 note_best(folder, path.name, read_manifest(path).get("score"))
     for path in later:
         remove_directory(path)
-    remove_lone_shares(folder)
+    remove_orphan_shards(folder)
 
 
 def layer_to_load(saved: Saved, given: Collection[str], play: bool | VectorEnv) -> Layer:
-    """Returns the saved settings, with classes and functions in place of their names; what was measured says so.
+    """Returns the saved settings as a layer, with classes and functions in place of their import paths; measured
+    values keep their source.
 
     Args:
         saved: The checkpoint.
         given: Paths that the caller sets.
-        play: Find the environment; else its name and wrappers stay names, which need not mean anything here.
+        play: Import the environment; else its name and wrappers stay names, which need not exist here.
 
     Raises:
-        ConfigError: If objects made in code cannot be found by their names and are not given; names each of them.
+        ConfigError: If objects made in code cannot be found by name and are not given; names each of them.
     """
     values: dict[str, Any] = {}
     lost = {path: f"{path} was {text}" for path, text in saved.missing.items()}
@@ -330,16 +332,16 @@ def layer_to_load(saved: Saved, given: Collection[str], play: bool | VectorEnv) 
 
 
 def stand_in_of(saved: Saved, play: bool | VectorEnv, layers: Iterable[Layer]) -> VectorEnv | None:
-    """Gives what stands for the environment of a checkpoint where nothing is played, or copies that are there already;
-    None where they are to be made.
+    """Returns the placeholder for the environment of a checkpoint where nothing is sampled, or existing vectorized
+    environments; None if environments are to be made.
 
     Args:
         saved: The checkpoint.
-        play: Whether whoever loads it wants to play, or the copies to play in.
-        layers: What they say.
+        play: Whether the loaded run samples, or existing vectorized environments.
+        layers: Settings over those of the checkpoint.
 
     Raises:
-        ConfigError: If the checkpoint does not say what the environment is like.
+        ConfigError: If the checkpoint does not describe its environment.
     """
     if not isinstance(play, bool):
         return play
@@ -348,5 +350,5 @@ def stand_in_of(saved: Saved, play: bool | VectorEnv, layers: Iterable[Layer]) -
     if play and any(name is not None for name in [saved.values.get("env.name"), *named]):
         return None
     if "env" not in saved.facts:
-        raise ConfigError(f"{shown(saved.path)}: it does not say what its environment is like; load it with play=True")
+        raise ConfigError(f"{shown(saved.path)}: this checkpoint does not describe its environment; use play=True")
     return PlaceholderEnv(saved.facts["env"])

@@ -1,4 +1,4 @@
-"""The part of a run that writes checkpoints while it trains, and when it is time for one."""
+"""Part of a run that writes checkpoints during training, and their schedule."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from rookery.run.parts import RunPart
 from rookery.run.settings import CheckpointConfig
 
 APART = 5.0
-"""Seconds from one checkpoint to the next at least, where no setting says when they are due."""
+"""Fewest seconds between checkpoints, where no setting schedules them."""
 
 SHARE = 0.05
-"""Part of the time that writing such checkpoints takes at most."""
+"""Largest part of the time that is spent on writing such checkpoints."""
 
 
 class CheckpointPace:
-    """A pace says when a checkpoint is due.
+    """Schedule of checkpoints.
 
     Args:
-        cfg: Settings. Where these name neither iterations nor seconds, checkpoints are `APART`, and further if
-            writing one takes more than `SHARE` of that.
+        cfg: Settings. Where these name neither iterations nor seconds, checkpoints are `APART` seconds apart, and
+            further if writing one takes more than `SHARE` of that.
     """
 
     def __init__(self, cfg: CheckpointConfig) -> None:
@@ -37,17 +37,17 @@ class CheckpointPace:
         self.begin()
 
     def begin(self) -> None:
-        """Counts the seconds from now."""
+        """Restarts the count of seconds."""
         self._due = time.monotonic() + self._apart
 
     def is_due(self, iteration: int) -> bool:
-        """Says whether a checkpoint is due after `iteration`."""
+        """Returns whether to write a checkpoint after `iteration`."""
         every = self.cfg.every
         return bool(every and iteration % every == 0) or bool(self._apart and time.monotonic() >= self._due)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Measures what writing a checkpoint takes, which is what this lasts for, and counts on from its end."""
+        """Context in which a checkpoint is written: measures the time, and restarts the count of seconds at its end."""
         began = time.monotonic()
         try:
             yield
@@ -59,7 +59,7 @@ class CheckpointPace:
 
 
 class CheckpointPart(RunPart):
-    """Writes a checkpoint after an iteration when one is due, and after the last iteration of a training.
+    """Writes scheduled checkpoints after iterations, and one after the last iteration of a training.
 
     Args:
         cfg: Settings of checkpoints; their time counts from now.

@@ -1,4 +1,4 @@
-"""The file in the directory of a run with the token for its external clients (`envs/external/env.py`)."""
+"""Token file in the directory of a run, for its external clients (`envs/external/env.py`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def token_path(folder: Path) -> str:
 
 
 def with_own_token(saved: Saved) -> Saved:
-    """Returns a run with the present path of a token file in its directory: the run may have been copied."""
+    """Returns a run with the current path of the token file in its directory, since the run may have been copied."""
     source = saved.history.get(PATH, [("", None)])[-1][0]
     if source != RUN_DIRECTORY or saved.path.parent.name != FOLDER:
         return saved

@@ -1,8 +1,8 @@
-"""Settings of policies that earlier versions of Rookery did not take from the section `algorithm`, in stored runs.
+"""Settings of policies in stored runs that earlier versions of Rookery did not take from the section `algorithm`.
 
-In those versions a policy had the defaults of a reward signal of `signals.own`, whatever `algorithm` said of that
+In those versions a policy had the defaults of a reward signal of `signals.own`, whatever `algorithm` set for that
 signal; and a section that a policy switched on without a value, ``policies.main.signals.rnd: {}``, was not stored. Such
-a run keeps the values that it has learned with.
+a run keeps the values with which it has learned.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ ALGORITHM, POLICIES = "algorithm", "policies"
 
 
 def kept_defaults(history: Mapping[str, Sequence[tuple[str, V]]]) -> dict[str, V]:
-    """Returns the settings, by path, that a policy of a stored run has by default although `algorithm` says otherwise.
+    """Returns the settings, by path, that a policy of a stored run has by default although `algorithm` differs.
 
-    A run that this version begins has none.
+    A run that this version starts has none.
 
     Args:
         history: For each path, every (source, value), lowest first; the last one won.
@@ -52,8 +52,8 @@ def note_of(kept: Mapping[str, object], history: Mapping[str, object]) -> list[s
     """Returns the line for a user whose run keeps settings that `algorithm` sets otherwise; nothing if it keeps none.
 
     Args:
-        kept: What `kept_defaults` gave.
-        history: What it was given.
+        kept: Result of `kept_defaults`.
+        history: Its argument.
     """
     above = {path: ".".join((ALGORITHM, *path.split(".")[2:])) for path in kept}
     lost = [path for path, at in above.items() if at in history or _is_section(at, history)]
@@ -64,5 +64,5 @@ def note_of(kept: Mapping[str, object], history: Mapping[str, object]) -> list[s
 
 
 def _is_section(path: str, history: Mapping[str, object]) -> bool:
-    """Says whether there are settings below a path."""
+    """Returns whether there are settings below a path."""
     return any(known.startswith(f"{path}.") for known in history)

@@ -1,4 +1,4 @@
-"""The files that Rookery writes into the directory of a run or an experiment, which are removed when it is replaced.
+"""Files that Rookery writes into the directory of a run or an experiment, and removes when the run is replaced.
 
 All other files there belong to the user and stay. A run or an experiment that was killed at its start, before its first
 row and its first checkpoint, is moved aside at the next start.
@@ -52,12 +52,12 @@ FOLDERS = {
 """Names in folders of the directory."""
 
 EXPERIMENT = re.compile(rf"{LEFTOVER}|{EVENTS}|journal\.jsonl|experiment\.yaml|trials|log\.txt")
-"""Names in the directory of an experiment; what lies in ``trials`` are directories of runs."""
+"""Names in the directory of an experiment; ``trials`` holds directories of runs."""
 
 JOURNAL, TRIALS = "journal.jsonl", "trials"
 
 REPORTED = b'"kind":"result"'
-"""Part of each line of a journal with a result of a trial."""
+"""Part of each journal line with a result of a trial."""
 
 KILLED = "killed-at-start"
 """Ending of the name of a run that was moved aside because it was killed at its start."""
@@ -129,7 +129,7 @@ def refuse_links(folder: Path) -> None:
     Writing would change the target of the link, anywhere on the disk. Folders of the user's own runs may be links.
 
     Raises:
-        FileError: If there is one; says what to do about it.
+        FileError: If there is one; with advice.
     """
     config = folder / CONFIG
     is_own = config.is_file() and is_signed_text(CONFIG, config.read_text(encoding="utf-8", errors="replace"))
@@ -143,7 +143,7 @@ def refuse_links_of_trials(folder: Path) -> None:
     """Refuses an experiment in which files or folders of Rookery are links, as `refuse_links` does.
 
     Raises:
-        FileError: If there is one; says what to do about it.
+        FileError: If there is one; with advice.
     """
     refuse_links(folder)
     for path in (folder / JOURNAL, folder / TRIALS, *sorted((folder / TRIALS).glob("*"))):
@@ -158,7 +158,7 @@ def _linked(path: Path) -> FileError:
 
 
 def remove(folder: Path, keep: Collection[str] = STAYING) -> list[Path]:
-    """Removes the files of Rookery from the directory of a run, settings first, so that no rest looks like a run.
+    """Removes the files of Rookery from the directory of a run, settings first, so that remains do not look like a run.
 
     Args:
         folder: Directory of the run.
@@ -168,7 +168,7 @@ def remove(folder: Path, keep: Collection[str] = STAYING) -> list[Path]:
         The paths that Rookery did not write, which stay.
 
     Raises:
-        FileError: If something cannot be removed; names it.
+        FileError: If a file cannot be removed; names it.
     """
     found = list(entries(folder))
     ours = [path for path, is_own in found if is_own and not {path.name, path.parent.name} & set(keep)]
@@ -181,7 +181,7 @@ def remove(folder: Path, keep: Collection[str] = STAYING) -> list[Path]:
         except OSError as error:
             raise WriteError(f"{path}: cannot be removed: {error.strerror}") from None
     for parent in {path.parent for path in ours} - {folder}:
-        with suppress(OSError):  # of one that holds other things, or is a link
+        with suppress(OSError):  # not empty, or a link
             parent.rmdir()
     return [path for path, is_own in found if not is_own]
 
@@ -202,7 +202,7 @@ def killed_note(folder: Path, aside: Path) -> str:
 
 
 def experiment_was_killed_at_start(folder: Path) -> bool:
-    """Returns whether a folder holds nothing but an experiment of which no trial has reported, or nothing at all."""
+    """Returns whether a folder is empty, or holds nothing but an experiment without a result of any trial."""
     if not folder.is_dir() or not all(EXPERIMENT.fullmatch(path.name) for path in folder.iterdir()):
         return False
     journal = folder / JOURNAL
@@ -211,7 +211,7 @@ def experiment_was_killed_at_start(folder: Path) -> bool:
 
 
 def move_killed_experiment(folder: Path) -> list[str]:
-    """Moves an experiment that was killed at its start aside, if there is one; returns notes.
+    """Moves aside an experiment that was killed at its start, if there is one; returns notes.
 
     Raises:
         FileError: If it is running, or cannot be moved.
@@ -233,11 +233,11 @@ def remove_trials(folder: Path) -> list[str]:
     """Removes the files of Rookery from the trials of an experiment; returns a note on other files, which stay.
 
     Raises:
-        FileError: If something cannot be removed; names it.
+        FileError: If a file cannot be removed; names it.
     """
     kept = []
     for trial in sorted((folder / TRIALS).glob("*")):
         kept += remove(trial, keep=()) if trial.is_dir() and not trial.is_symlink() else [trial]
-        with suppress(OSError):  # of one that holds other things
+        with suppress(OSError):  # not empty
             trial.rmdir()
     return kept_note(folder, kept)

@@ -1,7 +1,7 @@
-"""Where the relative paths of a stored run begin: paths are stored as they were typed, and the folder beside them.
+"""Folders of the relative paths in a stored run: paths are stored as typed, together with the folder they refer to.
 
 A checkpoint has the folder of each such setting beside its settings, `config.yaml` in a comment; both are signed. Where
-the signature is not the user's own, the folders are not used: paths begin in the working directory (docs/trust.md).
+the signature is not the user's own, the folders are not used: paths refer to the working directory (docs/trust.md).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def folders_of(resolved: Resolved[RunConfig]) -> dict[str, str]:
 
 
 def with_folders(text: str, resolved: Resolved[RunConfig]) -> str:
-    """Returns the text of `config.yaml` with the folders behind it, if there are any, in a line that is a comment."""
+    """Returns the text of `config.yaml` with a last line, a comment, that holds the folders, if there are any."""
     folders = folders_of(resolved)
     return f"{text}{COMMENT}{json.dumps(folders)}\n" if folders else text
 
@@ -60,9 +60,9 @@ def folders_in(file: Path) -> dict[str, str]:
 def resolve_run(layers: Sequence[Layer]) -> Resolved[RunConfig]:
     """Resolves the settings of a run, with paths of a stored environment from the folder where its run was started.
 
-    Copies of an environment are made in the starting folder, where its relative paths begin. Those of a stored run
-    that was started elsewhere begin there: the file that is an environment's name, and arguments that are marked as
-    paths. Whether a text is a path for an environment of others is not known.
+    Environments are made in the starting folder, to which their relative paths refer. Paths of a stored run that was
+    started elsewhere refer to the folder there: the file that is an environment's name, and arguments that are marked
+    as paths. Whether a text is a path for a third-party environment is not known.
     """
     resolved: Resolved[RunConfig] = resolve(RunConfig, layers, ALGORITHMS)
     here, env = starting_folder(), resolved.config.env
@@ -73,16 +73,16 @@ def resolve_run(layers: Sequence[Layer]) -> Resolved[RunConfig]:
     stored = {name: folder for name in env.config if (folder := elsewhere.get(ARGUMENT.format(name)))}
     hints = argument_hints(maker_of(env.name)) if stored else {}
     for name in stored.keys() & hints.keys():
-        value, _, told = locate(hints[name], env.config[name], (stored[name], here))
+        value, _, found = locate(hints[name], env.config[name], (stored[name], here))
         env = env.replace(config={**env.config, name: value})
-        notes += [f"{ARGUMENT.format(name)} = {note}" for note in told]
+        notes += [f"{ARGUMENT.format(name)} = {note}" for note in found]
     if env is resolved.config.env:
         return resolved
     return replace(resolved, config=resolved.config.replace(env=env), notes=(*resolved.notes, *notes))
 
 
 def as_typed(resolved: Resolved[RunConfig]) -> RunConfig:
-    """Returns the settings with the environment's paths as they were typed: machines of a cluster have other folders.
+    """Returns the settings with the environment's paths as typed: machines of a cluster have other folders.
 
     Its working directory is absolute, since it is sent from here.
     """

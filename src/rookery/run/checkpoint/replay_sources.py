@@ -1,4 +1,4 @@
-"""How a user names the experience a run begins with: ``runs/x``, ``runs/x:policy``, ``runs/x*0.5``."""
+"""Names of the experience with which a run starts: ``runs/x``, ``runs/x:policy``, ``runs/x*0.5``."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ WEIGHTED = re.compile(r"(.+)\*([0-9.+-][0-9.eE+-]*)")
 
 
 def replay_values(sources: str | Path | Sequence[str | Path]) -> dict[str, Any]:
-    """Gives the settings, by path, for replay that begins with experience of other runs.
+    """Returns the settings, by path, for replay that starts with experience of other runs.
 
     Args:
-        sources: Each ``PATH`` or ``PATH:policy``, whose rows are copied; with ``*0.5`` behind it, rows that this share
-            of every batch is drawn from. What exists as it stands is a path, stars and all.
+        sources: Each ``PATH`` or ``PATH:policy``, whose rows are copied; with ``*0.5`` appended, this share of every
+            batch is drawn from its rows instead. A path that exists may contain stars.
 
     Raises:
-        ConfigError: If a share is no number above 0 and at most 1, or a path has two.
+        ConfigError: If a share is not a number above 0 and at most 1, or a path has two.
     """
     copied: list[str] = []
     mixed: dict[str, float] = {}
@@ -44,7 +44,7 @@ def _part(source: str, text: str) -> float:
     try:
         part = float(text)
     except ValueError:
-        raise ConfigError(f"replay = {source!r}: {text} is no number; as in runs/x*0.5") from None
+        raise ConfigError(f"replay = {source!r}: {text} is not a number; write it as in runs/x*0.5") from None
     if not 0 < part <= 1:
-        raise ConfigError(f"replay = {source!r}: {text} is no part of a batch: above 0, and at most 1")
+        raise ConfigError(f"replay = {source!r}: {text} is not a part of a batch: must be above 0 and at most 1")
     return part

@@ -1,7 +1,7 @@
-"""Replay of a run and the disk: what a checkpoint writes of it, and what a run begins with.
+"""Replay buffers on the disk: writes them into checkpoints, and loads the experience with which a run starts.
 
-A checkpoint holds a replay buffer as segments (`replay/segments.py`). Only the rows that are new since the one
-before are written; the other segments get a second name in its directory.
+A checkpoint holds a replay buffer as segments (`replay/segments.py`). Only rows that are new since the previous
+checkpoint are written; the other segments get a second name in its directory.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ Note = Callable[[str], None]
 
 
 class SavedReplays(Stateful):
-    """Which rows of the policies' replay lie on the disk already.
+    """Record of the rows of the policies' replay that are on the disk already.
 
     Attributes:
-        sealed: Segments of each policy as they last lay, in the order of time.
+        sealed: Segments of each policy in the last checkpoint, in the order of time.
     """
 
     fixed = ("sealed",)
@@ -55,9 +55,9 @@ class SavedReplays(Stateful):
         self.sealed: dict[str, list[Segment]] = {}
 
     def files(self, replays: Mapping[str, Replay]) -> tuple[dict[str, Content], dict[str, Any]]:
-        """What a checkpoint must hold of the replay: files by name, and what its manifest says of them.
+        """Returns the replay files of a checkpoint by name, and their facts for its manifest.
 
-        Segments of rows that are all written over are left out; rows whose segment somebody removed are written again.
+        Segments whose rows are all overwritten are left out; rows whose segment was removed are written again.
         """
         files: dict[str, Content] = {}
         facts = {}
@@ -76,20 +76,20 @@ class SavedReplays(Stateful):
         return files, {FACTS: facts}
 
     def note_checkpoint(self, place: Path) -> None:
-        """Notes where the segments lie from now on: in the checkpoint `place`, which was just written."""
+        """Records the segments of the checkpoint `place`, which was just written."""
         manifest = read_manifest(place)
         self.sealed = segments_of(mapped_files(place, manifest), manifest)
 
     def restore(self, saved: Saved, replays: Mapping[str, Replay], note: Note) -> None:
-        """Fills memories, whose own state is loaded, with the rows that a checkpoint holds.
+        """Fills replay buffers, whose own state is loaded, with the rows of a checkpoint.
 
         Args:
             saved: The checkpoint.
             replays: The experience that each policy's learner keeps.
-            note: Is told of memories that stay empty.
+            note: Called with a line for each replay buffer that stays empty.
 
         Raises:
-            FileError: If a segment is missing, broken or foreign; names it, and the last good checkpoint.
+            FileError: If a segment is missing, broken or foreign; names it and the last good checkpoint.
         """
         found = segments_of(saved.memories, saved.facts)
         for policy, replay in replays.items():
@@ -97,32 +97,32 @@ class SavedReplays(Stateful):
             segments = found.get(policy)
             if segments is None or not memory.cfg.save:
                 why = "is not in the checkpoint" if segments is None else "is left out"
-                note(f"policy {policy!r}: its replay {why} (replay.save = false): it starts empty")
+                note(f"policy {policy!r}: its replay {why} (replay.save = false) and starts empty")
                 continue
             try:
                 memory.restore(open_segment(segment).rows for segment in segments)
             except RookeryError as error:
-                told = with_last_good(error, saved.path)
+                explained = with_last_good(error, saved.path)
                 if last_good(saved.path.parent, besides=saved.path) is None:
                     without = f'Trainer.load("{shown(saved.path)}", config={{"algorithm.replay.save": False}})'
-                    told = FileError(f"{told}; all but the memory can be loaded: {without}")
-                raise told from None
+                    explained = FileError(f"{explained}; all but the replay can be loaded: {without}")
+                raise explained from None
             self.sealed[policy] = segments
-        for policy, replay in replays.items():  # sources that are given with the checkpoint
+        for policy, replay in replays.items():  # sources given in addition to the checkpoint
             _copy_sources(policy, replay.own, note)
 
 
 def load_sources(policy: str, learner: Algorithm[Any], note: Note) -> None:
-    """Gives a new learner the rows of other replay buffers that its settings name, to keep or to draw from.
+    """Loads the rows of other replay buffers that a learner's settings name, to copy or to draw from.
 
     Args:
         policy: Name of the policy.
         learner: The learner.
-        note: Function that is given a line about what was taken.
+        note: Called with a line about each source.
 
     Raises:
-        FileError: If there is no such memory, or it is broken.
-        SpaceError: If its spaces are others.
+        FileError: If a source does not exist or is broken.
+        SpaceError: If its spaces differ from those of the policy.
     """
     for imitator, sources in imitators(learner):
         imitator.imitate(*demonstrations(sources, policy, learner, imitator.rng, note))
@@ -142,17 +142,17 @@ def load_sources(policy: str, learner: Algorithm[Any], note: Note) -> None:
 
 
 class Imitator(Protocol):
-    """Learns from demonstrations."""
+    """A part of a learner that learns from demonstrations."""
 
     rng: np.random.Generator
 
     def imitate(self, demonstrations: StoredDemonstrations, mark: str) -> None:
-        """Takes them, and a text that is another one if they are others."""
+        """Takes demonstrations, and a text that identifies them."""
         ...
 
 
 def imitators(learner: Algorithm[Any]) -> Iterator[tuple[Imitator, tuple[str, ...]]]:
-    """Gives the parts of a learner that want demonstrations, each with where they lie."""
+    """Yields the parts of a learner that need demonstrations, each with the paths of these."""
     signals = getattr(learner, "signals", None)
     for part in () if signals is None else signals.others.values():
         if hasattr(part, "imitate"):
@@ -165,24 +165,24 @@ def imitators(learner: Algorithm[Any]) -> Iterator[tuple[Imitator, tuple[str, ..
 def demonstrations(
     sources: Sequence[str], policy: str, learner: Algorithm[Any], rng: np.random.Generator, note: Note
 ) -> tuple[StoredDemonstrations, str]:
-    """Reads demonstrations for a policy; gives them and a text that is another one if they are others.
+    """Reads demonstrations for a policy; returns them and a text that identifies them.
 
     Args:
         sources: Runs, checkpoints or replay directories.
         policy: Name of the policy.
-        learner: Who learns it.
-        rng: Decides what is drawn.
-        note: Function that is given a line about what was read.
+        learner: Its learner.
+        rng: Random generator of the batches.
+        note: Called with a line about each source.
 
     Raises:
-        ConfigError: If no source is named, or there is nothing in them.
-        FileError: If there is no such replay, or it is broken.
-        SpaceError: If its spaces are others.
+        ConfigError: If no source is named, or all are empty.
+        FileError: If a replay does not exist or is broken.
+        SpaceError: If its spaces differ from those of the policy.
     """
     if not sources:
         raise ConfigError(
-            f"policies.{policy}: it is to imitate, and nobody says whom: set replay to the directory of a run or of a "
-            "replay (rookery replay record makes one, rookery replay import reads others' files)"
+            f"policies.{policy}: imitation needs demonstrations: set replay to the directory of a run or of a replay "
+            "(rookery replay record makes one, rookery replay import converts files of other libraries)"
         )
     one = learner.policy
     found = [find_replay(source, policy) for source in sources]
@@ -209,7 +209,7 @@ def _copy_sources(policy: str, memory: ReplayBuffer, note: Note) -> None:
 
 
 def _changes(cfg: ReplayConfig) -> str:
-    """What is chosen of data, and done to their rewards, for a note."""
+    """Returns the filter of the data and the change of their rewards, for a note."""
     chosen = f" ({cfg.select.describe()})" if cfg.select.describe() else ""
     return f"{chosen}, rewards {cfg.relabel.describe()}" if cfg.relabel.describe() else chosen
 
@@ -219,14 +219,14 @@ def _fitting(source: str, policy: str, memory: ReplayBuffer) -> StoredReplay:
     check_spaces(stored, spaces_of(memory), f"policy {policy!r}")
     if "reward" in stored.missing and memory.cfg.relabel.function is None:
         raise ConfigError(
-            f"policies.{policy}: {stored} has no rewards, so that nothing can be learned from what its decisions "
-            "earned; it can be imitated (algorithm.signals.gail.replay), or given rewards (replay.relabel.function)"
+            f"policies.{policy}: {stored} has no rewards to learn from; it can be imitated "
+            "(algorithm.signals.gail.replay), or given rewards (replay.relabel.function)"
         )
     return stored
 
 
 def _only_read(stored: StoredReplay, beside: ReplayBuffer) -> ReplayBuffer:
-    """All of a stored memory, drawn from as and with what the memory beside it is."""
+    """Returns a replay buffer of all rows of a stored one, with the settings and generator of the buffer `beside`."""
     cfg = beside.cfg.replace(capacity=count_filtered(stored, beside.cfg.select))
     memory = ReplayBuffer(
         beside.obs_spec,

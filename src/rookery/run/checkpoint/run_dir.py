@@ -1,12 +1,12 @@
-"""The directory of a run: what is written there, by whom, and when.
+"""`RunDir`: the directory of a run and its files.
 
 runs/<run-id>/
   config.yaml       every setting, with the source of its value
-  provenance.json   every value each setting was given, lowest first
-  command.txt       the command that started it          versions.json   what it was made with
-  metrics.jsonl     one line an iteration                timers.json     where the time went
-  checkpoints/      000012/ ... and best.json            run.lock        who writes here
-  token             what clients must know (external:PORT)
+  provenance.json   every value of each setting, lowest layer first
+  command.txt       the command that started the run     versions.json   versions of the packages
+  metrics.jsonl     one line per iteration               timers.json     time of each part of the run
+  checkpoints/      000012/ ... and best.json            run.lock        the process that writes here
+  token             token of the clients (external:PORT)
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ from rookery.run.checkpoint.path_folders import with_folders, without_folders
 from rookery.run.settings import RunConfig
 
 DRAWN = re.compile(r"^seed:.*# drawn\n", re.MULTILINE)
-"""The line of a seed that each start draws again."""
+"""Line of a seed that each start draws again."""
 
 VERSIONS = "versions.json"
 
 LATER = "later"
-"""Key in `VERSIONS` of a list: other versions with which the run was resumed, each with the iteration."""
+"""Key in `VERSIONS`: list of other versions with which the run was resumed, each with the iteration."""
 
 PACKAGES = ("rookery", "torch", "numpy", "gymnasium", "pettingzoo")
 
 
 class RunDir:
-    """The directory of one run, made if it is missing, and locked against a second writer while this object is open.
+    """Directory of one run. It is made if missing, and locked against a second writer while this object is open.
 
     Raises:
         FileError: If the directory cannot be made or written, or another run is writing there.
@@ -70,7 +70,7 @@ class RunDir:
         self.path = path
         self.board: TensorBoard | None = None
         self._before_play = 0
-        """Gradient steps on data while nothing had been played, which come before the first env step in TensorBoard."""
+        """Gradient steps on data before the first env step; TensorBoard shows them before env steps."""
         self.notes: list[str] = []
         """Notes to show once, when the training starts."""
         try:
@@ -93,7 +93,7 @@ class RunDir:
             raise
 
     def _claim(self) -> None:
-        """Takes the lock, and writes into it who holds it."""
+        """Takes the lock, and writes into it which process holds it."""
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -116,17 +116,17 @@ class RunDir:
         return self.path / FOLDER
 
     def begin(self, resolved: Resolved[RunConfig], force: bool) -> None:
-        """Writes the files of the start of a run. A run with the same settings that was killed at its start is moved
+        """Writes the files of a new run. An earlier run with the same settings that was killed at its start is moved
         aside.
 
         Raises:
-            ConfigError: If there is another run here already and `force` is not set.
+            ConfigError: If the directory has another run and `force` is not set.
         """
         if force:
             self.notes += own_files.kept_note(self.path, own_files.remove(self.path))
         elif own_files.has_begun(self.path) or (self._is_used and not self._was_killed(resolved)):
             raise ConfigError(
-                f"run_dir = {str(shown(self.path))!r}: there is a run here already; continue it (rookery resume "
+                f"run_dir = {str(shown(self.path))!r}: the directory already has a run; continue it (rookery resume "
                 f"{shown(self.path)}, "
                 "Trainer.load(..., resume=True)), replace it (force), or choose another directory"
             )
@@ -145,14 +145,14 @@ class RunDir:
         return (self.path / own_files.CONFIG).exists()
 
     def _was_killed(self, resolved: Resolved[RunConfig]) -> bool:
-        """Whether all that is here is the start of a run with these settings."""
+        """Whether the directory has nothing but the start of a run with these settings."""
         if not own_files.was_killed_at_start(self.path):
             return False
         written = (self.path / own_files.CONFIG).read_text(encoding="utf-8", errors="replace")
         return DRAWN.sub("", without_folders(without_signature(written))) == DRAWN.sub("", resolved.to_yaml())
 
     def _move_aside(self) -> Path:
-        """Renames the directory and makes a new one; returns the path of the old one."""
+        """Renames the directory and makes a new one; returns the new path of the old directory."""
         aside, before = own_files.aside_of_killed(self.path), self._lock
         try:
             os.rename(self.path, aside)
@@ -172,18 +172,18 @@ class RunDir:
         self.write("provenance.json", json.dumps(history, indent=1))
 
     def write_criteria(self, history: Mapping[str, Sequence[tuple[str, Any]]]) -> None:
-        """Replaces in `provenance.json` what is said of the criteria that end training.
+        """Replaces the stop criteria in `provenance.json`.
 
         Args:
-            history: For the path of each, every (source, value), lowest first.
+            history: Every (source, value) of each criterion by its path, lowest layer first.
         """
-        told = parse_json((self.path / "provenance.json").read_text(encoding="utf-8"))
-        others = {path: given for path, given in told.items() if path.split(".")[0] != "stop" or given[-1][1] == "{}"}
+        stored = parse_json((self.path / "provenance.json").read_text(encoding="utf-8"))
+        others = {path: given for path, given in stored.items() if path.split(".")[0] != "stop" or given[-1][1] == "{}"}
         now = {path: [[source, flow(value)] for source, value in given] for path, given in history.items()}
         self.write("provenance.json", json.dumps(others | now, indent=1))
 
     def write(self, name: str, text: str) -> None:
-        """Replaces the file `name` of the directory."""
+        """Replaces the file `name` in the directory."""
         write_file(self.path / name, text.encode())
 
     def record(self, result: IterationResult, tensorboard: bool) -> None:
@@ -205,8 +205,8 @@ class RunDir:
             except OSError as error:
                 raise WriteError(f"{self.path}: TensorBoard's file cannot be written: {error.strerror}") from None
 
-    def go_on_from(self, iteration: int, env_steps: int, tensorboard: bool) -> None:
-        """Removes rows and files from after the checkpoint of a resumed run, and notes missing rows."""
+    def resume_from(self, iteration: int, env_steps: int, tensorboard: bool) -> None:
+        """Removes rows and files that are newer than the checkpoint of a resumed run, and notes missing rows."""
         cut_rows(self.path, iteration)
         if line := gap_note(self.path, iteration):
             self.notes.append(line)
@@ -218,23 +218,23 @@ class RunDir:
             self.board.resume(self._before_play + env_steps)
 
     def _note_versions(self, iteration: int) -> None:
-        """Adds the present versions to `VERSIONS`, with a note, if they differ from those before."""
+        """Adds the current versions to `VERSIONS`, with a note, if they differ from the former ones."""
         try:
             written = parse_json((self.path / VERSIONS).read_text(encoding="utf-8"))
             last = {**written, **(written.get(LATER) or [{}])[-1]}
             changed = {name: (last[name], now) for name, now in versions().items() if last.get(name, now) != now}
         except (OSError, ValueError, TypeError, AttributeError):
             return  # an older run has no such file
-        changed.pop("platform", None)  # a new kernel changes no numbers
+        changed.pop("platform", None)  # a new kernel does not change results
         if not changed:
             return
-        told = ", ".join(f"{name} {before} until here, {now} from here on" for name, (before, now) in changed.items())
-        self.notes.append(f"other versions: {told}; last bits may differ from a run that was not stopped")
+        listed = ", ".join(f"{name} {before} until here, {now} from here on" for name, (before, now) in changed.items())
+        self.notes.append(f"other versions: {listed}; last bits may differ from an uninterrupted run")
         written[LATER] = [*written.get(LATER, []), {"iteration": iteration, **versions()}]
         self.write(VERSIONS, json.dumps(written, indent=1))
 
     def take_notes(self) -> list[str]:
-        """Returns the notes that were not shown yet."""
+        """Returns and clears the notes that were not shown yet."""
         notes, self.notes = self.notes, []
         return notes
 
@@ -245,7 +245,7 @@ class RunDir:
     def close(self) -> None:
         """Closes the files and releases the lock."""
         if self.board is not None:
-            with contextlib.suppress(OSError):  # what a full disk did not take
+            with contextlib.suppress(OSError):  # rows that a full disk refused
                 self.board.close()
             self.board = None
         if self._lock >= 0:
@@ -259,8 +259,8 @@ def _unusable(path: Path, what: str, error: OSError) -> FileError:
 
 @cache
 def versions() -> Mapping[str, str]:
-    """Returns the versions of Python, of the platform and of the packages that a run is made with."""
-    system = os.uname()  # platform.platform() would start a process to ask
+    """Returns the versions of Python, the platform and the packages of a run."""
+    system = os.uname()  # platform.platform() would start a process
     return {
         "python": platform.python_version(),
         "platform": f"{system.sysname}-{system.release}-{system.machine}",

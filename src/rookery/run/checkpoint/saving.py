@@ -10,15 +10,15 @@ from rookery.core.settings.starting_folder import absolute, shown
 from rookery.envs.placeholder_env import describe
 from rookery.policies.export import policy_files
 from rookery.run.checkpoint import checkpoint
+from rookery.run.checkpoint.rank_shards import write_other_shards
 from rookery.run.checkpoint.replays import SavedReplays
 from rookery.run.checkpoint.run_dir import RunDir, versions
-from rookery.run.checkpoint.saved_shares import wait_for_shares
 from rookery.run.compute import paths_of
 from rookery.run.run import Run
 
 
 def save_run(run: Run, replays: SavedReplays, run_dir: RunDir | None, path: str | Path | None, pin: bool) -> Path:
-    """Writes a checkpoint; returns its directory.
+    """Writes a checkpoint and returns its directory.
 
     Args:
         run: The run, at rank 0.
@@ -29,11 +29,11 @@ def save_run(run: Run, replays: SavedReplays, run_dir: RunDir | None, path: str 
 
     Raises:
         ConfigError: If there is no run directory, or `path` exists.
-        FileError: If it cannot be written; says which checkpoint is the last good one.
+        FileError: If it cannot be written; names the last good checkpoint.
     """
     folder = None if run_dir is None or path is not None else run_dir.checkpoints
     if folder is None and path is None:
-        raise ConfigError("save: this trainer has no run directory; say where, as in trainer.save('my-checkpoint')")
+        raise ConfigError("save: this trainer has no run directory; give a path, as in trainer.save('my-checkpoint')")
     target = absolute(str(path)) if folder is None else folder / checkpoint.next_name(folder, run.iteration)
     if target.exists():
         raise ConfigError(f"save: {target} exists; choose another path")
@@ -51,7 +51,7 @@ def save_run(run: Run, replays: SavedReplays, run_dir: RunDir | None, path: str 
     }
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        wait_for_shares(run.ranks, target)
+        write_other_shards(run.ranks, target)
         files, held = replays.files(run.replays)
         checkpoint.write_checkpoint(target, run.state_dict(), {**extra, **files}, {**facts, **held})
         if folder is not None or run_dir is None:

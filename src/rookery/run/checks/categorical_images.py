@@ -1,7 +1,7 @@
-"""Pictures of codes: grid worlds show things, colours and states as small numbers, which are no brightness.
+"""Categorical images: in grid worlds, small numbers are objects, colours and states instead of brightness.
 
-No space tells such a picture from one of pixels, so what a short random play shows decides. The answer is written into
-the settings (`model.categorical_images`): checkpoints hold it, and `rookery explain` shows it.
+The observation space does not distinguish them from images of pixels, so a short random play decides. The answer is
+written into the settings (`model.categorical_images`): checkpoints hold it, and `rookery explain` shows it.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ SOURCE = "random warm-up"
 """What settings are said to come from that were decided here."""
 
 
-def codes_of(model: Settings) -> tuple[str, ...]:
-    """Returns the paths of the pictures that a network reads as codes."""
+def categorical_paths(model: Settings) -> tuple[str, ...]:
+    """Returns the paths of the images that a network reads as categories."""
     return model.categorical_images or () if isinstance(model, ModelConfig) else ()
 
 
-def code_layers(
+def categorical_layers(
     config: RunConfig, observed: Mapping[str, ObsSpec], copies: Callable[[], VectorEnv]
 ) -> tuple[list[Layer], list[str]]:
-    """Decides which pictures are of codes, for policies whose settings leave it open.
+    """Detects categorical images, for policies whose settings leave it open.
 
     Args:
         config: The settings of the run so far.
-        observed: What each policy observes, by name.
-        copies: Makes throwaway copies of the environment; called if anything is open.
+        observed: Layout of each policy's observations, by name.
+        copies: Makes throwaway environments; called if anything is open.
 
     Returns:
-        Settings that say so, and a line for each policy that sees codes.
+        The settings, and a line for each policy with categorical images.
     """
-    pictures = {name: undecided(obs, settings_of(config, name).model) for name, obs in observed.items()}
+    pictures = {name: candidate_images(obs, settings_of(config, name).model) for name, obs in observed.items()}
     pictures = {name: paths for name, paths in pictures.items() if paths}
     if not pictures:
         return [], []
@@ -51,17 +51,17 @@ def code_layers(
     for name, paths in pictures.items():
         watched.setdefault(observed[name], set()).update(paths)
     largest = largest_numbers(copies(), watched, config.sampling.warmup_steps)
-    found = {name: codes_among(largest[observed[name]], paths) for name, paths in pictures.items()}
-    notes = [codes_note(name, largest[observed[name]], codes) for name, codes in found.items() if codes]
+    found = {name: categorical_among(largest[observed[name]], paths) for name, paths in pictures.items()}
+    notes = [categorical_note(name, largest[observed[name]], codes) for name, codes in found.items() if codes]
     if found.keys() == observed.keys() and len(set(found.values())) == 1 and not has_own_class(config):
         return [Layer(SOURCE, {"algorithm.model.categorical_images": next(iter(found.values()))})], notes
     return [Layer(SOURCE, {f"policies.{name}.model.categorical_images": codes for name, codes in found.items()})], notes
 
 
-def undecided(obs: ObsSpec, model: Settings) -> set[str]:
-    """Returns the paths of pictures that may be of codes, where no setting says which are.
+def candidate_images(obs: ObsSpec, model: Settings) -> set[str]:
+    """Returns the paths of images that may be categorical, where no setting decides it.
 
-    A picture of flags, whose numbers are 0 and 1 by its space, is read as it is.
+    An image of flags, whose numbers are 0 and 1 by its space, is read as it is.
     """
     if not isinstance(model, ModelConfig) or model.module is not None or model.categorical_images is not None:
         return set()
@@ -71,15 +71,15 @@ def undecided(obs: ObsSpec, model: Settings) -> set[str]:
 def largest_numbers(
     env: VectorEnv, watched: Mapping[ObsSpec, Collection[str]], decisions: int
 ) -> dict[ObsSpec, dict[str, int]]:
-    """Plays at random and returns the largest number that each picture shows.
+    """Plays at random and returns the largest number of each image.
 
-    Every run of an environment plays the same, whatever its seed, so that all have one network. The play ends as soon
-    as no picture can be of codes any more, which pixels show at once.
+    Every run of an environment plays the same, whatever its seed, so that all have the same network. The play ends as
+    soon as no image can be categorical, which images of pixels show at once.
 
     Args:
-        env: Throwaway copies; closed afterwards.
-        watched: Paths of the pictures, by the layout of the observations that they are part of.
-        decisions: How many decisions to play, of all copies together.
+        env: Throwaway environments; closed afterwards.
+        watched: Paths of the images, by the layout of their observations.
+        decisions: Number of decisions to play, in all environments together.
     """
     largest = {obs: dict.fromkeys(sorted(paths), 0) for obs, paths in watched.items()}
     streams = Streams(0)
@@ -95,15 +95,15 @@ def largest_numbers(
     return largest
 
 
-def codes_among(largest: Mapping[str, int], paths: Collection[str]) -> tuple[str, ...]:
-    """Returns those of some pictures that are of codes: no number was seen that is no code, and not only zeros."""
+def categorical_among(largest: Mapping[str, int], paths: Collection[str]) -> tuple[str, ...]:
+    """Returns the categorical ones among some images: all their numbers are small, and not all are zero."""
     return tuple(path for path in sorted(paths) if 0 < largest[path] < NUM_CODES)
 
 
-def codes_note(policy: str, largest: Mapping[str, int], codes: Collection[str]) -> str:
-    """Returns the line that tells which pictures a policy reads as codes, and how to have them read as pixels."""
+def categorical_note(policy: str, largest: Mapping[str, int], codes: Collection[str]) -> str:
+    """Returns a note on the images that a policy reads as categories, and on the setting to read them as pixels."""
     seen = ", ".join(f"{path} (up to {largest[path]} in the {SOURCE})" for path in codes)
     return (
-        f"policy {policy} reads numbers as codes, not as brightness, in {seen}; model.categorical_images=[] reads "
+        f"policy {policy} reads numbers as categories, not as brightness, in {seen}; model.categorical_images=[] reads "
         "brightness"
     )

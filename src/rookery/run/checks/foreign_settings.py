@@ -1,4 +1,7 @@
-"""The check of what the settings of a foreign run reach: see `core/settings/reach.py` and docs/trust.md."""
+"""Check of foreign settings: refuses values of another user's run that reach files or too much memory.
+
+See `core/settings/reach.py` and docs/trust.md.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +81,7 @@ def _in_algorithm(
     Args:
         cls: The config class.
         values: The settings.
-        path: Where they stand.
+        path: Path of the settings.
         trees: The caller's own settings over them, as trees, lowest first.
         own: Config classes of its own signals, by name.
     """
@@ -174,7 +177,7 @@ def _class_of(name: Any, otherwise: Any) -> Any:
 
 
 def says(tree: Any, path: str) -> bool:
-    """Returns whether settings, given as a tree, decide a setting without lower layers."""
+    """Returns whether a tree of settings sets a path, so that lower layers do not matter."""
     key, _, rest = path.partition(".")
     if not isinstance(tree, Mapping | Settings):
         return False

@@ -1,7 +1,7 @@
-"""How much RAM a run will take at least, by its settings: what cannot fit is refused before it is made.
+"""Memory check: estimates the least RAM of a run from its settings, and refuses runs that cannot fit.
 
-The sums leave much out, so that nothing is refused that might fit. Replay memories have a sum of their own
-(`replay/budget.py`), because it is known to the last byte what they take.
+The estimates are too low on purpose, so that a run that might fit is never refused. Replay buffers are checked
+separately (`replay/budget.py`), because their size is known exactly.
 """
 
 from __future__ import annotations
@@ -25,51 +25,51 @@ from rookery.replay.budget import bytes_free, gigabytes
 from rookery.run.settings import PolicyEntry, RunConfig
 
 MANY = 1000
-"""Copies of an environment from which on a few are made and measured first."""
+"""Number of environments above which a few are made and measured first."""
 
 SAMPLE = 16
-"""So many."""
+"""Number of environments that are measured."""
 
 LEAST = 500
-"""Bytes of a copy of an environment without its own: its seeds, episodes, slots."""
+"""Bytes of an environment in Rookery's own tables: its seeds, episodes, slots."""
 
 ROW = 24
-"""Bytes of a decision's numbers besides observation and action: log-probability, reward, value, advantage, target."""
+"""Bytes of a decision besides observation and action: log-probability, reward, value, advantage, target."""
 
 WEIGHT = 12
-"""Bytes of a weight that is learned: itself, its gradient, a moment at least."""
+"""Least bytes of a trained weight: itself, its gradient, one moment."""
 
 USUAL_WEIGHT = 45
-"""Bytes that a weight of a policy's network usually takes while it learns: two networks, their gradients and moments,
-and copies while they are made. Measured with a million categories: 39 of DQN, 51 of PPO.
+"""Typical bytes of a trained weight: two networks, their gradients and moments, and temporary copies. Measured with a
+million categories: 39 for DQN, 51 for PPO.
 """
 
 OUTPUT = 16
-"""Bytes of an output in a gradient step: itself, what a distribution is made of it, its gradient."""
+"""Bytes of an output in a gradient step: itself, its distribution, its gradient."""
 
 LARGE = 1e9
-"""Bytes from which on a user is told what a policy will take."""
+"""Bytes of a policy above which a note is shown."""
 
 
 SHORTAGES = ("can't allocate memory", "out of memory", "bad_alloc")
-"""Texts of errors that are no MemoryError and mean one."""
+"""Texts of errors other than MemoryError that mean a lack of memory."""
 
 
 def decision_bytes(obs: ObsSpec, action: ActionSpec) -> int:
-    """Bytes of a decision, from its observation to its target."""
+    """Returns the bytes of a decision, from its observation to its target."""
     numbers = sum(int(np.prod(leaf.shape, dtype=np.int64)) * leaf.dtype.itemsize for leaf in obs.leaves)
     return numbers + int(np.prod(action.shape, dtype=np.int64)) * action.dtype.itemsize + ROW
 
 
 def check_copies(resolved: Resolved[RunConfig], make: Callable[[int], VectorEnv]) -> None:
-    """Refuses more copies of the environment than there is room for; a few are made to see what they take.
+    """Refuses more environments than fit into memory; a few are made to measure their size.
 
     Args:
         resolved: Settings of the run.
-        make: Makes so many copies.
+        make: Makes a number of environments.
 
     Raises:
-        ConfigError: If there is no room; says how many copies there is room for.
+        ConfigError: If they do not fit; names a number that does.
     """
     lanes, free = resolved.config.sampling.num_envs, bytes_free()
     if free is None or lanes <= MANY:
@@ -90,24 +90,24 @@ def check_copies(resolved: Resolved[RunConfig], make: Callable[[int], VectorEnv]
         decisions = sum(rows) * _fragment_length(resolved.config)
     needed = copy + decisions
     if lanes * needed > free:
-        played = f", with the {gigabytes(decisions)} of what it plays between updates" if decisions > copy else ""
+        played = f", of which {gigabytes(decisions)} for its decisions between updates" if decisions > copy else ""
         raise ConfigError(
-            f"{_source(resolved, 'sampling.num_envs')}: sampling.num_envs = {lanes:,}: so many copies take "
-            f"{gigabytes(lanes * needed)} at least, {gigabytes(needed)} each{played}, and this process has "
+            f"{_source(resolved, 'sampling.num_envs')}: sampling.num_envs = {lanes:,}: these environments take at "
+            f"least {gigabytes(lanes * needed)}, {gigabytes(needed)} each{played}, and this process has "
             f"{gigabytes(free)} left; use at most sampling.num_envs = {int(0.9 * free / needed):,}"
         )
 
 
 def check_policies(resolved: Resolved[RunConfig], kinds: Mapping[str, Kind], slots: Callable[[str], int]) -> None:
-    """Refuses networks, and rollouts, that there is no room for.
+    """Refuses networks and rollouts that do not fit into memory.
 
     Args:
         resolved: Settings of the run.
-        kinds: The kind of agents that each policy plays.
-        slots: Gives how many agents of all copies a policy plays, at least.
+        kinds: The kind of agents of each policy.
+        slots: Returns the least number of agents of a policy in all environments.
 
     Raises:
-        ConfigError: If there is no room; says what takes it, and what to set.
+        ConfigError: If they do not fit; names the setting and a value that fits.
     """
     free = bytes_free()
     if free is None:
@@ -123,16 +123,16 @@ def check_policies(resolved: Resolved[RunConfig], kinds: Mapping[str, Kind], slo
         path, layers = f"policies.{name}.model.hidden", weights_of(cfg, kind)
         if sum(layers) * WEIGHT > free:
             problems.append(
-                f"{_source(resolved, path)}: {path} = {list(cfg.model.hidden)}: {sum(layers):,} weights take "
-                f"{gigabytes(sum(layers) * WEIGHT)} at least, and this process has {gigabytes(free)} left; use "
+                f"{_source(resolved, path)}: {path} = {list(cfg.model.hidden)}: {sum(layers):,} weights take at least "
+                f"{gigabytes(sum(layers) * WEIGHT)}, and this process has {gigabytes(free)} left; use "
                 f"narrower layers{_smaller_space(layers, kind)}"
             )
     refuse(problems)
 
 
 def weights_of(cfg: AlgorithmConfig, kind: Kind) -> list[int]:
-    """Returns the weights of each layer of a policy's network, from its first to the one that puts out what actions are
-    chosen by; nothing of a user's own network. Networks of pictures and sets do not count.
+    """Returns the number of weights of each layer of a policy's network, from the first to the output layer; empty for
+    custom networks. Encoders of images and sets do not count.
     """
     if not isinstance(cfg.model, ModelConfig) or cfg.model.module is not None:
         return []
@@ -142,7 +142,7 @@ def weights_of(cfg: AlgorithmConfig, kind: Kind) -> list[int]:
 
 
 def note_memory(name: str, entry: PolicyEntry, kind: Kind, note: Callable[[str], None]) -> None:
-    """Notes what a policy will take of the RAM because of its spaces, if it is much; arguments as of `memory_line`."""
+    """Shows a note if a policy will take much RAM because of its spaces; arguments as in `memory_line`."""
     if line := memory_line(name, entry, kind):
         note(line)
 
@@ -153,7 +153,7 @@ def memory_line(name: str, entry: PolicyEntry, kind: Kind) -> str:
     Args:
         name: The policy's name.
         entry: Its settings.
-        kind: The agents that it plays.
+        kind: Its kind of agents.
     """
     cfg, layers = entry.algorithm, weights_of(entry.algorithm, kind)
     if not layers:
@@ -164,23 +164,23 @@ def memory_line(name: str, entry: PolicyEntry, kind: Kind) -> str:
     if total < LARGE:
         return ""
     first, last = f"{_inputs(kind.obs.own):,} inputs", f"{kind.action.num_parameters:,} outputs"
-    way_out = _smaller_space(layers, kind) or ", or fewer decisions in a gradient step"
+    remedy = _smaller_space(layers, kind) or ", or fewer decisions in a gradient step"
     return (
         f"policy {name} will take about {gigabytes(total)} of memory: its network has {sum(layers):,} weights, "
         f"from {first} of {_short(kind.obs.own.space)} to {last} of {_short(kind.action.space)}; less with narrower "
-        f"layers (policies.{name}.model.hidden){way_out}"
+        f"layers (policies.{name}.model.hidden){remedy}"
     )
 
 
 def _smaller_space(layers: Sequence[int], kind: Kind) -> str:
-    """Returns how to make the space smaller that has most of the weights; empty where it is none that has many."""
+    """Returns advice to reduce the space that causes most of the weights; empty if no space does."""
     if max(layers[0], layers[-1]) < sum(layers) / 2:
         return ""
     if layers[0] >= layers[-1] and any(leaf.sizes for leaf in kind.obs.own.leaves):
-        return ", or observations of numbers (Box) or several smaller categories (MultiDiscrete)"
+        return ", or continuous observations (Box) or several smaller categories (MultiDiscrete)"
     if layers[0] >= layers[-1]:
         return ", or smaller observations"
-    return ", or several smaller choices (MultiDiscrete) in the place of one"
+    return ", or several smaller discrete actions (MultiDiscrete) instead of one"
 
 
 def _short(space: Any) -> str:
@@ -189,8 +189,8 @@ def _short(space: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def explain_shortage(error: MemoryError | RuntimeError) -> None:
-    """Explains an error that says that no memory is left; returns if it says something else.
+def explain_memory_error(error: MemoryError | RuntimeError) -> None:
+    """Explains an error if it is due to a lack of memory; returns otherwise.
 
     Raises:
         TrainingError: Instead of the error, with the settings that take most memory.
@@ -198,8 +198,8 @@ def explain_shortage(error: MemoryError | RuntimeError) -> None:
     if not isinstance(error, MemoryError) and not any(text in str(error) for text in SHORTAGES):
         return
     raise TrainingError(
-        f"there is not enough memory left ({' '.join(str(error).split())[:200] or 'MemoryError'}); what takes most "
-        "is algorithm.model.hidden times algorithm.minibatch_size (or rollout_size), sampling.num_envs times "
+        f"there is not enough memory left ({' '.join(str(error).split())[:200] or 'MemoryError'}); most is taken by "
+        "algorithm.model.hidden times algorithm.minibatch_size (or rollout_size), sampling.num_envs times "
         "algorithm.fragment_length, and algorithm.replay.capacity: use less of one of them"
     ) from error
 
@@ -209,35 +209,35 @@ def _rollout_problem(resolved: Resolved[RunConfig], name: str, rows: int, size: 
     setting = "fragment_length" if getattr(cfg, "rollout_size", None) is None else "rollout_size"
     path, value = f"policies.{name}.{setting}", getattr(cfg, setting)
     return (
-        f"{_source(resolved, path)}: {path} = {value:,}: the {rows:,} decisions of an update take {gigabytes(size)} at "
-        f"least, and this process has {gigabytes(free)} left; use at most {setting} = "
+        f"{_source(resolved, path)}: {path} = {value:,}: the {rows:,} decisions of an update take at least "
+        f"{gigabytes(size)}, and this process has {gigabytes(free)} left; use at most {setting} = "
         f"{max(int(0.9 * value * free / size), 1):,}, or fewer sampling.num_envs"
     )
 
 
 def _rows(cfg: AlgorithmConfig, slots: int) -> int:
-    """Decisions that are kept for an update, at least; of an algorithm without fragments nobody knows."""
+    """Returns the least decisions that are kept for an update; 0 (unknown) for algorithms without fragments."""
     length = _number(cfg, "fragment_length")
     return _number(cfg, "rollout_size") or length * slots if length else 0
 
 
 def _number(cfg: Settings, name: str) -> int:
-    """A setting that some algorithms have; 0 where there is none, or it is none."""
+    """Returns a setting that some algorithms have; 0 if it is missing or none."""
     return int(getattr(cfg, name, None) or 0)
 
 
 def _fragment_length(config: RunConfig) -> int:
-    """The shortest fragments of a run's policies."""
+    """Returns the shortest fragment length of a run's policies."""
     own = [entry.algorithm for entry in config.policies.values() if not entry.frozen]
     return min(_number(cfg, "fragment_length") for cfg in own or [config.algorithm])
 
 
 def _inputs(obs: ObsSpec) -> int:
-    """Numbers of an observation as a network gets them, without those of pictures and sets, which it encodes first."""
+    """Returns the input size of a network, without images and sets, which are encoded first."""
     plain = [leaf for leaf in obs.leaves if not leaf.is_image and leaf.kind not in ("entities", "mask")]
     return sum(sum(leaf.sizes) or int(np.prod(leaf.shape, dtype=np.int64)) for leaf in plain)
 
 
 def _source(resolved: Resolved[RunConfig], path: str) -> str:
-    """Who set a setting."""
+    """Returns the source of a setting."""
     return resolved.history[path][-1][0]

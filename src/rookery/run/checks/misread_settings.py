@@ -1,4 +1,4 @@
-"""A note on a `rollout_size` that is too small for a whole update, where probably `minibatch_size` was meant.
+"""Note on a `rollout_size` that is too small for a whole update, where `minibatch_size` was probably meant.
 
 `rollout_size` counts the decisions of an update, as `train_batch_size` of RLlib does; `minibatch_size` those of a
 gradient step, as `batch_size` of Stable-Baselines3 and ML-Agents.
@@ -7,11 +7,11 @@ gradient step, as `batch_size` of Stable-Baselines3 and ML-Agents.
 from __future__ import annotations
 
 from rookery.core.config import Resolved
-from rookery.run.checks.unused import is_said
+from rookery.run.checks.unused import is_given
 from rookery.run.settings import RunConfig
 
 MINIBATCH = "decisions in a gradient step are minibatch_size"
-"""The part of a note that names the setting which was probably meant."""
+"""Part of a note that names the setting that was probably meant."""
 
 
 def misread_settings(resolved: Resolved[RunConfig]) -> list[str]:
@@ -28,8 +28,8 @@ def misread_settings(resolved: Resolved[RunConfig]) -> list[str]:
         if size < length * envs:
             whole = f"fragment_length {length:,} x num_envs {envs:,} = {length * envs:,}"
             fewer.append(f"one fragment of every environment ({whole}), which cuts fragments short")
-        if fewer and is_said(source):
-            told = "algorithm.rollout_size" if path in resolved.inherited else path
-            line = f"{told} = {size:,} ({source}): an update learns from {size:,} decisions, fewer than "
+        if fewer and is_given(source):
+            shown = "algorithm.rollout_size" if path in resolved.inherited else path
+            line = f"{shown} = {size:,} ({source}): an update learns from {size:,} decisions, fewer than "
             lines[f"{line}{' and '.join(fewer)}; {MINIBATCH} ({minibatch:,} now)"] = None
     return list(lines)

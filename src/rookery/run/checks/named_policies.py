@@ -1,4 +1,4 @@
-"""Which policies a run has: settings of one that nobody made are a mistake, and not a way to make it."""
+"""Check of policy names: settings of a policy that does not exist are an error, and do not create it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from rookery.core.settings.layers import Layer
 def check_named(layers: Sequence[Layer], agents: Collection[str], policy_mapping: Any) -> None:
     """Refuses single settings of policies that do not exist, such as ``policies.nobody.lr``.
 
-    A policy exists if a layer makes it (``policies: {a: ...}``, ``policies.a={}``, or its ``name``), if a mapping
-    names it, or if it is called like an agent; ``main`` does where nobody makes another.
+    A policy exists if a layer creates it (``policies: {a: ...}``, ``policies.a={}``, or its ``name``), if a mapping
+    names it, or if it is named like an agent; ``main`` exists if no other policy does.
 
     Args:
-        layers: What the user says.
+        layers: Settings of the user.
         agents: Names of the agents that are known.
         policy_mapping: A dict from agent to policy, a function or None.
 
     Raises:
-        ConfigError: With a line for each of these settings; names the nearest policy, and how to make one.
+        ConfigError: With a line for each of these settings, the nearest policy name, and how to create a policy.
     """
     made = _made(layers)
     if isinstance(policy_mapping, Mapping):
@@ -42,7 +42,7 @@ def check_named(layers: Sequence[Layer], agents: Collection[str], policy_mapping
 
 
 def _made(layers: Iterable[Layer]) -> dict[str, None]:
-    """The policies that layers make."""
+    """Returns the policies that layers create."""
     found: dict[str, None] = {}
     for layer in layers:
         for path, value in layer.values.items():
@@ -58,7 +58,7 @@ def _made(layers: Iterable[Layer]) -> dict[str, None]:
 
 
 def _settings(layers: Iterable[Layer]) -> Iterable[tuple[Layer, str, str, Any]]:
-    """The single settings of policies: the layer, the path, the policy and the value."""
+    """Yields the single settings of policies: the layer, the path, the policy and the value."""
     for layer in layers:
         for path, value in layer.values.items():
             section, _, rest = path.partition(".")

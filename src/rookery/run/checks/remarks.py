@@ -1,4 +1,4 @@
-"""Lines that the iterations of a run give reason for, each told once."""
+"""Notes on the iterations of a run, each shown once."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from rookery.run.run import Run
 
 
 class Remarks(RunPart):
-    """Notes what a user should know after an iteration: episodes without end, settings that do not fit."""
+    """Shows notes after an iteration: episodes without end, advice of algorithms on settings."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._endless = EndlessNote()
         self._advised: set[str] = set()
-        """Policies whose algorithms have given their advice."""
+        """Policies whose algorithms have given advice."""
 
     def after_report(self, result: IterationResult) -> None:
-        """Notes each line once."""
+        """Shows each note once."""
         run = self._run
         if line := self._endless.line(result, limit_of(run)):
             run.note(line)

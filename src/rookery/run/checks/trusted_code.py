@@ -1,4 +1,4 @@
-"""Where the settings of a run name code, and which of it may be run: see `core/settings/trust.py` and docs/trust.md."""
+"""Check of code named in the settings of a run: which of it may run (`core/settings/trust.py`, docs/trust.md)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LOGGER = CodeKind("a logger of an installed package", lambda _: False)
 REWARDS = CodeKind("a function that gives rewards", lambda _: False, functions=True)
 
 WORDS = ("policy_mapping", "init_from", "start_from", "mix", "replay")
-"""Settings whose texts are names of policies and paths of runs, which may look like names of code."""
+"""Settings whose texts are names of policies or paths of runs, which may look like names of code."""
 
 
 def named_code(values: Mapping[str, Any], between: Collection[str] = ()) -> Iterator[Named]:
@@ -46,9 +46,9 @@ def named_code(values: Mapping[str, Any], between: Collection[str] = ()) -> Iter
 
     Args:
         values: Settings by path, or as a tree.
-        between: Keys that stand between a setting and its values, and are no part of its path.
+        between: Keys between a setting and its values that are not part of its path.
     """
-    # Objects are imported as they stand; settings are read as a tree, where a text `env` beside `env.config` is a name.
+    # Objects are imported directly; settings are read as a tree, where a text `env` beside `env.config` is a name.
     yield from dict.fromkeys(named for tree in (values, nested(values)) for named in _named_in(tree, between))
 
 
@@ -63,7 +63,7 @@ def _named_in(values: Mapping[str, Any], between: Collection[str]) -> Iterator[N
             kind = kind_at(path)
             name = name_in(leaf, is_code=kind is not None) or _plugged(leaf, kind)
             if isinstance(leaf, str) and kind is None and (is_ours(name) or keys[-1] in WORDS or keys[0] in WORDS):
-                continue  # a text that nobody takes for code
+                continue  # a text that is never imported
         if name and not (kind is SETTINGS and name in ALGORITHMS.own):
             yield Named(where, name, kind, again_at(path))
 
@@ -78,7 +78,7 @@ def _plugged(leaf: Any, kind: CodeKind | None) -> str:
 
 
 def kind_at(path: str) -> CodeKind | None:
-    """Gives the kind of code that a setting names; None where none is expected."""
+    """Returns the kind of code that a setting names; None if it names no code."""
     if path == "env.wrappers":
         return WRAPPER
     if path == "logging.loggers":
@@ -99,7 +99,7 @@ def kind_at(path: str) -> CodeKind | None:
 
 
 def again_at(path: str) -> str:
-    """Says how a setting is given again to `Trainer.load`."""
+    """Returns how to give a setting again to `Trainer.load`."""
     known = {"env.name": "env=MyEnv", "env.wrappers": "wrappers=[...]", "policy_mapping": "policy_mapping=..."}
     return f"as in Trainer.load(..., {known.get(path) or f'config={{{path!r}: ...}}'})"
 
@@ -107,17 +107,17 @@ def again_at(path: str) -> str:
 def without_foreign_code(
     saved: Saved, layers: Iterable[Layer], trust_code: TrustCode, run_dir: RunDir | None = None
 ) -> Saved:
-    """Refuses code and values of a foreign checkpoint, unless the caller gives them again, or trusts the checkpoint.
+    """Refuses code and values of another user's checkpoint, unless the caller gives them again or trusts it.
 
     Args:
         saved: The checkpoint.
-        layers: What the caller says.
-        trust_code: What of the code that it names may be run.
-        run_dir: Directory of the run, if the run goes on there.
+        layers: Settings of the caller.
+        trust_code: Named code that may run.
+        run_dir: Directory of the run, if it is resumed there.
 
     Returns:
-        The checkpoint without the names that the caller's own settings replace, which are not even imported, and
-        without the values that defaults replace, which its notes list.
+        The checkpoint without names that the caller's settings replace, which are not imported, and without values
+        that are replaced by defaults, which its notes list.
 
     Raises:
         ConfigError: With a line for each name and each value.
@@ -134,7 +134,7 @@ def without_foreign_code(
             values[path] = value
     trust.check(file, named_code(values))
     kept, notes = _without_reach(file, values, trees)
-    # The next checkpoint takes its values from the history, so it must hold the checked values alone.
+    # The next checkpoint takes its values from the history, so the history must hold checked values only.
     history = {
         path: [*given[:-1], (given[-1][0], kept[path])]
         for path, given in saved.history.items()
@@ -156,30 +156,30 @@ def without(values: Mapping[str, V], paths: Collection[str]) -> dict[str, V]:
 
 
 def notes_of_directory(run_dir: RunDir | None) -> list[str]:
-    """Returns what a user should read about the directory of a run; nothing if there is none."""
+    """Returns notes on the directory of a run; empty if there is none."""
     return [] if run_dir is None else [*run_dir.take_notes(), *unsigned_notes()]
 
 
 def unsigned_notes() -> list[str]:
-    """Gives a line to be told where nothing that is written has the user's signature; none where it has."""
+    """Returns a note if files cannot be signed; else an empty list."""
     why = why_unsigned()
-    told = "its files are not signed, so that resuming it needs --trust-code if it names code of your own or paths"
-    return [f"{why}: {told} (docs/trust.md)"] if why else []
+    effect = "its files are not signed, so that resuming it needs --trust-code if it names code of your own or paths"
+    return [f"{why}: {effect} (docs/trust.md)"] if why else []
 
 
 def check_settings(
     file: Path, values: Mapping[str, Any], trust_code: TrustCode, over: Sequence[Layer] = ()
 ) -> dict[str, Any]:
-    """Refuses code and values of the settings file of a foreign run, unless it is trusted.
+    """Refuses code and values of the settings file of another user's run, unless it is trusted.
 
     Args:
         file: The file, ``config.yaml``.
-        values: What was read from it.
-        trust_code: What of the code that it names may be run.
+        values: Its values.
+        trust_code: Named code that may run.
         over: Layers over it.
 
     Returns:
-        The values without those that defaults replace.
+        The values without those that are replaced by defaults.
 
     Raises:
         ConfigError: With a line for each name and each value.
@@ -191,17 +191,19 @@ def check_settings(
     return _without_reach(file, values, [nested(layer.values) for layer in over])[0]
 
 
-def begun_anew(folder: Path, stored: Layer, layers: Sequence[Layer], trust_code: TrustCode) -> tuple[Layer, list[str]]:
-    """Refuses values in ``provenance.json`` of a run without a checkpoint, from which the run begins anew.
+def restarted_run(
+    folder: Path, stored: Layer, layers: Sequence[Layer], trust_code: TrustCode
+) -> tuple[Layer, list[str]]:
+    """Refuses values in ``provenance.json`` of a run without a checkpoint, which is restarted from them.
 
     Args:
         folder: Directory of the run.
         stored: Its settings; `check_stored` has checked the code that they name.
         layers: Layers over them.
-        trust_code: What of the code that they name may be run.
+        trust_code: Named code that may run.
 
     Returns:
-        The settings without those that defaults replace, and lines that list these.
+        The settings without those that are replaced by defaults, and lines that list these.
 
     Raises:
         ConfigError: With a line for each value.
@@ -210,7 +212,7 @@ def begun_anew(folder: Path, stored: Layer, layers: Sequence[Layer], trust_code:
         return stored, []
     file = folder / "config.yaml"
     own: set[tuple[str, str]] = set()
-    if is_signed_text("config.yaml", file.read_text(encoding="utf-8")):  # which says what the user wanted at the start
+    if is_signed_text("config.yaml", file.read_text(encoding="utf-8")):  # the user's own settings at the start
         own = {(one.path, repr(one.value)) for one in objections_in(yaml_layer(file).values)}
     trees = [nested(layer.values) for layer in layers]
     values, notes = _without_reach(folder / "provenance.json", stored.values, trees, own)
@@ -220,7 +222,7 @@ def begun_anew(folder: Path, stored: Layer, layers: Sequence[Layer], trust_code:
 def _without_reach(
     file: Path, values: Mapping[str, Any], trees: Sequence[Any], mine: Collection[tuple[str, str]] = ()
 ) -> tuple[dict[str, Any], list[str]]:
-    """Returns foreign settings without those that defaults replace, and lines that list these.
+    """Returns foreign settings without those that are replaced by defaults, and lines that list these.
 
     Args:
         file: The file with the settings.
@@ -229,7 +231,7 @@ def _without_reach(
         mine: Paths and values that are the user's own.
 
     Raises:
-        ConfigError: With a line for each value that reaches something, where no default will do.
+        ConfigError: With a line for each refused value that no default can replace.
     """
     found = [
         one
@@ -237,20 +239,20 @@ def _without_reach(
         if (one.path, repr(one.value)) not in mine and not any(says(tree, one.path) for tree in trees)
     ]
     refuse_reach(file, (one for one in found if not one.default_will_do), again=again_at)
-    told = dict.fromkeys(f"{one.path} = {show(one.value)} ({one.why})" for one in found)
-    line = f"{file} was not written by you on this machine; left out, so that defaults hold: {', '.join(told)}"
-    return without(values, [one.path for one in found]), [f"{line} (docs/trust.md)"] if told else []
+    listed = dict.fromkeys(f"{one.path} = {show(one.value)} ({one.why})" for one in found)
+    line = f"{file} was not written by you on this machine; left out, so that defaults hold: {', '.join(listed)}"
+    return without(values, [one.path for one in found]), [f"{line} (docs/trust.md)"] if listed else []
 
 
 def check_stored(folder: Path, values: Mapping[str, Any], trust_code: TrustCode) -> None:
-    """Refuses settings that ``provenance.json`` of a run tells, which nobody signs, if they name code of others.
+    """Refuses settings in ``provenance.json`` of a run, which has no signature, if they name third-party code.
 
-    What a ``config.yaml`` with the user's signature names too is the user's own.
+    Code that a ``config.yaml`` with the user's signature also names is the user's own.
 
     Args:
         folder: Directory of the run.
         values: The settings.
-        trust_code: What of the code that they name may be run.
+        trust_code: Named code that may run.
 
     Raises:
         ConfigError: With a line for each name.

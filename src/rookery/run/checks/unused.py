@@ -1,4 +1,4 @@
-"""Settings of networks that change nothing in a run, because there is nothing that they could act on."""
+"""Notes on settings of networks that have no effect in a run."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ OF_SETS = ("entities_as", "entity_size", "entity_heads")
 OF_MEMORY = ("memory.size", "memory.layers", "memory.sequence_length", "memory.context", "memory.heads")
 
 PRESETS = ("preset ", "space preset ")
-"""How sources begin that suit many environments; what they set may change nothing in one of them."""
+"""Prefixes of sources for many environments; their settings may have no effect in one of them."""
 
 
 def unused_settings(resolved: Resolved[RunConfig], kinds: Mapping[str, Kind]) -> list[str]:
-    """Returns a line for each setting of a network that a user gave a value other than its default and that changes
-    nothing; one of the section `algorithm` only if it changes nothing for any policy that starts from there.
+    """Returns a line for each setting of a network that the user changed from its default and that has no effect; one
+    of the section `algorithm` only if it has no effect for any policy that inherits it.
 
     Args:
         resolved: The settings of the run.
-        kinds: The agents that each policy plays, by its name.
+        kinds: The kind of agents of each policy, by its name.
     """
     idle = {}
     for name, entry in resolved.config.policies.items():
@@ -44,30 +44,30 @@ def unused_settings(resolved: Resolved[RunConfig], kinds: Mapping[str, Kind]) ->
             inherited, source = path in resolved.inherited, source.partition(" as ")[0]
             others = [f"policies.{other}.model.{setting}" for other in idle if setting not in idle[other]]
             matters = inherited and any(other in resolved.inherited for other in others)
-            if not matters and is_said(source) and value != attrgetter(setting)(ModelConfig()):
-                told = f"algorithm.model.{setting}" if inherited else path
-                lines[f"{told} = {flow(value)} ({source}) changes nothing: {reason}"] = None
+            if not matters and is_given(source) and value != attrgetter(setting)(ModelConfig()):
+                shown = f"algorithm.model.{setting}" if inherited else path
+                lines[f"{shown} = {flow(value)} ({source}) changes nothing: {reason}"] = None
     return list(lines)
 
 
-def is_said(source: str) -> bool:
-    """Says whether a value comes from the user, and now: not from a preset, nor from a checkpoint that goes on."""
+def is_given(source: str) -> bool:
+    """Returns whether the user set a value now: not a preset, nor the checkpoint of a resumed run."""
     return source != DEFAULT and not source.startswith(PRESETS) and checkpoint_number(Path(source).name) is None
 
 
 def reasons(model: ModelConfig, kind: Kind) -> dict[str, str]:
-    """Returns why settings change nothing, by their paths below ``model``, for a network of such agents."""
+    """Returns the reasons why settings have no effect, by their paths below ``model``, for such agents."""
     pictures = {leaf.path for leaf in uint8_images(kind.obs, model.memory.frame_stack)}
     boxes = {leaf.path for leaf in kind.obs.leaves if leaf.kind == "box"}
     idle = {}
     if not boxes - pictures - set(model.entities):
-        idle["normalize_obs"] = "nothing that is observed is normalized (boxes are, pictures of bytes and sets are not)"
+        idle["normalize_obs"] = "no observation is normalized (boxes are, images of bytes and sets are not)"
     if "normalize_obs" in idle or not model.normalize_obs:
         idle["obs_clip"] = "nothing is normalized (model.normalize_obs)"
     if model.module is not None:
         idle |= dict.fromkeys((*OF_PICTURES, *OF_SETS, "goal_conditioning"), "model.module is the network")
     if not pictures and not any(image_layout(leaf) for leaf in kind.obs.leaves):
-        idle |= dict.fromkeys(OF_PICTURES, "no picture is observed")
+        idle |= dict.fromkeys(OF_PICTURES, "no image is observed")
     if not model.entities and all(leaf.kind != "entities" for leaf in kind.obs.leaves):
         idle |= dict.fromkeys(OF_SETS, "no set of entities is observed (model.entities)")
     if not model.goals:

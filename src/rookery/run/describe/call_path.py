@@ -1,7 +1,7 @@
-"""How a run gets to where weights change, where its environment is stepped, and where what it plays is stored: seen
-while a tiny twin of it plays.
+"""Call paths of a run: from `Trainer.train_iteration` to the update of weights, the environment step, and replay.
 
-The twin has the run's settings, one copy of the environment, short fragments and small memories; nothing is kept.
+They are traced in a small twin of the run, which has the run's settings, one environment, short fragments and small
+replay buffers. Nothing of it is kept.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FRAGMENT = 8
 """Decisions of an update of the twin."""
 
 CAPACITY = 1000
-"""Decisions that its memories hold."""
+"""Capacity of its replay buffers in decisions."""
 
 TARGETS = {
     "weights": [apply_gradients.__code__, Adam.kernel_step.__code__],
@@ -44,12 +44,12 @@ TARGETS = {
 
 @dataclass(frozen=True)
 class Call:
-    """A function on the way, at the line where it calls the next.
+    """A function of a call path, at the line where it calls the next one.
 
     Attributes:
-        place: Where.
-        function: Its name, with that of its class.
-        text: The line.
+        place: File and line.
+        function: Its name, with the name of its class.
+        text: The source line.
     """
 
     place: Place
@@ -58,11 +58,11 @@ class Call:
 
 
 class _SeenEnough(BaseException):
-    """Ends the twin's play."""
+    """Ends the run of the twin."""
 
 
 def paths_to(run: Path, what: str, trust_code: TrustCode = False) -> dict[str, list[Call]]:
-    """For each algorithm of a run that gets there, the calls from `Trainer.train_iteration` to a key of `TARGETS`."""
+    """Returns, for each algorithm that reaches it, the calls from `Trainer.train_iteration` to a key of `TARGETS`."""
     targets, replaying = TARGETS[what], what != "weights"
     with twin(run, trust_code) as trainer:
         learners = [one for one in trainer.learners.values() if not replaying or one.replay is not None]
@@ -84,11 +84,11 @@ def paths_to(run: Path, what: str, trust_code: TrustCode = False) -> dict[str, l
 
 
 def path_to_step(run: Path, trust_code: TrustCode = False) -> list[Call]:
-    """The calls from `Trainer.train_iteration` to the environment's own step."""
+    """Returns the calls from `Trainer.train_iteration` to the environment's own step."""
     with twin(run, trust_code) as trainer:
-        ways = ("step", "step_tensors")  # the second of environments of tensors, which are played where these are
+        methods = ("step", "step_tensors")  # the second one for environments of tensors
         targets: list[CodeType] = [
-            getattr(type(trainer.env), way).__code__ for way in ways if hasattr(type(trainer.env), way)
+            getattr(type(trainer.env), name).__code__ for name in methods if hasattr(type(trainer.env), name)
         ]
         found: list[Call] = []
 
@@ -108,10 +108,10 @@ def path_to_step(run: Path, trust_code: TrustCode = False) -> list[Call]:
 
 @contextmanager
 def twin(run: Path, trust_code: TrustCode = False) -> Iterator[Trainer]:
-    """A trainer with the settings of a run, as small as they allow.
+    """Context with a trainer that has the settings of a run, as small as they allow.
 
     Raises:
-        ConfigError: If they name code that is not trusted.
+        ConfigError: If the settings name code that is not trusted.
     """
     written = replace(yaml_layer(run / "config.yaml"), stored_folders=folders_in(run / "config.yaml"))
     small: dict[str, Any] = {"sampling.num_envs": 1, "sampling.warmup_steps": 0, "logging.console": "quiet"}
@@ -125,7 +125,7 @@ def twin(run: Path, trust_code: TrustCode = False) -> Iterator[Trainer]:
                 for key in ("rollout_size", "batch_size", "learning_starts")
                 if key in entry
             }
-            if "replay" in entry:  # nor are others' memories needed
+            if "replay" in entry:  # other replay buffers are not needed
                 small |= {f"policies.{name}.replay.capacity": CAPACITY, f"policies.{name}.replay.start_from": ()}
                 entry["replay"].pop("mix", None)
     twin = Layer("twin", small)
@@ -145,7 +145,7 @@ def _play(trainer: Trainer, look: Callable[[FrameType, str, Any], None]) -> None
 
 
 def _calls(last: FrameType) -> list[Call]:
-    """The stack from `train_iteration` to a frame, without what belongs to others' packages on the way."""
+    """Returns the stack from `train_iteration` to a frame, without frames of third-party packages."""
     calls = []
     for frame, line in walk_stack(last):
         if frame is last or _is_shown(frame):
@@ -158,7 +158,7 @@ def _calls(last: FrameType) -> list[Call]:
 
 
 def _is_shown(frame: FrameType) -> bool:
-    """Whether a frame is Rookery's or the user's."""
+    """Returns whether a frame belongs to Rookery or to the user's code."""
     module = str(frame.f_globals.get("__name__", ""))
     if is_own(module):
         return True

@@ -1,4 +1,4 @@
-"""Plain facts about a run, taken from its environment, policies and learners for those who report them."""
+"""Facts about a run for reporters, taken from its environment, policies and learners."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rookery.run.run import Run
 
 
 def run_facts(run: Run, notes: Sequence[str], criteria: Mapping[str, float]) -> RunFacts:
-    """Returns the facts that a reporter shows before the first iteration, with notes to read once and what ends it."""
+    """Returns the facts that a reporter shows before the first iteration, with notes and the stop criteria."""
     env, learners, paths = run.env, run.learners, paths_of(run.policies, run.learners)
     facts = {
         name: PolicyFacts(
@@ -32,24 +32,24 @@ def run_facts(run: Run, notes: Sequence[str], criteria: Mapping[str, float]) -> 
 
 
 def finished_lines(run: Run) -> list[str]:
-    """Says of each policy that has learned all it is to how far it has come, and who set how far."""
+    """Returns a line for each policy that has reached its `max_decisions`, with the source of that setting."""
     lines = []
     for name in sorted(run.retired):
         path = f"policies.{name}.max_decisions"
         source, most = run.resolved.history[path][-1]
         learned = f"{name} has learned from {run.decisions.get(name, 0):,} decisions"
-        lines.append(f"{learned}, and is to learn from {most:,} ({path}, given by {source})")
+        lines.append(f"{learned}, and has a limit of {most:,} ({path}, given by {source})")
     return lines
 
 
 def nothing_to_do(run: Run, reason: str) -> str:
-    """Says that a run that is to go on has come to its end already, why, and what lets it go on.
+    """Returns a note that a resumed run has reached its end already, with the reason and how to continue it.
 
     Args:
         run: The run.
-        reason: The criterion that is reached, in words.
+        reason: The reached criterion, in words.
     """
     lines = finished_lines(run) if reason.startswith(("finished_policies", "finished_share")) else []
     if lines:
-        return f"nothing to do: {'; '.join(lines)}; give a larger number there to go on"
-    return f"nothing to do: {reason} already; a higher criterion goes on"
+        return f"nothing to do: {'; '.join(lines)}; set a larger limit to continue"
+    return f"nothing to do: {reason} already; set a higher criterion to continue"

@@ -1,4 +1,4 @@
-"""Configuration files as JSON Schema (draft 2020-12), for editors: made from the settings classes, never by hand."""
+"""JSON Schema (draft 2020-12) of configuration files, for editors; generated from the settings classes."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class SchemaWriter:
 
     Attributes:
         names: Import paths of settings classes by short name, for each field whose class is chosen by name.
-        everywhere: A schema that fits in place of any value; none if there is nothing of the kind.
+        everywhere: A schema allowed in place of any value; None = no such schema.
     """
 
     names: Mapping[str, Mapping[str, str]]
@@ -124,7 +124,7 @@ class SchemaWriter:
         }
 
     def kinds(self, field: str, beside: Schema, optional: Callable[[str], bool]) -> list[Schema]:
-        """Describes each class that a field may choose, and one from outside, whose settings are its own affair.
+        """Describes each class that a field may choose, and a custom class, whose settings are not checked.
 
         Args:
             field: A key of `names`.
@@ -145,7 +145,7 @@ class SchemaWriter:
         return [*found, {"title": "your own", "type": "object", "properties": own, "required": ["name"]}]
 
     def value(self, hint: Any) -> Schema:
-        """Describes what a field of a type may hold."""
+        """Describes the values of a type."""
         if section := settings_class(hint):
             return self.section(section)
         kinds = [*map(self.plain, plain_parts(hint)), *[SCHEDULED] * is_scheduled(hint)]
@@ -153,7 +153,7 @@ class SchemaWriter:
         return {"anyOf": [found, self.everywhere]} if self.everywhere else found
 
     def plain(self, hint: Any) -> Schema:
-        """Describes a type that is no union."""
+        """Describes a type that is not a union."""
         kind = bare(hint)
         origin, args = get_origin(kind), get_args(kind)
         if origin is Literal:
@@ -177,10 +177,10 @@ SCHEDULED = {"$ref": "#/$defs/schedule"}
 
 
 def config_schema(everywhere: Schema | None = None) -> Schema:
-    """Describes the file of a training. What only a run can know, such as names of metrics, is left open.
+    """Returns the schema of a run's configuration file. Names that only a run knows, such as metrics, are left open.
 
     Args:
-        everywhere: A schema that fits in place of any value; none if there is nothing of the kind.
+        everywhere: A schema allowed in place of any value; None = no such schema.
     """
     algorithms = {**ALGORITHMS.own, **{name: ALGORITHMS[name] for name in ALGORITHMS.load_added()}}
     names: dict[str, Mapping[str, str]] = {"algorithm": algorithms, "policies": algorithms, "own": {}}

@@ -1,4 +1,4 @@
-"""Episodes that may never end: played up to a limit where they are measured, told of where they are learned from."""
+"""Limits for episodes that may never end: evaluations cut them, and training shows a note."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from rookery.rollout.worker import RolloutWorker
 from rookery.run.lessons.parameters import evaluation_plan
 
 LOOK_EVERY = 1000
-"""Vector steps after which a lane is looked for that waits for one whose episode does not end."""
+"""Vector steps between checks for lanes that wait for another lane's episode to end."""
 
-TELL_AFTER = 5000
-"""Steps of each copy in which no episode has ended, after which a user is told."""
+NOTE_AFTER = 5000
+"""Steps of each environment without the end of an episode, after which a note is shown."""
 
 UNKNOWN_LIMIT = 5000
-"""Steps after which evaluations cut an episode while no episode of training has ended, unless a setting is given."""
+"""Steps after which evaluations cut an episode while no training episode has ended, unless a setting is given."""
 
 
 @dataclass(frozen=True)
 class PlayedEpisodes:
-    """What came of episodes that were played to measure.
+    """Result of the episodes of an evaluation.
 
     Attributes:
-        finished: Those that ended, lanes and numbers those of all lanes that they were dealt to.
-        cut: How many of them were cut at the limit.
-        episodes: How many were to be played.
-        lanes: How many lanes they were dealt to.
+        finished: Episodes that ended, with their lane and number among all lanes of the evaluation.
+        cut: Number of episodes that were cut at the limit.
+        episodes: Number of requested episodes.
+        lanes: Number of lanes of the evaluation.
         deterministic: Whether the most likely actions were played.
-        limit: Environment steps after which they were cut.
+        limit: Environment steps after which episodes were cut.
     """
 
     finished: tuple[EpisodeResult, ...]
@@ -53,31 +53,31 @@ class PlayedEpisodes:
 
 
 class BoundedEpisodes:
-    """Plays the episodes of the evaluation stream, dealt to the lanes in turn, each up to a limit.
+    """Plays the episodes of the evaluation stream, assigned to the lanes in turn, each up to a limit.
 
-    An environment cannot be told to give up one lane's episode. So a lane whose episode has reached the limit plays on
-    for nothing until no other has anything left to do; then all lanes are reset, each to the next of its own episodes.
+    Environments cannot abandon the episode of one lane. So a lane whose episode has reached the limit continues without
+    being counted until all other lanes are finished; then all lanes are reset, each to the next of its own episodes.
 
     Args:
-        env: Copies to play in; they are reset.
-        policies: Policies that play, by name.
-        mapping: Which of them plays which agent.
+        env: Vectorized environments; they are reset.
+        policies: Policies that act, by name.
+        mapping: Policy of each agent.
         streams: The run's streams; only those of evaluation are used.
         deterministic: Whether the most likely actions are played.
-        episodes: How many episodes to play: those numbered 0 to `episodes` - 1.
+        episodes: Number of episodes to play: those numbered 0 to `episodes` - 1.
         limit: Environment steps after which an episode counts as truncated; at least 1.
-        interrupt: Ends the playing when somebody asks to stop.
-        listeners: Who is told of the episodes, those included that are played for nothing.
-        draws: What is drawn for environment parameters.
-        lessons: Lesson of each of them that has lessons, from 0.
-        share: Which of all lanes that episodes are dealt to the copies are; None = all.
-        lanes: How many lanes these are; None = as many as copies.
+        interrupt: Ends the evaluation if the run is to stop.
+        listeners: Listeners of the episodes, including those that are not counted.
+        draws: Samplers of environment parameters.
+        lessons: Lesson of each parameter that has lessons, from 0.
+        share: The share of the evaluation's lanes that `env` has; None = all.
+        lanes: Number of lanes of the evaluation; None = those of `env`.
 
     Attributes:
-        worker: Who plays; another one after every reset.
-        finished: Episodes that count and are over, in the order they ended.
-        cut: How many of them were cut at the limit.
-        index: ``[lanes]`` number of the episode of its own that each lane is in, or will be in after the next reset.
+        worker: The rollout worker; a new one after every reset.
+        finished: Counted episodes that are over, in the order of their ends.
+        cut: Number of them that were cut at the limit.
+        index: ``[lanes]`` number of the lane's own episode, the current one or the one after the next reset.
     """
 
     def __init__(
@@ -112,11 +112,11 @@ class BoundedEpisodes:
         self._begin()
 
     def _begin(self) -> None:
-        """Starts a round: a worker that begins each lane with the episode `index` says."""
+        """Starts a round: makes a worker that starts each lane with episode `index`."""
         first, share = self.index.copy(), self._share
         self._first = first
         streams, mapping = self._streams, self.mapping
-        if self._rounds:  # actions are drawn from other numbers than in the round before
+        if self._rounds:  # actions use another random stream than in the previous round
 
             def moved(agent: str, episode: EpisodeInfo) -> str:
                 begun = int(first[episode.lane - share.first])
@@ -157,7 +157,7 @@ class BoundedEpisodes:
 
     @property
     def outcome(self) -> PlayedEpisodes:
-        """What has come of them so far."""
+        """The result so far."""
         return PlayedEpisodes(tuple(self.finished), self.cut, self.episodes, self.lanes, self.deterministic, self.limit)
 
     def standing(self) -> str:
@@ -170,19 +170,19 @@ class BoundedEpisodes:
         )
 
     def begin_round(self) -> None:
-        """Resets all lanes, if all wait for that; `play` does so by itself before it goes on."""
+        """Resets all lanes if all wait for it; `play` does so by itself."""
         if self._idle.all() and not self.over:
             self._begin()
 
     def play(self, vector_steps: int | None = None) -> None:
-        """Plays on until all episodes are over.
+        """Plays until all episodes are over.
 
         Args:
-            vector_steps: Stop after so many steps of all lanes in any case; None = no such limit.
+            vector_steps: Most steps of all lanes; None = no limit.
 
         Raises:
             EnvError: If an agent has no policy here.
-            Interrupted: If somebody asked to stop.
+            Interrupted: If the run is to stop.
         """
         played = 0
         while not self.over and (vector_steps is None or played < vector_steps):
@@ -194,7 +194,7 @@ class BoundedEpisodes:
             played += steps
 
     def _play_some(self, vector_steps: int) -> None:
-        """Plays at most so many steps, in which no episode gets longer than the limit, and notes which are over."""
+        """Plays at most so many steps, in which no episode exceeds the limit, and records finished episodes."""
         worker, copies = self.worker, self.env.num_lanes
         dealt = int((-(-(self.episodes - self._number) // self.lanes)).clip(0).sum())
         sample = worker.sample(vector_steps * copies, dealt - copies * int(self._first.min()))
@@ -215,7 +215,7 @@ class BoundedEpisodes:
         self._idle |= self.index * self.lanes + self._number >= self.episodes
 
     def _finish(self, result: EpisodeResult, index: int) -> bool:
-        """Notes an episode of a lane, the number `index` of that lane, if it counts; says whether it does."""
+        """Records the episode number `index` of a lane if it counts; returns whether it does."""
         lane = int(self._number[result.lane])
         counts = not self._idle[result.lane] and index * self.lanes + lane < self.episodes
         if counts:
@@ -224,23 +224,23 @@ class BoundedEpisodes:
 
 
 class EndlessNote:
-    """Tells once that no episode of a run has ended after many steps, as where an environment has no limit of time."""
+    """Note, shown once, that no episode of a run has ended after many steps, as in environments without time limit."""
 
     def __init__(self) -> None:
-        self._told = False
+        self._shown = False
 
     def line(self, result: IterationResult, limit: int) -> str:
-        """Gives the line to tell after an iteration; empty if there is nothing to tell, or it has been told.
+        """Returns the note after an iteration; empty if it does not apply, or was returned before.
 
         Args:
             result: The iteration.
             limit: Steps after which an evaluation cuts an episode.
         """
-        if self._told or result.episodes or result.running_length < TELL_AFTER:
+        if self._shown or result.episodes or result.running_length < NOTE_AFTER:
             return ""
-        self._told = True
+        self._shown = True
         return (
-            f"no episode has ended yet, after {result.running_length:,.0f} steps in each copy: an environment that "
-            "never ends one needs a limit of its own (env.config.max_episode_steps=1000 for a Gymnasium id); "
+            f"no episode has ended yet, after {result.running_length:,.0f} steps of each environment: an environment "
+            "that never ends one needs a time limit (env.config.max_episode_steps=1000 for a Gymnasium id); "
             f"evaluations cut episodes at {limit:,} steps (evaluation.max_episode_steps)"
         )

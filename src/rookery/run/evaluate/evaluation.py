@@ -1,4 +1,4 @@
-"""Episodes from which nothing is learned, on environments and random streams of their own: measured, or filmed."""
+"""Evaluation and videos: episodes without learning, in separate environments and with separate random streams."""
 
 from __future__ import annotations
 
@@ -28,42 +28,43 @@ from rookery.run.parts import RunPart
 from rookery.run.run import Measured, Run
 
 MOST_LABELS = 6
-"""Agents that are named under a picture."""
+"""Most agents that are named below an image."""
 
 USUAL_FPS = 12.0
-"""Pictures a second of a video where neither the user nor the environment says how many."""
+"""Frame rate of a video if neither the user nor the environment sets one."""
 
 MOST_FPS = 50.0
-"""Pictures a second that every viewer of animations shows; many show shorter pictures much longer than they are."""
+"""Highest frame rate that every viewer of animations supports; many show shorter frames much too long."""
 
 
 class Measure(RunPart):
-    """Measures a run's policies in copies of the environment that are made when first needed, and then kept.
+    """Evaluates a run's policies in environments that are made when first needed, and then kept.
 
-    Where the run has the only ones there are, these are played in, and the run's own episodes are given up. Workers
-    elsewhere (`evaluation.workers`) measure beside training: what an iteration begins with, while it is made.
+    Where only one process can have the environments, those of the run are used, and its running episodes are abandoned.
+    Remote workers (`evaluation.workers`) evaluate during training: the weights at the start of an iteration, while the
+    iteration runs.
 
     Where `evaluation.every` is set, it is a part of the run, and evaluates at the end of iterations.
 
     Args:
         run: The run.
-        evaluate: Evaluates as settings say, and tells callbacks.
+        evaluate: Evaluates as set in `evaluation`, and calls callbacks.
     """
 
     def __init__(self, run: Run, evaluate: Callable[[], EvaluationResult]) -> None:
         self._run, self._evaluate = run, evaluate
         self._latest: EvaluationResult | None = None
-        """The evaluation at the end of the iteration that is over."""
+        """The evaluation at the end of the last iteration."""
         self._env: VectorEnv | None = None
         self._workers: EvaluationWorkers | None = None
 
     @property
     def is_due(self) -> bool:
-        """Whether the iteration that is made ends with a measure of training."""
+        """Whether this rank evaluates at the end of the current iteration."""
         return not self._run.ranks.rank and self._ends_with_measure
 
     def after_call(self, call: str) -> None:
-        """Evaluates at the end of an iteration of training, at rank 0, if an evaluation is due; the other ranks wait.
+        """Evaluates at the end of a training iteration, at rank 0, if one is scheduled; the other ranks wait.
 
         Raises:
             Interrupted: If the run is to stop, on all ranks; a resumed run evaluates again.
@@ -88,12 +89,12 @@ class Measure(RunPart):
 
     @property
     def _ends_with_measure(self) -> bool:
-        """Whether rank 0 evaluates at the end of the iteration under way."""
+        """Whether rank 0 evaluates at the end of the current iteration."""
         run, every = self._run, self._run.config.evaluation.every
         return bool(every) and not run.paused and (run.iteration + 1) % every == 0
 
     def before_call(self, call: str, task: Any) -> Any:
-        """Lets workers elsewhere, if there are any, play what the iteration that begins is to report."""
+        """Makes remote workers, if there are any, play the evaluation that this iteration is to report."""
         run, settings = self._run, self._run.config.evaluation
         if call != "train_iteration" or not settings.workers or run.ranks.rank:
             return task
@@ -111,9 +112,7 @@ class Measure(RunPart):
         return task
 
     def __call__(self, episodes: int, deterministic: bool) -> EvaluationResult:
-        """Plays so many episodes, or waits for those that are played elsewhere; what was played before changes
-        nothing.
-        """
+        """Plays episodes, or waits for those of remote workers; the result does not depend on earlier evaluations."""
         run, workers = self._run, self._workers
         if workers is not None and workers.asks_for(episodes, deterministic):
             with measuring(run, workers):
@@ -135,7 +134,7 @@ class Measure(RunPart):
         return summarize(run, played.outcome, run.env_steps)
 
     def close(self) -> None:
-        """Frees the copies, and ends the workers."""
+        """Closes the environments and the workers."""
         if self._env is not None:
             close_env(self._env, self._env.name)
         if self._workers is not None:
@@ -145,7 +144,7 @@ class Measure(RunPart):
 
 @contextmanager
 def measuring(run: Run, played: Measured) -> Iterator[None]:
-    """Makes the progress of episodes known to a run, as a context."""
+    """Context in which a run reports the progress of an evaluation."""
     run.measured = played
     try:
         yield
@@ -155,7 +154,7 @@ def measuring(run: Run, played: Measured) -> Iterator[None]:
 
 def limit_of(run: Run) -> int:
     """Returns the environment steps after which an evaluation cuts an episode: `evaluation.max_episode_steps`, and
-    `UNKNOWN_LIMIT` at most where nothing set that, and the run has played and none of its episodes has ever ended.
+    `UNKNOWN_LIMIT` at most if that is not set and the run has sampled without the end of an episode.
     """
     limit, history = run.config.evaluation.max_episode_steps, run.resolved.history["evaluation.max_episode_steps"]
     ended = run.windows.episodes or run.finished or not run.env_steps
@@ -170,7 +169,7 @@ def bounded(
     interrupt: Interrupt | None = None,
     listeners: Sequence[EpisodeListener] = (),
 ) -> BoundedEpisodes:
-    """Episodes of a run's policies in copies of its environment, each of `limit_of` steps at most."""
+    """Returns episodes of a run's policies in its environment, each of `limit_of` steps at most."""
     policies, mapping = run.self_play.to_measure(run.policies)
     return BoundedEpisodes(
         env,
@@ -188,20 +187,20 @@ def bounded(
 
 
 def lessons_of(run: Run) -> Mapping[str, int]:
-    """Gives the lesson of each parameter that has lessons, from 0, in which policies are measured."""
+    """Returns the lesson of each parameter that has lessons, from 0, in which policies are evaluated."""
     return run.draws.last() if run.config.evaluation.lesson == "last" else run.curriculum.lessons
 
 
 def summarize(run: Run, played: PlayedEpisodes, env_steps: int) -> EvaluationResult:
-    """Means over episodes that were played, and their interval; a note tells of episodes that were cut.
+    """Returns means over the episodes of an evaluation and their interval; shows a note if episodes were cut.
 
     Args:
-        run: The run whose policies played.
-        played: What came of it.
-        env_steps: Environment steps that these policies had learned from.
+        run: The run of the policies.
+        played: The episodes.
+        env_steps: Environment steps from which the policies had learned.
 
     Raises:
-        EnvError: If the environment raised in every one of them.
+        EnvError: If the environment raised in all of them.
     """
     results = sorted(played.finished, key=lambda result: result.index * played.lanes + result.lane)
     if not results:
@@ -252,21 +251,21 @@ def record(
     frames_per_second: float | None,
     progress: VideoProgress | None = None,
 ) -> EvaluationResult:
-    """Plays episodes in an environment of their own and writes them as a video; returns what they came to.
+    """Plays episodes in a separate environment and writes them as a video; returns their results.
 
     Args:
-        run: The run whose policies play.
+        run: The run of the policies.
         path: File to write: ``.webp`` (smallest), ``.gif``, ``.png`` or, with the package av, ``.mp4``.
-        episodes: Number of episodes; a title stands before each of several.
+        episodes: Number of episodes; each of several has a title.
         deterministic: Whether the most likely actions are played.
-        labels: Whether the agents, their policies and returns are written below the pictures.
-        max_frames: Largest number of pictures; what comes after them is played, and left out of the video.
-        frames_per_second: Speed of the video; None = the environment's own (`film_speed`).
-        progress: Function that is told of every picture that has been encoded, and how many there are.
+        labels: Whether the agents, their policies and returns are written below the images.
+        max_frames: Most frames; later steps are played, and left out of the video.
+        frames_per_second: Frame rate of the video; None = that of the environment (`video_speed`).
+        progress: Called after each encoded frame with the number of encoded frames and of all frames.
 
     Raises:
         ConfigError: If such a file cannot be made.
-        EnvError: If the environment draws no pictures.
+        EnvError: If the environment renders no images.
         FileError: If the file cannot be written.
     """
     check_suffix(path)
@@ -283,48 +282,48 @@ def record(
                 played.play(vector_steps=1)
                 if len(played.finished) > before:
                     show_end(played, video, labels)
-    video.save(path, film_speed(env) if frames_per_second is None else frames_per_second, progress)
+    video.save(path, video_speed(env) if frames_per_second is None else frames_per_second, progress)
     if video.is_cut:
-        run.note(f"{shown(path)} shows the first {max_frames:,} pictures only")
+        run.note(f"{shown(path)} shows the first {max_frames:,} frames only")
     return summarize(run, played.outcome, run.env_steps)
 
 
-def film_speed(env: VectorEnv) -> float:
-    """Pictures a second at which an environment is meant to be seen, its `render_fps`: at most `MOST_FPS`, and
-    `USUAL_FPS` where it says none.
+def video_speed(env: VectorEnv) -> float:
+    """Returns the frame rate of an environment, its `render_fps`: at most `MOST_FPS`, and `USUAL_FPS` where it has
+    none.
     """
     said = env.render_fps if isinstance(env, VectorBase) else None
     return USUAL_FPS if said is None else min(said, MOST_FPS)
 
 
 def show(played: BoundedEpisodes, video: Video, labels: bool) -> None:
-    """Adds the picture of lane 0 before its next step to a video.
+    """Adds an image of lane 0 before its next step to a video.
 
     Raises:
-        EnvError: If the environment draws no pictures.
+        EnvError: If the environment renders no images.
     """
     worker, episode = played.worker, int(played.index[0])
     assert worker.now is not None
     if episode and not worker.lengths[0] and not any(rows.waiting.any() for rows in worker.now.rows):
-        return  # an environment that begins its next episode a step later still draws the end of the one before
+        return  # an environment that starts its next episode one step later still renders the end of the last one
     if video.is_full:
         video.is_cut = True
         return
     seen = call_in_user_modes(drawn, worker.env, 0)
     if seen is None:
         raise EnvError(
-            f"{worker.env.name} draws no pictures: it has no render(), or render() with render_mode='rgb_array' gives "
-            "None or is not implemented"
+            f"{worker.env.name} renders no images: it has no render(), or render() with render_mode='rgb_array' "
+            "returns None or is not implemented"
         )
     lines = captions(episode, video.episodes, int(worker.lengths[0]), players_of(worker)) if labels else ()
     video.add(seen, episode, lines, played.finished[-1].total if played.finished else None)
 
 
 def show_end(played: BoundedEpisodes, video: Video, labels: bool) -> None:
-    """Adds the picture of the state that an episode of lane 0 has ended in to a video.
+    """Adds an image of the last state of an episode of lane 0 to a video.
 
-    There is none where the next episode has begun by then and the environment keeps no last pictures, as a vector
-    environment of others that resets in the same step.
+    There is no image if the next episode has begun and the environment keeps no last images, as a third-party vector
+    environment that resets in the same step.
     """
     result, env = played.finished[-1], played.worker.env
     if played.worker.lengths[0]:  # the episode was cut, so nothing has begun
@@ -354,9 +353,9 @@ def players_of(worker: RolloutWorker) -> list[tuple[str, str, float]]:
     return found
 
 
-def captions(episode: int, episodes: int, step: int, people: Sequence[tuple[str, str, float]]) -> list[str]:
+def captions(episode: int, episodes: int, step: int, agents: Sequence[tuple[str, str, float]]) -> list[str]:
     """Returns a line about an episode, then a line for each agent: its policy, and its return so far."""
-    lines = [f"{agent}{f' ({player})' if player else ''} {earned:+.2f}" for agent, player, earned in people]
+    lines = [f"{agent}{f' ({player})' if player else ''} {earned:+.2f}" for agent, player, earned in agents]
     if len(lines) > MOST_LABELS:
         lines[MOST_LABELS - 1 :] = [f"and {len(lines) - MOST_LABELS + 1} more"]
     return [f"episode {episode + 1} of {episodes}, step {step}", *lines]

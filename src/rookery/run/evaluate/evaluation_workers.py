@@ -1,4 +1,4 @@
-"""Workers that measure a run's policies beside training, each in a share of the copies that evaluations have."""
+"""Remote workers that evaluate a run's policies during training, each on a share of the evaluation's lanes."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from rookery.run.ranks.run_workers import MakesForShare, hosts_of
 from rookery.run.settings import RunConfig
 
 WAIT_SECONDS = 0.5
-"""Between two looks whether somebody wants to stop, while workers play."""
+"""Seconds between two checks for a stop, while workers play."""
 
 
 @dataclass(frozen=True)
 class EvaluationTask:
-    """What workers are to play.
+    """Evaluation to be played by workers.
 
     Attributes:
-        policies: Who plays, by name.
-        mapping: Which of them plays which agent.
+        policies: The policies, by name.
+        mapping: Policy of each agent.
         lessons: Lesson of each parameter that has lessons, from 0.
-        episodes: How many episodes all of them play.
+        episodes: Number of episodes of all workers.
         deterministic: Whether the most likely actions are played.
         limit: Environment steps after which an episode is cut.
     """
@@ -51,14 +51,14 @@ class EvaluationTask:
 
 
 class EvaluationShare:
-    """Plays the episodes of some lanes of an evaluation, wherever it is.
+    """Plays the episodes of some lanes of an evaluation, in any process.
 
     Args:
         config: Settings of the run.
         streams: Its random streams.
-        draws: What is drawn for environment parameters.
-        share: Which lanes.
-        lanes: How many there are in all.
+        draws: Samplers of environment parameters.
+        share: Its share of the lanes.
+        lanes: Number of lanes of the evaluation.
     """
 
     def __init__(self, config: RunConfig, streams: Streams, draws: Draws, share: LaneShare, lanes: int) -> None:
@@ -87,22 +87,22 @@ class EvaluationShare:
         return played.outcome
 
     def close(self) -> None:
-        """Frees the copies."""
+        """Closes the environments."""
         close_env(self._env, self._env.name)
 
 
 class EvaluationWorkers:
-    """All workers of a run that evaluate.
+    """All evaluation workers of a run.
 
     Args:
         config: Settings of the run.
         streams: Its random streams.
-        draws: What is drawn for environment parameters.
-        interrupt: Ends waiting when somebody asks to stop.
-        note: Function that is given a line which a user should read once.
+        draws: Samplers of environment parameters.
+        interrupt: Ends waiting if the run is to stop.
+        note: Called with a line that a user should read once.
 
     Raises:
-        ConfigError: If there is no cluster, or it has no room for them.
+        ConfigError: If there is no cluster, or it has no room for the workers.
     """
 
     def __init__(
@@ -125,11 +125,11 @@ class EvaluationWorkers:
 
     @property
     def under_way(self) -> bool:
-        """Whether they have been asked for what nobody has taken yet."""
+        """Whether an evaluation was requested and its result not taken yet."""
         return self._asked is not None
 
     def asks_for(self, episodes: int, deterministic: bool) -> bool:
-        """Tells whether it is these episodes that they have been asked for."""
+        """Returns whether these episodes are the requested ones."""
         wanted = (episodes, deterministic)
         return self._asked is not None and (self._asked[0].episodes, self._asked[0].deterministic) == wanted
 
@@ -139,22 +139,22 @@ class EvaluationWorkers:
         return f"evaluation: {len(self._tickets)} workers play {episodes} episodes"
 
     def ask(self, task: EvaluationTask, env_steps: int) -> None:
-        """Lets all of them play.
+        """Requests an evaluation of all workers.
 
         Args:
-            task: What; its policies may learn on meanwhile.
-            env_steps: Environment steps that these have learned from.
+            task: The evaluation; its policies may continue to learn meanwhile.
+            env_steps: Environment steps from which the policies have learned.
         """
         task = replace(task, policies=deepcopy(dict(task.policies)))
         self._asked, self._sent = (task, env_steps), self._hosts.publish(task)
         self._tickets = {number: self._hosts.call(number, "play", self._sent) for number in self._make}
 
     def answer(self) -> tuple[PlayedEpisodes, int]:
-        """Waits for what has come of it; returns that, and the environment steps that were told.
+        """Waits for the result of the request; returns it, and the environment steps of the request.
 
         Raises:
-            Interrupted: If somebody asked to stop; asked again, it goes on to wait.
-            WorkerLostError: If too many of them were lost.
+            Interrupted: If the run is to stop; another call continues to wait.
+            WorkerLostError: If too many workers were lost.
         """
         assert self._asked is not None
         env_steps = self._asked[1]
@@ -170,7 +170,7 @@ class EvaluationWorkers:
         return replace(parts[0], finished=finished, cut=sum(part.cut for part in parts)), env_steps
 
     def _part(self, number: int) -> PlayedEpisodes | None:
-        """Waits a little for what a share has played; one that is lost plays again elsewhere."""
+        """Waits a little for the result of a share; a lost share is played again by a new worker."""
         ticket = self._tickets[number]
         if not self._hosts.ready([ticket], WAIT_SECONDS):
             return None
@@ -187,5 +187,5 @@ class EvaluationWorkers:
         return played
 
     def close(self) -> None:
-        """Ends all of them."""
+        """Closes all workers."""
         self._hosts.close(at_once=bool(self._interrupt.number) and self.under_way)

@@ -1,4 +1,4 @@
-"""Observations that the policies of a run really make, for whoever wants to try something on them."""
+"""Typical observations of the policies of a run, for tests of exported policies and other tools."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from rookery.rollout.worker import RolloutWorker
 from rookery.run.evaluate.recording import prepared
 
 MOST_STEPS = 256
-"""Env steps that are played at most."""
+"""Most env steps that are played."""
 
 SEED = 0
 
 
 @own_modes()
 def played_observations(source: str | Path, rows: int, trust_code: TrustCode = False) -> dict[str, Tree]:
-    """Plays a little in the environment of a run, with drawn actions; gives what each policy observed.
+    """Plays a few steps in the environment of a run, with sampled actions; returns the observations of each policy.
 
     Args:
         source: A run or a checkpoint.
-        rows: About how many observations of a policy.
-        trust_code: As of `Trainer.load`.
+        rows: Approximate number of observations of a policy.
+        trust_code: As in `Trainer.load`.
 
     Returns:
-        By policy, ``[N, ...]`` by leaf path; none of a policy that did not come to act.
+        By policy, ``[N, ...]`` by leaf path; without policies that did not act.
 
     Raises:
-        RookeryError: If the run cannot be loaded, or its environment not be made or used.
+        RookeryError: If the run cannot be loaded, or its environment cannot be made or used.
     """
     with prepared(None, source, {}, trust_code) as (env, policies, mapping, _):
         streams = Streams(SEED)
@@ -49,6 +49,6 @@ def played_observations(source: str | Path, rows: int, trust_code: TrustCode = F
 
 
 def _observed(rollout: Rollout) -> Tree:
-    """Observations of all decisions, one after the other; copies, because the next decisions go where these lie."""
+    """Returns the observations of all decisions, copied because the next decisions overwrite them."""
     valid = rollout.valid_rows()
     return {path: flat(leaf, valid).cpu().numpy().copy() for path, leaf in rollout.obs.items()}

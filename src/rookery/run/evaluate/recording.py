@@ -1,4 +1,4 @@
-"""Replay recorded on purpose: episodes of a trained policy, of a function or of a person, kept whole or not at all."""
+"""Records demonstrations: whole episodes of a trained policy, of a function or of a person."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ from rookery.run.settings import EvaluationConfig
 from rookery.run.trainer import Trainer
 
 FRAGMENT = 256
-"""Decisions of a fragment, after which what was decided is taken from the worker."""
+"""Decisions of a fragment, after which they are taken from the worker."""
 
 Decide = Callable[..., Any]
-"""Decides on an action as the environment takes it: ``decide(obs)``, or ``decide(obs, info)``."""
+"""Returns an action of the environment's action space: ``decide(obs)``, or ``decide(obs, info)``."""
 
 
 class EpisodeDiscarded(Exception):
-    """Whoever decides does not want the running episode to be kept."""
+    """The player discards the current episode."""
 
 
 class RecordingEnded(Exception):
-    """Whoever decides wants no more episodes; the running one is not kept."""
+    """The player ends the recording; the current episode is not kept."""
 
 
 class FunctionPolicy(Policy):
-    """Acts by a function, which is asked for one observation after the other.
+    """Policy that calls a function for each observation.
 
     Args:
         obs: Layout of the observations.
@@ -71,20 +71,20 @@ class FunctionPolicy(Policy):
         super().__init__(obs, action, ModelConfig(hidden=()), name, generator=torch.Generator())
         self.decide = decide
         self.info: Callable[[], Any] = dict
-        """Gives what the environment said beside what is seen now."""
+        """Returns the environment's info of the current step."""
         self._takes_info = takes_info(decide)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FunctionPolicy:
-        """Returns itself: the function is one, and may keep what it likes."""
+        """Returns itself, because the function may have state."""
         return self
 
     def act(
         self, obs: TensorTree, noise: Tensor | None = None, deterministic: bool = False, memory: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Asks the function; log-probabilities are not known, and 0.
+        """Calls the function; log-probabilities are unknown, and 0.
 
         Raises:
-            SpaceError: If it gives what is no action; says what.
+            SpaceError: If the function returns a value that is not an action; shows the value.
         """
         tree = {path: tensor.cpu().numpy() for path, tensor in obs.items()}
         number = len(next(iter(tree.values())))
@@ -100,14 +100,14 @@ class FunctionPolicy(Policy):
                 answers.append(self.action_spec.from_env([answer]))
             except (SpaceError, TypeError, ValueError, KeyError) as error:
                 raise SpaceError(
-                    f"{told(self.decide)} decided on {answer!r}, which is no action of {self.action_spec.space}: "
-                    f"{error}"
+                    f"{function_name(self.decide)} returned {answer!r}, which is not an action of "
+                    f"{self.action_spec.space}: {error}"
                 ) from None
         return torch.from_numpy(np.concatenate(answers)), torch.zeros(number, dtype=torch.float32, device="cpu")
 
 
 def takes_info(decide: Decide) -> bool:
-    """Says whether a function takes what the environment says beside an observation as a second argument."""
+    """Returns whether a function takes the environment's info as a second argument."""
     try:
         signature = inspect.signature(decide)
     except (TypeError, ValueError):  # some built-in callables have none
@@ -118,13 +118,13 @@ def takes_info(decide: Decide) -> bool:
     return len([one for one in by_place if one.default is one.empty or one.name == "info"]) > 1
 
 
-def told(decide: Decide) -> str:
-    """What a message calls a function."""
+def function_name(decide: Decide) -> str:
+    """Returns the name of a function for messages."""
     return f"{getattr(decide, '__module__', '')}:{getattr(decide, '__qualname__', type(decide).__name__)}"
 
 
 def row_of(values: Any) -> Any:
-    """The only row of an observation that was stacked leaf by leaf."""
+    """Returns the only row of an observation that was stacked leaf by leaf."""
     if isinstance(values, Mapping):
         return {key: row_of(part) for key, part in values.items()}
     if isinstance(values, tuple):
@@ -133,19 +133,19 @@ def row_of(values: Any) -> Any:
 
 
 class EpisodeRecorder:
-    """Plays episodes in one copy of an environment, one after the other, and gives the decisions of each.
+    """Plays episodes in one environment, one after the other, and returns the decisions of each.
 
     Args:
-        env: One copy; it is reset.
-        policies: Policies that play, by name.
-        mapping: Which of them plays which agent.
-        seed: Names the episodes, and the numbers that actions are drawn with.
+        env: One environment; it is reset.
+        policies: Policies that act, by name.
+        mapping: Policy of each agent.
+        seed: Random seed of the episodes and of actions.
         deterministic: Whether the most likely actions are played.
         limit: Environment steps after which an episode counts as truncated; None = none.
 
     Attributes:
-        worker: Who plays.
-        result: The last episode that came to its end.
+        worker: The rollout worker.
+        result: The last finished episode.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class EpisodeRecorder:
         self._begin()
 
     def _begin(self) -> None:
-        """Resets the environment to an episode that has not been played."""
+        """Resets the environment to the next episode."""
         first, plan = self._started, self._streams.episodes(Role.ENV)
         streams = Streams(self._streams.integer(Role.ACTION, first)) if first else self._streams
 
@@ -187,8 +187,8 @@ class EpisodeRecorder:
         self.worker.reset()
 
     def infos(self) -> Mapping[str, Any]:
-        """What the environment said beside its latest step: of its only agent, or by agent where there are several;
-        nothing at the start of an episode.
+        """Returns the environment's infos of the last step: of its only agent, or by agent where there are several;
+        empty at the start of an episode.
         """
         if not self.worker.lengths[0]:
             return {}
@@ -198,20 +198,20 @@ class EpisodeRecorder:
         return found
 
     def standing(self) -> EpisodeResult:
-        """The running episode as it stands."""
+        """Returns the result of the current episode so far."""
         return self.worker.standing(0, self._started)
 
     def picture(self) -> np.ndarray | None:
-        """A picture of the environment as it stands; None if it draws none."""
+        """Returns an image of the current state; None if the environment renders none."""
         return call_in_user_modes(drawn, self.env, 0)
 
     def play(self) -> dict[str, Piece]:
-        """Plays an episode to its end; gives the decisions of each policy in it.
+        """Plays an episode to its end; returns the decisions of each policy.
 
         Raises:
             EnvError: If an agent has no policy here, or the environment breaks its contract.
-            EpisodeDiscarded: If whoever decides gives the episode up; the next call plays the next one.
-            RecordingEnded: If whoever decides wants no more.
+            EpisodeDiscarded: If the player discards the episode; the next call plays the next one.
+            RecordingEnded: If the player ends the recording.
         """
         if self._fresh:
             self._begin()
@@ -235,10 +235,10 @@ class EpisodeRecorder:
             raise
 
     def _taken(self, cut: bool) -> dict[str, Piece]:
-        """The decisions of the episode, with those that the worker's stores still hold.
+        """Returns the decisions of the episode, including those that the worker's stores still hold.
 
         Args:
-            cut: Whether the episode is given up here, so that all of its agents are truncated.
+            cut: Whether the episode is cut here, so that all of its agents are truncated.
         """
         assert self.worker.now is not None
         for name, policy in self.worker.policies.items():
@@ -257,13 +257,13 @@ class EpisodeRecorder:
 
 
 class PlayedPart:
-    """What one policy has decided so far in an episode.
+    """Decisions of one policy in an episode so far.
 
     Args:
-        raw: Keeps the numbers before tanh; None for policies that are not squashed.
+        raw: Keeps actions before tanh; None for policies that do not squash.
 
     Attributes:
-        total: How many decisions these are.
+        total: Number of decisions.
     """
 
     def __init__(self, raw: RawActions | None = None) -> None:
@@ -274,7 +274,7 @@ class PlayedPart:
         self._due: dict[int, int] = {}  # by slot: clock of the decision that would follow
 
     def append(self, rollout: Rollout) -> None:
-        """Adds the decisions of a rollout, which may be written over afterwards."""
+        """Adds the decisions of a rollout, which may be overwritten afterwards."""
         slots = rollout.slot.tolist()
         newest = np.array([self._newest.get(slot, -1) for slot in slots])
         due = np.array([self._due.get(slot, -1) for slot in slots])
@@ -287,10 +287,10 @@ class PlayedPart:
         self.total += rows_in(piece)
 
     def piece(self, cut: bool) -> Piece:
-        """All of it as one piece; if the episode is `cut`, all agents that it has not ended for are truncated."""
+        """Returns all decisions as one piece; if the episode is `cut`, all unfinished agents are truncated."""
         piece = joined_pieces(self._pieces, 0)
         later = np.flatnonzero((piece["before"] > 0) & ~piece["begins"])
-        kept = ~np.isin(piece["next_row"], later - piece["before"][later])  # others are followed by now
+        kept = ~np.isin(piece["next_row"], later - piece["before"][later])  # the next decisions of others are known
         piece |= {name: array[kept] for name, array in piece.items() if name.startswith("next_")}
         if cut:
             piece["truncated"][piece["next_row"]] = True
@@ -298,11 +298,11 @@ class PlayedPart:
 
 
 class RecordedReplay:
-    """Episodes that are kept, until they are written as a replay directory.
+    """Episodes to be written as a replay directory.
 
     Args:
-        policies: Whose decisions they are.
-        missing: What of them nobody knows, names of `replay/recording.py:MISSING`.
+        policies: The policies that act.
+        missing: Unknown columns, names of `replay/recording.py:MISSING`.
         likeliest: Whether policies play their most likely actions.
     """
 
@@ -322,7 +322,7 @@ class RecordedReplay:
         self.results.append(result)
 
     def lengths(self) -> dict[str, list[int]]:
-        """Decisions of each episode that is kept, by policy."""
+        """Returns the number of decisions of each episode, by policy."""
         return {name: [rows_in(piece) for piece in pieces] for name, pieces in self._pieces.items()}
 
     def write(self, path: Path, *, replace: bool) -> None:
@@ -333,14 +333,14 @@ class RecordedReplay:
             FileError: If it cannot be written.
         """
         if not self._pieces:
-            raise ConfigError(f"{path}: no episode was kept, so that there is nothing to be written")
+            raise ConfigError(f"{path}: no episode was kept, so there is nothing to write")
         segments_ = {name: self._segments(pieces) for name, pieces in self._pieces.items()}
         files, facts = files_of(segments_, self.spaces, dict.fromkeys(segments_, self.missing), notes=self._notes)
         make_folder(path.parent)
         write_directory(path, files, facts, replace=replace)
 
     def _segments(self, pieces: Sequence[Piece]) -> list[Piece]:
-        """Episodes put together to pieces of about the size of a segment."""
+        """Returns the episodes joined to pieces of about the size of a segment."""
         found: list[Piece] = []
         part: list[Piece] = []
         size = serial = 0
@@ -355,16 +355,16 @@ class RecordedReplay:
 
 
 def function_policies(env: VectorEnv, decide: Decide) -> tuple[dict[str, FunctionPolicy], PolicyMapping]:
-    """Policies that act by one function: ``main``, or one for each kind of agents, called like the first of them."""
+    """Returns policies that call one function: ``main``, or one for each kind of agents, named like its first agent."""
     names = ["main"] if len(env.kinds) == 1 else [kind.agents[0] for kind in env.kinds]
     made = {
         name: FunctionPolicy(kind.obs, kind.action, decide, name) for name, kind in zip(names, env.kinds, strict=True)
     }
 
-    def who(agent: str, episode: EpisodeInfo) -> str:
+    def policy_of(agent: str, episode: EpisodeInfo) -> str:
         return next(name for name, kind in zip(names, env.kinds, strict=True) if agent in kind.agents)
 
-    return made, PolicyMapping(who, names)
+    return made, PolicyMapping(policy_of, names)
 
 
 def record_episodes(
@@ -376,18 +376,18 @@ def record_episodes(
     note: Callable[[str], None] = lambda line: None,
     most: int | None = None,
 ) -> None:
-    """Plays until so many episodes are kept, or whoever decides wants no more.
+    """Plays until a number of episodes is kept, or the player ends the recording.
 
     Args:
-        recorder: Plays.
-        kept: Takes the episodes.
-        episodes: How many.
-        wanted: Is asked of each episode that is over whether it is to be kept.
-        note: Is told what became of each.
-        most: How many may be played at most; None = any number.
+        recorder: Plays the episodes.
+        kept: Receives the episodes.
+        episodes: Number of episodes to keep.
+        wanted: Returns whether to keep an episode.
+        note: Called with a line about each episode.
+        most: Most episodes to play; None = no limit.
 
     Raises:
-        ConfigError: If so many were played and not enough of them kept.
+        ConfigError: If not enough of them were kept.
         EnvError: If an agent has no policy here, or the environment breaks its contract.
     """
     played = 0
@@ -395,7 +395,7 @@ def record_episodes(
         number = len(kept.results) + 1
         if most is not None and played == most:
             raise ConfigError(
-                f"of {played:,} episodes {number - 1} were good enough to be kept, and {episodes} are wanted"
+                f"of {played:,} episodes {number - 1} were good enough to be kept, and {episodes} are needed"
             )
         played += 1
         try:
@@ -428,27 +428,27 @@ def record_replay(
     trust_code: TrustCode = False,
     force: bool = False,
 ) -> list[float]:
-    """Plays episodes and writes them as a replay directory, which others imitate or start from.
+    """Plays episodes and writes them as a replay directory, which runs can imitate or start from.
 
     Args:
-        env: The environment, as `Trainer` takes it; None = that of the run.
-        source: Who plays: a run or a checkpoint, or a function ``decide(obs)`` or ``decide(obs, info)`` that gives
-            actions as the environment takes them.
-        episodes: How many.
+        env: The environment, as in `Trainer`; None = that of the run.
+        source: The player: a run or a checkpoint, or a function ``decide(obs)`` or ``decide(obs, info)`` that returns
+            actions of the environment's action space.
+        episodes: Number of episodes.
         out: The directory.
         env_config: Keyword arguments of the environment's constructor.
-        seed: Names the episodes, and the numbers that actions are drawn with.
+        seed: Random seed of the episodes and of actions.
         deterministic: Whether policies play their most likely actions.
-        max_episode_steps: Steps after which an episode counts as truncated; None = as evaluation.max_episode_steps of
-            the run says, or that setting's default.
-        trust_code: As of `Trainer.load`.
-        force: Whether a directory that is there is replaced.
+        max_episode_steps: Steps after which an episode counts as truncated; None = `evaluation.max_episode_steps` of
+            the run, or the default of that setting.
+        trust_code: As in `Trainer.load`.
+        force: Whether an existing directory is replaced.
 
     Returns:
         The return of each episode.
 
     Raises:
-        ConfigError: If `out` is there, or the run and the environment do not fit each other.
+        ConfigError: If `out` exists, or the run and the environment do not match.
         EnvError: If the environment cannot be made or used.
     """
     place = absolute(out)
@@ -467,18 +467,18 @@ def record_replay(
 def prepared(
     env: Any, source: str | Path | Decide, env_config: Mapping[str, Any], trust_code: TrustCode, *, render: bool = False
 ) -> Iterator[tuple[VectorEnv, Mapping[str, Policy], PolicyMapping, int]]:
-    """Makes one copy of an environment and who plays in it, and says after how many steps its episodes are cut.
+    """Makes one environment, its policies and their mapping, as a context, with the most steps of an episode.
 
     Args:
-        env: As of `record_replay`, like the others.
-        source: Who plays.
+        env: As in `record_replay`, like the others.
+        source: The player.
         env_config: Keyword arguments of the environment's constructor.
         trust_code: Whether code that a run names may be run.
-        render: Whether the copy is to give pictures, where it can.
+        render: Whether the environment is to render images, if it can.
     """
     if callable(source):
         if env is None:
-            raise ConfigError("the environment is missing: a function has none of its own")
+            raise ConfigError("the environment is missing: it must be given if a function plays")
         with users_modes():
             copy = make_env(env, env_config, (), 1, "serial", render=render)
         policies, mapping = function_policies(copy, source)
@@ -500,23 +500,23 @@ def prepared(
             yield copy, trainer.policies, trainer.mapping, trainer.config.evaluation.max_episode_steps
 
 
-# --- numbers before tanh ----------------------------------------------------------------------------------------------
+# --- actions before tanh ----------------------------------------------------------------------------------------------
 
 
 Drawn = Callable[[Tensor, Tensor, Tensor], None]
-"""Takes numbers before tanh ``[N, k]``, and the actions and log-probabilities that were made of them."""
+"""Receives actions before tanh ``[N, k]``, and the resulting actions and log-probabilities."""
 
 
 class RawActions:
-    """Keeps the numbers before tanh of a policy until the decisions come back as rows.
+    """Keeps the actions before tanh of a policy until the decisions are returned as rows.
 
-    Close to a bound, the number before tanh cannot be computed from an action in float32, and so neither can the
-    log-probability with which it was drawn.
+    Close to a bound, the value before tanh cannot be computed from an action in float32, and so neither can its
+    log-probability.
 
-    Attaching it makes the policy act by its modules, since kernels do not give these numbers.
+    Attaching it makes the policy act by its torch modules, because kernels do not return these values.
 
     Args:
-        policy: The policy, as a worker plays it.
+        policy: The policy of a worker.
     """
 
     def __init__(self, policy: WorkerPolicy) -> None:
@@ -543,22 +543,22 @@ class RawActions:
         return found
 
     def clear(self) -> None:
-        """Removes all numbers at the end of an episode."""
+        """Removes all values at the end of an episode."""
         self._drawn.clear()
 
 
 def raw_actions_of(policy: WorkerPolicy, deterministic: bool) -> RawActions | None:
-    """Returns a `RawActions` for a policy; None if it draws no numbers before tanh."""
+    """Returns a `RawActions` for a policy; None if it is deterministic or does not squash its actions."""
     return None if deterministic or not squashes(policy.policy) else RawActions(policy)
 
 
 def squashes(policy: Policy) -> bool:
-    """Returns whether a policy takes tanh of numbers of its actions."""
+    """Returns whether a policy squashes its actions by tanh."""
     return isinstance(policy.head, SquashedHead | HybridHead)
 
 
 class _KeepingBehavior(Behavior):
-    """Draws as another behavior does, and passes on the numbers before tanh."""
+    """Samples as another behavior does, and passes on the values before tanh."""
 
     def __init__(self, behavior: SquashedGaussian | Hybrid, keep: Drawn) -> None:
         self._behavior, self._keep = behavior, keep

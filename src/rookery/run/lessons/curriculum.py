@@ -1,7 +1,7 @@
-"""Lessons: values of environment parameters that follow each other as a run learns.
+"""Curriculum: lessons of environment parameters, which follow each other as a run learns.
 
 A course is the lessons of one parameter. After each iteration its measure is compared with the threshold of the lesson
-(`Curriculum.judge`); the next lesson is handed out where weights are, and lanes have it from their next episode on.
+(`Curriculum.update`); a new lesson is distributed together with weights, and applies from the next episode of a lane.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from rookery.report.results import WINDOW, IterationResult, LessonResult
 from rookery.rollout.hooks import EpisodeResult
 
 RETURN = "return"
-"""The measure that only counts episodes which began in the lesson."""
+"""Measure: mean return of episodes that began in the lesson."""
 
 PROGRESS = "progress"
-"""The measure that is the share of `stop.env_steps` that has been played."""
+"""Measure: the share of `stop.env_steps` that has been sampled."""
 
 OLD_SHARE = 0.25
-"""Weight of the measure before in a smoothed one."""
+"""Weight of the previous value in a smoothed measure."""
 
 LONG = 10
-"""Times its `min_episodes` after which a lesson that has never come near its end is told of."""
+"""Multiple of `min_episodes` after which a note is shown if a lesson has not ended."""
 
 
 @dataclass(frozen=True)
 class WidenConfig(Settings):
-    """A range that grows from one to another, as many lessons as there are stages."""
+    """Range that grows in stages, one lesson per stage."""
 
     start: tuple[float, float]
     """Lowest and highest value in the first lesson."""
     end: tuple[float, float]
     """Lowest and highest value in the last lesson."""
     stages: Few = 5
-    """Lessons, the first and the last included."""
+    """Number of lessons, including the first and the last."""
 
     def __post_init__(self) -> None:
         for name in ("start", "end"):
@@ -52,7 +52,7 @@ class WidenConfig(Settings):
             raise ValueError("stages = 1: a range widens in 2 stages or more")
 
     def values(self) -> list[Any]:
-        """Gives the sampler of each lesson, in words of a configuration."""
+        """Returns the sampler of each lesson, as in a configuration."""
         found = []
         for stage in range(self.stages):
             part = stage / (self.stages - 1)
@@ -63,24 +63,24 @@ class WidenConfig(Settings):
 
 @dataclass(frozen=True)
 class LessonConfig(Settings):
-    """One lesson; what is not given here holds for all lessons of the course."""
+    """One lesson; settings that are missing here are those of the course."""
 
     value: Annotated[Any, ARGUMENTS]
     """A value, or a sampler, ``{sampler: uniform, low: 0, high: 1}``."""
     measure: Label | None = None
-    """What ends the lesson."""
+    """The measure that ends the lesson."""
     of_policy: Label | None = None
-    """Whose episodes count."""
+    """Policy whose episodes count."""
     threshold: float | None = None
-    """The value of the measure that ends it."""
+    """Value of the measure that ends the lesson."""
     back: float | None = None
-    """The value of the measure that leads back to the lesson before."""
+    """Value of the measure that returns to the previous lesson."""
     min_episodes: CountFromZero | None = None
-    """Episodes of the lesson that must have ended before it is judged."""
+    """Episodes of the lesson that must have ended before it can end."""
     smoothing: bool | None = None
     """Whether the measure is smoothed."""
     require_reset: bool | None = None
-    """Whether running episodes are given up when the lesson begins."""
+    """Whether running episodes are abandoned when the lesson begins."""
 
 
 @dataclass(frozen=True)
@@ -88,29 +88,27 @@ class CourseConfig(Settings):
     """The lessons of a parameter."""
 
     lessons: tuple[Annotated[Any, ARGUMENTS], ...] = ()
-    """The lessons, each a mapping with ``value`` and, where it differs, what ends it; or a value alone."""
+    """The lessons, each a mapping with ``value`` and any settings that differ from the course; or a value only."""
     widen: WidenConfig | None = None
-    """A range that grows, in place of `lessons`."""
+    """A range that grows, instead of `lessons`."""
     measure: Label = RETURN
-    """What lessons are judged by: ``return`` (mean over the latest `min_episodes` episodes that began in the lesson),
-    ``progress`` (share of `stop.env_steps`), or any column of `metrics.jsonl`, as ``evaluation/return_mean``.
+    """Measure that ends lessons: ``return`` (mean over the latest `min_episodes` episodes that began in the lesson),
+    ``progress`` (share of `stop.env_steps`), or any column of `metrics.jsonl`, such as ``evaluation/return_mean``.
     """
     of_policy: Label | None = None
-    """Whose episodes count: those of the agents that this policy plays, each by itself; none = whole episodes, with the
-    sum over all agents.
-    """
+    """Policy whose agents' episodes count, each by itself; none = whole episodes, with the sum over all agents."""
     threshold: float | None = None
-    """The value of the measure at which a lesson ends."""
+    """Value of the measure at which a lesson ends."""
     back: float | None = None
-    """The value of the measure at which the lesson before comes back; none = never."""
+    """Value of the measure at which the previous lesson returns; none = never."""
     better: Literal["above", "below"] = "above"
-    """Which side of the threshold ends a lesson; `back` is on the other."""
+    """Side of the threshold that ends a lesson; `back` is on the other side."""
     min_episodes: CountFromZero = 100
-    """Episodes of a lesson that must have ended before it is judged."""
+    """Episodes of a lesson that must have ended before it can end."""
     smoothing: bool = True
-    """Whether a measure is a quarter of its value before and three quarters of its new one; never of progress."""
+    """Whether a measure is one quarter of its previous value and three quarters of the new one; not for progress."""
     require_reset: bool = False
-    """Whether running episodes are given up when a lesson begins; else they run to their end as they began."""
+    """Whether running episodes are abandoned when a lesson begins; else they end in their old lesson."""
 
     def __post_init__(self) -> None:
         if bool(self.lessons) == (self.widen is not None):
@@ -118,7 +116,7 @@ class CourseConfig(Settings):
         plans = self.plans()
         for number, plan in enumerate(plans[:-1]):
             if plan.threshold is None:
-                raise ValueError(f"lesson {number + 1} has no threshold: nothing would ever end it")
+                raise ValueError(f"lesson {number + 1} has no threshold, so it would never end")
             reach = 1.0 if plan.measure == PROGRESS else math.inf
             if plan.threshold > reach:
                 raise ValueError(
@@ -141,10 +139,10 @@ class CourseConfig(Settings):
         return 1 if self.better == "above" else -1
 
     def plans(self) -> list[LessonConfig]:
-        """Gives the lessons with everything that holds for them.
+        """Returns the lessons with all their settings.
 
         Raises:
-            ValueError: If a lesson is written in another form.
+            ValueError: If a lesson is not a value or a mapping of its settings.
         """
         entries = self.widen.values() if self.widen is not None else list(self.lessons)
         found = []
@@ -163,12 +161,12 @@ class CourseConfig(Settings):
         return found
 
     def values(self) -> list[Any]:
-        """Gives the value or sampler of each lesson."""
+        """Returns the value or sampler of each lesson."""
         return [plan.value for plan in self.plans()]
 
 
 class Course(Stateful):
-    """Where a run stands in the lessons of one parameter.
+    """Progress of a run in the lessons of one parameter.
 
     Args:
         name: The parameter's name.
@@ -181,7 +179,7 @@ class Course(Stateful):
     def __init__(self, name: str, cfg: CourseConfig) -> None:
         self.name, self.cfg, self.plans = name, cfg, cfg.plans()
         self.lesson = 0
-        """Number of the lesson, from 0."""
+        """Index of the lesson, from 0."""
         self.told = False
         self._enter(0)
 
@@ -197,15 +195,15 @@ class Course(Stateful):
 
     @property
     def plan(self) -> LessonConfig:
-        """The lesson under way."""
+        """The current lesson."""
         return self.plans[self.lesson]
 
     @property
     def _min_episodes(self) -> int:
         return self.plan.min_episodes or 0
 
-    def hear(self, finished: Iterable[EpisodeResult]) -> None:
-        """Takes episodes that have ended; those that began in another lesson do not count."""
+    def on_episodes(self, finished: Iterable[EpisodeResult]) -> None:
+        """Counts finished episodes; those that began in another lesson do not count."""
         for episode in finished:
             if episode.lessons.get(self.name) != self.lesson:
                 continue
@@ -216,18 +214,18 @@ class Course(Stateful):
             self.episodes += len(earned)
             self.returns.extend(earned)
 
-    def judge(self, row: Mapping[str, Any], horizon: float | None) -> int:
-        """Compares the measure with what ends the lesson.
+    def assess(self, row: Mapping[str, Any], horizon: float | None) -> int:
+        """Compares the measure with the thresholds of the lesson; returns the change of its index.
 
         Args:
             row: Columns of the iteration.
             horizon: Env steps of the whole run; None if not known.
 
         Returns:
-            1 if the next lesson is to begin, -1 if the one before is, else 0.
+            1 for the next lesson, -1 for the previous one, else 0.
 
         Raises:
-            ConfigError: If there is no such measure.
+            ConfigError: If the run does not have the measure.
         """
         value = self._measured(row, horizon)
         if value is None or self.episodes < self._min_episodes:
@@ -244,25 +242,23 @@ class Course(Stateful):
         return 0
 
     def _measured(self, row: Mapping[str, Any], horizon: float | None) -> float | None:
-        """The measure of the lesson now, not smoothed; None where there is none yet."""
+        """Returns the current measure, not smoothed; None if there is none yet."""
         measure = (self.plan.measure or "").replace(".", "/")
         if measure == RETURN:
             return math.fsum(self.returns) / len(self.returns) if self.returns else None
         if measure == PROGRESS:
             if horizon is None:
-                raise ConfigError(
-                    f"curriculum.{self.name}.measure = progress: this run has no end to go towards; set stop.env_steps"
-                )
+                raise ConfigError(f"curriculum.{self.name}.measure = progress: this run has no end; set stop.env_steps")
             return float(row["env_steps"]) / horizon
         value = row.get(measure)
         if value is None or isinstance(value, bool):
             return None
         if not isinstance(value, int | float):
-            raise ConfigError(f"curriculum.{self.name}.measure = {measure}: it is {show(value)}, and no number")
+            raise ConfigError(f"curriculum.{self.name}.measure = {measure}: {show(value)} is not a number")
         return float(value)
 
     def move(self, by: int) -> str:
-        """Goes to another lesson; returns a line that tells of it."""
+        """Moves to another lesson; returns a note."""
         value, old = self.smoothed, self.plan
         limit = old.threshold if by > 0 else old.back
         before, episodes = self.lesson + 1, self.episodes
@@ -274,7 +270,7 @@ class Course(Stateful):
         )
 
     def stuck(self) -> str:
-        """Says that the lesson has gone on for long, and how far its measure was from its end; empty if it has not."""
+        """Returns a note that the lesson has lasted for long, with the range of its measure; empty if it has not."""
         is_last = self.lesson + 1 == len(self.plans)
         if self.told or is_last or not self.seen or self.episodes < LONG * max(self._min_episodes, WINDOW // LONG):
             return ""
@@ -287,7 +283,7 @@ class Course(Stateful):
         )
 
     def standing(self, row: Mapping[str, Any], horizon: float | None) -> LessonResult:
-        """Where the course stands, for results."""
+        """Returns the progress of the course, for results."""
         value = self.smoothed if self.episodes >= self._min_episodes else None
         value = self._measured(row, horizon) if value is None else value
         is_last = self.lesson + 1 == len(self.plans)
@@ -317,42 +313,42 @@ class Curriculum(Stateful):
 
     @property
     def lessons(self) -> dict[str, int]:
-        """Number of the lesson of each parameter, from 0."""
+        """Index of the lesson of each parameter, from 0."""
         return {name: course.lesson for name, course in self.courses.items()}
 
-    def hear(self, finished: Iterable[EpisodeResult]) -> None:
-        """Takes episodes that have ended."""
+    def on_episodes(self, finished: Iterable[EpisodeResult]) -> None:
+        """Counts finished episodes."""
         for course in self.courses.values():
-            course.hear(finished)
+            course.on_episodes(finished)
 
-    def judge(
+    def update(
         self,
         result: IterationResult,
         horizon: float | None,
         note: Callable[[str], None],
-        hand_out: Callable[[dict[str, int], bool], None],
+        distribute: Callable[[dict[str, int], bool], None],
     ) -> dict[str, LessonResult]:
-        """Judges all courses after an iteration.
+        """Moves all courses after an iteration.
 
         Args:
             result: The iteration.
             horizon: Env steps of the whole run; None if not known.
-            note: Is given lines to be read.
-            hand_out: Is given the lessons of all parameters where some have changed, and whether running episodes are
-                given up for them.
+            note: Called with notes for the user.
+            distribute: Called with the lessons of all parameters if any has changed, and whether running episodes are
+                abandoned.
 
         Returns:
-            Where each course stands.
+            The progress of each course.
 
         Raises:
-            ConfigError: If a measure is no column of this run.
+            ConfigError: If a measure is not a column of this run.
         """
         row = result.row() | {f"curriculum/{name}/lesson": course.lesson + 1 for name, course in self.courses.items()}
         self._check_measures(row)
         moved, restart = False, False
         standing = {}
         for name, course in self.courses.items():
-            by = course.judge(row, horizon)
+            by = course.assess(row, horizon)
             if by:
                 note(course.move(by))
                 moved, restart = True, restart or bool(course.plan.require_reset)
@@ -360,11 +356,11 @@ class Curriculum(Stateful):
                 note(line)
             standing[name] = course.standing(row, horizon)
         if moved:
-            hand_out(self.lessons, restart)
+            distribute(self.lessons, restart)
         return standing
 
     def _check_measures(self, row: Mapping[str, Any]) -> None:
-        """Refuses measures that are no columns; those of evaluations and callbacks may come later."""
+        """Refuses measures that are not columns; those of evaluations and callbacks may appear later."""
         for name, course in self.courses.items():
             for plan in course.plans[:-1]:
                 measure = (plan.measure or "").replace(".", "/")

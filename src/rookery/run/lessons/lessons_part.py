@@ -1,4 +1,4 @@
-"""The part of a run that moves the lessons of its environment parameters."""
+"""Part of a run that moves the lessons of its environment parameters."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from rookery.run.run import Run
 
 
 class LessonsPart(RunPart):
-    """Gives episodes and results of a run to its curriculum, and new lessons to its pool."""
+    """Passes episodes and results of a run to its curriculum, and new lessons to its pool."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
 
     def after_sample(self, sample: Sample) -> None:
-        """Counts the episodes that have ended."""
-        self._run.curriculum.hear(sample.finished)
+        """Counts finished episodes."""
+        self._run.curriculum.on_episodes(sample.finished)
 
     def after_iteration(self, result: IterationResult) -> IterationResult:
-        """Judges the lessons; returns the result with the standing of each."""
+        """Moves the lessons; returns the result with the progress of each course."""
         run = self._run
-        standing = run.curriculum.judge(result, run.horizon, run.note, run.pool.change_lessons)
+        standing = run.curriculum.update(result, run.horizon, run.note, run.pool.change_lessons)
         return replace(result, lessons=standing)

@@ -1,8 +1,8 @@
-"""Environment parameters of a run: from what its settings say to what is drawn for each episode.
+"""Environment parameters of a run: reads their samplers from the settings, and draws values for each episode.
 
 `env.parameters` has a value or a sampler for a parameter, `curriculum` has lessons for one. `draws_of` reads both,
-`check_parameters` holds them against what the environment declares, `training_plan` and `evaluation_plan` say which
-seed and which parameters an episode has.
+`check_parameters` compares them with the declarations of the environment, `training_plan` and `evaluation_plan` return
+the seed and the parameters of an episode.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SAMPLER = CodeKind("a sampler (a function rng -> value)", lambda found: callable
 
 
 def parameter_names(config: RunConfig) -> tuple[str, ...]:
-    """Gives the names of the parameters that settings speak of."""
+    """Returns the names of the parameters in the settings."""
     return tuple(dict.fromkeys([*config.env.parameters, *config.curriculum]))
 
 
@@ -40,7 +40,7 @@ def draws_of(resolved: Resolved[RunConfig]) -> Draws:
     """Reads the samplers and lessons of a run.
 
     Raises:
-        ConfigError: With a line for each that is wrong.
+        ConfigError: With a line for each invalid one.
     """
     config, problems = resolved.config, []
     samplers: dict[str, Sampler] = {}
@@ -72,19 +72,19 @@ def draws_of(resolved: Resolved[RunConfig]) -> Draws:
 
 
 def sampler_of(value: Any) -> Sampler:
-    """Reads a value, or a mapping whose key ``sampler`` names what it is drawn from.
+    """Returns the sampler of a value, or of a mapping whose key ``sampler`` names it.
 
     Raises:
-        ConfigError: If there is no such sampler, or its settings are wrong; says what is allowed.
+        ConfigError: If there is no such sampler, or its settings are wrong; lists the allowed ones.
     """
     if not isinstance(value, Mapping):
         return ConstantSampler(value)
     if KEY not in value:
         (first, *others) = list(value) or [""]
-        hint = "; values that tune is to try stand at a setting, as env.parameters.mass.low: {uniform: [0.1, 1]}"
+        hint = "; search spaces of tune belong to a setting, as in env.parameters.mass.low: {uniform: [0.1, 1]}"
         known = ", ".join(SAMPLERS)
         raise ConfigError(
-            f"the key sampler is missing, as in {{sampler: uniform, low: 0.5, high: 2}}; there are {known}"
+            f"the key sampler is missing, as in {{sampler: uniform, low: 0.5, high: 2}}; samplers are {known}"
             f"{hint if first in SAMPLERS and not others else ''}"
         )
     name = value[KEY]
@@ -97,7 +97,7 @@ def sampler_of(value: Any) -> Sampler:
     if name not in SAMPLERS:
         hint = nearest(str(name), list(SAMPLERS))
         known = ", ".join(SAMPLERS)
-        raise ConfigError(f"sampler {name!r} is unknown{hint}; there are {known}, or a function 'my.module:function'")
+        raise ConfigError(f"sampler {name!r} is unknown{hint}; use {known}, or a function 'my.module:function'")
     cls: type[Settings] = SAMPLERS[name]
     try:
         made: Any = cls(**settings)
@@ -109,14 +109,14 @@ def sampler_of(value: Any) -> Sampler:
 
 
 def check_parameters(resolved: Resolved[RunConfig], env: VectorEnv) -> Draws:
-    """Holds what is to be drawn against what an environment has.
+    """Compares samplers of parameters with the parameters of an environment.
 
     Args:
         resolved: Settings of the run.
-        env: Its copies, made with `parameter_names`.
+        env: Its vectorized environments, made with `parameter_names`.
 
     Returns:
-        What is drawn, with the bounds of the environment.
+        The samplers, with the bounds of the environment.
 
     Raises:
         ConfigError: If the environment has no such parameter, or a value is outside of its bounds.
@@ -146,7 +146,7 @@ def check_parameters(resolved: Resolved[RunConfig], env: VectorEnv) -> Draws:
 
 
 def source_of(resolved: Resolved[RunConfig], path: str) -> str:
-    """Gives who said something in a section last."""
+    """Returns the last source of the values in a section."""
     inside = (given for known, given in resolved.history.items() if known == path or known.startswith(f"{path}."))
     return next((given[-1][0] for given in inside), "code")
 
@@ -154,12 +154,12 @@ def source_of(resolved: Resolved[RunConfig], path: str) -> str:
 def training_plan(
     draws: Draws, streams: Streams, place: Callable[[int, int], tuple[int, int]] | None = None
 ) -> SeedPlan:
-    """Gives the plan of the episodes that are trained in.
+    """Returns the seeds and parameters of training episodes.
 
     Args:
-        draws: What is drawn.
+        draws: Samplers of the parameters.
         streams: Streams of the run.
-        place: Gives the lane and the number there that an episode has in the whole run; None = those that it has here.
+        place: Returns the lane and the number of an episode in the whole run; None = those in this process.
     """
     whole = streams.episodes(Role.ENV)
     seeds: SeedPlan = whole if place is None else lambda lane, episode: whole(*place(lane, episode))
@@ -176,13 +176,13 @@ def training_plan(
 def evaluation_plan(
     draws: Draws | None, streams: Streams, dealt: Callable[[int, int], tuple[int, int]], lanes: int, lessons: Any
 ) -> SeedPlan:
-    """Gives the plan of episodes of an evaluation, which are numbered over all lanes.
+    """Returns the seeds and parameters of evaluation episodes, which are numbered over all lanes.
 
     Args:
-        draws: What is drawn; None = nothing.
+        draws: Samplers of the parameters; None = no parameters.
         streams: Streams of the evaluation.
-        dealt: Gives the lane and the number there by which an episode is counted.
-        lanes: Number of lanes that episodes are dealt to in turn.
+        dealt: Returns the lane and the number of an episode in the whole evaluation.
+        lanes: Number of lanes to which episodes are assigned in turn.
         lessons: Lesson of each parameter that has lessons, from 0.
     """
     by_number = streams.episodes(Role.ENV, stride=lanes)

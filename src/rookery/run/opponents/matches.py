@@ -1,8 +1,8 @@
-"""Games between policies: who plays which side, how often, and what came of it.
+"""Matches: games between policies with exchanged sides, their results and ratings.
 
-The groups of an environment are its sides; an agent without a group is a side of its own. All pairs play at once, dealt
-to the copies of the environment in turn, on random streams that no training uses. So the same command gives the same
-games, and nothing of the run changes.
+The groups of an environment are its sides; an agent without a group is a side of its own. All pairs play at once,
+assigned to the environments in turn, on random streams that no training uses. So the same command gives the same games,
+and the run does not change.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from rookery.run.opponents.self_play import sides_of
 from rookery.run.run import Run
 
 POOL_MEAN = 1200.0
-"""Mean rating of a pool in which no player is fixed."""
+"""Mean rating of a pool without a fixed player."""
 
 LOOK_EVERY = 256
-"""Vector steps after which whoever waits is told how many games are over."""
+"""Vector steps between two reports of progress."""
 
 
 @dataclass(frozen=True)
 class Entrant:
-    """Somebody who plays.
+    """Player in a match: policies or a scripted function.
 
     Attributes:
-        name: What it is called, in tables and messages.
-        policies: Who acts for it, by agent; agents that are missing it cannot play.
+        name: Its name in tables and messages.
+        policies: Its policies, by agent; it cannot play missing agents.
     """
 
     name: str
     policies: Mapping[str, Policy]
 
     def fits(self, agents: Sequence[str]) -> bool:
-        """Whether it can play all of these agents."""
+        """Returns whether it can play all of these agents."""
         return all(agent in self.policies for agent in agents)
 
 
@@ -56,11 +56,11 @@ class Game:
 
     Attributes:
         a: One entrant.
-        b: The other.
+        b: The other entrant.
         sides: Sides that `a` played.
         others: Sides that `b` played.
-        score: What `a` made: 1 won, 0.5 drawn, 0 lost.
-        returns: What the sides of `a`, and those of `b`, earned; means where one played several.
+        score: Score of `a`: 1 won, 0.5 drawn, 0 lost.
+        returns: Mean return of the sides of `a`, and of those of `b`.
         length: Environment steps.
     """
 
@@ -74,30 +74,29 @@ class Game:
 
 
 def check_sides(env: VectorEnv) -> dict[str, tuple[str, ...]]:
-    """Gives the sides of an environment in which somebody can win against somebody else.
+    """Returns the sides of an environment whose sides compete.
 
     Raises:
-        ConfigError: If all its agents are one side, or their episodes are their own, so that no game has a result.
+        ConfigError: If all its agents are one side, or have their own episodes, so that no game has a result.
     """
     if has_own_episodes(env):
         raise ConfigError(
-            f"{env.name}: episodes of its agents begin and end by themselves, and nobody says which of them were one "
-            "game, so matches cannot be counted; rookery evaluate measures returns, and self_play rates policies as "
-            "they train"
+            f"{env.name}: its agents have their own episodes, which do not show which of them were one game, so "
+            "matches cannot be counted; rookery evaluate measures returns, and self_play rates policies as they train"
         )
     sides = sides_of(env)
     if len(sides) < 2:
         (agents,) = sides.values()
-        who = f"all its agents ({', '.join(agents)}) are one side" if len(agents) > 1 else "it has one agent"
-        raise ConfigError(f"{env.name}: {who}, so nobody can win against anybody; rookery evaluate measures its return")
+        why = f"all its agents ({', '.join(agents)}) are one side" if len(agents) > 1 else "it has one agent"
+        raise ConfigError(f"{env.name}: {why}, so there is no opponent; rookery evaluate measures its return")
     return sides
 
 
-# --- who plays --------------------------------------------------------------------------------------------------------
+# --- players ----------------------------------------------------------------------------------------------------------
 
 
 def players_of_run(run: Run) -> dict[str, Policy]:
-    """Gives all policies of a run by name, each after its snapshots: ``main@1``, ``main@2``, ``main``."""
+    """Returns all policies of a run by name, each after its snapshots: ``main@1``, ``main@2``, ``main``."""
     kept = run.self_play.snapshots
     found: dict[str, Policy] = {}
     for name, policy in run.policies.items():
@@ -107,19 +106,19 @@ def players_of_run(run: Run) -> dict[str, Policy]:
 
 
 def entrant_of_run(run: Run, env: VectorEnv, name: str | None, called: str) -> Entrant:
-    """Makes an entrant of a policy of a run, or of all of them as the run maps them.
+    """Returns an entrant from a policy of a run, or from all of them as the run maps them.
 
-    A policy plays the agents that the run maps to it, a snapshot those of its policy; where the mapping is a function,
-    all agents that it fits.
+    A policy plays the agents that the run maps to it, a snapshot those of its policy; if the mapping is a function, all
+    agents with its spaces.
 
     Args:
-        run: Whose policies.
-        env: Copies that are played in.
+        run: The run of the policies.
+        env: Vectorized environments of the match.
         name: The policy, ``main`` or ``main@3``; None for all.
-        called: What the entrant is called.
+        called: Name of the entrant.
 
     Raises:
-        ConfigError: If there is no such policy, or it is made for other spaces.
+        ConfigError: If there is no such policy, or it has other spaces.
     """
     players = players_of_run(run)
     if name is None and len(run.policies) == 1:
@@ -136,13 +135,13 @@ def entrant_of_run(run: Run, env: VectorEnv, name: str | None, called: str) -> E
         for agent in kind.agents:
             mapped = policy_of_agent(run, agent)
             if name is None and mapped is None:
-                why = "is decided in every episode" if not run.mapping.is_static else "is not said in policy_mapping"
+                why = "is decided in every episode" if not run.mapping.is_static else "is not set in policy_mapping"
                 raise ConfigError(
                     f"{called}: which of its policies plays {agent!r} {why}; name one of {', '.join(run.policies)}"
                 )
             if base is not None and mapped not in (None, base):
                 continue
-            policy = seats.get((name or str(mapped), kind)) or seated_as(players[name or str(mapped)], kind)
+            policy = seats.get((name or str(mapped), kind)) or adapted_to(players[name or str(mapped)], kind)
             if policy is not None:
                 found[agent] = seats[name or str(mapped), kind] = policy
     if not found:
@@ -150,10 +149,10 @@ def entrant_of_run(run: Run, env: VectorEnv, name: str | None, called: str) -> E
     return Entrant(called, found)
 
 
-def seated_as(policy: Policy, kind: Kind) -> Policy | None:
-    """Gives a policy that can play agents of a kind, with the same weights; None if it is made for other spaces.
+def adapted_to(policy: Policy, kind: Kind) -> Policy | None:
+    """Returns a policy that can play agents of a kind, with the same weights; None if it has other spaces.
 
-    What is for critics alone may differ: it acts without.
+    Observations for critics only may differ.
     """
     if policy.action_spec != kind.action or policy.obs_spec.own != kind.obs.own:
         return None
@@ -167,7 +166,7 @@ def seated_as(policy: Policy, kind: Kind) -> Policy | None:
 
 
 def policy_of_agent(run: Run, agent: str) -> str | None:
-    """Gives the policy that a run maps an agent to; None if that is decided in every episode, or nothing is said."""
+    """Returns the policy that a run maps an agent to; None if that is decided in every episode, or not set."""
     if not run.mapping.is_static:
         return None
     try:
@@ -177,7 +176,7 @@ def policy_of_agent(run: Run, agent: str) -> str | None:
 
 
 def misfit(called: str, run: Run, env: VectorEnv, name: str | None) -> str:
-    """Says why a run can play none of the agents."""
+    """Returns the reason why a run can play none of the agents."""
     players = players_of_run(run)
     policies = run.policies if name is None else {name: players[name]}
     made = "; ".join(
@@ -187,11 +186,11 @@ def misfit(called: str, run: Run, env: VectorEnv, name: str | None) -> str:
     there = "; ".join(
         f"{', '.join(kind.agents)} observe {kind.obs.space} and act in {kind.action.space}" for kind in env.kinds
     )
-    return f"{called}: it can play nobody in {env.name}: {made}, but {there}"
+    return f"{called}: it can play no agent of {env.name}: {made}, but {there}"
 
 
 def scripted_entrant(env: VectorEnv, player: str, called: str, streams: Streams) -> Entrant:
-    """Makes an entrant of a player function, ``my.module:function``, or of ``random``.
+    """Returns an entrant from a player function, ``my.module:function``, or ``random``.
 
     Raises:
         ConfigError: If there is no such function.
@@ -208,28 +207,27 @@ def scripted_entrant(env: VectorEnv, player: str, called: str, streams: Streams)
 
 
 class Matches:
-    """Games of pairs of entrants in copies of a run's environment; sides are exchanged after every game.
+    """Games of pairs of entrants in a run's environment; sides are exchanged after every game.
 
-    Where there are more than two sides, the two entrants take turns around them, and the mean returns of their sides
-    are compared.
+    With more than two sides, the two entrants alternate around them, and the mean returns of their sides are compared.
 
     Args:
-        run: Whose environment.
-        env: Copies of it.
-        entrants: Who plays; no two may have one name.
-        pairs: Who plays against whom, by name; None = everybody against everybody else.
+        run: The run of the environment.
+        env: Its vectorized environments.
+        entrants: The players; names must differ.
+        pairs: Pairs of players, by name; None = each against each.
         games: Games of each pair, one more if the sides could not be exchanged evenly.
         deterministic: Whether the most likely actions are played.
-        seed: Names the games.
-        interrupt: Ends the playing when somebody asks to stop.
+        seed: Random seed of the games.
+        interrupt: Ends the games if the user stops them.
 
     Attributes:
-        pairs: The pairs that can play: others have no sides that fit both.
-        played: Games that are over, in the order of their numbers.
-        cut: How many were given up at `evaluation.max_episode_steps`, and count as they stood.
+        pairs: The pairs that can play: the others cannot fill the sides.
+        played: Finished games, in the order of their numbers.
+        cut: Number of games that were cut at `evaluation.max_episode_steps`, and count with their returns so far.
 
     Raises:
-        ConfigError: If nobody can play anybody, or two entrants have one name.
+        ConfigError: If no pair can play, or two entrants have the same name.
     """
 
     def __init__(
@@ -252,7 +250,7 @@ class Matches:
         self._seatings = {pair: found for pair in wanted if (found := self._seated(*pair))}
         self.pairs = list(self._seatings)
         if not self.pairs:
-            raise ConfigError(self._nobody_plays(wanted))
+            raise ConfigError(self._why_no_game(wanted))
         self.games = games + games % 2
         self.played: list[Game] = []
         self._policies: dict[str, Policy] = {}
@@ -265,7 +263,7 @@ class Matches:
         self._episodes = BoundedEpisodes(
             env,
             self._policies,
-            PolicyMapping(self._who, list(self._policies)),
+            PolicyMapping(self._policy_of, list(self._policies)),
             Streams(run.streams.integer(Role.MATCH, seed)),
             deterministic=deterministic,
             episodes=self.games * len(self.pairs),
@@ -276,61 +274,61 @@ class Matches:
         )
 
     def _seated(self, a: str, b: str) -> list[dict[str, str]]:
-        """Gives who plays each side in games of a pair, one way after the other: in turn, where both can play all."""
+        """Returns the possible assignments of sides to a pair: two, alternating, if both can play all sides."""
         ways: list[dict[str, str]] = []
         for pair in ((a, b), (b, a)):
             way = {}
             for number, (side, agents) in enumerate(self.sides.items()):
                 turns = pair[number % 2], pair[1 - number % 2]
-                able = [who for who in turns if self.entrants[who].fits(agents)]
+                able = [name for name in turns if self.entrants[name].fits(agents)]
                 if able:
                     way[side] = able[0]
             if len(way) == len(self.sides) and {*way.values()} == {a, b} and way not in ways:
                 ways.append(way)
         return ways
 
-    def _nobody_plays(self, wanted: Sequence[tuple[str, str]]) -> str:
-        """Says why there is no game."""
+    def _why_no_game(self, wanted: Sequence[tuple[str, str]]) -> str:
+        """Returns the reason why there is no game."""
         if not wanted:
-            return f"match: {', '.join(self.entrants)} has nobody to play against"
+            return f"match: {', '.join(self.entrants)} has no opponent"
         able = []
         for name, entrant in self.entrants.items():
             fitting = [side for side, agents in self.sides.items() if entrant.fits(agents)]
             able.append(f"{name} can play {', '.join(fitting) or 'none'}")
         return f"match: no two players fill the sides {', '.join(self.sides)}: {'; '.join(able)}"
 
-    def _who(self, agent: str, episode: EpisodeInfo) -> str:
-        """The policy of an agent in a game."""
+    def _policy_of(self, agent: str, episode: EpisodeInfo) -> str:
+        """Returns the policy of an agent in a game."""
         seating = self._seating(episode.index * self._lanes + episode.lane)
         side = next(side for side, agents in self.sides.items() if agent in agents)
         entrant = self.entrants[seating[side]]
         return self._name_of[entrant.name, id(entrant.policies[agent])]
 
     def _seating(self, number: int) -> dict[str, str]:
-        """Who plays each side in a game; copies that play on for nothing begin again with the first."""
+        """Returns the player of each side in a game; uncounted further episodes start again with the first game."""
         pair, game = divmod(number % (self.games * len(self.pairs)), self.games)
         ways = self._seatings[self.pairs[pair]]
         return ways[game % len(ways)]
 
     @property
     def total(self) -> int:
-        """How many games there are to play."""
+        """Number of games to play."""
         return self.games * len(self.pairs)
 
     @property
     def cut(self) -> int:
-        """How many games were given up at the limit of steps."""
+        """Number of games that were cut at the limit of steps."""
         return self._episodes.cut
 
     def play(self, watch: Callable[[int, int], None] = lambda played, total: None) -> list[Game]:
         """Plays all games; returns them.
 
         Args:
-            watch: Is told now and then how many are over, and of how many.
+            watch: Called now and then with the number of finished games and of all games.
 
         Raises:
             EnvError: If the environment breaks its contract.
-            Interrupted: If somebody asked to stop.
+            Interrupted: If the user stops the match.
         """
         while not self._episodes.over:
             self._episodes.play(LOOK_EVERY)
@@ -343,32 +341,32 @@ class Matches:
         (a, b), seating = self.pairs[number // self.games], self._seating(number)
         earned = side_returns(result, self.sides)
 
-        def mean(who: str) -> float:
-            own = [value for side, value in earned.items() if seating[side] == who]
+        def mean(entrant: str) -> float:
+            own = [value for side, value in earned.items() if seating[side] == entrant]
             return sum(own) / len(own)
 
-        sides, others = (tuple(side for side, who in seating.items() if who == name) for name in (a, b))
+        sides, others = (tuple(side for side, player in seating.items() if player == name) for name in (a, b))
         return Game(a, b, sides, others, score_of(mean(a), mean(b)), (mean(a), mean(b)), result.length)
 
 
 def side_returns(result: EpisodeResult, sides: Mapping[str, Sequence[str]]) -> dict[str, float]:
-    """Gives what each side has earned in an episode, what its group earned included."""
+    """Returns the return of each side in an episode, including that of its group."""
     return {
         side: sum(result.agents.get(agent, 0.0) for agent in agents) + result.groups.get(side, 0.0)
         for side, agents in sides.items()
     }
 
 
-# --- what came of it --------------------------------------------------------------------------------------------------
+# --- results ----------------------------------------------------------------------------------------------------------
 
 
 def standings_of(games: Sequence[Game], names: Sequence[str], anchors: Mapping[str, float]) -> list[Standing]:
-    """Gives where players stand: ratings that make the games most likely, and what they are made of.
+    """Returns the standings of players: ratings that make the games most likely, and the games behind them.
 
     Args:
         games: All games.
         names: The players.
-        anchors: Rating of each player whose rating is fixed. Without any, the mean of all is `POOL_MEAN`.
+        anchors: Rating of each player with a fixed rating. Without any, the mean of all is `POOL_MEAN`.
     """
     ratings = Ratings(POOL_MEAN, 1.0)
     for name in names:
@@ -393,12 +391,12 @@ def standings_of(games: Sequence[Game], names: Sequence[str], anchors: Mapping[s
 
 
 def remarks(games: Sequence[Game], cut: int, certain: Sequence[str]) -> list[str]:
-    """Gives what makes ratings of these games mean less than they seem to, a line each.
+    """Returns remarks on games that make their ratings less meaningful, a line each.
 
     Args:
         games: All games.
-        cut: How many of them were given up at the limit of steps.
-        certain: Players that leave nothing to chance.
+        cut: Number of games that were cut at the limit of steps.
+        certain: Deterministic players.
     """
     found = []
     if games and all(game.score == 0.5 for game in games):
@@ -408,7 +406,7 @@ def remarks(games: Sequence[Game], cut: int, certain: Sequence[str]) -> list[str
             f"all {len(games):,} games were drawn ({why}), so these ratings mean nothing: does a win pay more?"
         )
     if cut:
-        found.append(f"{cut:,} games had not ended at evaluation.max_episode_steps and count as they stood")
+        found.append(f"{cut:,} games were cut at evaluation.max_episode_steps and count with their returns so far")
     alike: dict[tuple[str, str, tuple[str, ...]], list[Game]] = {}
     for game in games:
         if game.a in certain and game.b in certain:
@@ -417,8 +415,8 @@ def remarks(games: Sequence[Game], cut: int, certain: Sequence[str]) -> list[str
     if repeated:
         one = repeated[0]
         found.append(
-            f"{len(repeated)} of {len(alike)} pairings of likeliest actions went alike in every game, as {one.a} and "
-            f"{one.b}: where nothing is left to chance, many games are one, and error bars are too short; let policies "
-            "draw their actions"
+            f"{len(repeated)} of {len(alike)} deterministic pairings had the same result in every game, such as "
+            f"{one.a} and {one.b}: without randomness many games are one, and error bars are too short; make policies "
+            "sample their actions"
         )
     return found

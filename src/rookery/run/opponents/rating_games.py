@@ -1,4 +1,4 @@
-"""Games that are played for ratings alone, on environments and random streams of their own."""
+"""Rating games: games for ratings only, in separate environments and with separate random streams."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from rookery.run.opponents.self_play import Scores, returns_of, sides_of
 from rookery.run.settings import RunConfig
 
 RIVAL = "rival of "
-"""What stands before the name of a policy where another one plays its sides."""
+"""Prefix of the name of a policy whose sides another player plays."""
 
 
 class RatingGames:
-    """Plays games of a run's environment between two players; nothing is learned, and training is as if
-    it had not been.
+    """Plays games of a run's environment between two players, without learning and without an effect on training.
 
     Args:
         config: Settings of the run.
-        draws: What is drawn for environment parameters; their last lessons hold.
+        draws: Samplers of environment parameters, in their last lessons.
         streams: Streams of the run.
         mapping: The policy of each agent.
-        copies: Gives so many copies of the environment to play in (`Run.copies`).
+        copies: Returns vectorized environments of a size (`Run.copies`).
     """
 
     def __init__(
@@ -43,7 +42,7 @@ class RatingGames:
         self._copies = copies
 
     def __call__(self, name: str, policy: Policy, others: Mapping[str, Policy], games: int, key: str) -> Scores:
-        """Gives the scores of a policy in games; see `run/opponents/self_play.py:Match`."""
+        """Returns the scores of a policy in games; see `run/opponents/self_play.py:Match`."""
         with self._copies(min(games, self._config.evaluation.num_envs)) as env:
             sides = sides_of(env)
             owner = [self._mapping(side[0], EpisodeInfo(0, 0, Streams(0))) for side in sides.values()]
@@ -73,6 +72,6 @@ class RatingGames:
 
 
 def _scores(earned: Sequence[tuple[str, float]], name: str) -> Scores:
-    """The scores of a player against each other side, with the policy whose side that is."""
+    """Returns the scores of a player against each other side, with the policy of that side."""
     mine = [value for one, value in earned if one == name]
     return [(one.removeprefix(RIVAL), score_of(value, other)) for value in mine for one, other in earned if one != name]

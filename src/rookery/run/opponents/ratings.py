@@ -1,10 +1,10 @@
-"""Ratings: how strong players are, from games between two of them.
+"""Elo ratings of players, from games between two of them.
 
-`Ratings.played` moves ratings after every game, as Elo has it (*The Rating of Chessplayers*, 1978, 1.6): the winner
-takes ``k * (score - expected)`` points from the loser. `Ratings.fit` finds the ratings under which all games so far
-were most likely (Bradley and Terry 1952, *Rank analysis of incomplete block designs*, eq. 1, where a draw is half a
-game won and half a game lost), and says how far off they may be. Both speak of the same points: where ratings say that
-a player makes a share of the points, Elo's change is 0 on average.
+`Ratings.played` moves ratings after every game as in Elo (*The Rating of Chessplayers*, 1978, 1.6): the winner takes
+``k * (score - expected)`` points from the loser. `Ratings.fit` finds the ratings under which all games so far were most
+likely (Bradley and Terry 1952, *Rank analysis of incomplete block designs*, eq. 1, where a draw is half a win and half
+a loss), and their standard errors. Both use the same scale: where a player's mean score is the one that its rating
+predicts, Elo's change is 0 on average.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ SCALE = 400.0 / math.log(10.0)
 """Elo points of one unit of log strength: 400 points are odds of ten to one."""
 
 PRIOR_POINTS = 1000.0
-"""Standard deviation, in Elo points, of what is assumed of a player before its first game."""
+"""Standard deviation, in Elo points, of the prior of a player before its first game."""
 
 MOST_STEPS = 100
-"""Newton steps of a fit at most; it takes about ten."""
+"""Most Newton steps of a fit; it takes about ten."""
 
 CLOSE_ENOUGH = 1e-10
-"""A fit is over when no log strength moves by more."""
+"""Largest change of a log strength at which a fit ends."""
 
 
 EVEN = 1e-9
-"""Returns that differ by less, or by less than this share of them, are a draw."""
+"""Absolute and relative difference of returns below which a game is a draw."""
 
 
 def expected_score(rating: float, other: float) -> float:
-    """Gives the score in [0, 1] that a player is expected to make against another, by their ratings."""
+    """Returns the expected score in [0, 1] of a player against another, by their ratings."""
     return 1.0 / (1.0 + math.exp(min((other - rating) / SCALE, 700.0)))
 
 
 class Ratings(Stateful):
-    """Ratings of players and the games they are made of.
+    """Ratings of players and the games behind them.
 
     Args:
-        initial: Rating that the pool has where no player is fixed: the mean of `fit`.
-        k: Points that a game moves at most, a win against an equal moves half of them; larger than 0.
+        initial: Mean rating of `fit` if no player is fixed.
+        k: Most points that a game changes; a win against an equal player changes half of them; larger than 0.
     """
 
     saved = ("_rating", "_fixed", "_won", "_drawn")
@@ -56,8 +56,8 @@ class Ratings(Stateful):
         self.k = k
         self._rating: dict[str, float] = {}
         self._fixed: list[str] = []
-        self._won: dict[str, dict[str, int]] = {}  # of a player against another
-        self._drawn: dict[str, dict[str, int]] = {}  # each under the name that comes first
+        self._won: dict[str, dict[str, int]] = {}  # wins of a player against another
+        self._drawn: dict[str, dict[str, int]] = {}  # draws, under the name that is first in the alphabet
 
     # --- players and games --------------------------------------------------------------------------------------------
 
@@ -65,35 +65,35 @@ class Ratings(Stateful):
         """Adds a player.
 
         Args:
-            name: What it is called.
+            name: Its name.
             rating: Its rating before its first game.
-            fixed: Whether it keeps that rating whatever it plays: an anchor.
+            fixed: Whether its rating never changes: an anchor.
 
         Raises:
             RookeryError: If there is a player of that name.
         """
         if name in self._rating:
-            raise RookeryError(f"ratings: player {name!r} is there already; each is added once")
+            raise RookeryError(f"ratings: player {name!r} exists already; add each player once")
         self._rating[name] = float(rating)
         if fixed:
             self._fixed.append(name)
 
     def restart(self, name: str) -> None:
-        """Gives a player that begins anew the rating of one that has not played."""
+        """Resets the rating of a player to that of a new one."""
         self._rating[name] = self.initial
 
     def played(self, a: str, b: str, score: float) -> None:
-        """Notes a game between two players and moves the ratings of those that are not fixed.
+        """Adds a game between two players, and moves the ratings of those that are not fixed.
 
-        What one gains the other loses. A game of a player against itself says nothing, and is not counted.
+        One player gains what the other loses. A game of a player against itself is not counted.
 
         Args:
-            a: One of them.
-            b: The other.
-            score: What `a` made: 1 won, 0.5 drawn, 0 lost.
+            a: One player.
+            b: The other player.
+            score: Score of `a`: 1 won, 0.5 drawn, 0 lost.
 
         Raises:
-            RookeryError: If there is no such player, or no such score.
+            RookeryError: If there is no such player, or the score is another number.
         """
         self._check(a, b)
         if score not in (0.0, 0.5, 1.0):
@@ -111,12 +111,12 @@ class Ratings(Stateful):
         self._move({a: change, b: -change})
 
     def met(self, returns: Mapping[str, float]) -> None:
-        """Notes a game of any number of players: every two of them count as having played each other.
+        """Adds a game of any number of players, as one game of each pair.
 
-        All points are reckoned from the ratings before the game, ``k / (players - 1)`` a pair at most.
+        All points are computed from the ratings before the game, at most ``k / (players - 1)`` per pair.
 
         Args:
-            returns: What each earned; the one of two that earned more has won against the other.
+            returns: Return of each player; the larger one of two wins.
 
         Raises:
             RookeryError: If there is no such player.
@@ -147,20 +147,20 @@ class Ratings(Stateful):
                 known = list(self._rating)
                 raise RookeryError(f"ratings: no player {name!r}; there are {', '.join(known)}{nearest(name, known)}")
 
-    # --- what stands --------------------------------------------------------------------------------------------------
+    # --- ratings and counts -------------------------------------------------------------------------------------------
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All players, in the order they were added."""
+        """All players, in the order in which they were added."""
         return tuple(self._rating)
 
     @property
     def anchors(self) -> tuple[str, ...]:
-        """The players whose rating is fixed."""
+        """The players with a fixed rating."""
         return tuple(self._fixed)
 
     def of(self, name: str) -> float:
-        """Gives the rating of a player as it stands.
+        """Returns the current rating of a player.
 
         Raises:
             RookeryError: If there is no such player.
@@ -169,24 +169,24 @@ class Ratings(Stateful):
         return self._rating[name]
 
     def standing(self) -> dict[str, float]:
-        """Gives the rating of every player as it stands."""
+        """Returns the current rating of every player."""
         return dict(self._rating)
 
     def draws(self, a: str, b: str) -> int:
-        """Gives how many games of the two were drawn."""
+        """Returns the number of drawn games of two players."""
         self._check(a, b)
         return self._drawn.get(min(a, b), {}).get(max(a, b), 0)
 
     def games(self, a: str, b: str) -> int:
-        """Gives how many games the two have played against each other."""
+        """Returns the number of games of two players against each other."""
         return self._wins(a, b) + self._wins(b, a) + self.draws(a, b)
 
     def wins(self, a: str, b: str) -> float:
-        """Gives the summed score of `a` against `b`: a draw counts half."""
+        """Returns the summed score of `a` against `b`: a draw counts half."""
         return self._wins(a, b) + 0.5 * self.draws(a, b)
 
     def win_rate(self, a: str, b: str) -> float | None:
-        """Gives the mean score in [0, 1] of `a` against `b`; None if they have not met."""
+        """Returns the mean score in [0, 1] of `a` against `b`; None without games."""
         games = self.games(a, b)
         return self.wins(a, b) / games if games else None
 
@@ -195,20 +195,20 @@ class Ratings(Stateful):
 
     @property
     def all_drawn(self) -> bool:
-        """Whether there were games and nobody ever won one, so that ratings mean nothing."""
+        """Whether there were games and all were drawn, so that ratings mean nothing."""
         return bool(self._drawn) and not self._won
 
     # --- most likely ratings ------------------------------------------------------------------------------------------
 
     def fit(self) -> dict[str, tuple[float, float]]:
-        """Gives the rating of each player under which all games were most likely, and its standard error, in points.
+        """Returns the rating of each player under which all games were most likely, and its standard error, in points.
 
-        A player makes ``1 / (1 + 10 ** (-d / 400))`` of the points against one that is rated `d` lower. Fixed players
+        The expected score against a player that is rated `d` lower is ``1 / (1 + 10 ** (-d / 400))``. Fixed players
         keep their ratings, and have the error 0. Without any, the mean of all is `initial`, and errors are those of
         the distance to that mean. A normal prior of 1000 points around the mean of the fixed players (or of all) keeps
-        players finite that have won or lost all their games. Errors come from the curvature of the likelihood and from
-        how much scores vary about what ratings say (less where games are drawn): a rating lies within 1.96 of them in
-        95 % of repetitions.
+        ratings finite for players that have won or lost all their games. Errors come from the curvature of the
+        likelihood and the variance of scores around their expectation (smaller where games are drawn): a rating is
+        within 1.96 errors in 95 % of repetitions.
         """
         names = list(self._rating)
         if not names:
@@ -223,8 +223,8 @@ class Ratings(Stateful):
         return {name: (float(points[i]), float(spread[i] * SCALE)) for i, name in enumerate(names)}
 
     def _table(self, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Pairs ``[P, 2]`` that have met, by the numbers of the players, and their games ``[P, 3]``: won, lost and
-        drawn by the first.
+        """Returns the pairs with games ``[P, 2]``, by the numbers of the players, and their games ``[P, 3]``: won, lost
+        and drawn by the first.
         """
         pairs, outcomes = [], []
         for (i, a), (j, b) in combinations(enumerate(names), 2):
@@ -234,10 +234,10 @@ class Ratings(Stateful):
         return np.array(pairs, dtype=np.int64).reshape(-1, 2), np.array(outcomes, dtype=np.float64).reshape(-1, 3)
 
 
-def score_of(mine: float, theirs: float) -> float:
-    """Gives the score of who earned `mine` against who earned `theirs`: 1, 0.5 or 0."""
-    even = math.isclose(mine, theirs, rel_tol=EVEN, abs_tol=EVEN)  # sums of equal rewards may differ by rounding
-    return 0.5 if even else float(mine > theirs)
+def score_of(own: float, other: float) -> float:
+    """Returns the score of the return `own` against the return `other`: 1, 0.5 or 0."""
+    even = math.isclose(own, other, rel_tol=EVEN, abs_tol=EVEN)  # sums of equal rewards may differ by rounding
+    return 0.5 if even else float(own > other)
 
 
 def _count(table: dict[str, dict[str, int]], a: str, b: str) -> None:
@@ -248,13 +248,13 @@ def _count(table: dict[str, dict[str, int]], a: str, b: str) -> None:
 def most_likely(
     pairs: np.ndarray, outcomes: np.ndarray, start: np.ndarray, free: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Finds log strengths ``[N]`` under which games were most likely, by Newton's method, and their standard errors.
+    """Returns log strengths ``[N]`` under which games were most likely, by Newton's method, and their standard errors.
 
     Args:
-        pairs: ``[P, 2]`` who played.
-        outcomes: ``[P, 3]`` games that the first won, lost and drew.
-        start: ``[N]`` log strengths, those of fixed players as they are, of others the mean of what is assumed of them.
-        free: ``[N]`` bool, who is not fixed. If all are, errors are those of the distance to the mean of all.
+        pairs: ``[P, 2]`` numbers of the players.
+        outcomes: ``[P, 3]`` games that the first player won, lost and drew.
+        start: ``[N]`` log strengths: fixed values, and the mean of the prior for other players.
+        free: ``[N]`` bool, players that are not fixed. If all are free, errors are those of the distance to the mean.
     """
     num, rows, moving = len(start), np.arange(len(pairs)), np.flatnonzero(free)
     sign = np.zeros((len(pairs), num))
@@ -264,13 +264,13 @@ def most_likely(
     prior = (SCALE / PRIOR_POINTS) ** 2
 
     def expected(at: np.ndarray) -> tuple[np.ndarray, float]:
-        """Shares of the points ``[P]`` that the first of each pair makes, and how likely everything was, as a log."""
+        """Returns the expected scores ``[P]`` of the first of each pair, and the log likelihood with the prior."""
         apart = sign @ at
         likely = -(points * np.logaddexp(0.0, -apart)).sum() - ((games - points) * np.logaddexp(0.0, apart)).sum()
         return 1.0 / (1.0 + np.exp(-apart)), float(likely - 0.5 * prior * ((at - start)[moving] ** 2).sum())
 
     def curvature(share: np.ndarray) -> np.ndarray:
-        """Second derivatives ``[K, K]`` of minus that, the prior left out."""
+        """Returns the second derivatives ``[K, K]`` of the negative log likelihood, without the prior."""
         bent: np.ndarray = (seen * (games * share * (1.0 - share))[:, None]).T @ seen
         return bent
 
@@ -301,9 +301,9 @@ def most_likely(
 
 
 def _dispersion(outcomes: np.ndarray, share: np.ndarray) -> float:
-    """How much scores vary about their expectation, as a part of how much those of games without draws would.
+    """Returns the variance of scores around their expectation, relative to that of games without draws.
 
-    One more unit on either side keeps it off 0 where all games were drawn: that there are others is not ruled out.
+    Adding 1 to both keeps it above 0 if all games were drawn, since later games may have other results.
     """
     scores = np.array([1.0, 0.0, 0.5])
     varied = (outcomes * (scores - share[:, None]) ** 2).sum()

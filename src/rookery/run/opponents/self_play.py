@@ -1,8 +1,9 @@
-"""Self-play: policies that learn by playing against themselves, as they are and as they were.
+"""Self-play: policies that learn by playing against their current and earlier versions.
 
 The sides of a game are the groups that its environment names, or else its agents. A *snapshot* is a frozen copy of a
-policy, called ``main@3``. Who meets whom is a *lineup* (`rollout/mapping.py:OpponentMapping`): it changes when a policy
-has learned (`SelfPlay.learned`), and is handed out where weights are. Of what came of each game hear the ratings.
+policy, named ``main@3``. A *lineup* has the possible opponents of each policy (`rollout/mapping.py:OpponentMapping`).
+It changes when a policy has learned (`SelfPlay.learned`), and is distributed together with weights. Ratings are updated
+with the result of each game.
 """
 
 from __future__ import annotations
@@ -43,71 +44,71 @@ from rookery.rollout.pool import WorkerPool
 from rookery.run.opponents.ratings import Ratings, score_of
 
 EXPLOITER = "_exploiter"
-"""What follows the name of a policy in that of its exploiter."""
+"""Suffix of the name of an exploiter, after the name of its policy."""
 
 EXPLOITER_SHARE = 1 / 3
-"""Episodes of a league in which the exploiter learns, and not the main policy."""
+"""Share of a league's episodes in which the exploiter learns instead of the main policy."""
 
 BEATEN = 0.7
-"""Share of its latest games that an exploiter must make against the main policy to have found its weakness."""
+"""Mean score of its latest games against the main policy at which an exploiter has found a weakness."""
 
 PATIENCE = 5
-"""Times `snapshot_every` after which an exploiter begins anew in any case."""
+"""Multiple of `snapshot_every` after which an exploiter restarts in any case."""
 
 OLD_SCORE = 0.98
-"""Weight that a game keeps when another one follows, where opponents are drawn by win rate."""
+"""Decay of a game's weight with each further game, where opponents are drawn by win rate."""
 
 EVEN_AFTER = 200
-"""Games without any difference between the sides after which a user is told that they mean nothing."""
+"""Number of drawn games without any other result after which a note says that ratings mean nothing."""
 
 
 @dataclass(frozen=True)
 class SelfPlayConfig(Settings):
-    """How a policy plays against itself, or against another policy in turn."""
+    """Self-play of a policy against itself, or against another policy in turn."""
 
     snapshot_every: Count = 20_000
     """Decisions that the policy learns from between two snapshots; the first is taken before it has learned."""
     window: Few | None = 10
-    """Latest snapshots that stay; none = all."""
+    """Number of latest snapshots that are opponents; none = all."""
     latest_ratio: Fraction = 0.5
-    """Share of opponents that are the policy as it is now; the others are snapshots. A policy that meets itself learns
-    from both sides.
+    """Share of opponents that are the current policy; the others are snapshots. A policy that plays against itself
+    learns from both sides.
     """
     swap_every: CountFromZero = 2000
-    """Decisions that the policy learns from between two draws of opponents, which a lane has from its next episode on;
-    0 = drawn for every episode. A snapshot is followed by a draw in any case.
+    """Decisions that the policy learns from between two draws of opponents, which apply from the next episode of each
+    environment; 0 = drawn for every episode. A draw also follows each snapshot.
     """
     team_change_every: Count | None = None
-    """Where two policies meet: decisions after which the other one learns; none = 5 times `snapshot_every`."""
+    """For two policies: decisions after which the other one learns; none = 5 times `snapshot_every`."""
     opponents: Literal["uniform", "prioritized", "league"] = "uniform"
-    """How snapshots are drawn: ``uniform``; ``prioritized``: by how often the policy loses to them; ``league``: so, and
-    an exploiter learns to beat the policy, whose snapshots are opponents too.
+    """Sampling of snapshots: ``uniform``; ``prioritized``: by how often the policy loses to them; ``league``:
+    prioritized, and an exploiter learns to beat the policy, whose snapshots are opponents too.
     """
     weighting: Literal["hard", "even"] = "hard"
     """Weight of an opponent against which the policy wins a share p of the games: ``hard`` (1 - p)^2, ``even``
     p (1 - p) (Vinyals et al. 2019, prioritized fictitious self-play).
     """
     initial_rating: float = 1200.0
-    """Rating of the policy before it has played, and of the first anchor for ever."""
+    """Initial rating of the policy, and fixed rating of the first anchor."""
     k_factor: PositiveFloat = 16.0
-    """Rating points that a game moves at most."""
+    """Most rating points that a game changes."""
     anchors: dict[Label, Annotated[str, Reaches("code", but=("random",))]] = field(default_factory=dict)
-    """Opponents that never change, for ratings only: by name a player, ``random`` or ``my.module:function``. The rating
-    of the first is fixed.
+    """Fixed opponents, for ratings only: a player by name, ``random`` or ``my.module:function``. The rating of the
+    first is fixed.
     """
     rating_games: CountFromZero = 20
-    """Games against each anchor and the snapshot before that are played for the rating with each snapshot; 0 = none. In
-    copies that keep their own clock none are: ratings come from the games of training.
+    """Rating games against each anchor and the previous snapshot, played with each snapshot; 0 = none. Asynchronous
+    environments have none: ratings come from training games.
     """
 
     @property
     def turn(self) -> int:
-        """Decisions after which the other policy learns."""
+        """Number of decisions after which the other policy learns."""
         return self.team_change_every or 5 * self.snapshot_every
 
 
 class Contender(Stateful):
-    """How far one policy is in self-play.
+    """Progress of one policy in self-play.
 
     Args:
         cfg: Its settings.
@@ -120,46 +121,46 @@ class Contender(Stateful):
     def __init__(self, cfg: SelfPlayConfig) -> None:
         self.cfg = cfg
         self.taken = 0
-        """Snapshots so far; the number of the latest."""
+        """Number of snapshots so far, which is the number of the latest."""
         self.window: list[int] = []
-        """Numbers of those that may be met."""
+        """Numbers of the snapshots that are opponents."""
         self.snapshot_at = cfg.snapshot_every
-        """Decisions at which the next one is taken."""
+        """Decisions at which the next snapshot is taken."""
         self.deal = 0
-        """How often opponents have been drawn."""
+        """Number of draws of opponents."""
         self.deal_at = cfg.swap_every
         self.turn_at = cfg.turn
         self.began_at = 0
-        """Decisions at which an exploiter began anew."""
+        """Decisions at which an exploiter restarted."""
         self.scores: dict[str, list[float]] = {}
-        """Against each opponent: weighted score and weight of the games, late ones counting more."""
+        """Against each opponent: weighted score and weight of the games; later games count more."""
         self.recent: deque[float] = deque(maxlen=WINDOW)
-        """Scores of the latest games, those against itself left out."""
+        """Scores of the latest games, without those against itself."""
         self.games = 0
         self.anchors: dict[str, float] = {}
         """Mean score in the latest rating games against each anchor."""
 
     def played(self, opponent: str, score: float) -> None:
-        """Takes the score of a game, in [0, 1]."""
+        """Adds the score of a game, in [0, 1]."""
         self.games += 1
         self.recent.append(score)
         kept = self.scores.setdefault(opponent, [0.0, 0.0])
         kept[0], kept[1] = OLD_SCORE * kept[0] + score, OLD_SCORE * kept[1] + 1.0
 
     def win_rate(self, opponent: str) -> float | None:
-        """Gives the mean score against an opponent, of late games above all; None before the first one."""
+        """Returns the mean score against an opponent, where later games count more; None before the first game."""
         score, weight = self.scores.get(opponent, (0.0, 0.0))
         return score / weight if weight else None
 
     def take(self) -> list[int]:
-        """Counts a snapshot; gives the numbers of those that may be met from now on."""
+        """Counts a snapshot; returns the numbers of the snapshots that are opponents from now on."""
         self.taken += 1
         size = self.cfg.window
         self.window = [*self.window, self.taken][-size:] if size else [*self.window, self.taken]
         return self.window
 
     def weights(self, opponents: Sequence[str]) -> dict[str, float]:
-        """Gives how likely each of some opponents is to be drawn, as shares of 1."""
+        """Returns the probability of each opponent."""
         found = dict.fromkeys(opponents, 1.0)
         if self.cfg.opponents != "uniform":
             rates = {name: 0.5 if (rate := self.win_rate(name)) is None else rate for name in opponents}
@@ -174,21 +175,21 @@ class Contender(Stateful):
 
 
 class SelfPlay(Stateful):
-    """Who plays whom in a run, how strong they are, and their snapshots.
+    """Self-play of a run: opponents of each policy, ratings and snapshots.
 
     Args:
         resolved: Settings of the run.
-        env: Its copies.
+        env: Its vectorized environments.
         mapping: The policy of each agent.
         streams: Its streams.
 
     Attributes:
         sides: Agents of each side, by the name of their group or agent.
-        contenders: Policies that play against themselves or each other, and exploiters.
-        snapshots: Of each of them, by number.
-        ratings: Ratings of these, of their snapshots and of anchors.
+        contenders: Policies in self-play, and exploiters.
+        snapshots: Snapshots of each contender, by number.
+        ratings: Ratings of contenders, snapshots and anchors.
         turn: The policy that learns now, where several learn in turn.
-        lineup: Who may meet whom.
+        lineup: The possible opponents of each policy.
 
     Raises:
         ConfigError: If a setting does not fit the game.
@@ -208,14 +209,14 @@ class SelfPlay(Stateful):
         self.own_episodes, self._side_of = has_own_episodes(env), side_finder([])
         self.teams = list(settings)
         self.retired: list[str] = []
-        """Policies that have learned all they are to."""
+        """Policies that have reached their `max_decisions`."""
         self.exploiters = exploiters_of(settings)
         self.contenders = {name: Contender(cfg) for name, cfg in settings.items()}
         self.contenders |= {name: Contender(settings[of]) for name, of in self.exploiters.items()}
         self.snapshots: dict[str, dict[int, Policy]] = {name: {} for name in self.contenders}
         self.templates: dict[str, Policy] = {}
         self.initial: dict[str, tuple[Any, Any]] = {}
-        """Of each exploiter, policy and learner as they began."""
+        """Initial states of the policy and learner of each exploiter."""
         self.anchors: dict[str, str] = {}
         self.turn = self.teams[0] if self.teams else ""
         self.lineup: dict[str, Any] = {}
@@ -244,13 +245,13 @@ class SelfPlay(Stateful):
     # --- state --------------------------------------------------------------------------------------------------------
 
     def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
-        """Adds to states of version 1 how often opponents were drawn again, which nothing depended on."""
+        """Adds the number of draws of opponents to states of version 1, where it had no effect."""
         return {**state, "lineup": {"round": 0, **state["lineup"]}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave, once all policies are here."""
+        """Restores the result of `state_dict`, once all policies exist."""
         for name, snapshots in state["snapshots"].items():
-            mine = self.snapshots[name]  # workers know this dict
+            mine = self.snapshots[name]  # workers hold this dict
             mine.clear()
             for number, weights in snapshots.items():
                 mine[number] = frozen(self.templates[name])
@@ -262,11 +263,11 @@ class SelfPlay(Stateful):
     # --- policies -----------------------------------------------------------------------------------------------------
 
     def with_exploiters(self, kinds: Mapping[str, Kind]) -> dict[str, Kind]:
-        """Gives policies that a run is to make, with the kinds of their agents, exploiters included."""
+        """Returns the policies of a run with the kinds of their agents, including exploiters."""
         return {**kinds, **{name: kinds[of] for name, of in self.exploiters.items() if of in kinds}}
 
     def introduce(self, name: str, learner: Algorithm[Any], pool: WorkerPool) -> None:
-        """Makes a policy one that plays itself, if settings say so: it is met from now on as it is, and as it began."""
+        """Adds a policy to self-play if settings ask for it: it and its first snapshot are opponents from now on."""
         if name not in self.contenders:
             return
         policy = self.templates[name] = learner.behaviour
@@ -278,24 +279,24 @@ class SelfPlay(Stateful):
             pool.change_opponents(self._deal())
 
     def rivals(self, name: str) -> list[str]:
-        """Gives the policies that a policy competes with: those of the other teams, or else its own."""
+        """Returns the policies that a policy competes with: those of the other teams, or else itself."""
         own = self.exploiters.get(name, name)
         return [team for team in self.teams if team != own] or [own]
 
     def is_learning(self, name: str) -> bool:
-        """Whether a policy learns from what is played now."""
+        """Returns whether a policy learns from current episodes."""
         return name not in self.contenders or name in self.lineup["learn"]
 
     # --- learning -----------------------------------------------------------------------------------------------------
 
     def learned(self, name: str, decisions: int, learner: Algorithm[Any], pool: WorkerPool, match: Match) -> None:
-        """Takes a snapshot, draws opponents anew or lets the other policy learn, if it is time.
+        """Takes a snapshot, draws new opponents or changes the learning policy, if it is time.
 
         Args:
             name: The policy that has learned.
-            decisions: How many it has learned from in all.
+            decisions: Number of decisions that it has learned from.
             learner: Its learner.
-            pool: Is told of the lineup if it changes.
+            pool: Receives the lineup if it changes.
             match: Plays rating games.
         """
         mine = self.contenders.get(name)
@@ -320,23 +321,25 @@ class SelfPlay(Stateful):
             pool.change_opponents(self._deal())
 
     def skip_retired(self, pool: WorkerPool) -> None:
-        """Gives the turn to a team that still learns, if the one that has it does not and there is one.
+        """Passes the turn to a team that still learns, if the current one has stopped learning and another has not.
 
         Args:
-            pool: Is told of the lineup if it changes.
+            pool: Receives the lineup if it changes.
         """
         if self.turn in self.retired and (following := self._next_turn(self.turn)) not in self.retired:
             self.turn = following
             pool.change_opponents(self._deal())
 
     def _next_turn(self, name: str) -> str:
-        """Gives the next team after another that still learns, which may be that one; where none does, the next."""
+        """Returns the next team that still learns, possibly the same one; if none does, the next team."""
         place = self.teams.index(name)
         following = [*self.teams[place + 1 :], *self.teams[: place + 1]]
         return next((team for team in following if team not in self.retired), following[0])
 
     def _exploit(self, name: str, decisions: int, learner: Algorithm[Any]) -> bool:
-        """An exploiter that wins, or has tried for long, becomes an opponent of the main policy and begins anew."""
+        """Makes an exploiter that wins, or has tried for long, an opponent of the main policy, and restarts it; returns
+        whether it does.
+        """
         mine = self.contenders[name]
         wins = len(mine.recent) == WINDOW and math.fsum(mine.recent) / WINDOW >= BEATEN
         if not wins and decisions - mine.began_at < PATIENCE * mine.cfg.snapshot_every:
@@ -352,7 +355,7 @@ class SelfPlay(Stateful):
         return True
 
     def _take(self, name: str, policy: Policy) -> None:
-        """Keeps a snapshot, as strong as its policy is."""
+        """Takes a snapshot, with the rating of its policy."""
         mine = self.contenders[name]
         window = mine.take()
         self.snapshots[name][mine.taken] = frozen(policy)
@@ -360,7 +363,7 @@ class SelfPlay(Stateful):
         self.lineup["kept"] = {**self.lineup["kept"], name: list(window)}
 
     def _deal(self) -> dict[str, Any]:
-        """Makes the lineup anew: all opponents are drawn again."""
+        """Makes a new lineup, for which all opponents are drawn again."""
         learn = {self.turn: 1.0}
         for name, of in self.exploiters.items():
             learn = {of: 1.0 - EXPLOITER_SHARE, name: EXPLOITER_SHARE}
@@ -373,10 +376,10 @@ class SelfPlay(Stateful):
         return self.lineup
 
     def _pool(self, name: str, policy: str) -> dict[str, Any]:
-        """Who plays the sides of a policy against one that learns, and how often."""
+        """Returns the players of a policy's sides against one that learns, and their probabilities."""
         mine = self.contenders[name]
         past: list[str] = []
-        if name not in self.exploiters:  # these meet the main policy alone, as it is
+        if name not in self.exploiters:  # exploiters only play the current main policy
             rivals = [policy, *(one for one, of in self.exploiters.items() if of == policy)]
             past = [f"{one}{SNAPSHOT}{number}" for one in rivals for number in self.lineup["kept"][one]]
         now = mine.cfg.latest_ratio if past else 1.0
@@ -388,12 +391,12 @@ class SelfPlay(Stateful):
 
     # --- games --------------------------------------------------------------------------------------------------------
 
-    def hear(self, finished: Iterable[EpisodeResult], note: Callable[[str], None]) -> None:
-        """Takes games that have ended.
+    def on_episodes(self, finished: Iterable[EpisodeResult], note: Callable[[str], None]) -> None:
+        """Rates finished games.
 
         Args:
             finished: The games.
-            note: Is given lines to be read.
+            note: Called with notes for the user.
         """
         for earned in self._games(finished):
             if len(earned) < 2:
@@ -401,21 +404,21 @@ class SelfPlay(Stateful):
             self.games += 1
             self.is_even &= all(score_of(earned[0][1], other) == 0.5 for _, other in earned)
             for place, (name, mine) in enumerate(earned):
-                for other, theirs in earned[place + 1 :]:
-                    self._note(name, other, score_of(mine, theirs))
+                for other, its in earned[place + 1 :]:
+                    self._note(name, other, score_of(mine, its))
         if self.is_even and not self.told and self.games >= EVEN_AFTER:
             self.told = True
             note(
-                f"self_play: in {self.games} games no side has earned more than another, so ratings say nothing: an "
-                "environment in which sides compete gives the winner more"
+                f"self_play: in {self.games} games no side has earned more than another, so ratings mean nothing: an "
+                "environment in which sides compete must give the winner more"
             )
 
     def _games(self, finished: Iterable[EpisodeResult]) -> Iterator[list[tuple[str, float]]]:
-        """Gives for each game who played each side, and what it earned.
+        """Yields for each game the policy and the return of each side.
 
-        Where episodes are those of agents, a game is what ends in one step of a lane; it counts if several sides are in
-        it, and one policy played each. Several games end in one step where as many groups of each side do, as in scenes
-        with several areas: the first of a side met the first of the others.
+        Where agents have their own episodes, those that end in one step of a lane are one game; it counts if it has
+        several sides with one policy each. They are several games if equally many groups of each side end, as in scenes
+        with several areas: the first group of a side played against the first groups of the others.
         """
         if not self.own_episodes:
             yield from (returns_of(self.sides, episode) for episode in finished)
@@ -432,12 +435,12 @@ class SelfPlay(Stateful):
                 yield [(names.pop(), total) for names, total in zip(players, totals, strict=True)]
 
     def _note(self, a: str, b: str, score: float) -> None:
-        """A game between two players, with the score of the first."""
+        """Counts a game between two players, with the score of the first."""
         if a == b:
             return
         self.ratings.played(a, b, score)
         for name, other, its in ((a, b, score), (b, a, 1.0 - score)):
-            if name in self.lineup["learn"] and self.exploiters.get(other) != name:  # which meets it as a fixed target
+            if name in self.lineup["learn"] and self.exploiters.get(other) != name:  # the exploiter's fixed target
                 self.contenders[name].played(other, its)
 
     def _rate(self, name: str, policy: Policy, match: Match) -> None:
@@ -463,7 +466,7 @@ class SelfPlay(Stateful):
                 mine.anchors[opponent] = math.fsum(score for _, score in scores) / len(scores)
 
     def standing(self) -> dict[str, SelfPlayResult]:
-        """Gives where each policy stands, for results."""
+        """Returns the progress of each policy, for results."""
         found = {}
         for name, mine in self.contenders.items():
             rival = self.rivals(name)[0]
@@ -482,11 +485,11 @@ class SelfPlay(Stateful):
     # --- measuring ----------------------------------------------------------------------------------------------------
 
     def to_measure(self, policies: Mapping[str, Policy]) -> tuple[Mapping[str, Policy], PolicyMapping]:
-        """Gives who plays where nothing is learned, and which agents: policies of two teams as they are, one against
-        its latest snapshot otherwise, on each side in turn.
+        """Returns the policies and their mapping for evaluations: policies of two teams as they are, a single one
+        against its latest snapshot, on each side in turn.
 
         Args:
-            policies: All policies of the run, as they are.
+            policies: All current policies of the run.
         """
         if len(self.teams) != 1:
             return policies, self.base
@@ -499,28 +502,28 @@ class SelfPlay(Stateful):
 
 
 Scores = list[tuple[str, float]]
-"""Scores of a policy in games, each with the policy that the other side belongs to."""
+"""Scores of a policy in games, each with the policy of the other side."""
 
 
 class Match(Protocol):
-    """Plays games of a policy from which nothing is learned."""
+    """Plays games of a policy without learning."""
 
     def __call__(self, name: str, policy: Policy, others: Mapping[str, Policy], games: int, key: str) -> Scores:
-        """Gives the scores of a policy in some games, in [0, 1].
+        """Returns the scores of a policy in some games, in [0, 1].
 
         Args:
-            name: The policy whose sides it plays: one of them in each game.
-            policy: Its weights.
-            others: Who plays the other sides, by the policy that they belong to.
-            games: How many.
-            key: Names the random numbers, with the policy's name.
+            name: Name of the policy: it plays one of its sides in each game.
+            policy: The policy.
+            others: Players of the other sides, by the policy of the side.
+            games: Number of games.
+            key: Key of the random stream, together with the policy's name.
         """
         ...
 
 
 def sides_of(env: VectorEnv) -> dict[str, tuple[str, ...]]:
-    """Gives the agents of each side of a game: the groups of an environment, and each other agent by itself; those of
-    each team, where agents have episodes and teams of their own (``Striker#2?team=1``).
+    """Returns the agents of each side of a game: the groups of an environment, and each other agent by itself; those
+    of each team, where agents have their own episodes and teams (``Striker#2?team=1``).
     """
     if has_own_episodes(env):
         teams: dict[str, list[str]] = {}
@@ -535,7 +538,7 @@ def sides_of(env: VectorEnv) -> dict[str, tuple[str, ...]]:
 
 
 def returns_of(sides: Mapping[str, Sequence[str]], episode: EpisodeResult) -> list[tuple[str, float]]:
-    """Gives who played each side of an episode, and what it earned, its agents and their group together; sides without
+    """Returns the policy and the return of each side of an episode, its agents and their group together; sides without
     agents are left out.
     """
     found = []
@@ -548,14 +551,14 @@ def returns_of(sides: Mapping[str, Sequence[str]], episode: EpisodeResult) -> li
 
 
 def games_apart(ended: Mapping[int, Sequence[EpisodeResult]]) -> list[dict[int, Sequence[EpisodeResult]]]:
-    """Tells apart the games that ended in one step of a lane in which episodes are those of agents and groups.
+    """Splits the episodes of agents and groups that ended in one step of a lane into games.
 
     Args:
-        ended: What ended, by side.
+        ended: Finished episodes, by side.
 
     Returns:
-        By side, what is of one game: the nth group of each side, where all sides have as many groups and nobody
-        beside; otherwise all that ended, since agents do not say whom they met.
+        The episodes of each game, by side: the nth group of each side, if all sides have equally many groups and no
+        other agents; otherwise all episodes as one game, since the opponents of an agent are unknown.
     """
     number = min(map(len, ended.values()))
     if all(len(side) == number and all(one.groups for one in side) for side in ended.values()):
@@ -564,8 +567,8 @@ def games_apart(ended: Mapping[int, Sequence[EpisodeResult]]) -> list[dict[int, 
 
 
 def one_side(sides: Sequence[Sequence[str]], name: str, other: str, *, stays: bool) -> MappingFunction:
-    """Gives a mapping in which a policy plays one side and another the others: each side in turn, or (`stays`) always
-    the same in a lane.
+    """Returns a mapping in which a policy plays one side and another policy the other sides: each side in turn, or
+    (`stays`) always the same in a lane.
     """
     side_of = side_finder(sides)
 
@@ -577,36 +580,36 @@ def one_side(sides: Sequence[Sequence[str]], name: str, other: str, *, stays: bo
 
 
 def frozen(policy: Policy) -> Policy:
-    """Gives a copy of a policy that does not learn."""
+    """Returns a copy of a policy that does not learn."""
     copy = deepcopy(policy)
     copy.requires_grad_(False)
     return copy
 
 
 def scripted(like: Policy, name: str, player: str) -> ScriptedPolicy:
-    """Gives a player as a policy for the agents of another."""
+    """Returns a player as a policy for the agents of another policy."""
     return ScriptedPolicy(like.obs_spec, like.action_spec, find_player(player), name)
 
 
 def snapshots_of(state: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Gives weights and statistics of each snapshot in the state of a run, by its name, ``main@3``."""
+    """Returns weights and statistics of each snapshot in the state of a run, by its name, ``main@3``."""
     kept = state["self_play"]["snapshots"]
     return {f"{name}{SNAPSHOT}{number}": each[number] for name, each in kept.items() for number in each}
 
 
 def next_at(decisions: int, every: int) -> int:
-    """Gives the next multiple of a number."""
+    """Returns the next multiple of a number."""
     return (decisions // every + 1) * every
 
 
 def exploiters_of(settings: Mapping[str, SelfPlayConfig]) -> dict[str, str]:
-    """Gives the exploiters that there are, each with the policy that it learns to beat."""
+    """Returns the exploiters, each with the policy that it learns to beat."""
     return {name + EXPLOITER: name for name, cfg in settings.items() if cfg.opponents == "league"}
 
 
 def entry_layers(resolved: Resolved[Any]) -> list[Layer]:
-    """Gives the entries of policies that a user need not write: the only policy's, and those of exploiters, which have
-    the settings of the policy that they learn to beat.
+    """Returns the implicit entries of policies: that of a single policy, and those of exploiters, which have the
+    settings of the policy that they learn to beat.
     """
     layers = [] if resolved.config.policies else [Layer("default", {"policies.main": {}})]
     for exploiter, name in exploiters_of(resolved.config.self_play).items():
@@ -618,10 +621,10 @@ def entry_layers(resolved: Resolved[Any]) -> list[Layer]:
 
 
 def check_self_play(resolved: Resolved[Any], env: VectorEnv, mapping: PolicyMapping) -> dict[str, str]:
-    """Refuses settings of self-play that do not fit the game; gives the policy of each agent.
+    """Refuses settings of self-play that do not fit the game; returns the policy of each agent.
 
     Raises:
-        ConfigError: With a line for each that is wrong.
+        ConfigError: With a line for each wrong setting.
     """
     settings: Mapping[str, SelfPlayConfig] = resolved.config.self_play
     policies, problems = resolved.config.policies, []
@@ -635,8 +638,8 @@ def check_self_play(resolved: Resolved[Any], env: VectorEnv, mapping: PolicyMapp
 
     if not mapping.is_static:
         raise ConfigError(
-            f"{source('self_play')}: self_play: policy_mapping is a function, and self-play draws who plays whom: "
-            "give a dict from agent to policy, or none where one policy plays all"
+            f"{source('self_play')}: self_play: policy_mapping is a function, but self-play draws the opponents: "
+            "give a dict from agent to policy, or none if one policy plays all agents"
         )
     episode = EpisodeInfo(0, 0, Streams(0))
     rule = {agent: mapping(agent, episode) for kind in env.kinds for agent in kind.agents}
@@ -646,11 +649,11 @@ def check_self_play(resolved: Resolved[Any], env: VectorEnv, mapping: PolicyMapp
         elif policies[name].frozen:
             wrong(name, f"the policy is frozen and learns nothing; remove policies.{name}.frozen")
         elif name not in rule.values():
-            wrong(name, f"nobody plays it; policy_mapping has {', '.join(dict.fromkeys(rule.values()))}")
+            wrong(name, f"it plays no agent; policy_mapping has {', '.join(dict.fromkeys(rule.values()))}")
         if cfg.opponents == "league" and len(settings) > 1:
             wrong(name, "opponents = league is for games of one policy against itself; use prioritized")
         if cfg.anchors and has_own_episodes(env):
-            wrong(name, f"anchors: games against them are played beside the training, not in {env.name}; remove them")
+            wrong(name, f"anchors: {env.name} cannot play games against them outside the training; remove them")
         for anchor, player in cfg.anchors.items():
             try:
                 find_player(player)
@@ -668,8 +671,8 @@ def check_self_play(resolved: Resolved[Any], env: VectorEnv, mapping: PolicyMapp
     sides = sides_of(env)
     if len(sides) < 2:
         raise ConfigError(
-            f"{source('self_play')}: self_play: {env.name} has one side only ({', '.join(rule)}), and nobody to play "
-            "against: leave self_play out, or name groups in the environment that play against each other"
+            f"{source('self_play')}: self_play: {env.name} has one side only ({', '.join(rule)}), and no opponent: "
+            "leave self_play out, or name groups in the environment that play against each other"
         )
     for side in sides.values():
         players = list(dict.fromkeys(rule[agent] for agent in side))

@@ -1,4 +1,4 @@
-"""The part of a run in which policies play against themselves."""
+"""Part of a run with self-play."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rookery.run.run import Run
 
 
 class SelfPlayPart(RunPart):
-    """Gives games and updates of a run to its self-play, and new opponents to its pool."""
+    """Passes games and updates of a run to its self-play, and new opponents to its pool."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
 
     def after_sample(self, sample: Sample) -> None:
-        """Rates the games that have ended."""
-        self._run.self_play.hear(sample.finished, self._run.note)
+        """Rates finished games."""
+        self._run.self_play.on_episodes(sample.finished, self._run.note)
 
     def after_update(self, name: str) -> None:
         """Takes a snapshot, draws opponents again or changes the learning team, if it is time."""
@@ -30,5 +30,5 @@ class SelfPlayPart(RunPart):
         return self._run.self_play.is_learning(name)
 
     def in_result(self, result: IterationResult) -> IterationResult:
-        """Returns a result with the standing of each policy that plays against itself or another that learns."""
+        """Returns the result with the progress of each policy in self-play."""
         return replace(result, self_play=self._run.self_play.standing())

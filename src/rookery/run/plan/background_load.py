@@ -1,6 +1,6 @@
-"""Processes that compute and do nothing else: among them a step costs what it costs where workers share their cores.
+"""Background load: processes that only compute, so that a step costs as much as where workers share cores.
 
-``python -m rookery.run.plan.background_load LINE DRIVER DEATH_SIGNAL`` is one of them.
+``python -m rookery.run.plan.background_load LINE DRIVER DEATH_SIGNAL`` runs one of them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from rookery.core.process.child_process import ConnectionClosed, die_with, recei
 from rookery.core.process.waits import exit_code_of
 
 WORKING_SET = 1 << 17
-"""Numbers that each goes through again and again: about what a worker touches between two waits."""
+"""Numbers in the array that each process updates: about the working set of a worker between two waits."""
 
 
 @contextmanager
-def crowd(size: int) -> Iterator[None]:
-    """Lets so many processes compute beside this one."""
+def background_load(size: int) -> Iterator[None]:
+    """Context in which a number of other processes compute."""
     members: list[tuple[socket.socket, subprocess.Popen[bytes]]] = []
     try:
         for _ in range(size):
@@ -43,7 +43,7 @@ def crowd(size: int) -> Iterator[None]:
 
 
 def compute() -> None:
-    """Computes until this process ends: on arrays, and in Python."""
+    """Computes on arrays and in Python until this process ends."""
     numbers, kept = np.ones(WORKING_SET), {number: float(number) for number in range(1000)}
     while True:
         numbers *= 0.5

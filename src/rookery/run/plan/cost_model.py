@@ -1,11 +1,11 @@
-"""A model of cost: how many env steps a second so many workers and learners make, and what holds them back.
+"""Cost model: predicts the env steps a second of a number of workers and learners, and their bottleneck.
 
-`predict` puts together what parts of a training cost by themselves (`Costs`, which `run/plan/measured_costs.py` takes
-on a machine) into what they allow side by side on so many cores and machines. Nothing here measures, plays or learns.
+`predict` combines the costs of the parts of a training (`Costs`, measured by `run/plan/measured_costs.py`) into the
+speed that they allow together on a number of cores and machines. Nothing here measures, samples or learns.
 
-What is assumed: workers and learners are alike; a process has one core at most; work on a machine that has too few
-cores takes as long as its processor seconds, shared evenly; workers are spread evenly over machines, and learners too;
-a link carries both directions at once.
+Assumptions: all workers are alike, and all learners; a process uses one core at most; on a machine with too few cores,
+work takes its CPU seconds, shared evenly; workers are spread evenly over machines, and learners too; a link carries
+both directions at once.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import math
 from dataclasses import dataclass
 
 PLAYING, CORES, TRANSFER, LEARNING, EXCHANGE = "playing", "cores", "transfer", "learning", "exchange"
-"""What can hold a run back: environments and acting; cores for all processes; the driver's calls, rollouts and weights,
-and the link that these take; updates; gradients that learners send each other.
+"""Possible bottlenecks: environments and acting; cores for all processes; the driver's calls, rollouts and weights, and
+their link; updates; gradients that learners send each other.
 """
 
 
 CROWD = 4
-"""Processes for each core, among which `Costs.crowded` is measured."""
+"""Processes per core with which `Costs.crowded` is measured."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class LinearCost:
     """A cost that grows by the same amount with each unit.
 
     Attributes:
-        fixed: Seconds, however many units there are.
+        fixed: Seconds independent of the number of units.
         each: Seconds of a unit.
     """
 
@@ -36,15 +36,15 @@ class LinearCost:
     each: float = 0.0
 
     def __call__(self, units: float) -> float:
-        """Returns the seconds of so many units."""
+        """Returns the seconds of a number of units."""
         return self.fixed + self.each * units
 
     @classmethod
     def through(cls, *points: tuple[float, float]) -> LinearCost:
-        """Makes the line through the first and the last of some points ``(units, seconds)``, in the order of units.
+        """Returns the line through the first and the last of some points ``(units, seconds)``, in the order of units.
 
-        Neither number gets below 0: a line that falls becomes level at its mean, one that begins below 0 begins at 0.
-        Points with the same units become a cost of each unit alone.
+        Neither number is below 0: a falling line becomes constant at its mean, one that starts below 0 starts at 0.
+        Points with the same units become a cost per unit only.
         """
         (few, less), (many, more) = points[0], points[-1]
         if few == many:
@@ -57,33 +57,32 @@ class LinearCost:
 
 @dataclass(frozen=True)
 class Costs:
-    """What parts of a training cost by themselves: seconds of wall time, unless said to be the processor's.
+    """Costs of the parts of a training: seconds of wall time, unless named CPU seconds.
 
     Attributes:
-        vector_step: Of a worker's vector step of so many copies, acting and recording included.
-        vector_step_cpu: Processor seconds of it, where a core has no other process.
-        crowded: How many times as many it takes where `CROWD` processes share each core: what one finds in the caches
-            is what the others have left.
-        own_step: Of a vector step of so many copies where a learner plays by itself, with its helpers.
-        rows: Decisions of a step of one copy.
-        call: Of the driver for a call of a worker.
-        call_elsewhere: Processor seconds of all other processes for it.
-        round_trip: Until a call that asks for nothing is answered, on one machine.
-        row: Of the driver for a decision that it fetches and puts beside others.
-        row_elsewhere: Processor seconds of all other processes for it.
+        vector_step: Vector step of a worker by its number of environments, including acting and recording.
+        vector_step_cpu: CPU seconds of it, on a core without other processes.
+        crowded: Factor of these CPU seconds if `CROWD` processes share each core and its caches.
+        own_step: Vector step by the number of environments of a learner that samples by itself, with its helpers.
+        rows: Decisions of a step of one environment.
+        call: Driver's seconds for a call of a worker.
+        call_elsewhere: CPU seconds of all other processes for it.
+        round_trip: Time until an empty call is answered, on one machine.
+        row: Driver's seconds for fetching and joining a decision.
+        row_elsewhere: CPU seconds of all other processes for it.
         row_bytes: Bytes of a decision.
-        weights: Of the driver for handing out new weights once.
-        weights_elsewhere: Of a worker for taking them over.
+        weights: Driver's seconds for distributing new weights once.
+        weights_elsewhere: Worker's seconds for loading them.
         weight_bytes: Bytes of the weights.
-        learn: Of an update from so many decisions.
+        learn: Update by its number of decisions.
         learn_cores: Cores that learning keeps busy.
-        exchanges: Messages that a learner waits for in an update, where there are several.
-        exchange_rows: Decisions of that update; one from more has more gradient steps, and as many more messages.
-        agree: Of what a learner computes for one of them.
-        exchange: Of one of them between two learners of one machine.
-        exchange_bytes: Bytes of all of them in an update.
-        exchange_byte: Of one of these bytes.
-        few: Learners up to which each sends to each; more of them sum in a ring.
+        exchanges: Messages that a learner waits for in an update, if there are several learners.
+        exchange_rows: Decisions of that update; a larger one has proportionally more gradient steps and messages.
+        agree: Seconds that a learner computes for a message.
+        exchange: Seconds of a message between two learners of one machine.
+        exchange_bytes: Bytes of all messages of an update.
+        exchange_byte: Seconds of one of these bytes.
+        few: Most learners that send directly to each other; more of them sum in a ring.
     """
 
     vector_step: LinearCost
@@ -113,14 +112,14 @@ class Costs:
 
 @dataclass(frozen=True)
 class Workload:
-    """What a training asks for, whatever it costs.
+    """Workload of a training, independent of costs.
 
     Attributes:
-        fragment_length: Decisions in a row of one slot.
+        fragment_length: Consecutive decisions of one slot.
         batch: Decisions of an update of one learner; None = `fragment_length` of each of its slots.
-        asynchronous: Whether workers play on while nobody waits for them.
-        in_flight: Fragments that each of them is asked for ahead then.
-        longest_call: Seconds after which a synchronous call is answered, however much is still wanted.
+        asynchronous: Whether workers sample continuously.
+        in_flight: Fragments that are then requested ahead from each worker.
+        longest_call: Seconds after which a synchronous call is answered, even if incomplete.
         together: Workers that share a process.
     """
 
@@ -134,12 +133,12 @@ class Workload:
 
 @dataclass(frozen=True)
 class Machines:
-    """What there is to run on.
+    """Machines of a run.
 
     Attributes:
-        cores: Of each machine.
-        count: How many machines.
-        bandwidth: Bytes a second that a machine's link carries, each way.
+        cores: Cores of each machine.
+        count: Number of machines.
+        bandwidth: Bytes a second of a machine's link, each way.
         latency: Seconds of a message from one machine to another.
     """
 
@@ -151,17 +150,17 @@ class Machines:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a number of workers and learners is predicted to reach.
+    """Predicted speed of a number of workers and learners.
 
     Attributes:
-        workers: How many; 0 = each learner plays by itself.
-        learners: How many.
-        copies: Of the environment, of all of them together.
-        steps_per_second: Env steps of all copies a second.
-        bottleneck: What holds them back: `PLAYING`, `CORES`, `TRANSFER`, `LEARNING` or `EXCHANGE`.
-        update_seconds: From one update to the next.
-        parts: Seconds of an update that each of these takes by itself; beside each other where playing is asynchronous,
-            else one after the other (`CORES` in the place of `PLAYING`).
+        workers: Number of workers; 0 = each learner samples by itself.
+        learners: Number of learners.
+        copies: Number of environments of all of them.
+        steps_per_second: Env steps a second of all environments.
+        bottleneck: `PLAYING`, `CORES`, `TRANSFER`, `LEARNING` or `EXCHANGE`.
+        update_seconds: Seconds from one update to the next.
+        parts: Seconds of an update that each of these takes by itself; concurrently if sampling is asynchronous, else
+            one after the other (`CORES` instead of `PLAYING`).
     """
 
     workers: int
@@ -180,21 +179,21 @@ class Prediction:
 def predict(
     costs: Costs, workload: Workload, machines: Machines, workers: int, learners: int, copies: int
 ) -> Prediction:
-    """Predicts what so many workers and learners reach.
+    """Predicts the speed of a number of workers and learners.
 
     Args:
-        costs: What parts cost by themselves.
-        workload: What the training asks for.
-        machines: What there is.
-        workers: How many, divided among the learners; 0 = each learner plays by itself.
-        learners: How many.
-        copies: Of the environment, divided among the workers, or the learners where there are none.
+        costs: Costs of the parts.
+        workload: Workload of the training.
+        machines: Machines of the run.
+        workers: Number of workers, divided among the learners; 0 = each learner samples by itself.
+        learners: Number of learners.
+        copies: Number of environments, divided among the workers, or among the learners if there are none.
 
     Raises:
-        ValueError: If there is no learner, or fewer copies than workers or learners.
+        ValueError: If there is no learner, or fewer environments than workers or learners.
     """
     if learners < 1 or workers < 0 or copies < max(workers, learners) or 0 < workers < learners:
-        raise ValueError(f"{workers} workers, {learners} learners and {copies} copies: each has one at least")
+        raise ValueError(f"{workers} workers, {learners} learners and {copies} environments: each needs one at least")
     group = _Group(costs, workload, machines, workers / learners, learners, copies / learners)
     if not workers:
         parts = group.alone()
@@ -211,15 +210,15 @@ def predict(
 
 
 class _Group:
-    """A learner with its workers, one of several that are alike.
+    """A learner with its workers, one of several equal groups.
 
     Args:
-        costs: What parts cost by themselves.
-        workload: What the training asks for.
-        machines: What all groups have.
-        workers: Of this learner.
-        learners: How many there are.
-        copies: Of the environment, of this learner.
+        costs: Costs of the parts.
+        workload: Workload of the training.
+        machines: Machines of all groups.
+        workers: Workers of this learner.
+        learners: Number of learners.
+        copies: Environments of this learner.
     """
 
     def __init__(
@@ -236,14 +235,14 @@ class _Group:
     # --- parts of an update -------------------------------------------------------------------------------------------
 
     def alone(self) -> dict[str, float]:
-        """Returns the parts of an update of a learner that plays by itself."""
+        """Returns the parts of an update of a learner that samples by itself."""
         wall = self.vector_steps * self.costs.own_step(self.copies)
         cores = min(self.cores, self.machines.cores)
         busy = self.vector_steps * self.costs.vector_step_cpu(self.copies) / cores
         return {**_playing(wall, busy), LEARNING: self.learning(), **self.exchange()}
 
     def synchronous(self) -> dict[str, float]:
-        """Returns the parts of an update for which workers play, all at the same time, and then wait."""
+        """Returns the parts of an update for which all workers sample at the same time and then wait."""
         costs = self.costs
         wall = self.vector_steps * self.worker_step()
         rounds = max(1, math.ceil(wall / self.workload.longest_call))
@@ -254,7 +253,7 @@ class _Group:
         return {**playing, TRANSFER: transfer, LEARNING: self.learning(), **self.exchange()}
 
     def asynchronous(self) -> dict[str, float]:
-        """Returns what each part of an update takes by itself while the others go on."""
+        """Returns the seconds of each concurrent part of an update."""
         costs, fragment = self.costs, self.fragment
         calls = self.batch / fragment
         fresh = min(1.0, self.workers / calls)  # calls with new weights
@@ -274,10 +273,10 @@ class _Group:
         }
 
     def pipelined(self, parts: dict[str, float]) -> tuple[float, str]:
-        """Returns the seconds of an update whose parts go on beside each other, and what decides them.
+        """Returns the seconds of an update with concurrent parts, and its bottleneck.
 
-        The driver fetches, learns and exchanges in turn. While it learns, workers play what they were asked for ahead,
-        and no more.
+        The driver fetches, learns and exchanges in turn. While it learns, workers sample the fragments that were
+        requested ahead, and no more.
         """
         handling = {name: parts[name] for name in (TRANSFER, LEARNING, EXCHANGE) if name in parts}
         away = parts[LEARNING] + parts.get(EXCHANGE, 0.0) + self.costs.weights
@@ -291,48 +290,48 @@ class _Group:
             return max(driver, filling), _largest(handling)
         return filling, PLAYING
 
-    # --- what they are made of ----------------------------------------------------------------------------------------
+    # --- terms of the parts -------------------------------------------------------------------------------------------
 
     @property
     def fragment(self) -> float:
-        """Decisions of one asynchronous call."""
+        """Number of decisions of one asynchronous call."""
         return self.workload.fragment_length * self.share * self.costs.rows
 
     def worker_step(self) -> float:
-        """Returns the seconds of a worker's vector step, beside those that share its process and so its core."""
+        """Returns the seconds of a worker's vector step, with the workers that share its process and so its core."""
         together, share = min(self.workload.together, math.ceil(self.workers)), math.ceil(self.share)
         return max(self.costs.vector_step(share), together * self.costs.vector_step_cpu(share))
 
     def played_cpu(self, rows: float, calls: float) -> float:
-        """Returns the processor seconds of workers that play so many decisions and answer so many calls."""
+        """Returns the CPU seconds of workers for a number of decisions and calls."""
         costs = self.costs
         steps = rows / (self.share * costs.rows)  # vector steps of all workers
         stepping = steps * costs.vector_step_cpu(self.share) * self.crowding()
         return stepping + calls * costs.call_elsewhere + rows * costs.row_elsewhere
 
     def crowding(self) -> float:
-        """Returns how many times as long workers' steps take the processor because they share cores."""
+        """Returns the factor by which workers' CPU seconds grow because they share cores."""
         share, workers = math.ceil(self.share), self.workers / self.workload.together
         busy = min(1.0, self.costs.vector_step_cpu(share) / max(self.costs.vector_step(share), 1e-12))
         beyond = (workers * busy / self.cores - 1.0) / (CROWD - 1.0)
         return 1.0 + (self.costs.crowded - 1.0) * min(1.0, max(0.0, beyond))
 
     def learning(self) -> float:
-        """Returns the seconds of an update, on the cores that there are for each learner."""
+        """Returns the seconds of an update, on the cores of each learner."""
         return self.costs.learn(self.batch) * max(1.0, self.costs.learn_cores / min(self.cores, self.machines.cores))
 
     def latency(self) -> float:
-        """Returns the seconds to a worker."""
+        """Returns the seconds of a message to a worker."""
         return self.machines.latency if self.machines_each > 1 else 0.0
 
     def link(self) -> tuple[float, float]:
-        """Returns the seconds that a learner's link is busy for an update: with rollouts, and with weights."""
+        """Returns the seconds of a learner's link for an update: for rollouts, and for weights."""
         others = self.machines_each - 1
         rollouts = self.batch * self.costs.row_bytes * others / self.machines_each
         return rollouts / self.machines.bandwidth, self.costs.weight_bytes * others / self.machines.bandwidth
 
     def exchange(self) -> dict[str, float]:
-        """Returns the seconds of an update in which learners wait for each other, by name, if there are several."""
+        """Returns the seconds of an update in which learners wait for each other, by name; empty for one learner."""
         others, costs, machines = self.learners - 1, self.costs, self.machines
         if not others:
             return {}
@@ -348,7 +347,7 @@ class _Group:
 
 
 def _playing(wall: float, busy: float) -> dict[str, float]:
-    """Playing by its name, or by that of the cores if these are what it takes so long for."""
+    """Returns the seconds of sampling, under the name of the cores if these limit it."""
     return {PLAYING: wall} if wall >= busy else {CORES: busy}
 
 

@@ -1,6 +1,6 @@
-"""What it costs two learners of this machine to send each other gradients, and how often they do so in an update.
+"""Cost of gradient exchange: seconds of a message between two learners of this machine, and messages of an update.
 
-``python -m rookery.run.plan.exchange_cost LINE DRIVER DEATH_SIGNAL`` is the other learner of `measure_exchange`.
+``python -m rookery.run.plan.exchange_cost LINE DRIVER DEATH_SIGNAL`` runs the other learner of `measure_exchange`.
 """
 
 from __future__ import annotations
@@ -25,26 +25,25 @@ from rookery.core.process.interrupt import Interrupt
 from rookery.run.plan.cost_model import LinearCost
 
 BETWEEN = 12
-"""Operations on small matrices that each learner computes between two messages, on average: one that has been at work
-hears later than one that waits, what sends needs a core too, and both wait for the slower one.
+"""Mean number of operations on small matrices between two messages of a learner: a busy learner receives later than a
+waiting one, sending needs a core too, and both wait for the slower one.
 """
 
 WEIGHTS = torch.ones(64, 64, dtype=torch.float32, device="cpu") / 64
 
 GATHERED_BYTES = 1_000
-"""About the size of a small object that all learners hear of; with its length it takes two messages."""
+"""Approximate size of a small object that all learners receive; with its length it takes two messages."""
 
 
 class CountedRanks(Ranks):
-    """Stands for all learners and sends nothing: whoever trains with it computes what one of them does, and messages
-    are counted.
+    """Stand-in for all learners that counts messages instead of sending them: a trainer computes as one of them.
 
     Args:
-        size: How many learners there are; the others have what this one has.
+        size: Number of learners; all have the same values.
 
     Attributes:
-        messages: Messages that it would have waited for so far.
-        bytes: What it would have sent to each of the others.
+        messages: Number of messages so far for which it would have waited.
+        bytes: Bytes that it would have sent to each of the others.
     """
 
     def __init__(self, size: int) -> None:
@@ -52,27 +51,27 @@ class CountedRanks(Ranks):
         self.messages = self.bytes = 0
 
     def sums(self, values: Tensor) -> Tensor:
-        """Returns the sum over learners that all have the same."""
+        """Returns the sum over learners with the same values."""
         self._count(1, values.numel() * values.element_size())
         return values * self.size
 
     def numbers(self, *mine: float) -> list[list[float]]:
-        """Returns what each has given: the same."""
+        """Returns the same numbers for each rank."""
         self._count(1, 8 * self.size * len(mine))
         return [[*mine]] * self.size
 
     def gather(self, value: Any) -> list[Any]:
-        """Returns what each has given: the same."""
+        """Returns the same value for each rank."""
         self._count(2, GATHERED_BYTES)
         return [value] * self.size
 
     def broadcast_call(self, call: str, argument: Any = None) -> Any:
-        """Returns what this learner says."""
+        """Returns the argument."""
         self.gather((call, argument))
         return argument
 
-    def asked(self, interrupt: Interrupt) -> bool:
-        """Whether this learner was asked to stop."""
+    def stop_requested(self, interrupt: Interrupt) -> bool:
+        """Returns whether this learner was asked to stop."""
         self._count(1, 8 * self.size)
         return interrupt.number is not None
 
@@ -82,15 +81,15 @@ class CountedRanks(Ranks):
 
 
 def exchange_seconds(ranks: Ranks, numbers: int, times: int) -> float:
-    """Measures how much longer two learners compute that have to agree on a sum again and again.
+    """Measures the time that repeated sums add to the computation of two learners.
 
     Args:
         ranks: The learners; each calls this.
-        numbers: How many numbers are summed.
-        times: How often.
+        numbers: Number of summed values.
+        times: Number of sums.
 
     Returns:
-        Seconds that each sum adds, on average.
+        Mean seconds that a sum adds.
     """
     values, rng = torch.ones(numbers, dtype=torch.float32, device="cpu"), Random(ranks.rank)
     work = [rng.randint(0, 2 * BETWEEN) for _ in range(times)]
@@ -113,18 +112,18 @@ def _compute(operations: int) -> None:
 
 
 def rounds_of(numbers: int) -> Sequence[tuple[int, int]]:
-    """Lists what is measured for gradients of so many numbers: how many are summed, and how often."""
+    """Returns the measurements for gradients of a size: the number of summed values, and of sums."""
     return (1, 50), (1, 400), (max(2, numbers), max(10, min(400, 20_000_000 // max(1, numbers))))
 
 
 def measure_exchange(numbers: int) -> LinearCost:
-    """Measures what a message between two learners costs, by its bytes.
+    """Measures the cost of a message between two learners by its bytes.
 
     Args:
-        numbers: Parameters of the networks, each of which has a number in the gradient.
+        numbers: Number of parameters of the networks, which is the size of the gradient.
 
     Raises:
-        TrainingError: If the other learner does not begin.
+        TrainingError: If the other learner does not start.
     """
     with closing(LocalRanks("rookery.run.plan.exchange_cost", numbers, 2)) as ranks:
         _, *found = [(size, exchange_seconds(ranks, size, times)) for size, times in rounds_of(numbers)]

@@ -1,5 +1,5 @@
-"""The costs of a user's own training, measured on this machine by what a run does: a few iterations as the settings
-say, a worker's playing, a report fetched through Ray again and again, and messages between two learners.
+"""Measures the costs of a user's training on this machine: a few iterations with the user's settings, sampling of a
+worker, reports sent through Ray, and messages between two learners.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rookery.rollout.order import in_order
 from rookery.rollout.remote.hosts import Hosts, LocalHosts
 from rookery.rollout.remote.remote_pool import CALL_SECONDS, RemotePool
 from rookery.rollout.remote.shares import PlayReport, packed_weights
-from rookery.run.plan.background_load import crowd
+from rookery.run.plan.background_load import background_load
 from rookery.run.plan.cost_model import CROWD, Costs, LinearCost, Workload
 from rookery.run.plan.exchange_cost import CountedRanks, measure_exchange
 from rookery.run.ranks.learners import check_learners
@@ -32,36 +32,36 @@ from rookery.run.settings import RunConfig
 from rookery.run.trainer import Trainer
 
 MakeTrainer = Callable[[Mapping[str, Any], Ranks], Trainer]
-"""Makes a trainer for throwaway use, with some settings changed, as one of several learners or alone."""
+"""Makes a throwaway trainer, with some settings changed, as one of several learners or as the only one."""
 
 FEWEST = 3
-"""How often anything is measured at least."""
+"""Least number of measurements."""
 
 WARM_CALLS = 20
-"""First calls that do not count, at most: the process has just begun."""
+"""Most first calls that do not count, because the process has just started."""
 
 MANY_ROWS = 2_000
-"""Decisions that are sent to measure what one costs: so many that they take longer than a call."""
+"""Decisions that are sent to measure the cost of one: enough to take longer than a call."""
 
 MANY_REPORTS = 20
-"""Reports whose decisions are sent together for it, at most."""
+"""Most reports whose decisions are sent together for it."""
 
 HERE = {"sampling.workers": 0, "sampling.asynchronous": False, "cluster.learners": 1, "evaluation.workers": 0}
-"""Settings of a training that plays and learns in this process alone."""
+"""Settings of a training in this process only."""
 
 PARTS_OF_TIME = {"iterations": 0.35, "playing": 0.25, "sending": 0.25, "learners": 0.15}
-"""How the time to spend is divided."""
+"""Parts of the time for measurements."""
 
 
 @dataclass(frozen=True)
 class MeasuredCosts:
-    """What was measured of a training.
+    """Measured costs of a training.
 
     Attributes:
-        costs: What its parts cost by themselves.
-        workload: What it asks for.
-        steps_per_second: What it reached in this process, without workers elsewhere.
-        notes: What is to be known of how it was measured, in sentences.
+        costs: Costs of its parts.
+        workload: Its workload.
+        steps_per_second: Its speed in this process, without remote workers.
+        notes: Notes on the measurement.
     """
 
     costs: Costs
@@ -75,12 +75,12 @@ class _Iterations:
     """Medians over some iterations.
 
     Attributes:
-        seconds: Of an iteration.
-        playing: Part of it in which environments were played.
-        learning: Part of it in which was learned.
-        updates: Updates of an iteration.
-        decisions: What was learned from in it.
-        env_steps: What was played in it.
+        seconds: Seconds of an iteration.
+        playing: Seconds of sampling.
+        learning: Seconds of learning.
+        updates: Number of updates.
+        decisions: Decisions that were learned from.
+        env_steps: Env steps.
     """
 
     seconds: float
@@ -97,34 +97,34 @@ class _Iterations:
 
 
 class ReportSender:
-    """Answers calls of a driver with what it was given, wherever it is: what sending costs without playing.
+    """Worker that answers calls with prepared values, to measure the cost of sending without sampling.
 
     Args:
-        answers: What to answer, by name.
+        answers: Answers, by name.
     """
 
     def __init__(self, answers: Mapping[str, Any]) -> None:
         self._answers = answers
 
     def send(self, name: str, *weights: Any) -> Any:
-        """Returns the answer of that name; what comes with the call is received and forgotten."""
+        """Returns the answer of a name; weights are received and discarded."""
         return self._answers[name]
 
     def close(self) -> None:
-        """Holds nothing."""
+        """Does nothing."""
 
 
 def measure_costs(make: MakeTrainer, shares: Sequence[int], learners: int, seconds: float) -> MeasuredCosts:
-    """Measures what the parts of a training cost.
+    """Measures the costs of the parts of a training.
 
     Args:
         make: Makes trainers with the user's settings.
-        shares: Copies of a worker, for each number of workers that is planned; empty if none is.
-        learners: How many learn together, or 1.
-        seconds: Time to spend, about, beside starting processes; more where single iterations take long.
+        shares: Environments of a worker, for each planned number of workers; empty if none is planned.
+        learners: Number of learners.
+        seconds: Approximate time to spend, without starting processes; more if single iterations take long.
 
     Raises:
-        RookeryError: If the user's settings do not work, or not with workers or learners.
+        RookeryError: If the user's settings do not work, or do not work with workers or learners.
     """
     spend = {name: part * seconds for name, part in PARTS_OF_TIME.items()}
     with make(HERE, Ranks()) as trainer:
@@ -144,8 +144,8 @@ def measure_costs(make: MakeTrainer, shares: Sequence[int], learners: int, secon
             played = _play(trainer.pool, spend["playing"] / 3)
             wall.append((float(share), played.wall))
             cpu.append((float(share), played.cpu))
-            if len(cpu) == 1:  # the fewest copies, of the most workers
-                with crowd(CROWD * usable_cores() - 1):
+            if len(cpu) == 1:  # the fewest environments, for the most workers
+                with background_load(CROWD * usable_cores() - 1):
                     crowded = _play(trainer.pool, spend["playing"] / 3).cpu / played.cpu
             workload, report = _workload(trainer.pool, trainer.config), played.report
             weights = [packed_weights(policy) for policy in trainer.policies.values()]
@@ -171,16 +171,16 @@ def measure_costs(make: MakeTrainer, shares: Sequence[int], learners: int, secon
 
 
 def _check_together(config: RunConfig, copies: int, learners: int) -> None:
-    """Refuses, before anything is measured, what several learners cannot learn."""
+    """Refuses settings that do not work with several learners, before measuring."""
     cluster, sampling = replace(config.cluster, learners=learners), replace(config.sampling, num_envs=copies)
     check_learners(replace(config, cluster=cluster, sampling=sampling), Ranks())
 
 
-# --- playing and learning ---------------------------------------------------------------------------------------------
+# --- sampling and learning --------------------------------------------------------------------------------------------
 
 
 def _iterations(trainer: Trainer, seconds: float) -> _Iterations:
-    """Trains for about so long, after an iteration that does not count."""
+    """Returns medians over a training of about `seconds`, after an iteration that does not count."""
     found: list[_Iterations] = []
     trainer.train_iteration()
     began = perf_counter()
@@ -199,7 +199,7 @@ def _iterations(trainer: Trainer, seconds: float) -> _Iterations:
 
 
 def _timed(timers: Timers) -> tuple[float, float, float]:
-    """Seconds of playing and of learning so far, and how many updates there were."""
+    """Returns the seconds of sampling and of learning so far, and the number of updates."""
     playing = learning = updates = 0.0
     for row in timers.rows():
         if row.label == "sample":
@@ -215,8 +215,8 @@ class _Played:
 
     Attributes:
         wall: Its seconds.
-        cpu: Its processor seconds.
-        report: What the worker said last.
+        cpu: Its CPU seconds.
+        report: Last report of the worker.
     """
 
     wall: float
@@ -225,12 +225,12 @@ class _Played:
 
 
 def _play(pool: RemotePool, seconds: float) -> _Played:
-    """Lets the worker of a pool in this process play for about so long, fragment by fragment."""
+    """Measures the worker of a pool in this process for about `seconds`, fragment by fragment."""
     demands = [demand for demand in pool.demands.values() if demand is not None]
     length = max(1, min((demand.fragment_length for demand in demands), default=1))
     walls: list[float] = []
     cpus: list[float] = []
-    pool.settle()  # asynchronous playing has asked for more
+    pool.settle()  # asynchronous sampling has requested more
     until, began = pool.standing[0].vector_steps, perf_counter()
     while len(walls) < 2 or perf_counter() - began < seconds:
         until += length
@@ -243,10 +243,10 @@ def _play(pool: RemotePool, seconds: float) -> _Played:
 
 
 def _workload(pool: RemotePool, config: RunConfig) -> Workload:
-    """What the policies that learn ask for."""
+    """Returns the workload of the learning policies."""
     demands = [demand for demand in pool.demands.values() if demand is not None]
     if not demands:
-        raise ConfigError("--plan: no policy learns; a plan is of a training")
+        raise ConfigError("--plan: no policy learns; a plan needs a training")
     fixed = [demand.decisions for demand in demands]
     sampling = config.sampling
     return Workload(
@@ -265,7 +265,7 @@ def _workload(pool: RemotePool, config: RunConfig) -> Workload:
 def _with_sending(
     costs: Costs, config: RunConfig, report: PlayReport, weights: list[Any], seconds: float
 ) -> tuple[Costs, tuple[str, ...]]:
-    """Adds what calls, rollouts and weights cost; says where these were sent."""
+    """Adds the costs of calls, rollouts and weights; returns a note on their transport."""
     rows = sum(rollout.num_decisions for rollout in report.rollouts.values())
     many = min(max(1, -(-MANY_ROWS // max(1, rows))), MANY_REPORTS)
     rollouts = {
@@ -303,9 +303,9 @@ def _with_sending(
 
 
 def _hosts(config: RunConfig) -> tuple[Hosts, str]:
-    """Finds where workers can be on this machine, and says so."""
+    """Returns processes for workers on this machine, with a note."""
     if config.cluster.ray == "here":
-        return LocalHosts(), "sending: within this process, as cluster.ray = here says; Ray's calls cost more"
+        return LocalHosts(), "sending: within this process, because cluster.ray = here; Ray's calls cost more"
     cluster = replace(config.cluster, ray="local", worker_gpus=0.0, working_directory=None)
     one = replace(config, cluster=cluster, sampling=replace(config.sampling, workers=1))
     try:
@@ -325,8 +325,8 @@ class _Called:
 
     Attributes:
         wall: Seconds until it is answered.
-        driver: Processor seconds of this process.
-        elsewhere: Those of all processes below it.
+        driver: CPU seconds of this process.
+        elsewhere: CPU seconds of all its child processes.
     """
 
     wall: float
@@ -335,7 +335,7 @@ class _Called:
 
 
 def _calls(hosts: Hosts, name: str, weights: Any, seconds: float) -> _Called:
-    """Calls a `ReportSender` again and again for about so long, with weights that are new each time or without."""
+    """Calls a `ReportSender` for about `seconds`, each time with new weights or without weights."""
 
     def call() -> None:
         given = [] if weights is None else [hosts.publish(weights)]
@@ -351,15 +351,15 @@ def _calls(hosts: Hosts, name: str, weights: Any, seconds: float) -> _Called:
         start = perf_counter()
         call()
         walls.append(perf_counter() - start)
-    mine, everybody = process_time() - driver, tree_seconds() - below
-    return _Called(fmean(walls), mine / len(walls), max(0.0, everybody - mine) / len(walls))
+    own, total = process_time() - driver, tree_seconds() - below
+    return _Called(fmean(walls), own / len(walls), max(0.0, total - own) / len(walls))
 
 
 # --- learners ---------------------------------------------------------------------------------------------------------
 
 
 def _with_exchange(costs: Costs, trainer: Trainer, ranks: CountedRanks, numbers: int, seconds: float) -> Costs:
-    """Adds what learners exchange in an update, and what that costs."""
+    """Adds the messages of learners in an update, and their costs."""
     trainer.train_iteration()
     ranks.messages = ranks.bytes = 0
     begun = _timed(trainer.timers)[2]

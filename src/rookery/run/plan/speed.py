@@ -1,8 +1,8 @@
-"""How fast a training is, and what holds it back: its pace, the limits of its parts alone, and settings compared.
+"""Speed of a training: its pace, the limits of its parts, its bottleneck, and a comparison of settings.
 
-With R the env steps a second that a part allows by itself, a training that plays and learns in turn reaches at most
-``1 / (1 / R_env + 1 / R_inference + 1 / R_learner)``. `survey` measures this for a user's environment; nothing that is
-trained here is kept.
+With R the env steps a second that a part allows by itself, a training that samples and learns in turn reaches at most
+``1 / (1 / R_env + 1 / R_inference + 1 / R_learner)``. `survey` measures this for a user's environment; trainings here
+are not kept.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from rookery.run.settings import algorithm_name
 from rookery.run.trainer import Trainer
 
 PARTS = {"env.step": "environment", "act": "acting", "record": "recording", "training_step": "learning"}
-"""Timer labels whose shares of the time are told apart, and what they are called; the rest is `other`."""
+"""Timer labels with their own share of the time, and the names of the shares; the rest is `other`."""
 
 COPIES = (8, 32, 128)
-"""Numbers of copies that a survey compares."""
+"""Numbers of environments that a survey compares."""
 
 LONGEST_SECONDS = 4.0
 """Seconds that measuring one choice of settings may take, if its share of the time is less."""
 
 WORTH_CHANGING = 1.15
-"""Gains below this are within what measurements differ by."""
+"""Gains below this are within the measurement error."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """What a training does in a second.
+    """Measured pace of a training.
 
     Attributes:
-        steps_per_second: Env steps a second while playing and learning, without the first iteration.
-        iteration_seconds: Mean time of an iteration.
-        iterations: How many were timed.
-        shares: Part of the time each of `PARTS` took, by its name, and ``other``; in [0, 1].
+        steps_per_second: Env steps a second of sampling and learning, without the first iteration.
+        iteration_seconds: Mean seconds of an iteration.
+        iterations: Number of timed iterations.
+        shares: Share of the time of each of `PARTS`, by its name, and ``other``; in [0, 1].
     """
 
     steps_per_second: float
@@ -54,7 +54,7 @@ class Pace:
     shares: dict[str, float]
 
     def limit(self, part: str) -> float:
-        """Env steps a second that a part would allow if nothing else took time; infinite for one that took none."""
+        """Returns the env steps a second that a part would allow by itself; infinite if it took no time."""
         return self.steps_per_second / self.shares[part] if self.shares[part] else float("inf")
 
 
@@ -74,7 +74,7 @@ class Limits:
 
     @property
     def together(self) -> float:
-        """What they allow in turn, if nothing else took time."""
+        """Env steps a second that they allow in turn, if nothing else took time."""
         return 1 / (1 / self.environment + 1 / self.inference + 1 / self.learner)
 
 
@@ -85,8 +85,8 @@ class Tried:
     Attributes:
         implementation: `env.implementation`.
         num_envs: `sampling.num_envs`.
-        pace: What it reached, or None.
-        reason: Why it was not measured; empty if it was.
+        pace: Its pace, or None.
+        reason: The reason why it was not measured; empty if it was.
     """
 
     implementation: str
@@ -96,19 +96,19 @@ class Tried:
 
     @property
     def steps_per_second(self) -> float:
-        """Of its pace; 0 if it was not measured."""
+        """Env steps a second of its pace; 0 if it was not measured."""
         return 0.0 if self.pace is None else self.pace.steps_per_second
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What was found out about a training.
+    """Result of a survey of a training.
 
     Attributes:
         tried: Every choice of settings, the user's own first.
         fastest: The one with the most steps a second.
-        limits: Of the fastest.
-        advice: What holds it back and what to set, in sentences.
+        limits: Limits of the fastest.
+        advice: Sentences on the bottleneck and on settings.
     """
 
     tried: tuple[Tried, ...]
@@ -118,11 +118,11 @@ class Survey:
 
 
 Make = Callable[[str, int], Trainer]
-"""Makes a trainer for throwaway use from an implementation and a number of copies."""
+"""Makes a throwaway trainer from an implementation and a number of environments."""
 
 
 def describe(trainer: Trainer) -> dict[str, Any]:
-    """What is measured, and on what."""
+    """Returns the training and the machine of a measurement, by name."""
     algorithms = {algorithm_name(entry.algorithm) for entry in trainer.config.policies.values()}
     return {
         "env": env_name(trainer.config.env.name),
@@ -137,7 +137,7 @@ def describe(trainer: Trainer) -> dict[str, Any]:
 
 
 def measure_pace(trainer: Trainer, seconds: float) -> Pace:
-    """Trains on, for one iteration that does not count and then for about `seconds`, at least one iteration."""
+    """Measures a training of about `seconds`, at least one iteration, after an iteration that does not count."""
     trainer.train_iteration()
     spent, steps, iterations = _seconds_of_parts(trainer.timers), trainer.env_steps, 0
     began = perf_counter()
@@ -153,11 +153,11 @@ def measure_pace(trainer: Trainer, seconds: float) -> Pace:
 
 
 def measure_limits(trainer: Trainer, pace: Pace, seconds: float) -> Limits:
-    """Measures what the environment allows, and takes what the other parts allow from the pace.
+    """Measures the limit of the environment, and takes the limits of the other parts from the pace.
 
     Args:
-        trainer: A fresh trainer; its environments are played in, so that nothing should be trained with it afterwards.
-        pace: What such a trainer reached as a whole.
+        trainer: A fresh trainer; do not train with it afterwards, because its environments are used.
+        pace: The pace of such a trainer.
         seconds: Time to spend on the environment.
     """
     seeds, rng = trainer.streams.episodes(Role.ENV), np.random.default_rng(trainer.seed)
@@ -166,7 +166,7 @@ def measure_limits(trainer: Trainer, pace: Pace, seconds: float) -> Limits:
 
 
 def _seconds_of_parts(timers: Timers) -> dict[str, float]:
-    """Seconds spent in each of `PARTS` so far."""
+    """Returns the seconds of each of `PARTS` so far."""
     seconds = dict.fromkeys(PARTS.values(), 0.0)
     for row in timers.rows():
         if row.label in PARTS:
@@ -180,14 +180,14 @@ def _seconds_of_parts(timers: Timers) -> dict[str, float]:
 def survey(
     make: Make, own: tuple[str, int], implementations: Sequence[str], seconds: float, watch: Callable[[Tried], None]
 ) -> Survey:
-    """Compares back ends and numbers of copies, and says what holds the fastest back.
+    """Compares implementations and numbers of environments, and finds the bottleneck of the fastest.
 
     Args:
         make: Makes trainers; may raise a `RookeryError` for an implementation that the environment cannot have.
-        own: The user's implementation and number of copies, which are tried first.
+        own: The user's implementation and number of environments, which are tried first.
         implementations: Others to try.
-        seconds: Time to spend, about; more where single iterations take long.
-        watch: Told of every choice when it has been tried.
+        seconds: Approximate time to spend; more if single iterations take long.
+        watch: Called after each choice.
 
     Raises:
         RookeryError: If the user's own choice does not work.
@@ -233,7 +233,7 @@ def _try(make: Make, implementation: str, num_envs: int, seconds: float) -> Trie
 
 
 def advice(own: Tried, fastest: Tried, limits: Limits, settings: AlgorithmConfig) -> tuple[str, ...]:
-    """What holds a training back, and what to set, in sentences."""
+    """Returns sentences on the bottleneck of a training and on settings."""
     assert fastest.pace is not None
     shares = fastest.pace.shares
     part = max(shares, key=lambda name: shares[name])
@@ -241,13 +241,13 @@ def advice(own: Tried, fastest: Tried, limits: Limits, settings: AlgorithmConfig
     hints = settings.capabilities.speed_hints
     lighter = [f"{what} (algorithm.{name}, now {getattr(settings, name)})" for name, what in hints.items()]
     remedies = {
-        "environment": f"a step of one copy costs {step:,.1f} us, whatever the learner does: make it cheaper, or let "
-        "more cores step",
-        "acting": "more copies (sampling.num_envs) share a forward pass; a smaller network (algorithm.model.hidden) "
-        "makes it cheaper",
+        "environment": f"a step of one environment costs {step:,.1f} us, independent of the learner: make it cheaper, "
+        "or step on more cores",
+        "acting": "more environments (sampling.num_envs) share a forward pass; a smaller network "
+        "(algorithm.model.hidden) makes it cheaper",
         "learning": ", ".join([*lighter, "a smaller network (algorithm.model.hidden)"]) + ": each costs less a step",
-        "recording": "more copies (sampling.num_envs) share what a vector step costs",
-        "other": "more copies (sampling.num_envs) share what a vector step costs",
+        "recording": "more environments (sampling.num_envs) share the cost of a vector step",
+        "other": "more environments (sampling.num_envs) share the cost of a vector step",
     }
     name = "everything else" if part == "other" else part
     sentences = [f"{name.capitalize()} takes {100 * shares[part]:.0f} % of the time: {remedies[part]}."]
@@ -255,9 +255,11 @@ def advice(own: Tried, fastest: Tried, limits: Limits, settings: AlgorithmConfig
     if gain >= WORTH_CHANGING:
         sentences.append(
             f"sampling.num_envs={fastest.num_envs} env.implementation={fastest.implementation} is {gain:.1f} x as fast "
-            f"as {own.num_envs} copies, {own.implementation}. More copies make larger batches and fewer updates a "
-            "step: compare what is learned, too."
+            f"as {own.num_envs} environments, {own.implementation}. More environments make larger batches and fewer "
+            "updates per step: compare the returns, too."
         )
     else:
-        sentences.append(f"{own.num_envs} copies, {own.implementation}, are as fast as the best of these, or nearly.")
+        sentences.append(
+            f"{own.num_envs} environments, {own.implementation}, are as fast as the best of these, or nearly."
+        )
     return tuple(sentences)

@@ -1,4 +1,4 @@
-"""What a run on several learners needs, and what is refused because it cannot be one."""
+"""Learners of a run: starts the other ranks, and refuses settings that several learners cannot use."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from rookery.rollout.hooks import EpisodeListener
 from rookery.run.settings import RunConfig, algorithm_name
 
 MODULE = "rookery.run.ranks.rank_process"
-"""What another learner runs, see its function `serve`."""
+"""Module that another learner runs; see its function `serve`."""
 
 
 @dataclass(frozen=True)
 class RankTask:
-    """What the trainer of another rank is made of.
+    """Arguments of the trainer of another rank.
 
     Attributes:
-        layers: Settings as a user gave them.
-        preset: Its name.
-        callbacks: Objects that hear of episodes; other ranks have copies of them.
+        layers: Settings as the user gave them.
+        preset: Name of the preset.
+        callbacks: Callbacks; other ranks have copies of them.
     """
 
     layers: list[Layer]
@@ -40,66 +40,66 @@ class RankTask:
 
 
 def check_learners(config: RunConfig, ranks: Ranks) -> None:
-    """Refuses what cannot be learned by several learners.
+    """Refuses settings that do not work with several learners.
 
     Raises:
-        ConfigError: Says which setting, and what to write instead.
+        ConfigError: Names the setting, and the replacement.
     """
     learners, lanes = config.cluster.learners, config.sampling.num_envs
     where = f"cluster.learners = {learners}"
     if ranks.size not in (1, learners):
-        raise ConfigError(f"{where}: {ranks.size} learner(s) are there; write cluster.learners={ranks.size}")
+        raise ConfigError(f"{where}: the run has {ranks.size} learner(s); write cluster.learners={ranks.size}")
     if learners == 1:
         return
     if lanes < learners:
-        raise ConfigError(f"{where}: sampling.num_envs = {lanes} copies are too few; give each learner one at least")
+        raise ConfigError(f"{where}: sampling.num_envs = {lanes} are too few; each learner needs one at least")
     if lanes % learners:
         fit = -(-lanes // learners) * learners
-        raise ConfigError(f"{where}: sampling.num_envs = {lanes} copies cannot be shared equally; write num_envs={fit}")
+        raise ConfigError(f"{where}: sampling.num_envs = {lanes} cannot be shared equally; write num_envs={fit}")
     for path, value, why in (
         ("self_play", config.self_play, "opponents are drawn for the lanes of one learner"),
-        ("curriculum", config.curriculum, "lessons are judged by the episodes of one learner"),
-        ("sampling.workers", config.sampling.workers, "each learner plays its share itself, in rounds with the others"),
+        ("curriculum", config.curriculum, "lessons end by the episodes of one learner"),
+        ("sampling.workers", config.sampling.workers, "each learner samples its own share, in step with the others"),
         (
             "sampling.asynchronous",
             config.sampling.asynchronous,
-            "they play in rounds; sampling.staleness=1 plays ahead",
+            "they sample in step; sampling.staleness=1 samples ahead",
         ),
     ):
         if value:
-            raise ConfigError(f"{where}: {path} is not for several learners: {why}; leave it out, or learn on one")
+            raise ConfigError(f"{where}: {path} does not work with several learners: {why}; leave it out, or use one")
     own = {f"policies.{name}": entry.algorithm for name, entry in config.policies.items() if not entry.frozen}
     for path, settings in (own or {"algorithm": config.algorithm}).items():
         if not supports_multi_learner(type(settings)):
             raise ConfigError(
-                f"{where}: {path}.name = {algorithm_name(settings)}: of it learners do not agree on everything; use "
+                f"{where}: {path}.name = {algorithm_name(settings)} does not support several learners; use "
                 f"{one_of(algorithms_with(supports_multi_learner=True))}"
             )
         if getattr(getattr(settings, "critic", None), "norm", "") == "batch":
             raise ConfigError(
-                f"{where}: {path}.critic.norm = batch: each learner would normalize by rows of its own; set "
+                f"{where}: {path}.critic.norm = batch: each learner would normalize by its own rows; set "
                 f"{path}.critic.norm=none or layer"
             )
         replay = getattr(settings, "replay", None)
         if getattr(replay, "kind", "") == "prioritized" and getattr(replay, "mix", {}):
             raise ConfigError(
-                f"{where}: {path}.replay.mix with replay.kind = prioritized: rows of several buffers are weighed by "
-                f"each learner alone; set {path}.replay.kind=uniform, or leave mix out"
+                f"{where}: {path}.replay.mix with replay.kind = prioritized: each learner would weight rows of several "
+                f"buffers by itself; set {path}.replay.kind=uniform, or leave mix out"
             )
 
 
 def learners_of(config: RunConfig, task: RankTask, ranks: Ranks, stand_in: VectorEnv | None) -> Ranks:
-    """Returns the learners of a run, which begin on this machine if there is one alone and settings ask for more.
+    """Returns the learners of a run; starts the others if there is only one and settings ask for more.
 
     Args:
         config: Settings of the run.
-        task: What the others are made of.
-        ranks: The learners that there are.
-        stand_in: Copies that are there already; such a trainer has no other learners.
+        task: Arguments of the other trainers.
+        ranks: The existing learners.
+        stand_in: Existing vectorized environments; such a trainer has no other learners.
 
     Raises:
-        ConfigError: If learners cannot learn together as settings say, or what they are made of cannot be sent.
-        TrainingError: If one of them does not begin.
+        ConfigError: If the settings do not work with several learners, or the task cannot be sent.
+        TrainingError: If a learner does not start.
     """
     if stand_in is not None:
         return ranks
@@ -117,16 +117,16 @@ def learners_of(config: RunConfig, task: RankTask, ranks: Ranks, stand_in: Vecto
         return ranks
     try:
         cloudpickle.dumps(task)
-    except Exception as error:  # whatever an object does when it is pickled
+    except Exception as error:  # an object may raise anything when it is pickled
         raise ConfigError(
             f"cluster.learners = {config.cluster.learners}: the run cannot be sent to other processes "
-            f"({type(error).__name__}: {error}); make such things in the environment's constructor, or set it to 1"
+            f"({type(error).__name__}: {error}); make such objects in the environment's constructor, or set it to 1"
         ) from error
     return _others(config, task)
 
 
 def _others(config: RunConfig, task: RankTask) -> Ranks:
-    """Begins the other learners: beside this process, or on the cluster of Ray that is named."""
+    """Starts the other learners: on this machine, or on the Ray cluster that is named."""
     cluster, sent = config.cluster, WithSpecs(task, task.layers)
     if cluster.ray in (AUTO, "here"):
         return LocalRanks(MODULE, sent, cluster.learners)
@@ -141,7 +141,7 @@ def _others(config: RunConfig, task: RankTask) -> Ranks:
     except ImportError as error:
         raise ConfigError(
             f"cluster.learners = {cluster.learners} on cluster.ray = {cluster.ray} needs Ray, which is not installed "
-            f"here ({error}): pip install 'rookery[ray]'; or set cluster.ray=auto, and they learn on this machine"
+            f"here ({error}): pip install 'rookery[ray]'; or set cluster.ray=auto to use learners on this machine"
         ) from error
     if config.logging.console != "quiet" and will_start_cluster(cluster.ray):
         reporter(config.logging.console).note(STARTS)
@@ -159,12 +159,13 @@ def _others(config: RunConfig, task: RankTask) -> Ranks:
 
 
 def check_copies(env: VectorEnv, ranks: Ranks) -> None:
-    """Refuses environments of which not every learner can have copies.
+    """Refuses environments that only one process can have.
 
     Raises:
-        ConfigError: If there can be one process only that has them.
+        ConfigError: If the environment is such a one, and there are several learners.
     """
     if ranks.size > 1 and is_only_one(env):
         raise ConfigError(
-            f"cluster.learners = {ranks.size}: {env.name} has the only copies there can be; write cluster.learners=1"
+            f"cluster.learners = {ranks.size}: only one process can have the environments of {env.name}; write "
+            "cluster.learners=1"
         )

@@ -1,4 +1,4 @@
-"""Parts of a run that measure what playing elsewhere, or playing while learning, costs."""
+"""Parts of a run that measure the policy lag and the waits of remote or asynchronous sampling."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rookery.run.run import Run
 
 
 class LagPart(RunPart):
-    """Adds to the row of each update how old the weights were that played its rollout."""
+    """Adds the policy lag of the rollout to the row of each update."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -22,11 +22,11 @@ class LagPart(RunPart):
 
 
 class WaitsPart(RunPart):
-    """Adds to results for what the run has waited, whose workers are other processes."""
+    """Adds the waits for remote workers to results."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
 
     def in_result(self, result: IterationResult) -> IterationResult:
-        """Returns a result with seconds, bytes and shares of waits."""
+        """Returns the result with seconds, bytes and shares of waits."""
         return replace(result, waits=self._run.pool.waits())

@@ -1,7 +1,7 @@
-"""What a rank runs that rank 0 has started on its machine: ``python -m rookery.run.ranks.rank_process LINE DRIVER
+"""Program of a rank that rank 0 starts on its machine: ``python -m rookery.run.ranks.rank_process LINE DRIVER
 DEATH_SIGNAL``.
 
-The first is an inherited file descriptor. It makes the calls that rank 0 makes, and ends when that does.
+LINE is an inherited file descriptor. The rank makes the same calls as rank 0, and ends when rank 0 does.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from rookery.core.process.child_process import ConnectionClosed, die_with
 from rookery.core.process.interrupt import Interrupted
 from rookery.core.settings.layers import Layer
 from rookery.core.settings.starting_folder import starting_folder
-from rookery.run.checkpoint.saved_shares import load_share
+from rookery.run.checkpoint.rank_shards import load_shard
 from rookery.run.ranks.learners import RankTask
 from rookery.run.trainer import Trainer
 
 
 def serve(ranks: Gathered, task: RankTask) -> None:
-    """Makes a trainer as rank 0 has one, and makes the calls that rank 0 makes, until it is gone."""
+    """Makes the same trainer as rank 0, and the same calls, until rank 0 is gone."""
     if torch.cuda.is_available():
         torch.cuda.set_device(ranks.rank % torch.cuda.device_count())
     own = Layer(f"rank {ranks.rank}", {"logging.console": "quiet", "logging.loggers": ()})
@@ -40,21 +40,21 @@ def serve(ranks: Gathered, task: RankTask) -> None:
     ) as trainer:  # fmt: skip
         calls: dict[str, Callable[[], Any]] = {
             "train_iteration": trainer.train_iteration,
-            "learn": partial(trainer.iteration_apart, "learn", None),
-            "collect": partial(trainer.iteration_apart, "collect", None),
+            "learn": partial(trainer.task_iteration, "learn", None),
+            "collect": partial(trainer.task_iteration, "collect", None),
             "save": trainer.save,
-            "load": lambda: load_share(trainer, trainer.saved_replays),
+            "load": lambda: load_shard(trainer, trainer.saved_replays),
             "end": lambda: ranks.broadcast_call("end"),
         }
         while True:
             call = calls[ranks.receive_call()]
-            with suppress(Interrupted):  # rank 0 says what comes then
+            with suppress(Interrupted):  # rank 0 makes the next call
                 call()
 
 
 if __name__ == "__main__":
     for number in signal.SIGINT, signal.SIGHUP:
-        signal.signal(number, signal.SIG_IGN)  # rank 0 acts on them, for all
+        signal.signal(number, signal.SIG_IGN)  # rank 0 handles signals for all
     line = socket.socket(fileno=int(sys.argv[1]))
     die_with(int(sys.argv[2]), line, bool(int(sys.argv[3])))
     try:

@@ -1,4 +1,4 @@
-"""Workers elsewhere, as the settings of a run ask for them: what each is made of, and where they are."""
+"""Remote workers of a run: their recipe, their processes and the checks of their settings."""
 
 from __future__ import annotations
 
@@ -31,41 +31,41 @@ from rookery.run.lessons.parameters import training_plan
 from rookery.run.settings import RunConfig
 
 CALLS_BESIDE = 4
-"""Calls of a worker that may be under way beside the fragments that it was asked for."""
+"""Calls of a worker that may be in flight in addition to requested fragments."""
 
 MakeCopies = Callable[[RunConfig, int, HelperChoice | None], VectorEnv]
-"""Makes so many copies of a run's environment."""
+"""Makes a number of environments of a run."""
 
 
 @runtime_checkable
 class MakesForShare(Protocol):
-    """Makes environments that want to know which worker's copies they are."""
+    """Environment factory that needs to know for which worker it makes environments."""
 
     def make_for_share(self, share: LaneShare) -> None:
-        """Hears of the share whose copies it makes from now on."""
+        """Called with the share of lanes for which it makes environments from now on."""
         ...
 
 
 @runtime_checkable
-class HearsOfShare(Protocol):
-    """A listener or a mapping that wants to know of which copies it hears."""
+class ShareAware(Protocol):
+    """Listener or mapping that needs to know its share of the lanes."""
 
-    def hear_of_share(self, share: LaneShare, env: VectorEnv) -> None:
-        """Hears of the share, and of the copies that play it in this process."""
+    def set_share(self, share: LaneShare, env: VectorEnv) -> None:
+        """Called with the share, and with its vectorized environments in this process."""
         ...
 
 
 @dataclass(frozen=True)
 class WorkerRecipe:
-    """What a worker elsewhere is made of; it can be sent.
+    """Recipe of a remote worker; it can be sent to other processes.
 
     Attributes:
         config: Settings of the run.
-        mapping: Which policy plays which agent.
+        mapping: Policy of each agent.
         streams: Random streams of the run.
-        draws: What is drawn for environment parameters.
-        listeners: Objects that hear of the worker's episodes.
-        make_copies: Makes the copies of the environment.
+        draws: Samplers of environment parameters.
+        listeners: Listeners of the worker's episodes.
+        make_copies: Makes the environments.
     """
 
     config: RunConfig
@@ -82,11 +82,11 @@ class WorkerRecipe:
             cfg.env.name.make_for_share(share)
         try:
             env = self.make_copies(cfg, share.lanes, worker_choice(cfg))
-        except EnvError as error:  # a copy was built where the run learns
+        except EnvError as error:  # the environment could be built where the run learns
             raise EnvError(f"in a worker (sampling.workers): {error}; {ONLY_HERE}") from error.__cause__
         for part in (self.mapping.rule, *self.listeners):
-            if isinstance(part, HearsOfShare):
-                part.hear_of_share(share, env)
+            if isinstance(part, ShareAware):
+                part.set_share(share, env)
         seeds: SeedPlan = training_plan(self.draws, self.streams, share.place)
         worker = RolloutWorker(env, ShareMapping(self.mapping, share), self.streams, seeds, Timers())
         worker.lanes_in_run = cfg.sampling.num_envs
@@ -96,15 +96,15 @@ class WorkerRecipe:
 
 
 def worker_choice(config: RunConfig) -> HelperChoice:
-    """How a worker elsewhere steps its copies: by itself, unless helpers are asked for."""
+    """Returns how a remote worker steps its environments: by itself, unless settings ask for environment processes."""
     return HelperChoice(config.env.implementation, config.sampling.env_processes or 0)
 
 
-def stand_in_elsewhere(resolved: Resolved[RunConfig], make_copies: MakeCopies) -> RemoteEnvStub:
-    """Makes what stands for the copies that workers will have, of a copy that is made here and closed again.
+def remote_env_stub(resolved: Resolved[RunConfig], make_copies: MakeCopies) -> RemoteEnvStub:
+    """Returns the placeholder for the workers' environments, described by one that is made here and closed again.
 
     Raises:
-        ConfigError: If workers cannot have copies of this environment, or their settings contradict each other.
+        ConfigError: If workers cannot have this environment, or their settings contradict each other.
     """
     cfg, sampling = resolved.config, resolved.config.sampling
     problems = []
@@ -114,72 +114,72 @@ def stand_in_elsewhere(resolved: Resolved[RunConfig], make_copies: MakeCopies) -
     if workers > -(-lanes // group):
         of = f"groups of {group} lanes (sampling.lane_group)" if group > 1 else "lanes"
         problems.append(
-            f"{said}: there are {-(-lanes // group)} {of} to share; at most as many workers, or more sampling.num_envs"
+            f"{said}: there are only {-(-lanes // group)} {of} to share; use fewer workers, or more sampling.num_envs"
         )
     if sampling.staleness:
         problems.append(f"{said}: sampling.staleness = 1 is for one process; use sampling.asynchronous=true")
     if cfg.device != "cpu" and not cfg.cluster.worker_gpus and cfg.cluster.ray != "here":
         problems.append(
-            f"{said}: device = {cfg.device}: workers act where the policy is, and have no GPU; set "
-            "cluster.worker_gpus=0.25, say, so that four share one"
+            f"{said}: device = {cfg.device}: workers run the policy on its device, and have no GPU; set "
+            "cluster.worker_gpus=0.25, for example, so that four share one"
         )
     if cfg.self_play:
         problems.append(f"{said}: self_play is played in this process only; set sampling.workers=0")
     refuse(problems)
     with closing(make_copies(cfg, 1, worker_choice(cfg))) as copy:
         if is_only_one(copy):
-            raise ConfigError(f"{said}: {copy.name} has the only copies there can be; set sampling.workers=0")
+            raise ConfigError(f"{said}: only one process can have environments of {copy.name}; set sampling.workers=0")
         return RemoteEnvStub(copy, lanes)
 
 
 def notes_of_workers(resolved: Resolved[RunConfig], env: VectorEnv) -> list[str]:
-    """Says which settings are not as usual that only workers elsewhere have a use for, where there are none.
+    """Returns notes on changed settings that only remote workers use, where the run has none.
 
     Raises:
-        ConfigError: If workers that evaluate cannot have copies of this environment, or what plays there.
+        ConfigError: If evaluation workers cannot have this environment, its opponents or the device.
     """
     config, notes = resolved.config, []
     evaluation, workers = config.evaluation, config.evaluation.workers
     paths = ("sampling.asynchronous", "sampling.max_lag", "sampling.in_flight", "cluster.ray", "cluster.worker_gpus")
-    usual = RunConfig()  # a file that a run has written gives them too
+    usual = RunConfig()  # the configuration file of a run sets defaults too
     given = [path for path in paths if attrgetter(path)(config) != attrgetter(path)(usual)]
     if workers or config.cluster.learners > 1:
         given = [path for path in given if path.startswith("sampling")]
     if workers:
         said = f"{resolved.history['evaluation.workers'][-1][0]}: evaluation.workers = {workers}"
         if is_only_one(env):
-            raise ConfigError(f"{said}: {env.name} has the only copies there can be; set evaluation.workers=0")
+            raise ConfigError(f"{said}: only one process can have environments of {env.name}; set evaluation.workers=0")
         if config.self_play:
             raise ConfigError(f"{said}: self_play is measured in this process only; set evaluation.workers=0")
         if config.device != "cpu" and not config.cluster.worker_gpus and config.cluster.ray != "here":
             raise ConfigError(
-                f"{said}: device = {config.device}: policies act where they learn, and workers have no GPU; set "
-                "cluster.worker_gpus=0.25, say, so that four share one"
+                f"{said}: device = {config.device}: policies act on this device, and workers have no GPU; set "
+                "cluster.worker_gpus=0.25, for example, so that four share one"
             )
         copies = min(evaluation.episodes, evaluation.num_envs)
         if not evaluation.every:
             notes.append("evaluation.workers: without effect, because evaluation.every = 0: nothing is evaluated")
         elif workers > copies:
-            notes.append(f"{said}: there are {copies} copies to share (evaluation.num_envs): so many workers evaluate")
+            notes.append(f"{said}: only {copies} environments to share (evaluation.num_envs): as many workers evaluate")
     if given and not config.sampling.workers:
-        notes.append(f"{', '.join(given)}: without effect, because sampling.workers = 0: this process plays all copies")
+        notes.append(f"{', '.join(given)}: without effect, because sampling.workers = 0: this process samples alone")
     return notes
 
 
-def workers_elsewhere(
+def start_remote_workers(
     recipe: WorkerRecipe, env: RemoteEnvStub, timers: Timers, interrupt: Interrupt, note: Callable[[str], None]
 ) -> RemotePool:
     """Starts the workers of a run, without policies.
 
     Args:
-        recipe: What each of them is made of.
-        env: What stands for the environment here.
-        timers: Where to count time.
-        interrupt: Ends playing early.
-        note: Function that is given a line which a user should read once.
+        recipe: Recipe of a worker.
+        env: Placeholder for the environment here.
+        timers: Timers of the run.
+        interrupt: Ends sampling early.
+        note: Called with a line that a user should read once.
 
     Raises:
-        ConfigError: If what a worker is made of cannot be sent, or there is no cluster.
+        ConfigError: If the recipe cannot be sent, or there is no cluster.
     """
     config, mapping = recipe.config, recipe.mapping
     sampling = config.sampling
@@ -209,16 +209,16 @@ def workers_elsewhere(
 
 
 def hosts_of(config: RunConfig, count: int, setting: str, note: Callable[[str], None]) -> Hosts:
-    """Finds where workers are to be.
+    """Returns the processes for workers.
 
     Args:
         config: Settings of the run.
-        count: How many workers.
-        setting: The setting that says so, for messages.
-        note: Function that is given a line which a user should read once.
+        count: Number of workers.
+        setting: The setting of this number, for messages.
+        note: Called with a line that a user should read once.
 
     Raises:
-        ConfigError: If there is no cluster, or it has no room for one of them.
+        ConfigError: If there is no cluster, or it has no room for a worker.
     """
     cluster = config.cluster
     each, asked = cluster.workers_per_process, (config.sampling.workers, config.evaluation.workers)
@@ -232,7 +232,7 @@ def hosts_of(config: RunConfig, count: int, setting: str, note: Callable[[str], 
         from rookery.cluster.ray_hosts import Patience, RayHosts
     except ImportError as error:
         raise ConfigError(
-            f"{setting} = {count} plays on Ray, which is not installed here ({error}): pip install 'rookery[ray]'; or "
+            f"{setting} = {count} needs Ray, which is not installed here ({error}): pip install 'rookery[ray]'; or "
             f"{instead}"
         ) from error
     if config.logging.console != "quiet" and will_start_cluster(cluster.ray):
@@ -255,10 +255,10 @@ def hosts_of(config: RunConfig, count: int, setting: str, note: Callable[[str], 
 
 
 def check_can_be_sent(recipe: WorkerRecipe) -> None:
-    """Refuses what cannot be pickled.
+    """Refuses a recipe that cannot be pickled.
 
     Raises:
-        ConfigError: Names the part, the attribute inside, and why.
+        ConfigError: Names the part, the attribute inside, and the reason.
     """
     env = recipe.config.env
     parts = {
@@ -271,7 +271,7 @@ def check_can_be_sent(recipe: WorkerRecipe) -> None:
     try:
         cloudpickle.dumps(recipe)
         return
-    except Exception as error:  # whatever an object does when it is pickled
+    except Exception as error:  # an object may raise anything when it is pickled
         whole = error
     for path, part in parts.items():
         found = unsendable(part, path)
@@ -284,7 +284,7 @@ def check_can_be_sent(recipe: WorkerRecipe) -> None:
 
 
 def unsendable(value: Any, path: str, depth: int = 6) -> tuple[str, Exception] | None:
-    """Finds the innermost part of a value that cannot be pickled: where it stands, and what pickling raised."""
+    """Returns the path of the innermost part of a value that cannot be pickled, and the error; None if all can."""
     try:
         cloudpickle.dumps(value)
         return None

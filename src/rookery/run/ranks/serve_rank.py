@@ -1,4 +1,4 @@
-"""Ranks that make the same calls as rank 0, where each runs the same script."""
+"""Makes ranks follow the calls of rank 0, where each rank runs the same script."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from rookery.core.process.interrupt import Interrupt, Interrupted, TimeUp
 from rookery.report.results import IterationResult
 
 
-def follow(
+def serve_rank(
     ranks: Ranks, interrupt: Interrupt, wanted: str, iterate: Callable[[], IterationResult], save: Callable[[], Path]
 ) -> Generator[IterationResult, None, None]:
-    """Trains as rank 0 does, until that ends its training; gives each result, and at last rank 0's own.
+    """Trains as rank 0 does until its training ends; yields each result, and at last that of rank 0.
 
     Args:
-        ranks: All learners, of which this is not the first.
-        interrupt: Notes signals, which all ranks act on together.
-        wanted: How rank 0 calls an iteration.
-        iterate: Makes one.
-        save: Writes this rank's share of a checkpoint.
+        ranks: All learners; this is not rank 0.
+        interrupt: Records signals, on which all ranks act together.
+        wanted: Name of rank 0's call of an iteration.
+        iterate: Makes an iteration.
+        save: Writes this rank's shard of a checkpoint.
 
     Raises:
         Interrupted: If any rank was asked to stop.
-        TrainingError: If rank 0 makes a call that is no part of a training.
+        TrainingError: If rank 0 makes a call that is not part of a training.
     """
     last: IterationResult | None = None
     stopped: Interrupted | None = None

@@ -200,7 +200,7 @@ class TrainingJob(Job):
         except SpaceError as error:
             raise ConfigError(str(error)) from error
         trainer.close()
-        stop_rule(self.stop, trainer.standing_criteria, None, trainer.config.evaluation.every)
+        stop_rule(self.stop, trainer.current_criteria, None, trainer.config.evaluation.every)
 
     def describe(self) -> dict[str, Any]:
         """Returns the settings as JSON, with names of classes and functions."""
@@ -281,7 +281,7 @@ class TrainingWork(Work):
     ) -> None:
         self.trainer = trainer
         self.iteration = trainer.iteration
-        criteria = directed(trainer.standing_criteria, minimized)
+        criteria = directed(trainer.current_criteria, minimized)
         if self.iteration and trainer.progress is None:
             row = row_at(start.folder, self.iteration) or {}
             self.reason = reached_criterion(criteria, row)
