@@ -229,7 +229,9 @@ def prepare(
     if decisions and has_throwaways(env):
         config, observed = second.config, {name: kinds.get(name, env.kinds[0]).obs.own for name in names}
         # in the user's torch modes, because only environments run
-        decided, lines = call_in_user_modes(categorical_layers, config, observed, lambda: _throwaway_copies(config, env))
+        decided, lines = call_in_user_modes(
+            categorical_layers, config, observed, lambda: _throwaway_copies(config, env)
+        )
         layers, notes = [*layers, *decided], [*notes, *lines]
         second = resolve_run(layers) if decided else second
     space_layers = _space_layers(second, env, mapping, [*names, *exploiters])
