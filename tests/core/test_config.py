@@ -811,7 +811,7 @@ some_path = st.sampled_from([*WRONG, "env.config", "env.config.x", "env.id", "po
 
 
 def outcome(make):
-    """What `make` returns, or the ConfigError it raises; any other exception is a failure."""
+    """Returns the result of `make`, or the ConfigError it raises; any other exception is a failure."""
     try:
         return make()
     except ConfigError as error:

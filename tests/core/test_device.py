@@ -1,4 +1,4 @@
-"""What a device can do, and the way of experience to it and back."""
+"""Capabilities of devices, and transfers to them and back."""
 
 import shutil
 import sysconfig

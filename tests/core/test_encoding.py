@@ -20,7 +20,7 @@ from rookery.core.io.encoding import TAG, EncodingError, decode, encode
 
 
 def again(tree):
-    """What comes back through text."""
+    """Returns a value after a round trip through text."""
     structure, stored = encode(tree)
     return decode(json.loads(json.dumps(structure)), stored)
 

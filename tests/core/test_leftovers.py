@@ -1,4 +1,4 @@
-"""What killed writers leave is put back or removed, and nothing else."""
+"""Leftovers of killed writers are put back or removed, and nothing else."""
 
 from __future__ import annotations
 

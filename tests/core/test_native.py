@@ -105,7 +105,7 @@ class Layers:
         return [torch.randn(rows, len(part.bias), generator=self.generator) for part in self.layers[-1]]
 
     def inputs(self, arrays):
-        """What the first layer gets, float64 ``[N, numbers]``."""
+        """Returns the input of the first layer, float64 ``[N, numbers]``."""
         parts = [torch.empty(len(arrays[0]), 0, dtype=torch.float64)]
         for leaf, array in zip(self.leaves, arrays, strict=True):
             if leaf.kind == CATEGORIES:

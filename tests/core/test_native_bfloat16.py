@@ -15,12 +15,12 @@ CLOSE = 2e-3
 
 
 def has_instruction(build):
-    """Whether this build multiplies bfloat16 numbers here."""
+    """Returns whether this build multiplies bfloat16 numbers here."""
     return build.name == "x86-64-v4" and processor_has("avx512_bf16")
 
 
 def has_matrix_unit(build):
-    """Whether this build uses one here, which the processor has to say as well."""
+    """Returns whether this build uses a matrix unit here, which the CPU must support too."""
     assert build.has_matrix_unit == (build.name == "x86-64-v4" and processor_has("amx_bf16"))
     return build.has_matrix_unit
 

@@ -1,4 +1,4 @@
-"""Threads that share a pass: whoever takes a part, and however many they are, no bit changes."""
+"""Threads that share a pass: results do not depend on their number or on which thread takes a part."""
 
 import threading
 
@@ -91,7 +91,7 @@ def test_threads_that_come_and_go_leave_what_was_kept(kernels):
 
 
 def test_learners_that_ask_for_helpers_at_the_same_time_get_their_own_numbers(kernels):
-    """Who finds the helpers taken does all parts alone."""
+    """A caller that finds all helpers busy does all parts alone."""
     nets, found = [Net(kernels, **NETS["whole vectors"]) for _ in range(3)], {}
 
     def learn(number):

@@ -1,4 +1,4 @@
-"""What a setting can reach is said at its type: no field and no argument is forgotten, and values are judged by it."""
+"""Types declare what settings can reach: no field and no argument is forgotten, and values are checked by them."""
 
 import pkgutil
 import sys
@@ -112,7 +112,7 @@ def test_no_environment_of_ours_reaches_anything_when_it_is_made(tmp_path, monke
 
 
 def is_harmless(cls, name, value):
-    """Says whether an argument takes a value because its type says that it is compared or counts steps."""
+    """Returns whether an argument takes a value because its type declares a compared text or a count of steps."""
     hint = argument_hints(cls)[name]
     return not list(silent_parts(hint, name)) and not list(objections(hint, value, name))
 

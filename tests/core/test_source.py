@@ -1,4 +1,4 @@
-"""Where code stands, read from its source."""
+"""Places of code, read from its source."""
 
 from __future__ import annotations
 

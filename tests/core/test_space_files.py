@@ -18,7 +18,7 @@ from rookery.core.spaces.space_files import space_from_json, space_to_json
 
 
 def again(space):
-    """What comes back through text."""
+    """Returns a value after a round trip through text."""
     return space_from_json(json.loads(json.dumps(space_to_json(space))))
 
 

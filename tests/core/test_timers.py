@@ -1,4 +1,4 @@
-"""Where the time goes."""
+"""Timers and their tree."""
 
 import json
 import time
@@ -65,7 +65,7 @@ def test_a_tree_can_include_what_another_counted():
     assert state["train"]["seconds"] == pytest.approx(timers.root.children["train"].seconds, abs=1e-6)
     assert state["train"]["children"]["sample"]["seconds"] >= 0.008
     assert state["ahead"]["children"]["act"]["count"] == 1
-    with timers["ahead"]:  # the tree goes on as its own
+    with timers["ahead"]:  # the tree continues separately
         assert timers.current is timers.root.children["ahead"]
     assert timers.current is timers.root
 

@@ -119,7 +119,7 @@ def test_nothing_that_comes_later_changes_what_a_step_says():
                 changed[name][:, place] += 1.0
                 after = network.read(Steps(**changed))
                 differs = (after != before).any(2).any(0)
-                first = place + (name == "action")  # an action is known only after it was told
+                first = place + (name == "action")  # an action is known only after it was passed
                 assert not differs[:first].any() and differs[first:].all(), (name, place)
 
 

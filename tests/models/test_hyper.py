@@ -118,7 +118,7 @@ def test_what_one_goal_wants_can_be_the_contrary_of_what_another_wants():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    assert loss.item() < 0.02  # 0.4 for a net that is not told
+    assert loss.item() < 0.02  # 0.4 for a net without the goal
 
 
 def test_networks_with_goals_run_in_torch():

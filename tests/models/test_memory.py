@@ -44,7 +44,7 @@ def layout(steps, count, *, starts, seed, ragged=True, in_order=False):
 
 
 def stored(memory, count, seed):
-    """What might be remembered: that of an unroll of several decisions."""
+    """Returns a possible memory: that after an unroll of several decisions."""
     gen = torch.Generator().manual_seed(seed)
     kept = torch.zeros(count, memory.size)
     with torch.no_grad():
@@ -313,7 +313,7 @@ def test_pieces_are_runs_of_one_episode_and_the_longest_come_first():
 
 
 def accuracy_of_recall(memory, *, updates, seed):
-    """How often the last decision of new sequences names their first symbol, after so many updates on others."""
+    """Returns how often the last decision of new sequences names their first symbol, after some updates on others."""
     gen = torch.Generator().manual_seed(seed)
     head = linear(memory.num_features if memory else 5, 4, gain=1.0, generator=gen)
     optimizer = torch.optim.Adam([*head.parameters(), *(memory.parameters() if memory else ())], lr=5e-3)

@@ -113,7 +113,7 @@ def with_net(kind, **settings):
 
 
 def count(monkeypatch, owner, name):
-    """How often a method of a class, or a function of a module, is called from now on."""
+    """Counts the calls of a method of a class, or of a function of a module, from now on."""
     calls, real = [], getattr(owner, name)
     monkeypatch.setattr(owner, name, lambda *parts, **options: calls.append(1) or real(*parts, **options))
     return calls

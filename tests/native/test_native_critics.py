@@ -75,7 +75,7 @@ def seen(policy, rows, rng):
 
 
 def drawn(algo, seed, rows=130):
-    """What a memory might give."""
+    """Returns transitions as of a replay buffer."""
     rng, policy = np.random.default_rng(seed), algo.policy
 
     def numbers(*shape):

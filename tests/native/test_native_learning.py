@@ -274,7 +274,7 @@ def test_what_an_update_reports_is_what_torch_reports(algorithm, action):
 
 
 def surprised(outputs, batch, cfg):
-    """A loss of nobody's: no closed form, and it reaches everything that the networks put out."""
+    """A loss of no algorithm: no closed form, and it reaches everything that the networks put out."""
     logp, entropy = outputs.distribution.log_prob(batch.action), outputs.distribution.entropy()
     value = torch.log1p((outputs.value - batch.value_target).abs()).mean()
     loss = (-(logp * batch.advantage) + 0.01 * (logp - batch.logp).square()).mean() + value - 0.1 * entropy.mean()

@@ -1,4 +1,4 @@
-"""What users do with losses, batches and networks, on kernels as in torch: the gradient is that of what was written."""
+"""Users' own losses, batches and networks, on kernels as in torch: the gradient is that of the written loss."""
 
 import functools
 import struct

@@ -78,7 +78,7 @@ def seen(policy, rows, rng):
 
 
 def drawn(algo, seed, rows=130):
-    """What a memory might give: some rows ended an episode, some errors are large."""
+    """Returns transitions as of a replay buffer: some rows ended an episode, some errors are large."""
     rng = np.random.default_rng(seed)
 
     def numbers(size):

@@ -47,7 +47,7 @@ def remembering(settings, *, kind="lstm", obs=NUMBERS, native=True, **memory):
 
 
 def drawn(algo, seed, length=(9, 5, 9, 7)):
-    """What a memory might give: episodes of both ends, and some fragments that are shorter."""
+    """Returns a rollout as of a replay buffer: episodes of both ends, and some shorter fragments."""
     generator = torch.Generator().manual_seed(seed)
     memory = torch.zeros(1, len(length), algo.policy.memory_size)  # nothing was seen before, but something remembered
     algo.policy.learned(memory).normal_(generator=generator)

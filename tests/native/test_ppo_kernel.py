@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("kernels")
 
 
 class Outputs32(Learning):
-    """What networks put out, in single precision; the references may be in double precision."""
+    """Outputs of networks, in single precision; the references may be in double precision."""
 
     def __init__(self, name, rows, **options):
         super().__init__(name, rows, dtype=torch.float32, **options)
@@ -117,7 +117,7 @@ def test_masked_choices_have_no_gradient():
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("name", ["discrete", "box", "composite"])
 def test_a_step_that_overflows_is_not_finite(name, sign):
-    # the optimizer skips it and counts it, as in torch; a kernel that hid it would let a broken run go on
+    # the optimizer skips it and counts it, as in torch; a kernel that hid it would let a broken run continue
     learning = Outputs32(name, 8)
     batch = replaced(learning.batch, logp=learning.batch.logp - 200.0, advantage=sign * learning.batch.advantage.abs())
     cfg = PPOConfig(normalize_advantage=False)

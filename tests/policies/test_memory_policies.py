@@ -338,7 +338,7 @@ def test_predict_says_what_it_must_be_given(memory, arguments, message):
 
 
 def walk(subject, memory=None, steps=5, seed=0):
-    """What a policy does and remembers over some steps."""
+    """Returns a policy's actions and memory over some steps."""
     rng, found = np.random.default_rng(seed), []
     for _ in range(steps):
         obs = rng.normal(size=(3, 4)).astype(np.float32)
@@ -422,7 +422,9 @@ class Shown(gymnasium.Env):
 
 
 class Rearranged(gymnasium.ObservationWrapper):
-    """What `FrameStackObservation` gives, as a network takes it: channels of pictures together, the rest as it is."""
+    """Converts the output of `FrameStackObservation` to a network's form: channels of images together, the rest
+    unchanged.
+    """
 
     def __init__(self, env):
         super().__init__(env)

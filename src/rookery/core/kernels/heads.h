@@ -1,9 +1,9 @@
 // What actions are drawn from: drawing, log-probability, entropy, and their gradients.
 //
-// A head puts out, in this order, the logits of all choices, the logits of all flags and the means of all numbers, as
+// A head outputs, in this order, the logits of all choices, the logits of all flags and the means of all numbers, as
 // models/heads.py has it. Numbers are normal and independent. The others are those of off-policy learners: SQUASHED
-// numbers are the tanh of normal ones, and the network puts out log standard deviations behind the means (Haarnoja et
-// al. 2018); a DETERMINISTIC one puts out what tanh makes the action, and noise is added; of VALUES of the options of
+// numbers are the tanh of normal ones, and the network outputs log standard deviations behind the means (Haarnoja et
+// al. 2018); a DETERMINISTIC one outputs the number before tanh, and noise is added; of VALUES of the options of
 // one choice the highest is taken, or with a small probability any option, or any by the SOFTMAX of their values.
 //
 // Rows are worked on in groups of LANES. A group is turned into columns first, a vector for each number of a row, so
@@ -23,7 +23,7 @@ enum HeadKind { DISTRIBUTION, SQUASHED, DETERMINISTIC, VALUES, SOFTMAX };
 struct HeadSettings {
   int32_t kind, choices, flags, numbers;
   int32_t integers;                // actions are int64, else float32
-  int32_t dueling;                 // the network puts out a value of the state, then an advantage of each option
+  int32_t dueling;                 // the network outputs a value of the state, then an advantage of each option
   int32_t smooth;                  // log standard deviations are brought into their range by tanh, not cut off there
   float log_std_min, log_std_max;  // of squashed numbers
   // Of values: the probability of any option; of their softmax: what they are divided by; of numbers: not 0 if they are
@@ -208,13 +208,13 @@ static void draw_option(const Head* head, const Group& group, const float* outpu
   for (int i = 0; i < group.count; i++) logp[group.row[i]] = logs[i];
 }
 
-// A number of an action, and its log-density; `x` holds the columns of what the network puts out.
+// A number of an action, and its log-density; `x` holds the columns of the network's output.
 // standard: how many standard deviations it is to lie from the mean. log_std: of numbers whose spread is a parameter.
 struct Drawn {
   Vector number, density;
 };
 
-// Of squashed numbers: the log standard deviation, in its range, of what the network puts out for it.
+// Of squashed numbers: the log standard deviation, in its range, of the network's output for it.
 INLINE Vector log_std_in_range(const Head* head, Vector put_out) {
   Vector low = splat(head->log_std_min), high = splat(head->log_std_max);
   return head->smooth ? low + splat(0.5f) * (high - low) * (tanh_of(put_out) + splat(1.f))

@@ -19,7 +19,7 @@ EXPORT int interface_version() { return 19; }
 
 EXPORT int vector_lanes() { return LANES; }
 
-// Whether large products go to the processor's matrix unit; their last bits are then others.
+// Whether large products go to the CPU's matrix unit; their last bits are then others.
 EXPORT int has_matrix_unit() { return has_tiles(); }
 
 // --- networks --------------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ EXPORT void network_part(Network* net, int outputs, const float* weight, const f
   layer.outputs += outputs;
 }
 
-// What the last layer puts out is normalized before its activation. weight, bias: [outputs].
+// The last layer's output is normalized before its activation. weight, bias: [outputs].
 EXPORT void network_norm(Network* net, const float* weight, const float* bias, float* weight_gradient,
                          float* bias_gradient, float eps) {
   Norm& norm = net->layer[net->num_layers - 1].norm;
@@ -241,7 +241,7 @@ EXPORT Head* head_new(const int32_t* sizes, const HeadSettings* settings) { retu
 EXPORT void head_free(Head* head) { free_head(head); }
 
 // Draws the actions of rows `from` on, or, if there is an order, of those that it names there, given what a network's
-// last layer puts out for them.
+// last layer outputs for them.
 static void draw_block(const Head* head, const Layer& last, const int64_t* order, int from, int count,
                        const float* log_std, const uint8_t* mask, const float* noise, void* actions, float* logp) {
   for (int i = 0; i < count; i += LANES) {
@@ -265,7 +265,7 @@ EXPORT void policy_step(Network* net, const Head* head, const void* const* leave
   }
 }
 
-// Draws actions as `policy_step` does, given what the last layer puts out for them, [rows, outputs], of heads without
+// Draws actions as `policy_step` does, given the last layer's output for them, [rows, outputs], of heads without
 // `log_std` and masks.
 EXPORT void head_draw(const Head* head, const float* output, int rows, const float* noise, void* actions, float* logp) {
   int width = output_width(head);
@@ -309,7 +309,7 @@ EXPORT void policies_step(Network* const* networks, const Head* const* heads, co
 }
 
 // The same for a policy that remembers: networks with cells between them, each of which gets what the network before
-// it puts out, and is the only leaf of the next. Weights are as `network_pack` and `cell_pack` found them.
+// it outputs, and is the only leaf of the next. Weights are as `network_pack` and `cell_pack` found them.
 // memory: the slots' vectors, `memory_stride` apart; from column offsets[i] on they hold the state of cell i, changed
 // in place. An episode starts with zeros.
 EXPORT void memory_policy_step(Network* const* networks, Cell* const* cells, const int32_t* offsets, int num_cells,

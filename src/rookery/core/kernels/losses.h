@@ -5,7 +5,7 @@
 
 // Where the rows of a minibatch stand: one after the other, or, if there is an order, where that says. `mask` and
 // `importance` may be null too, and so may `old` and `kl_coef` together: without them there is no penalty. `action` is
-// of the head's type; `value_target` and `value` have as many columns as the networks put out values; `old` is as
+// of the head's type; `value_target` and `value` have as many columns as the networks have value outputs; `old` is as
 // `add_divergence` has it.
 struct PPOBatch {
   const void* action;

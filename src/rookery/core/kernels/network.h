@@ -739,7 +739,7 @@ static void add_weight_gradient(Network* net, int l, Outputs some, size_t at, si
   if (l == 0 && net->table) add_table_gradient(net, some, at, gradient, count);
 }
 
-// The gradient with respect to what a layer reads, of rows `y.input_stride` apart; `gradient` is that of what it puts out.
+// The gradient with respect to what a layer reads, of rows `y.input_stride` apart; `gradient` is that of its output.
 // FINISH(square) for all of it, or for one part after the other.
 template <class Finish>
 static void back_product(const Layer& y, const Scratch& mine, const float* gradient, int count, float* to, Finish finish) {
@@ -757,7 +757,7 @@ static void back_product(const Layer& y, const Scratch& mine, const float* gradi
 }
 
 // All layers backward for `count` rows, at most BLOCK, which stand in the network from row `at` on; their gradients stand
-// from row `g` on, those of the outputs already. WEIGHTS(l) after what layer l puts out has its gradient.
+// from row `g` on, those of the outputs already. WEIGHTS(l) after the output of layer l has its gradient.
 template <class Weights>
 static void backward_block(Network* net, size_t at, size_t g, int count, bool inputs, int thread, Weights weights) {
   const Scratch& mine = net->scratch[thread];

@@ -7,7 +7,7 @@
 enum { SHORT = 1 << 14, PIECES = 8 };  // of so many numbers there are no pieces
 
 // Averages of gradients that have become zero, as those of a unit that is dead, halve until they are subnormal numbers, which
-// processors are slow with. Below these sizes they no longer move a weight, and become zero.
+// CPUs are slow with. Below these sizes they no longer move a weight, and become zero.
 static const float LEAST_MEAN = 1e-30f, LEAST_SQUARE = 1e-36f;
 
 INLINE float or_zero(float x, float least) { return __builtin_fabsf(x) < least ? 0.f : x; }

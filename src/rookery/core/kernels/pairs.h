@@ -1,4 +1,4 @@
-// Products of bfloat16 numbers, summed in float32: twice as fast as those of floats, where a processor has an
+// Products of bfloat16 numbers, summed in float32: twice as fast as those of floats, where a CPU has an
 // instruction for them. Weights stay floats; what is multiplied is rounded to bfloat16, the nearest one, when it is
 // packed or read.
 //
@@ -36,7 +36,7 @@ struct Pairs {
   }
   INLINE Vector add_product(Vector sum, Vector a, Vector b) {
 #if defined(__AVX512F__)
-    asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(b), "v"(a));  // by name: not every processor of this build has it
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(b), "v"(a));  // by name: not every CPU of this build has it
     return sum;
 #else
     IntVector x = (IntVector)a, y = (IntVector)b;

@@ -1,4 +1,4 @@
-// Products by the matrix unit of a processor that has one (AMX: Sapphire Rapids and later), 16 x 16 sums at a time. It
+// Products by the matrix unit of a CPU that has one (AMX: Sapphire Rapids and later), 16 x 16 sums at a time. It
 // multiplies pairs of bfloat16 numbers (pairs.h).
 //
 // A float becomes one such number, or the sum of THIRDS of them, which is exact: bfloat16 has 8 of the 24 digits of a
@@ -10,7 +10,7 @@
 // vectors.
 //
 // Matrices lie tile by tile, so that a tile is 1 KB in a row; what fills up the last ones is zero. Instructions go by
-// name, because not every processor of this build has them, and the registers of the unit are named by number: 0 and 1
+// name, because not every CPU of this build has them, and the registers of the unit are named by number: 0 and 1
 // hold sums, 4 rows, 6 and 7 columns. Four sums gained nothing on a core that was alone, and lost much in minutes in which
 // something else seemed to use it.
 #pragma once
@@ -22,7 +22,7 @@
 
 enum { TILE = 16 };  // rows of a tile, and vectors of 16 pairs or sums in it
 
-// Asks the processor, and the system for leave to use what is so large.
+// Asks the CPU, and the system for leave to use what is so large.
 static bool ask_for_tiles() {
   unsigned a, b, c, d;
   const unsigned both = 1u << 22 | 1u << 24;  // products of bfloat16, and the tiles themselves
@@ -72,7 +72,7 @@ INLINE Vector pairs_of_halves(Vector first, Vector second) {
 
 // The nearest bfloat16 numbers of both, as such pairs.
 INLINE Vector nearest_pairs(Vector first, Vector second) {
-  Vector halves;  // of the first one, then of the second one; by name: not every processor of this build has it
+  Vector halves;  // of the first one, then of the second one; by name: not every CPU of this build has it
   asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(halves) : "v"(first), "v"(second));
   const UintVector lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   return (Vector)_mm512_permutexvar_epi16((__m512i)(lane | (lane + (uint32_t)LANES) << 16), (__m512i)halves);

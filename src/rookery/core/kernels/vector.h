@@ -1,4 +1,4 @@
-// A vector of floats as wide as the processor's registers, and the functions that networks need of it.
+// A vector of floats as wide as the CPU's registers, and the functions that networks need of it.
 //
 // Everything is written with the vector extensions of GCC and Clang, so one source serves every instruction set:
 // compiled for AVX-512 a vector holds 16 floats, for AVX2 8, for SSE2 and NEON 4.

@@ -42,9 +42,9 @@ SMALLEST_IMAGE = 3
 
 
 def image_axes(shape: tuple[int, ...]) -> tuple[int, int, int, bool] | None:
-    """Channels, height, width, and whether channels come last, of a box of this shape; None if it is no picture.
+    """Channels, height, width, and whether channels come last, of a box of this shape; None if it is not an image.
 
-    A picture has three dimensions. Its channels are the shorter of the first and the last axis, the last if they are
+    An image has three dimensions. Its channels are the shorter of the first and the last axis, the last if they are
     equal; the other two are at least 3 pixels long.
     """
     if len(shape) != 3:
@@ -85,12 +85,12 @@ class Leaf:
 
     @property
     def is_image(self) -> bool:
-        """Whether this is a picture: a uint8 box with height, width and channels in either order."""
+        """Whether this is an image: a uint8 box with height, width and channels in either order."""
         return self.kind == "box" and len(self.shape) == 3 and self.dtype == np.uint8
 
     @property
     def is_central(self) -> bool:
-        """Whether critics alone see this."""
+        """Whether only critics observe this."""
         return self.path == CENTRAL or self.path.startswith(f"{CENTRAL}/")
 
 
@@ -137,7 +137,9 @@ class ObsSpec:
         return self == other or (self.own == other.own and {*map(repr, self.leaves)} <= {*map(repr, other.leaves)})
 
     def allocate(self, *leading: int) -> Tree:
-        """Zeroed arrays for `leading` observations, ``[*leading, *leaf.shape]`` each; a mask starts as all allowed."""
+        """Returns zeroed arrays for `leading` observations, ``[*leading, *leaf.shape]`` each; a mask starts as all
+        allowed.
+        """
         return {leaf.path: np.full((*leading, *leaf.shape), leaf.kind == "mask", leaf.dtype) for leaf in self.leaves}
 
     def write(self, obs: Any, tree: Tree, row: int, mask: Any = None) -> None:
