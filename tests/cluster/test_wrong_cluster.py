@@ -25,7 +25,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.settings.layers import Layer
 from rookery.run.ranks.run_workers import hosts_of
 from rookery.run.settings import ClusterConfig, RunConfig
-from rookery_rllib.base import joined_ray
+from rookery_rllib.base import ray_client
 
 SCRIPT = """
 import sys
@@ -151,7 +151,7 @@ def test_without_ray_the_command_that_installs_it_is_told(monkeypatch, module, s
 def test_a_script_of_rllib_without_ray_is_told_the_same(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ConfigError, match=r"ray\.init\(address='10\.0\.0\.1:6379'\): .* pip install 'rookery\[ray\]'"):
-        joined_ray.join("ray.init", "10.0.0.1:6379", {})
+        ray_client.join("ray.init", "10.0.0.1:6379", {})
 
 
 def test_who_takes_a_connection_and_says_nothing_is_no_cluster(monkeypatch):
