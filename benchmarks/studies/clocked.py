@@ -37,7 +37,7 @@ class Crowd:
 
     replan = begin
 
-    def arrivals(self, seconds):
+    def step_messages(self, seconds):
         """All ask."""
         return [self.arrival]
 

@@ -12,14 +12,14 @@ from walkers import Squads, Walkers
 
 
 class LateWalkers(Walkers):
-    """Walkers beside whom agents of another behaviour appear after some arrivals."""
+    """Walkers beside whom agents of another behaviour appear after some step_messages."""
 
     def __init__(self, lanes, seed=0, late=30):
         super().__init__(lanes, seed)
         self.left = late
 
-    def arrivals(self, seconds):
-        found = super().arrivals(seconds)
+    def step_messages(self, seconds):
+        found = super().step_messages(seconds)
         self.left -= len(found)
         for arrival in found:
             if self.left <= 0:

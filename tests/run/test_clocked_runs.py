@@ -63,9 +63,9 @@ def test_an_evaluation_counts_agents_episodes_and_cuts_none_of_lanes_that_never_
 class Slow(Walkers):
     WAIT = 0.004  # s
 
-    def arrivals(self, seconds):
+    def step_messages(self, seconds):
         time.sleep(self.WAIT)
-        return super().arrivals(seconds)
+        return super().step_messages(seconds)
 
 
 class SlowEnv(AsyncCopiesEnv):
