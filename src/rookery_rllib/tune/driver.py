@@ -394,7 +394,7 @@ class LocalExecutor(InProcessExecutor):
     def __init__(self, job: Job) -> None:
         super().__init__(job, cpus=0.0, gpus=0.0, max_concurrent=None)
 
-    def prints_to(self, start: Start) -> AbstractContextManager[None]:
+    def redirect_output(self, start: Start) -> AbstractContextManager[None]:
         return nullcontext()
 
 
