@@ -63,7 +63,7 @@ def digest(tensors: Iterable[Any]) -> str:
 
 
 def tensors_of(state: Any, optimizers: bool) -> Iterator[Any]:
-    """Gives the tensors in a state: those of optimizers, or all others."""
+    """Returns the tensors in a state: those of optimizers, or all others."""
     if isinstance(state, Mapping):
         is_optimizer = OPTIMIZER in state
         if is_optimizer and optimizers:
@@ -179,7 +179,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 @contextmanager
 def worktree(commit: str) -> Iterator[Path]:
-    """Gives a commit as a folder of files, with its kernels: those of this tree where the sources are equal."""
+    """Returns a commit as a folder of files, with its kernels: those of this tree where the sources are equal."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder, "old")
         git = ["git", "-C", str(ROOT), "worktree"]

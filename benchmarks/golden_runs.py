@@ -238,4 +238,4 @@ RUNS: dict[str, Run] = {
     "discrete_cql": Run(of_data("discrete_cql"), data="dqn"),
     "dt": Run(of_data("dt", context=4, width=16, heads=2, layers=1), data="dqn"),
 }  # fmt: skip
-"""By name. ``{data}`` in a setting stands for the path of the run in `data`."""
+"""Runs by name. ``{data}`` in a setting stands for the path of the run in `data`."""

@@ -27,7 +27,7 @@ from rookery.run.plan.speed import describe, measure_limits, measure_pace
 IMPORTED = seconds_since_start()
 
 COPIES = (1, 4, 16, 64, 256, 1024)
-"""Of the scaling measurements."""
+"""Numbers of environments of the scaling measurements."""
 
 LARGEST_BATCH = 16_384
 """There, fragments are shortened so that an iteration has no more decisions than this."""
@@ -173,7 +173,7 @@ TRAININGS: dict[str, Make] = {
     "crowd/together": partial(crowd, True),
     "crowd/alone": partial(crowd, False),
 }  # fmt: skip
-"""By workload and what of ours runs there."""
+"""Function for each entrant of Rookery, by workload and entrant."""
 
 LIMITED = {
     "cartpole-matched": TRAININGS["cartpole-matched/serial"],

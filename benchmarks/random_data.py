@@ -12,7 +12,7 @@ OBS, ACTION = 17, 6
 
 
 def random_data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Gives observations ``[SIZE + 1, OBS]``, actions ``[SIZE, ACTION]`` in [-1, 1] and rewards ``[SIZE]``, float32."""
+    """Returns observations ``[SIZE + 1, OBS]``, actions ``[SIZE, ACTION]`` in [-1, 1], rewards ``[SIZE]``, float32."""
     rng = np.random.default_rng(0)
     return (
         rng.normal(size=(SIZE + 1, OBS)).astype(np.float32),

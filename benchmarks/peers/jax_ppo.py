@@ -46,7 +46,7 @@ VALUE_COEF, MAX_GRAD_NORM, BETAS, ADAM_EPS = 0.5, 0.5, (0.9, 0.999), 1e-5
 """What `workloads.PPO` does not name, since it is the default of the other libraries."""
 
 MAX_STEPS = 500
-"""Of an episode."""
+"""Limit of an episode."""
 
 
 # --- the environment ------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from workloads import OFF_POLICY, OffPolicy
 IMPORTED = seconds_since_start()
 
 STEPS = 10**9
-"""Of which shares of settings are counted; a run ends before."""
+"""Total env steps to which shares in settings refer; a run ends before."""
 
 
 class Metered(BaseCallback):

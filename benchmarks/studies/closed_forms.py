@@ -62,7 +62,7 @@ UPDATES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     ),
     "pqn": ("", {"algorithm.name": "pqn", "env.name": "CartPole-v1"}, (f"{ON}.pqn:PQN.closed_form",)),
 }
-"""By what a line says: data, settings, and the closed forms that are taken away, ``module:name`` under ``rookery``."""
+"""By title of a line: data, settings, and the closed forms that are removed, ``module:name`` under ``rookery``."""
 
 
 def places(names: tuple[str, ...]) -> list[tuple[Any, str]]:

@@ -40,16 +40,16 @@ SEED = 1
 """Seed of the trainings that make the sets; trainings from the sets have others."""
 
 ENVS = {"pendulum": "Pendulum-v1", "cartpole": "CartPole-v1", "hopper": "Hopper-v5"}
-"""By the first word of a set's name."""
+"""Environments by the first word of a set's name."""
 
 
 def env_of(name: str) -> str:
-    """Gives the environment that a set was played in."""
+    """Returns the environment that a set was played in."""
     return ENVS[name.partition("-")[0]]
 
 
 def path_of(name: str) -> Path:
-    """Gives the directory of a set, which is made if it is not there."""
+    """Returns the directory of a set; makes it if it does not exist."""
     if not (FOLDER / name).is_dir():
         maker = next(make for make, names in MAKERS.items() if name in names)
         with tempfile.TemporaryDirectory() as folder:
@@ -139,7 +139,7 @@ SETS = tuple(name for names in MAKERS.values() for name in names)
 
 
 def episodes_in(name: str) -> Episodes:
-    """Gives the episodes of a set that are in it from their first decision to their end."""
+    """Returns the episodes of a set that are in it from their first decision to their end."""
     return summarize(find_replay(path_of(name))).episodes
 
 

@@ -40,7 +40,7 @@ PPO_SETTINGS: dict[str, Any] = {
     "epochs": 8,
     "entropy_coef": 0.01,
 }
-"""Of all runs, in 32 copies."""
+"""Settings of all runs, in 32 environments."""
 
 EXTRINSIC = {"extrinsic": {"strength": 2.0}}
 SIGNALS: dict[str, dict[str, Any]] = {
@@ -80,7 +80,7 @@ def row(title: str, name: str, found: list[tuple[float, int | None]]) -> str:
 
 
 def exploration(seeds: int, steps: int) -> list[str]:
-    """Gives the lines of the first table."""
+    """Returns the lines of the first table."""
     lines = ["| task | signal | return, each seed | median | 0.9 after env steps, each seed |", "|---|---|---|---|---|"]
     for env, title in TASKS.items():
         for name, signals in SIGNALS.items():
@@ -90,8 +90,8 @@ def exploration(seeds: int, steps: int) -> list[str]:
 
 
 def pretraining(seeds: int, steps: int) -> list[str]:
-    """Gives the lines of the second table: 500 gradient steps on 20 demonstrated episodes before the first env step, no
-    reward signal, and as a control as many episodes of random play.
+    """Returns the lines of the second table: 500 gradient steps on 20 demonstrated episodes before the first env step,
+    no reward signal, and as a control as many episodes of random play.
     """
     lines = ["| task | what | return, each seed | median | 0.9 after env steps, each seed |", "|---|---|---|---|---|"]
     env, rng = "KeyDoor", np.random.default_rng(0)
@@ -139,7 +139,7 @@ def pace(run: Trainer, seconds: float) -> float:
 
 
 def speeds(rounds: int, seconds: float) -> list[str]:
-    """Gives the lines of the second table."""
+    """Returns the lines of the second table."""
     with TemporaryDirectory() as folder:
         shown = {"replay": [demonstrations(Path(folder))]}
         kinds: dict[str, dict[str, Any]] = {

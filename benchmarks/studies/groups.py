@@ -36,7 +36,7 @@ SETTINGS: dict[str, Any] = {
     "gamma": 0.99,
     "entropy_coef": 0.01,
 }
-"""Of all runs, in 32 copies; all else has its default."""
+"""Settings of all runs, in 32 environments; all else has its default."""
 
 RUNS: dict[str, list[tuple[str, PPOConfig]]] = {
     "Sacrifice": [
@@ -61,7 +61,7 @@ def train(task: str, cfg: PPOConfig, seed: int, decisions: int) -> tuple[float, 
 
 
 def table(task: str, seeds: int, budget: int, of_ppo: int) -> list[str]:
-    """Gives the lines of a task."""
+    """Returns the lines of a task."""
     lines = [
         "| algorithm | decisions | return, each seed | median | 0.9 of the best after, each seed | minutes a run |",
         "|---|---|---|---|---|---|",

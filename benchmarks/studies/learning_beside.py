@@ -35,7 +35,7 @@ print(json.dumps({"needed": claim.threshold, **measure(claim, int(sys.argv[2]))}
 
 
 def commit_of(tree: Path) -> str:
-    """Gives the short hash of the commit that a checkout is of."""
+    """Returns the short hash of the commit that a checkout is of."""
     told = subprocess.run(
         ["git", "rev-parse", "--short=8", "HEAD"], cwd=tree, capture_output=True, text=True, check=True
     )
@@ -54,7 +54,7 @@ def scored(tree: Path, claim: str, seed: int) -> dict[str, float]:
 
 
 def page(found: dict[str, dict[str, float]], claims: list[str], commits: list[str], seeds: int) -> str:
-    """Gives the page."""
+    """Returns the page."""
     lines = [
         "# Learning, before and after",
         "",

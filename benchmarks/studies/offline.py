@@ -127,7 +127,7 @@ def run(name: str, algorithm: str, seed: int) -> dict[str, Any]:
 
 
 def cell(values: list[float]) -> str:
-    """Gives the median of some returns, and all of them."""
+    """Returns the median of some returns, and all of them."""
     if not values:
         return ""
     return (

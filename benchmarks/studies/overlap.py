@@ -70,7 +70,7 @@ WORKLOADS = {
     "waits 0.1 ms, 8 copies": Workload(Sleepy, LIGHT, config={"seconds": 1e-4}),
     "waits 1 ms, 8 copies, large": Workload(Sleepy, HEAVY, config={"seconds": 1e-3}),
 }
-"""By name. ``large``: 10 epochs and layers of 256 instead of 4 epochs and layers of 64."""
+"""Trainings by name. ``large``: 10 epochs and layers of 256 instead of 4 epochs and layers of 64."""
 
 
 def measure(work: Workload, repeats: int, seconds: float) -> tuple[list[list[float]], float, float]:

@@ -82,7 +82,7 @@ def train(way: str, iterations: int) -> None:
 
 
 def rate(points: list[tuple[float, int]]) -> float:
-    """Gives env steps a second, the median of iterations after the first; points are seconds and env steps."""
+    """Returns env steps a second, the median of iterations after the first; points are seconds and env steps."""
     return median((b[1] - a[1]) / (b[0] - a[0]) for a, b in itertools.pairwise(points))
 
 
@@ -100,7 +100,7 @@ def command(environ: dict[str, str], iterations: int) -> dict[str, Any]:
 
 
 def measure(tree: Path, way: str, microseconds: int, iterations: int) -> str:
-    """Gives a cell of the table."""
+    """Returns a cell of the table."""
     path = os.pathsep.join([str(tree / "src"), str(ROOT / "benchmarks" / "studies")])
     environ = os.environ | {"PYTHONPATH": path, "OWN_MICROSECONDS": str(microseconds)}
     try:
@@ -118,7 +118,7 @@ def measure(tree: Path, way: str, microseconds: int, iterations: int) -> str:
 
 
 def commit_of(tree: Path) -> str:
-    """Gives the short hash of the commit that a checkout is of."""
+    """Returns the short hash of the commit that a checkout is of."""
     asked = ["git", "rev-parse", "--short=8", "HEAD"]
     return subprocess.run(asked, cwd=tree, capture_output=True, text=True, check=True).stdout.strip()
 

@@ -23,7 +23,7 @@ from learning import CLAIMS, measure
 RESULTS = Path(__file__).parents[1] / "results"
 CHOSEN = ("cartpole", "cartpole-a2c", "cartpole-reinforce", "pendulum", "inverted-pendulum", "arena-two-policies")
 PATHS = {"kernels": "1", "torch": "0"}
-"""By path what the environment variable says."""
+"""Value of the environment variable, by path."""
 
 
 def run(claim: str, seed: int, path: str) -> dict[str, Any]:

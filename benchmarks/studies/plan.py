@@ -269,7 +269,7 @@ def cost_table(costs: Mapping[str, MeasuredCosts]) -> list[str]:
 # --- tables of docs/scaling.md ----------------------------------------------------------------------------------------
 
 CORES, MACHINES = 16, (1, 10, 100, 1000)
-"""Of each machine, and how many there are, in the tables of docs/scaling.md."""
+"""Cores of each machine and numbers of machines in the tables of docs/scaling.md."""
 
 PICTURES = Costs(
     vector_step=LinearCost(2e-4, 5e-4), vector_step_cpu=LinearCost(2e-4, 5e-4), own_step=LinearCost(2e-4, 5e-4),

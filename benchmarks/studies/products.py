@@ -24,7 +24,7 @@ SHAPES = ((23, 256, 256, 1), (128, 128, 128, 128), (256, 256, 256, 256), (400, 3
 """Widths; the first is that of a critic of HalfCheetah."""
 
 WAYS = {0: "floats", 3: "three numbers", 1: "bfloat16"}
-"""By `parts` of a network."""
+"""Name of each way, by `parts` of a network."""
 
 
 def layers(widths: tuple[int, ...], generator: torch.Generator) -> list[LinearLayer]:

@@ -45,7 +45,7 @@ def keras_model() -> Any:
     tf = imports.module("tensorflow")
 
     class Model(tf.keras.Model):  # type: ignore[misc]
-        """Gives logits, no state, and the values."""
+        """Returns logits, no state, and the values."""
 
         def __init__(self, input_space: Any, action_space: Any, num_outputs: int, name: str = "") -> None:
             super().__init__(name=name)

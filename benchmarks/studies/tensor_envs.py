@@ -23,7 +23,7 @@ from rookery.rollout.device_pool import DevicePool
 FILE = Path(__file__).parents[1] / "results" / "tensor_envs.md"
 COPIES = 4096
 STEPS = 32
-"""Of a copy in a rollout."""
+"""Steps of an environment in a rollout."""
 EPOCHS, MINIBATCH = 4, 16_384
 PLAYED = 16
 """Rollouts of playing alone."""

@@ -297,7 +297,7 @@ def imitation(case: Case, folder: Path) -> dict[str, Any]:
 
 
 def run(case: Case, seed: int, folder: Path) -> tuple[float, float]:
-    """Gives the score of a seed, and the seconds it took."""
+    """Returns the score of a seed, and the seconds it took."""
     started = time.perf_counter()
     algorithm = {**case.algorithm, **(imitation(case, folder) if case.imitates else {})}
     in_group, agents = case.env.get("play") == "group", case.env.get("agents", 1)
@@ -327,7 +327,7 @@ def section(case: Case) -> dict[str, Any]:
 
 
 def play_mlagents(case: Case, seed: int) -> float:
-    """Gives the score that the trainer of ML-Agents reaches."""
+    """Returns the score that the trainer of ML-Agents reaches."""
     peers = Path(__file__).parents[1] / "peers"
     command = [str(peers / ".venv-mlagents" / "bin" / "python"), str(peers / "mlagents_toy.py")]
     command += [json.dumps(section(case)), "--numbers", str(case.env["numbers"]), "--choices", str(case.env["choices"])]

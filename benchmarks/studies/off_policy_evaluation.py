@@ -1,12 +1,12 @@
-"""Accuracy of off-policy evaluation: ``python benchmarks/studies/judging.py [--sets 20]``.
+"""Accuracy of off-policy evaluation: ``python benchmarks/studies/off_policy_evaluation.py [--sets 20]``.
 
 Policies of PPO, kept at several moments of one training, play CartPole and Pendulum for 50 steps with drawn actions.
 The return of each is measured in 40,000 episodes. One of them records 20 sets of 200 episodes; the others are
 evaluated on each, undiscounted. Two things are counted: whether fitted Q ranks the five policies as their returns do,
 by one set (Kendall's tau), and in how many of the sets the 95 % intervals hold the measured return, of a policy near
-the one that made the data, and of one farther away. Each number is kept in `benchmarks/results/judging.json` as soon
-as it is known, so that the work can be done in parts (``--again`` begins anew); the page
-`benchmarks/results/judging.md` is written from there.
+the one that made the data, and of one farther away. Each number is kept in
+`benchmarks/results/off-policy-evaluation.json` as soon as it is known, so that the work can be done in parts
+(``--again`` begins anew); the page `benchmarks/results/off-policy-evaluation.md` is written from there.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import torch
 from rookery import PPOConfig, Trainer, evaluate_offline, record_replay
 
 RESULTS = Path(__file__).parents[1] / "results"
-KEPT = RESULTS / "judging.json"
-FOLDER = Path(os.environ.get("ROOKERY_DATA", Path(__file__).parents[1] / ".data")) / "judging"
+KEPT = RESULTS / "off-policy-evaluation.json"
+FOLDER = Path(os.environ.get("ROOKERY_DATA", Path(__file__).parents[1] / ".data")) / "off-policy-evaluation"
 HORIZON, EPISODES, MEASURED = 50, 200, 40_000
 METHODS = ("fqe", "is", "wis", "pdis", "dr")
 
@@ -39,11 +39,11 @@ TASKS: dict[str, dict[str, Any]] = {
         "far": 30_000,
     },
 }
-"""By environment: env steps of the policies; the behaviour policy; the policies evaluated on every set."""
+"""By environment: env steps of the policies; the behavior policy; the policies evaluated on every set."""
 
 
 def policies(env: str) -> dict[int, Path]:
-    """Gives the policies, by the env steps that they have learned from; trains them if they are not there."""
+    """Returns the policies, by the env steps that they have learned from; trains missing ones."""
     places = {steps: FOLDER / env / f"policy-{steps}" for steps in TASKS[env]["moments"]}
     if all(place.is_dir() for place in places.values()):
         return places
@@ -57,7 +57,7 @@ def policies(env: str) -> dict[int, Path]:
 
 
 def data(env: str, number: int) -> Path:
-    """Gives a set of episodes, which is played if it is not there."""
+    """Returns a set of episodes; samples it if it does not exist."""
     place = FOLDER / env / f"set-{number}"
     if not place.is_dir():
         source = policies(env)[TASKS[env]["behaviour"]]
@@ -83,13 +83,13 @@ def evaluated(env: str, steps: int, number: int) -> dict[str, Any]:
 
 
 def known() -> dict[str, Any]:
-    """Gives the numbers that are known."""
+    """Returns the stored numbers."""
     found: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     return found
 
 
 def kendall(first: list[float], second: list[float]) -> float:
-    """Gives Kendall's tau of two rankings without ties."""
+    """Returns Kendall's tau of two rankings without ties."""
     pairs = list(combinations(range(len(first)), 2))
     signs = [(first[a] - first[b]) * (second[a] - second[b]) > 0 for a, b in pairs]
     return (2 * sum(signs) - len(pairs)) / len(pairs)
@@ -101,12 +101,12 @@ def machine() -> str:
 
 
 def page(found: dict[str, Any], sets: int) -> str:
-    """Gives the page."""
+    """Returns the page."""
     lines = [
-        "# Judging without an environment",
+        "# Off-policy evaluation",
         "",
-        f"Made by `python benchmarks/studies/judging.py`: episodes of {HORIZON} steps, undiscounted, drawn actions; "
-        f"{EPISODES} episodes a set. *Measured*",
+        f"Made by `python benchmarks/studies/off_policy_evaluation.py`: episodes of {HORIZON} steps, undiscounted, "
+        f"drawn actions; {EPISODES} episodes a set. *Measured*",
         f"is the mean of {MEASURED:,} episodes that were played. {machine()}",
     ]
     for env, task in TASKS.items():
@@ -172,7 +172,7 @@ def main() -> None:
                 found[key] = measured(env, steps) if number is None else evaluated(env, steps, number)
                 print(key, json.dumps(found[key]), flush=True)
                 KEPT.write_text(json.dumps(known() | {key: found[key]}, indent=1) + "\n")
-    (RESULTS / "judging.md").write_text(page(known(), options.sets))
+    (RESULTS / "off-policy-evaluation.md").write_text(page(known(), options.sets))
 
 
 if __name__ == "__main__":
