@@ -1,4 +1,4 @@
-"""Numbers about learning, kept as tensors while a learner works and read once at its end."""
+"""Metrics of learning, kept as tensors during an update and read once at its end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Means(Stateful):
         """Values as they came, behind what those before them summed up to, and how many these were."""
 
     def add(self, metrics: Metrics) -> None:
-        """Notes one gradient step."""
+        """Adds the metrics of one gradient step."""
         seen = self._seen
         for name, value in metrics.items():
             if name not in seen:
@@ -43,9 +43,7 @@ class Means(Stateful):
                 seen[name] = [_summed_up(seen[name])]
 
     def result(self) -> dict[str, float | None]:
-        """The mean of each metric over the steps (or rows) where it was finite (others were skipped); None if it never
-        was.
-        """
+        """Returns the mean of each metric over the steps (or rows) with finite values; None if there are none."""
         sums = {name: _summed_up(values) for name, values in self._seen.items()}
         return {name: total / count if count else None for name, (total, count) in sums.items()}
 
@@ -77,7 +75,7 @@ def _summed_up(values: Sequence[Tensor | float | tuple[float, int]]) -> tuple[fl
 
 
 def explained_variance(predicted: Tensor, target: Tensor) -> float | None:
-    """1 - Var(target - predicted) / Var(target), or None if the target is constant.
+    """Returns 1 - Var(target - predicted) / Var(target), or None if the target is constant.
 
     1 is perfect, 0 no better than a constant.
     """

@@ -9,15 +9,16 @@ from torch import Tensor
 def gae(
     reward: Tensor, value: Tensor, next_value: Tensor, ended: Tensor, *, gamma: float | Tensor, gae_lambda: float
 ) -> Tensor:
-    """Generalized advantage estimates (Schulman et al. 2016, eq. 16), ``[T, ...]``; plus the value: lambda-returns.
+    """Computes generalized advantage estimates (Schulman et al. 2016, eq. 16), ``[T, ...]``; plus the value:
+    lambda-returns.
 
     Args:
-        reward: ``[T, ...]`` what each decision earned.
+        reward: ``[T, ...]`` reward of each decision.
         value: ``[T, ...]`` value of the observation decided on.
-        next_value: ``[T, ...]`` value of what came after: 0 where the episode terminated, the value of the final
+        next_value: ``[T, ...]`` value of the next observation: 0 where the episode terminated, the value of the final
             observation where it was truncated, else the value of the next observation.
         ended: ``[T, ...]`` bool, where the sum over later errors stops: the last decision of an episode or of a
-            fragment. Nothing after it is looked at, not even a NaN. With a last axis of S reward signals elsewhere, it
+            fragment. Later rows have no influence, not even a NaN. With a last axis of S reward signals elsewhere, it
             has one of 1, as has `ratio` of `vtrace`.
         gamma: Discount; or ``[S]``, one for each reward signal.
         gae_lambda: Decay of later errors, from 0 (one-step) to 1 (Monte Carlo).
@@ -29,14 +30,14 @@ def gae(
 
 
 def decayed_sums(term: Tensor, decay: Tensor) -> Tensor:
-    """The sums ``x[t] = term[t] + decay[t] * x[t + 1]``, ``[T, ...]``; the last row is its own sum.
+    """Returns the sums ``x[t] = term[t] + decay[t] * x[t + 1]``, ``[T, ...]``; the last row is its own sum.
 
     In log2(T) rounds, each of which joins what two halves of a stretch have summed up (Hillis & Steele 1986), in the
-    place of a loop over T. Where a decay is 0, nothing later is looked at, not even a NaN.
+    place of a loop over T. Where a decay is 0, later rows have no influence, not even a NaN.
 
     Args:
         term: ``[T, ...]``.
-        decay: ``[T, ...]``, of which the last row does not matter.
+        decay: ``[T, ...]``; the last row has no effect.
     """
     total, stretch = term.clone(), 1
     while stretch < len(term):
@@ -60,23 +61,23 @@ def vtrace(
     rho_bar: float,
     c_bar: float,
 ) -> tuple[Tensor, Tensor]:
-    """Advantages and value targets from decisions of another policy (V-trace, Espeholt et al. 2018), ``[T, ...]``.
+    """Computes advantages and value targets from decisions of another policy (V-trace, Espeholt et al. 2018), ``[T,
+    ...]``.
 
-    The targets are eq. 1 of the paper with the decay of its remark 2. An advantage is what the decision earned plus the
-    mix of value and target that followed, minus the value: the decision itself is given, and only what came after it
-    is corrected. With ratios of 1 both are those of `gae`; with `gae_lambda` 1 the advantage is the paper's.
+    The targets are eq. 1 of the paper with the decay of its remark 2. An advantage is the reward plus the mix of the
+    next value and target, minus the value: only decisions after the given one are corrected. With ratios of 1 both are
+    those of `gae`; with `gae_lambda` 1 the advantage is the paper's.
 
     Args:
         reward: As in `gae`, like the next three.
         value: ``[T, ...]``.
         next_value: ``[T, ...]``.
         ended: ``[T, ...]``.
-        ratio: ``[T, ...]`` how much likelier each action is under the policy that learns than under the one that
-            played.
+        ratio: ``[T, ...]`` probability ratio of each action between the learning policy and the policy that acted.
         gamma: As in `gae`.
         gae_lambda: Decay of later errors.
-        rho_bar: Largest weight of an error: what lies above it shifts the targets towards the policy that played.
-        c_bar: Largest factor by which later errors travel back: what lies above it costs time, not correctness.
+        rho_bar: Limit of an error's weight: clipping shifts the targets towards the policy that acted.
+        c_bar: Limit of the factor that carries later errors back: clipping slows learning, without bias.
     """
     error = reward + gamma * next_value - value
     correction = ratio.clamp(max=rho_bar) * error  # of the value, by the target
@@ -87,7 +88,7 @@ def vtrace(
 
 
 def following(value: Tensor, last_value: Tensor) -> Tensor:
-    """The value one step later, ``[T, F]``: row t holds ``value[t + 1]``, the last row `last_value` ``[F]``."""
+    """Returns the value one step later, ``[T, F]``: row t has ``value[t + 1]``, the last row `last_value` ``[F]``."""
     return torch.cat((value[1:], last_value.unsqueeze(0)))
 
 
@@ -101,7 +102,7 @@ def lambda_returns(reward: Tensor, next_value: Tensor, ended: Tensor, *, gamma: 
     correct for actions that were not the best ones.
 
     Args:
-        reward: ``[T, ...]`` what each decision earned.
+        reward: ``[T, ...]`` reward of each decision.
         next_value: ``[T, ...]`` as in `gae`.
         ended: ``[T, ...]`` as in `gae`: there the return is ``reward + gamma * next_value``.
         gamma: Discount.
@@ -113,19 +114,19 @@ def lambda_returns(reward: Tensor, next_value: Tensor, ended: Tensor, *, gamma: 
 
 
 def n_step(reward: Tensor, ended: Tensor, *, n: int, gamma: float) -> tuple[Tensor, Tensor]:
-    """Discounted rewards of the next n decisions, fewer where an episode or the fragment ends before.
+    """Sums the discounted rewards of the next n decisions, fewer if an episode or the fragment ends before.
 
-    A target is then ``total + gamma ** steps * value`` of what came after decision ``t + steps - 1``.
+    A target is then ``total + gamma ** steps * value`` of the observation after decision ``t + steps - 1``.
 
     Args:
-        reward: ``[T, ...]`` what each decision earned.
+        reward: ``[T, ...]`` reward of each decision.
         ended: ``[T, ...]`` bool, where a window must stop: nothing after it is looked at, not even a NaN. Windows stop
             at the last row, too.
         n: Decisions in a window, at most.
         gamma: Discount.
 
     Returns:
-        The sums ``[T, ...]``, and how many decisions each has, int64 ``[T, ...]``.
+        The sums ``[T, ...]``, and their numbers of decisions, int64 ``[T, ...]``.
     """
     total, steps, open_ = reward.clone(), torch.ones_like(ended, dtype=torch.int64), ~ended
     for later in range(1, min(n, len(reward))):
@@ -137,7 +138,7 @@ def n_step(reward: Tensor, ended: Tensor, *, n: int, gamma: float) -> tuple[Tens
 
 
 def project(probs: Tensor, reward: Tensor, discount: Tensor, support: Tensor) -> Tensor:
-    """The distribution of ``reward + discount * z`` on the atoms z themselves (Bellemare et al. 2017, Algorithm 1).
+    """Projects the distribution of ``reward + discount * z`` on the atoms z (Bellemare et al. 2017, Algorithm 1).
 
     What falls between two atoms is split among them by distance; what falls outside goes to the outermost.
 
@@ -161,14 +162,15 @@ def project(probs: Tensor, reward: Tensor, discount: Tensor, support: Tensor) ->
 
 
 def quantile_huber(predicted: Tensor, target: Tensor, *, kappa: float) -> Tensor:
-    """Quantile regression of M predicted quantiles on M' targets (Dabney et al. 2018, eq. 10), ``[N]``.
+    """Computes the quantile regression loss of M predicted quantiles on M' targets (Dabney et al. 2018, eq. 10),
+    ``[N]``.
 
     Summed over the predicted, mean over the targets. The fractions are the midpoints ``(i + 1/2) / M``.
 
     Args:
         predicted: ``[N, M]``.
         target: ``[N, M']``.
-        kappa: Errors up to this count by their square, divided by it; 0 = all count by their size.
+        kappa: Errors up to this size count squared, divided by it; 0 = absolute errors.
     """
     error, weight = quantile_errors(predicted, target)
     size = error.abs()
@@ -195,7 +197,7 @@ def rescale(value: Tensor, *, eps: float) -> Tensor:
 
 
 def unrescale(value: Tensor, *, eps: float) -> Tensor:
-    """The inverse of `rescale`, in a form that subtracts no nearly equal numbers."""
+    """Computes the inverse of `rescale`, in a form without subtraction of nearly equal numbers."""
     size = value.abs() + 1 + eps
     root = 2 * size / (1 + (1 + 4 * eps * size).sqrt())
     return value.sign() * (root.square() - 1)

@@ -1,11 +1,11 @@
-"""Files that are whole or not there: every checkpoint and every small record of a run is written through here.
+"""Atomic writes of files and directories, for all checkpoints and records of a run.
 
-A directory is written beside its final place, each file is flushed to the disk, a manifest with sizes and SHA-256
+A directory is written under a temporary name, each file is flushed to the disk, a manifest with sizes and SHA-256
 hashes comes last, and one rename makes it visible. A directory that it replaces is moved aside first and removed last.
-Whatever happens in between, what was there before stays complete (`core/io/leftovers.py`).
+If this is interrupted, the former content stays complete (`core/io/leftovers.py`).
 
-Files that are too large to be held in memory beside what they are made of are written as a `Stream`, lie in later
-directories as a second name of the same file (`Linked`), and are read as a memory map (`map_file`).
+Large files are written in pieces (`Stream`), are hard links of the same file in later directories (`Linked`), and are
+read as a memory map (`map_file`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ FEW = 5
 
 
 class FileError(RookeryError):
-    """A file that was named is not there, is broken, or is not what it was when it was written."""
+    """A named file is missing, broken or changed since it was written."""
 
     exit_code = 2
 
@@ -72,7 +72,7 @@ class WriteError(FileError):
 
 @dataclass(frozen=True)
 class Stream:
-    """The content of a file in pieces, which are made when they are written.
+    """Content of a file in pieces, which are made when they are written.
 
     Attributes:
         size: Bytes, for the message that there is no room for them.
@@ -85,7 +85,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Linked:
-    """A file that lies somewhere already and never changes: it gets a second name and takes no more room.
+    """An existing file that never changes: it gets a hard link and needs no more space.
 
     Attributes:
         path: Where it lies.

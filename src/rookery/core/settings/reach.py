@@ -1,6 +1,6 @@
 """Effects of settings and arguments, declared in their types, and the check of values from foreign files.
 
-A foreign file is one that another user wrote: it has another signature, or none. It may set flags, words of a list,
+A foreign file was written by another user: it has another signature, or none. It may set flags, words of a list,
 numbers within bounds, and texts that are only compared, printed or looked up among known names. These are harmless. A
 value that names a path, a program, an environment variable, an address or code, or a number that takes any amount of
 memory, needs the user's trust:
@@ -48,7 +48,7 @@ LONGEST = 10_000
 
 @dataclass(frozen=True)
 class Reaches:
-    """Marks a value that leads beyond the training itself, so that a foreign file may not set it.
+    """Marks a value with effects beyond the training itself, which a foreign file may not set.
 
     Attributes:
         what: What a value reaches, for messages: "a path", "a program", "an environment variable".

@@ -1,8 +1,8 @@
-"""Which of the code that files name may be run: own files any, those of others only what this library and its
-environments are made of.
+"""Trust in code that files name: own files may run any code, files of other users only code of this library and its
+environments.
 
-A name in a file is ``module:Name``. Even importing its module runs code, so a name is judged before that (`Trust`), and
-what it stands for before it is called (`CodeKind`).
+A name in a file is ``module:Name``. Even importing its module runs code, so a name is checked before that (`Trust`),
+and its object before it is called (`CodeKind`).
 """
 
 from __future__ import annotations
@@ -88,10 +88,10 @@ class Named:
     """Code that a file names.
 
     Attributes:
-        path: Where in the file.
+        path: Its path in the file.
         name: ``module:Name``, or the name of a module.
-        kind: What is wanted there; None where code of any kind might be called.
-        again: How a caller gives it in the place of the file; empty if that cannot be.
+        kind: The expected kind; None if code of any kind might be called.
+        again: How a caller can pass it instead of the file; empty if impossible.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""Spaces as arrays: how observations and actions of any Gymnasium space are laid out in memory.
+"""Memory layouts of observations and actions of any Gymnasium space.
 
 An observation becomes a *tree*: a flat dict from leaf path to array. A plain space has the one leaf ``"obs"``; Dict and
 Tuple spaces have a leaf for each space inside, named by its path (``"camera/left"``, ``"0/1"``). An action mask is a

@@ -1,4 +1,4 @@
-"""Sets of entities: observations of as many things as there are, and how they are laid out in memory.
+"""Entity sets: observations of a variable number of entities, and their memory layout.
 
 A Gymnasium ``Sequence`` has no bound; an `EntitySet` is one with a maximum number of elements. It is stored as float32
 ``[max_entities, 1 + k]``: the first column is 1 for a present entity, the others are its k numbers, with categories as
@@ -163,8 +163,8 @@ class EntityLayout:
                 value = _inside(value, part.keys)
             column = np.asarray(value)
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            told = f"{type(error).__name__}: {error}"
-            raise SpaceError(f"{self.path}: {_named(part)} cannot be read from all entities ({told})") from None
+            detail = f"{type(error).__name__}: {error}"
+            raise SpaceError(f"{self.path}: {_named(part)} cannot be read from all entities ({detail})") from None
         if column.ndim and len(column) == 0:
             return np.zeros((0, *part.shape), np.float32 if part.kind == "numbers" else np.int64)
         if column.ndim == 0 or column.shape[1:] != part.shape:
