@@ -74,7 +74,7 @@ def measured(env: str, steps: int) -> dict[str, float]:
 
 
 def evaluated(env: str, steps: int, number: int) -> dict[str, Any]:
-    """Judges a policy by a set; gives estimates, intervals and the effective sample size."""
+    """Evaluates a policy by a set; returns estimates, intervals and the effective sample size."""
     began = time.perf_counter()
     found = evaluate_offline(policies(env)[steps], data(env, number), deterministic=False, gamma=1.0, methods=METHODS)
     estimates = {one.method: [one.value, *(one.interval or (None, None))] for one in found.estimates}
@@ -133,7 +133,7 @@ def page(found: dict[str, Any], sets: int) -> str:
         }
         by_tau = ", ".join(f"{name} {value:.1f}" for name, value in tau.items())
         lines += ["", f"Kendall's tau of the five with the measured returns: {by_tau}.", ""]
-        lines += ["| evaluated by every set | sets | " + " | ".join(METHODS) + " | effective episodes, in the middle |"]
+        lines += ["| evaluated by every set | sets | " + " | ".join(METHODS) + " | effective episodes, median |"]
         lines += ["|---|---|" + "---|" * (len(METHODS) + 1)]
         for which in ("near", "far"):
             steps = task[which]
@@ -147,12 +147,12 @@ def page(found: dict[str, Any], sets: int) -> str:
             cells = " | ".join(f"{value} of {len(rows)}" for value in held.values())
             lines.append(f"| {which}: after {steps:,} | {len(rows)} | {cells} | {middle:.1f} |")
         seconds = sorted(row["seconds"] for key, row in found.items() if key.startswith(env) and "seconds" in row)
-        lines += ["", f"A evaluation took {seconds[len(seconds) // 2]:.0f} s in the middle."]
+        lines += ["", f"An evaluation took {seconds[len(seconds) // 2]:.0f} s (median)."]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    """Measures and judges what is not known yet, and writes the page."""
+    """Makes the missing measurements and evaluations, and writes the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", type=int, default=20)
     parser.add_argument("--again", action="store_true")
