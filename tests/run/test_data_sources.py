@@ -105,7 +105,7 @@ def test_functions_of_rewards_in_files_of_others_are_not_run():
     from rookery.run.checks.trusted_code import named_code
 
     (named,) = named_code({"algorithm.replay.relabel.function": "elsewhere:rewards"})
-    assert named.name == "elsewhere:rewards" and named.kind.told == "a function that gives rewards"
+    assert named.name == "elsewhere:rewards" and named.kind.label == "a function that gives rewards"
 
 
 def test_rows_in_files_come_to_the_same_weights(tmp_path):

@@ -698,10 +698,10 @@ def test_all_problems_are_reported_together(tmp_path):
         Trainer(config=layers, seed="three")
     starts = [problem.split(" = ")[0] for problem in caught.value.problems]
     expected = [
-        "run.yaml:3: sampling.num_envs",
+        "run.yaml:2: algorithm.gama",
         "command line: algorithm.lr",
         "code: seed",
-        "run.yaml:2: algorithm.gama",
+        "run.yaml:3: sampling.num_envs",
     ]
     assert starts == expected
 

@@ -154,7 +154,7 @@ def _chosen(
     chosen: dict[str, Policy] = {}
     for name in names:
         if name is None or name not in described:
-            hint = nearest(name, list(described)) if name else f"; say which, as in {place}:{next(iter(described))}"
+            hint = nearest(name, list(described)) if name else f"; name one, as in {place}:{next(iter(described))}"
             raise ConfigError(f"{checkpoint}: policy {name!r} is not one of {', '.join(described)}{hint}")
         with _readable(checkpoint):
             code = list(_named_code(name, described[name]))
