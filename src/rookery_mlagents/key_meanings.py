@@ -98,7 +98,7 @@ class Case:
 Meaning = Callable[[Case], Values]
 
 
-# -- hyperparameters -------------------------------------------------------------------------------
+# -- hyperparameters ---------------------------------------------------------------------------------------------------
 
 
 def scheduled(case: Case, key: str, value: float, schedule: ScheduleName) -> float | Linear:
@@ -157,7 +157,7 @@ def signals_pace(case: Case) -> Values:
     return {f"{S}{name}.updates_per_step": ratio for name in case.own.reward_signals if name != "extrinsic"}
 
 
-# -- networks --------------------------------------------------------------------------------------
+# -- networks ----------------------------------------------------------------------------------------------------------
 
 PICTURES = {
     "simple": "simple",
@@ -216,7 +216,7 @@ def goals(case: Case) -> Values:
     return {f"{M}goals": paths, f"{M}goal_conditioning": case.own.network_settings.goal_conditioning_type}
 
 
-# -- reward signals --------------------------------------------------------------------------------
+# -- reward signals ----------------------------------------------------------------------------------------------------
 
 
 def extrinsic(case: Case) -> Values:
@@ -292,7 +292,7 @@ def gail(case: Case) -> Values:
     }
 
 
-# -- imitation, self-play --------------------------------------------------------------------------
+# -- imitation, self-play ----------------------------------------------------------------------------------------------
 
 
 def cloning(case: Case) -> Values:
@@ -331,7 +331,7 @@ def self_play(case: Case) -> Values:
     }
 
 
-# -- the run ---------------------------------------------------------------------------------------
+# -- the run -----------------------------------------------------------------------------------------------------------
 
 
 def last_decision(case: Case) -> Values:
@@ -402,7 +402,7 @@ def evaluation(case: Case) -> Values:
                                             for name in case.behaviors)}  # fmt: skip
 
 
-# -- parameters of the environment -----------------------------------------------------------------
+# -- parameters of the environment -------------------------------------------------------------------------------------
 
 
 def sampler(found: SamplerOptions) -> object:

@@ -148,7 +148,7 @@ def run():
     return call
 
 
-# -- what becomes of a file ------------------------------------------------------------------------
+# -- what becomes of a file --------------------------------------------------------------------------------------------
 
 ABSENT = object()
 """What a path leads to that is not there."""
@@ -506,7 +506,7 @@ def test_without_train_nothing_was_learned(version, words, warned):
     assert any("did not learn" in line for line in changes) == warned
 
 
-# -- mistakes --------------------------------------------------------------------------------------
+# -- mistakes ----------------------------------------------------------------------------------------------------------
 
 REFUSED = [
     ("", PPO + "Ball:\n  batch_sise: 3\n", "old.yaml:26: Ball.batch_sise: there is no such key; did you mean"),
@@ -611,7 +611,7 @@ def test_all_mistakes_are_told_at_once(run):
     assert str(run("old.yaml").exception).count("\n") == 2
 
 
-# -- what a file is --------------------------------------------------------------------------------
+# -- what a file is ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -644,7 +644,7 @@ def test_who_gives_an_old_file_to_learn_is_told_the_command():
     assert "--curriculum" in old_file_message("wall.yaml", yaml_layer(written("c.yaml", CURRICULUM)).values)
 
 
-# -- flags -----------------------------------------------------------------------------------------
+# -- flags -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", OLD_FLAGS)
@@ -664,7 +664,7 @@ def test_flags_of_an_old_command():
     assert found.keys == {"checkpoint_interval": 9}
 
 
-# -- the command -----------------------------------------------------------------------------------
+# -- the command -------------------------------------------------------------------------------------------------------
 
 
 def test_the_command_writes_one_file_and_says_what_changed(run):
@@ -706,7 +706,7 @@ def test_without_a_name_the_file_goes_to_standard_output_alone(run):
     assert "taken as" in done.stderr
 
 
-# -- as text ---------------------------------------------------------------------------------------
+# -- as text -----------------------------------------------------------------------------------------------------------
 
 
 def test_the_text_means_the_same_to_readers_of_yaml_1_1_and_1_2():

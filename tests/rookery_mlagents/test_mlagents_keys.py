@@ -298,7 +298,7 @@ def test_initialize_from_takes_the_behaviours_of_another_run_of_ours(translate, 
     assert found[f"{P}init_from"] == (f"{tmp_path}/results/first:B", "--initialize-from")
 
 
-# -- completeness ----------------------------------------------------------------------------------
+# -- completeness ------------------------------------------------------------------------------------------------------
 
 
 def keys_in(section, above=""):
@@ -414,7 +414,7 @@ behaviors:
             layers(demo)
 
 
-# -- where values come from ------------------------------------------------------------------------
+# -- where values come from --------------------------------------------------------------------------------------------
 
 
 def test_each_value_names_the_line_of_the_file_that_decided_it(translate):
@@ -474,7 +474,7 @@ environment_parameters:
     assert high.value == {"sampler": "intervals", "intervals": [(3.0, 4.0), (5.0, 6.0)]}
 
 
-# -- algorithms of one's own -----------------------------------------------------------------------
+# -- algorithms of one's own -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -561,7 +561,7 @@ def test_an_iteration_is_not_longer_than_from_one_summary_or_checkpoint_to_the_n
     assert found == ({} if steps is None else {"sampling.iteration_steps": steps})
 
 
-# -- behaviours and agents -------------------------------------------------------------------------
+# -- behaviours and agents ---------------------------------------------------------------------------------------------
 
 
 def kind(*agents, obs=NUMBERS):

@@ -100,7 +100,7 @@ def steps_of(folder, tag="Environment/Cumulative Reward", name="Cart"):
     return [event.step for event in found.Scalars(tag)]
 
 
-# --- a training -----------------------------------------------------------------------------------------------------
+# --- a training -------------------------------------------------------------------------------------------------------
 
 
 def test_a_training_leaves_the_folder_of_ml_agents_and_of_rookery(finished_runs, cart):

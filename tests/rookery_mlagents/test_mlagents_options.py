@@ -37,7 +37,7 @@ def refusal(read, text, **flags):
     return str(error.value)
 
 
-# -- what is read ----------------------------------------------------------------------------------
+# -- what is read ------------------------------------------------------------------------------------------------------
 
 
 def test_defaults_are_those_of_1_1_0(read):
@@ -123,7 +123,7 @@ def test_an_own_algorithm_is_named_by_its_settings(read):
     assert found.hyperparameters == OwnOptions({"temperature": 2})
 
 
-# -- what holds for all ----------------------------------------------------------------------------
+# -- what holds for all ------------------------------------------------------------------------------------------------
 
 COMMON = """
 default_settings:
@@ -220,7 +220,7 @@ environment_parameters:
     assert second.behaviors == first.behaviors
 
 
-# -- flags -----------------------------------------------------------------------------------------
+# -- flags -------------------------------------------------------------------------------------------------------------
 
 
 def test_flags_beat_the_file(read):
@@ -265,7 +265,7 @@ def test_dead_flags_are_told(read):
     assert "--no-such" in refusal(read, "behaviors: {B: {}}", no_such=1)
 
 
-# -- parameters of the environment -----------------------------------------------------------------
+# -- parameters of the environment -------------------------------------------------------------------------------------
 
 
 def test_parameters_are_numbers_distributions_and_lessons(read):
@@ -297,7 +297,7 @@ environment_parameters:
     assert high["completion_criteria"] is None
 
 
-# -- refusals --------------------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------------------------------
 
 CONVERT = r"ML-Agents 0.13 to 0.18.*: rookery mlagents convert .*ball\.yaml"
 NO_SUCH_BEHAVIOR = (

@@ -63,7 +63,7 @@ def test_each_key_of_workers_on_a_cluster_reaches_its_path():
     here = translated("PPO", {"num_workers": 3, "num_envs_per_worker": 4, "num_cpus_per_worker": 2})
     assert here.settings["sampling.num_envs"] == 12 and not here.settings.get("sampling.workers")
     assert not [path for path in here.settings if path.startswith("cluster.")]
-    assert "num_cpus_per_worker = 2 changes nothing here: workers are copies in this process, and not on a cluster" in \
+    assert "num_cpus_per_worker = 2 has no effect here: environments run in this process, not on a cluster" in \
         here.notes  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def test_each_row_about_clusters_changes_what_it_says_there_and_nothing_here():
             changed = {path for path, value in after.settings.items() if before.settings.get(path) != value}
             assert changed == (set(row.paths) & changed if cluster else set())
             assert bool(changed) == bool(cluster and row.paths)
-            told = [line for line in after.notes if line.startswith(row.key) and "changes nothing" in line]
+            told = [line for line in after.notes if line.startswith(row.key) and "has no effect" in line]
             assert bool(told) == (not cluster)
     beside = {"evaluation_num_workers": 1, "evaluation_parallel_to_training": True}
     assert translated("PPO", beside, cluster="10.0.0.1:6379").evaluation["beside"]

@@ -143,7 +143,7 @@ def test_one_bound_of_importance_weights_is_that_of_both():
     for key in ("vtrace_clip_rho_threshold", "vtrace_clip_pg_rho_threshold"):
         translation = translated("IMPALA", {key: 1.5})
         assert translation.settings["algorithm.rho_bar"] == 1.5
-        assert f"{key} = 1.5 bounds value targets and scores alike here" in translation.notes
+        assert f"{key} = 1.5 bounds both value targets and policy gradients here" in translation.notes
     assert translated("APPO", {}).settings["algorithm.rho_bar"] == 1.0
     with pytest.raises(ConfigError, match="vtrace_clip_pg_rho_threshold = 2.*one bound here"):
         translated("APPO", {"vtrace_clip_rho_threshold": 1.0, "vtrace_clip_pg_rho_threshold": 2.0})
@@ -180,8 +180,8 @@ def test_a_changed_copy_of_the_defaults_is_what_was_changed():
     config = {**DEFAULT_CONFIGS["PPO"], "lr": 1e-3, "num_cpus_per_worker": 2}
     translation = translated("PPO", config)
     assert set(translation.layers[1].values) == {"algorithm.lr"}
-    assert [line for line in translation.notes if "changes nothing" in line] == [
-        "num_cpus_per_worker = 2 changes nothing here: workers are copies in this process, and not on a cluster"
+    assert [line for line in translation.notes if "has no effect" in line] == [
+        "num_cpus_per_worker = 2 has no effect here: environments run in this process, not on a cluster"
     ]
 
 
@@ -208,7 +208,7 @@ def test_exploration_by_type():
     assert translated("DQN", {"explore": False}).settings["algorithm.exploration.epsilon"] == 0.0
     with pytest.raises(ConfigError, match="SlateEpsilonGreedy.*use EpsilonGreedy"):
         of("DQN", type="SlateEpsilonGreedy")
-    with pytest.raises(ConfigError, match="PPO does not explore so"):
+    with pytest.raises(ConfigError, match="PPO does not support it"):
         of("PPO", type="EpsilonGreedy")
 
 
@@ -266,19 +266,19 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
     ("algorithm", "config", "text"),
     [
         ("PPO", {"lrr": 1}, "lrr = 1: PPO has no such key; did you mean 'lr'"),
-        ("DQN", {"kl_coeff": 1}, "kl_coeff = 1: it is a key of PPO, DDPPO, APPO, and not of DQN"),
+        ("DQN", {"kl_coeff": 1}, "kl_coeff = 1: it is a key of PPO, DDPPO, APPO, not of DQN"),
         ("PPO", {"sample_batch_size": 3}, "it was called 'rollout_fragment_length' in 2021"),
         ("PPO", {"model": {"fcnet_hidden": [3]}}, r"model.fcnet_hidden = \[3\].*did you mean 'fcnet_hiddens'"),
         ("PPO", {"multiagent": {"policy_mapping_fun": len}}, "did you mean 'policy_mapping_fn'"),
         ("DQN", {"exploration_config": {"inital_epsilon": 1}}, "did you mean 'initial_epsilon'"),
         ("PPO", {"num_workers": "3"}, "num_workers = '3': must be a whole number"),
-        ("PPO", {"lr": {"grid_search": [1, 2]}}, "lr = .*only tune.run tries values"),
+        ("PPO", {"lr": {"grid_search": [1, 2]}}, "lr = .*only tune.run searches"),
         ("PPO", {"sgd_minibatch_size": 9000}, "must be at most train_batch_size = 4000"),
-        ("PPO", {"input": "/tmp/x"}, "input = '/tmp/x': experience is played here"),
-        ("PPO", {"multiagent": {"policies": {"a": (None, None)}}}, r"policies\.a = .*four things and not 2"),
+        ("PPO", {"input": "/tmp/x"}, "input = '/tmp/x': experience is collected here"),
+        ("PPO", {"multiagent": {"policies": {"a": (None, None)}}}, r"policies\.a = .*four values, not 2"),
         ("PPO", {"multiagent": {"policies": {"a"}, "policies_to_train": ["b"]}}, "there is no policy 'b'"),
         ("PPO", {"multiagent": {"policies": {"a": (None, None, None, {"lrr": 1})}}}, r"policies.a: lrr = 1.*'lr'"),
-        ("R2D2", {}, "R2D2 learns policies that remember"),
+        ("R2D2", {}, "R2D2 trains recurrent policies"),
         ("PPO", {"model": {"fcnet_activation": "tahn"}}, "did you mean 'tanh'"),
         ("ES", {}, "there is no algorithm 'ES'"),
         ("SAC", {"optimization": {"actor_learning_rate": 1e-5}}, "one learning rate"),

@@ -138,7 +138,7 @@ def test_vectors_are_played_by_rookery():
     assert steps[0] == ([0, 0, 0, 0], [False] * 4)
     assert steps[2] == ([0, 2, 0, 2], [True, False, True, False])
     assert steps[3] == ([1, 0, 1, 0], [False, True, False, True])
-    with pytest.raises(EnvError, match="no multiple"):
+    with pytest.raises(EnvError, match="not a multiple"):
         make_env(vector_maker(Pair), None, (), 3, "auto")
 
 

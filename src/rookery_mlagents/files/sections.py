@@ -32,7 +32,7 @@ Schedule = Literal["linear", "constant"]
 """How a number changes until `max_steps`."""
 
 
-# -- one behaviour ---------------------------------------------------------------------------------
+# -- one behaviour -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class BehaviorOptions:
     behavioral_cloning: CloningOptions | None = None
 
 
-# -- the parameters of the environment -------------------------------------------------------------
+# -- the parameters of the environment ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class ParameterOptions:
     curriculum: tuple[LessonOptions, ...]
 
 
-# -- the run ---------------------------------------------------------------------------------------
+# -- the run -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -258,7 +258,7 @@ def _source(case: Case, key: str) -> str | None:
     return None if place is None else place if place.startswith("--") else f"{place} {key}"
 
 
-# -- refusals --------------------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------------------------------
 
 
 def _refusals(case: Case) -> Iterator[str]:

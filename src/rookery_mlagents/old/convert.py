@@ -152,7 +152,7 @@ def _converted(facts: Facts, version: str | None) -> Converted:
     return Converted(current, [*facts.changes.lines(), *facts.flags.changes], facts.version)
 
 
-# -- files of 0.17 and 0.18 ------------------------------------------------------------------------
+# -- files of 0.17 and 0.18 --------------------------------------------------------------------------------------------
 
 
 def _without_parameters(facts: Facts) -> Values:
@@ -195,7 +195,7 @@ def _unfolded(file: OldFile) -> OldFile:
     return OldFile(file.source, values, lines, file.problems, file.notes, file.path)
 
 
-# -- behaviours together ---------------------------------------------------------------------------
+# -- behaviours together -----------------------------------------------------------------------------------------------
 
 
 def _apply_flags(facts: Facts, behaviors: Mapping[str, Values]) -> None:
@@ -285,7 +285,7 @@ def over(below: Mapping[str, object], whole: Mapping[str, object]) -> Values | N
     return found
 
 
-# -- parameters of the environment -----------------------------------------------------------------
+# -- parameters of the environment -------------------------------------------------------------------------------------
 
 
 def _parameters(facts: Facts, named: list[str], others: bool) -> Values:
@@ -354,7 +354,7 @@ def _lessons(curriculum: OldCurriculum, values: Sequence[float], start: int) -> 
     return {"curriculum": found}
 
 
-# -- as text ---------------------------------------------------------------------------------------
+# -- as text -----------------------------------------------------------------------------------------------------------
 
 
 def text_of(current: Mapping[str, object], comment: str = "") -> str:

@@ -41,7 +41,7 @@ CALLED = {"trainer": "a trainer configuration", "curriculum": "a curriculum", "s
 """What each kind of old file is called in messages."""
 
 
-# -- files -----------------------------------------------------------------------------------------
+# -- files -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -287,7 +287,7 @@ def old_file_message(path: str | Path, document: Mapping[Any, object]) -> str:
     return f"{name}:1: this is {CALLED['trainer']} of {OLD}; convert it: {command}"
 
 
-# -- sections of behaviours ------------------------------------------------------------------------
+# -- sections of behaviours --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

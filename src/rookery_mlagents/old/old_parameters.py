@@ -28,7 +28,7 @@ SAMPLERS = {
 """Old samplers: how each is called today, and its parameters."""
 
 
-# -- curricula -------------------------------------------------------------------------------------
+# -- curricula ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def _curriculum(file: OldFile, behavior: str, at: str, values: Mapping[Any, obje
     return OldCurriculum(behavior, criteria, steps, lessons, file.place(at), lone)
 
 
-# -- samplers --------------------------------------------------------------------------------------
+# -- samplers ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Algorithms of 2021: what each is here, what it changes of the defaults, and what is to be said of it."""
+"""Algorithms of 2021: the algorithm each maps to, its changes of the defaults, and its note."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ A = "algorithm."
 M = "algorithm.model."
 X = "algorithm.exploration."
 R = "algorithm.replay."
-"""What paths of settings begin with."""
+"""Prefixes of settings paths."""
 
 PPO_KIND = ("PPO", "DDPPO")
 A2C_KIND = ("A2C", "A3C")
@@ -30,9 +30,9 @@ class OldAlgorithm:
 
     Attributes:
         name: Our algorithm.
-        base: The algorithm whose keys and changes it begins with; empty = it begins with what all have.
-        changes: Defaults that are not those of the rows, or of the base.
-        line: What is to be said of it if it is here by another name, or in another form.
+        base: The algorithm whose keys and changes it inherits; empty = those of all algorithms.
+        changes: Defaults that differ from those of the rows, or of the base.
+        line: Note for the user if it runs under another name, or in another form.
     """
 
     name: str
@@ -54,8 +54,7 @@ GAUSSIAN_NOISE = {
 }  # fmt: skip
 
 AHEAD = (
-    "plays one batch while it learns from another here, by weights that are one update older: equal seeds give equal "
-    "runs"
+    "collects one batch while it learns from another here, with weights one update older: equal seeds give equal runs"
 )
 
 FROM_REPLAY = {"num_workers": 0, "min_iter_time_s": 1, "timesteps_per_iteration": 1000}
@@ -79,7 +78,7 @@ ALGORITHMS = {
     "A3C": OldAlgorithm("a2c", "", {
         "rollout_fragment_length": 10, "grad_clip": 40.0, "entropy_coeff": 0.01, "min_iter_time_s": 5,
         "sample_async": True,
-    }, "A3C is A2C here: gradients of one moment, and none of older weights"),
+    }, "A3C is A2C here: synchronous gradients, without stale weights"),
     "IMPALA": OldAlgorithm("impala", "", {
         "rollout_fragment_length": 50, "train_batch_size": 500, "min_iter_time_s": 10, "num_gpus": 1,
         "grad_clip": 40.0, "lr": 0.0005, "entropy_coeff": 0.01,
@@ -97,7 +96,7 @@ ALGORITHMS = {
         "lr": 1e-4, "gamma": 0.997, "train_batch_size": 64 * 20, "adam_epsilon": 1e-3, "num_workers": 2,
         "batch_mode": "complete_episodes", "buffer_size": 100000, "prioritized_replay": False,
         "replay_sequence_length": -1, "target_network_update_freq": 2500,
-    }, "R2D2 is DQN on sequences, from what was remembered when they were played"),
+    }, "R2D2 is DQN on sequences, from the recurrent states stored with them"),
     "SAC": OldAlgorithm("sac", changes={
         **FROM_REPLAY, "timesteps_per_iteration": 100, "rollout_fragment_length": 1, "train_batch_size": 256,
         "normalize_actions": True, "buffer_size": 1_000_000, "prioritized_replay": False,
@@ -113,11 +112,11 @@ ALGORITHMS = {
     }),
     "APEX": OldAlgorithm("dqn", "DQN", {
         **APEX, "num_gpus": 1, "exploration_config": {"type": "PerWorkerEpsilonGreedy"},
-    }, "APEX plays all copies in step here, each with an epsilon of its own, by its number; priorities are the "
+    }, "APEX steps all environments in lockstep here, each with its own epsilon by index; priorities are the "
        "learner's"),
     "APEX_DDPG": OldAlgorithm("ddpg", "DDPG", {
         **APEX, "exploration_config": {"type": "PerWorkerOrnsteinUhlenbeckNoise"},
-    }, "APEX_DDPG plays all copies in step here, each with noise of its own size, by its number; priorities are the "
+    }, "APEX_DDPG steps all environments in lockstep here, each with its own noise scale by index; priorities are the "
        "learner's"),
     "QMIX": OldAlgorithm("qmix", "", {
         **FROM_REPLAY, "exploration_config": EPSILON_GREEDY, "evaluation_config": {"explore": False}, "lr": 0.0005,
@@ -127,24 +126,24 @@ ALGORITHMS = {
     "MADDPG": OldAlgorithm("maddpg", "", {
         "num_workers": 1, "timesteps_per_iteration": 1000, "rollout_fragment_length": 100, "train_batch_size": 1024,
         "gamma": 0.95, "buffer_size": 1_000_000, "learning_starts": 1024 * 25, "grad_norm_clipping": 0.5,
-    }, "MADDPG has one critic of the sum of all rewards here, and one for each agent there; its agents are the members "
+    }, "MADDPG has one critic of the summed reward here, and one for each agent there; its agents are the members "
        "of one policy"),
 }  # fmt: skip
 """The algorithms by the names of 2021."""
 
 LINES_ON_CLUSTER = {
     **{
-        name: f"{name} learns from what workers on the cluster send, whatever weights they had: equal seeds give runs "
+        name: f"{name} learns from rollouts of cluster workers, made with any weights: equal seeds give runs "
         "that differ"
         for name in IMPALA_KIND
     },
     **{
-        name: f"{name}: copies explore each at a rate of its own, by its number; workers on the cluster play on: "
+        name: f"{name}: each environment explores with its own rate, by index; workers on the cluster do not wait: "
         "equal seeds give runs that differ"
         for name in APEX_KIND
     },
 }
-"""What is said of algorithms instead where workers play on a cluster."""
+"""Notes of algorithms whose workers run on a cluster."""
 
 
 PINS: list[tuple[Collection[str], dict[str, Any]]] = [
@@ -176,9 +175,9 @@ PINS: list[tuple[Collection[str], dict[str, Any]]] = [
     (("SAC", *DDPG_KIND), {"adam_eps": 1e-7, "critic.norm": "none", "critic.quantiles": None}),
     (("SAC",), {"alpha": None, "entropy_share": 0.98, "log_std": "clamp"}),
 ]  # fmt: skip
-"""Settings below ``algorithm`` that no key says, and a preset for a space would, with the algorithms that have them."""
+"""Settings below ``algorithm`` that no key sets but a space preset would, with the algorithms that have them."""
 
 
 def pins(algorithm: str) -> dict[str, Any]:
-    """Returns what no key says, so that no preset for a space interferes."""
+    """Returns the settings that no key sets, so that no space preset interferes."""
     return {f"{A}{path}": value for only, values in PINS if algorithm in only for path, value in values.items()}

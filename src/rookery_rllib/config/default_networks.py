@@ -1,7 +1,7 @@
-"""The default networks of 2021 where settings of ours cannot say them: `DefaultNetwork`.
+"""The default networks of 2021 that our settings cannot express: `DefaultNetwork`.
 
-Layers of other functions than ours has, chains of convolutions given one by one: what these need is a module. All
-others are described by settings, and run on kernels.
+Other activations than ours, and convolutions listed one by one, need a module. All other networks are described by
+settings, and run on kernels.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor] | None] = {
     "softplus": functional.softplus,
     "linear": None,
 }
-"""Functions after layers by the names they have in configurations; None = none."""
+"""Activations by their names in configurations; None = none."""
 
 HIDDEN_GAIN = math.sqrt(2.0)
 
 MASK = "action_mask"
-"""Part of an observation that says which actions are allowed."""
+"""Key of the action mask in an observation."""
 
 
 class DefaultNetwork(nn.Module):
-    """A chain of convolutions over a picture, or what an observation says as one vector, and layers on top.
+    """Convolutions over an image, or an observation as one vector, and fully connected layers on top.
 
-    All convolutions but the last one keep the picture's size but for their stride; the last has no padding, as in 2021.
+    All convolutions but the last pad such that only the stride shrinks the image; the last has no padding, as in 2021.
 
     Args:
-        obs_space: The observations.
+        obs_space: The observation space.
         hidden: Widths of the layers.
-        activation: Name of the function after each of them.
-        filters: ``[channels, kernel, stride]`` of each convolution; none = no picture is looked at as one.
-        conv_activation: Name of the function after each convolution.
+        activation: Name of the activation after each of them.
+        filters: ``[channels, kernel, stride]`` of each convolution; empty = images are flattened.
+        conv_activation: Name of the activation after each convolution.
 
     Attributes:
         num_features: Width of the output.
@@ -79,11 +79,11 @@ class DefaultNetwork(nn.Module):
         self.num_features = width
 
     def _convolve(self, space: gymnasium.Space[Any], filters: Sequence[Sequence[Any]]) -> int:
-        """Makes the convolutions; gives how many numbers come out of them."""
+        """Builds the convolutions; returns the number of features after them."""
         shape = space.shape
         if not isinstance(space, spaces.Box) or shape is None or len(shape) not in (2, 3):
             raise ConfigError(
-                f"rllib config: model.conv_filters: they are for pictures [height, width, channels], and observations "
+                f"rllib config: model.conv_filters: they are for images [height, width, channels], and observations "
                 f"are {space}; leave conv_filters out, or register a custom_model"
             )
         channels = shape[2] if len(shape) == 3 else 1
@@ -98,7 +98,7 @@ class DefaultNetwork(nn.Module):
             if min(size) < 1:
                 raise ConfigError(
                     f"rllib config: model.conv_filters: the kernel {list(window)} of filter {number + 1} is larger "
-                    f"than what comes to it of a picture {shape}; give a smaller one"
+                    f"than its input of an image {shape}; give a smaller one"
                 )
             layer = nn.Conv2d(channels, out, window, step, dtype=torch.float32, device="cpu")
             nn.init.orthogonal_(layer.weight, HIDDEN_GAIN)
@@ -110,7 +110,7 @@ class DefaultNetwork(nn.Module):
         return channels * size[0] * size[1]
 
     def forward(self, obs: Any) -> Tensor:
-        """Features ``[N, num_features]``."""
+        """Computes features ``[N, num_features]``."""
         x = self._pictures(obs) if len(self.convolutions) else _flat(self.space, obs)
         for layer in self.layers:
             x = layer(x)
@@ -132,7 +132,7 @@ def _pair(value: Any) -> tuple[int, int]:
 
 
 def _same(size: Sequence[int], layer: Any) -> list[int]:
-    """Padding ``[left, right, top, bottom]`` after which only the stride makes a picture smaller."""
+    """Returns the padding ``[left, right, top, bottom]`` with which only the stride shrinks an image."""
     padding: list[int] = []
     for side, window, step in zip(reversed(size), reversed(layer.kernel_size), reversed(layer.stride), strict=True):
         whole = max((math.ceil(side / step) - 1) * step + window - side, 0)
@@ -141,14 +141,14 @@ def _same(size: Sequence[int], layer: Any) -> list[int]:
 
 
 def _size(space: gymnasium.Space[Any]) -> int:
-    """How many numbers an observation is as one vector, without masks of actions, which no network sees."""
+    """Returns the length of an observation as one vector, without action masks."""
     if isinstance(space, spaces.Dict):
         return sum(_size(part) for key, part in space.spaces.items() if key != MASK)
     return int(spaces.flatdim(space))
 
 
 def _flat(space: gymnasium.Space[Any], obs: Any) -> Tensor:
-    """What is observed as one vector, ``[N, F]``: one-hot where it is one of several."""
+    """Flattens observations to vectors ``[N, F]``; categories become one-hot."""
     if isinstance(space, spaces.Discrete):
         return functional.one_hot(obs.long(), int(space.n)).float()
     if isinstance(space, spaces.MultiDiscrete):

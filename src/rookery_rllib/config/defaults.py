@@ -1,8 +1,7 @@
-"""The configurations of 2021 as dicts: every key with its default, and how two of them are put together.
+"""The configurations of 2021 as dicts: every key with its default, and how two of them are merged.
 
-The defaults stand in the rows of `table.py`, and what an algorithm changes of them in `algorithms.py`. The dicts are
-made when they are first asked for, because one value, the class of `callbacks`, stands on much that other names do not
-need.
+The defaults are in the rows of `table.py`, and the changes of an algorithm in `algorithms.py`. The dicts are made on
+first use, because one value, the class of `callbacks`, imports much that other names do not need.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ from rookery_rllib.config.table import ROWS
 Config = dict[str, Any]
 
 DEFAULT_POLICY_ID = "default_policy"
-"""What the only policy of a trainer is called."""
+"""Name of the only policy of a trainer."""
 
 REPLACED_BY_TYPE = ("exploration_config",)
 """Sections that are replaced as a whole where their ``type`` changes."""
 
 
 def copied(value: Any) -> Any:
-    """Copies dicts and lists at every depth and shares whatever else stands in them."""
+    """Copies dicts and lists at every depth, and shares all other objects in them."""
     if isinstance(value, dict):
         return {key: copied(inner) for key, inner in value.items()}
     return [copied(inner) for inner in value] if type(value) is list else value
 
 
 def _defaults(rows: Sequence[Row], order: str) -> Config:
-    """Returns the keys of rows with their defaults: that of the first of these rows, or else of all, that has one.
+    """Returns the keys of rows with their defaults: from the first of these rows that has one, else from all rows.
 
-    The keys have the order of a text; one that is not in it comes last.
+    The keys have the given order; keys that it does not list come last.
     """
     keys, places = {row.key for row in rows}, order.split()
     defaults: Config = {}
@@ -57,7 +56,7 @@ def _place(key: str, places: list[str]) -> int:
 
 
 COMMON = _defaults([row for row in ROWS if not row.only or row.key in ORDER[""].split()], ORDER[""])
-"""What all algorithms have, but for the class of ``callbacks``."""
+"""Configuration of all algorithms, without the class of ``callbacks``."""
 
 FREE = tuple(key for key, default in COMMON.items() if isinstance(default, dict))
 """Sections that `merge_trainer_configs` lets take new keys."""
@@ -70,7 +69,7 @@ DEFAULT_CONFIGS: dict[str, Config]
 
 
 def __getattr__(name: str) -> Any:
-    """Makes the whole configurations when one is first asked for; ``PPO_DEFAULT_CONFIG`` is that of PPO.
+    """Builds the configurations on first access; ``PPO_DEFAULT_CONFIG`` is that of PPO.
 
     Raises:
         AttributeError: For another name.
@@ -88,7 +87,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _config_of(algorithm: str, common: Config) -> Config:
-    """Returns the configuration of an algorithm: that of its base, its own keys, and what it changes."""
+    """Returns the configuration of an algorithm: that of its base, its own keys, and its changes."""
     one = ALGORITHMS[algorithm]
     base = _config_of(one.base, common) if one.base else common
     own = [row for row in ROWS if algorithm in row.only and row.key.partition(".")[0] not in base]
@@ -112,7 +111,7 @@ def with_common_config(extra_config: Mapping[str, Any]) -> Config:
 def merge_trainer_configs(
     config1: Mapping[str, Any], config2: Mapping[str, Any], _allow_unknown_configs: bool | None = None
 ) -> Config:
-    """Puts one configuration over another: dicts merge by key at every depth, all else is replaced.
+    """Merges one configuration into another: dicts merge by key at every depth, other values are replaced.
 
     Raises a ConfigError with a line for each key that is unknown; sections such as ``env_config`` and ``model`` take
     new keys in any case.
@@ -140,5 +139,5 @@ def _over(low: Config, high: Mapping[str, Any], free: bool, above: str, problems
 
 
 def _other_type(path: str, before: Config, value: Mapping[str, Any]) -> bool:
-    """Returns whether a section is one that a new type replaces, and has one."""
+    """Returns whether a section has a new ``type``, which replaces the section as a whole."""
     return path in REPLACED_BY_TYPE and value.get("type", before.get("type")) != before.get("type")

@@ -1,4 +1,4 @@
-"""Keys of the section `exploration_config`: how actions are tried out."""
+"""Keys of the section `exploration_config`: exploration."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from rookery_rllib.config.scheduled_values import points_of, ramp, written_sched
 APEX_RATE = 0.4
 
 APEX_LADDER = 7.0
-"""What explorations by worker do: worker i of N has the rate ``0.4 ** (1 + 7 * i / (N - 1))``; here each copy has."""
+"""Exponent of per-worker exploration, here per environment: the i-th of N has ``0.4 ** (1 + 7 * i / (N - 1))``."""
 
 GONE_EXPLORATIONS: dict[str, str] = {
-    "RE3": "novelty is rewarded by random network distillation here (algorithm.signals.rnd of a rookery.Trainer); use "
+    "RE3": "random network distillation rewards novelty here (algorithm.signals.rnd of a rookery.Trainer); use "
     "Curiosity, or add a reward in postprocess_trajectory of an Exploration of your own",
     "SlateEpsilonGreedy": "there are no slates; use EpsilonGreedy",
     "SlateSoftQ": "there are no slates; use SoftQ",
     "ThompsonSampling": "there are no bandits",
     "UpperConfidenceBound": "there are no bandits",
 }
-"""Types of exploration that are not here, and what to use."""
+"""Types of exploration that do not exist here, with replacements."""
 
 OWN_EXPLORATION = "a class of the script"
-"""The type of exploration where the script has written it."""
+"""Type of an exploration class of the script."""
 
 
 def exploration_type(reader: Reader) -> str:
@@ -47,15 +47,15 @@ def exploration_number(reader: Reader, name: str) -> float:
 
 
 def refuse_exploration(reader: Reader, kind: str, use: str) -> None:
-    """Notes that an algorithm does not explore so."""
+    """Adds the problem that an algorithm does not support a type of exploration."""
     gone = GONE_EXPLORATIONS.get(kind)
     known = [*EXPLORATION_DEFAULTS, *GONE_EXPLORATIONS]
     near = "" if kind in known else nearest(kind, known)
-    reader.refuse("exploration_config.type", gone or f"{reader.algorithm} does not explore so: use {use}{near}")
+    reader.refuse("exploration_config.type", gone or f"{reader.algorithm} does not support it: use {use}{near}")
 
 
 def drawn_exploration(reader: Reader) -> Values:
-    """PPO, A2C and PG draw from their own distribution."""
+    """Translates the exploration of PPO, A2C and PG, which sample their own distribution."""
     kind = exploration_type(reader)
     if kind == OWN_EXPLORATION:
         return {}
@@ -63,15 +63,15 @@ def drawn_exploration(reader: Reader) -> Values:
         return curiosity(reader)
     if kind != "StochasticSampling":
         refuse_exploration(
-            reader, kind, "StochasticSampling, which draws from the policy's own distribution, or Curiosity"
+            reader, kind, "StochasticSampling, which samples the policy's own distribution, or Curiosity"
         )
     elif exploration_number(reader, "random_timesteps"):
-        reader.refuse("exploration_config.random_timesteps", "what is learned from is the policy's own play; use 0")
+        reader.refuse("exploration_config.random_timesteps", "on-policy learning uses the policy's own actions; use 0")
     return {}
 
 
 def curiosity(reader: Reader) -> Values:
-    """The reward for surprise, which is a signal with values of its own, as PPO and A2C learn it."""
+    """Translates Curiosity: an intrinsic reward with its own value function, as PPO and A2C learn it."""
     path = "algorithm.signals.curiosity."
 
     def given(name: str) -> Any:
@@ -109,7 +109,7 @@ def q_exploration(reader: Reader) -> Values:
         f"{path}per_env_epsilon": 0.0,
     }
     if kind == OWN_EXPLORATION:
-        pass  # it is asked, and nothing else tries anything out
+        pass  # the class is called, and nothing else explores
     elif kind == "EpsilonGreedy":
         values[f"{path}epsilon"] = epsilon(reader)
     elif kind == "PerWorkerEpsilonGreedy":
@@ -128,7 +128,7 @@ def q_exploration(reader: Reader) -> Values:
     else:
         refuse_exploration(reader, kind, "EpsilonGreedy, SoftQ, ParameterNoise, or noisy = True")
     if noisy and reader.get("model.custom_model") is not None:
-        reader.refuse("noisy", "a custom_model puts values of actions out by layers of its own; use EpsilonGreedy, "
+        reader.refuse("noisy", "a custom_model computes action values by its own layers; use EpsilonGreedy, "
                       "SoftQ or ParameterNoise")  # fmt: skip
     if noisy:
         values[f"{path}kind"] = "noisy"
@@ -147,7 +147,7 @@ def epsilon(reader: Reader) -> Any:
 
 
 def critic_exploration(reader: Reader) -> Values:
-    """How SAC, DDPG and TD3 try actions out, and how long at random."""
+    """Translates the exploration of SAC, DDPG and TD3, and the length of random play."""
     path, kind = "algorithm.exploration.", exploration_type(reader)
     starts = reader.whole("learning_starts")
     values: Values = {f"{path}kind": "white", f"{path}theta": 0.15}
@@ -164,7 +164,7 @@ def critic_exploration(reader: Reader) -> Values:
         return values
     if kind.endswith("OrnsteinUhlenbeckNoise"):
         theta, sigma = exploration_number(reader, "ou_theta"), exploration_number(reader, "ou_sigma")
-        # Theirs is in units of the range of an action, which is 2 here, and sigma is that of a step.
+        # RLlib's scale is in units of the action range, which is 2 here, and its sigma is that of a step.
         spread = sigma / math.sqrt(max(1 - (1 - theta) ** 2, 1e-12))
         values |= {f"{path}kind": "ou", f"{path}theta": theta}
         std = 2 * exploration_number(reader, "ou_base_scale") * spread
@@ -183,7 +183,7 @@ def critic_exploration(reader: Reader) -> Values:
 
 
 def noise_size(reader: Reader, std: float) -> Any:
-    """Returns the size of noise, or its schedule, which begins when random play ends."""
+    """Returns the noise scale, or its schedule, which begins when random play ends."""
     key = "exploration_config.scale_schedule"
     if reader.get(key) is not None:
         scale = written_schedule(reader, key, reader.get(key))
@@ -206,7 +206,7 @@ def team_exploration(reader: Reader) -> Values:
 
 
 def _of(kind: str, **defaults: Any) -> dict[str, Any]:
-    """Returns keys of a type of exploration, with their defaults."""
+    """Returns the keys of a type of exploration, with their defaults."""
     return {f"exploration_config.{kind}.{name}": default for name, default in defaults.items()}
 
 
@@ -221,13 +221,13 @@ C = f"{A}signals.curiosity."
 Q_PATHS = f"{X}kind {X}epsilon {X}temperature {X}per_env_epsilon"
 NOISE_PATHS = f"{X}kind {X}theta {X}std {X}per_env_epsilon {A}learning_starts"
 
-SURPRISE = "The reward for surprise, a signal with values of its own."
+SURPRISE = "Curiosity: an intrinsic reward with its own value function."
 ONE_LAYER = "both models have one hidden layer, with relu; leave it out"
-OWN_PLAY = "what is learned from is the policy's own play; use 0"
-ADAPTS = "noise adapts until actions differ as wanted; leave it out"
+OWN_PLAY = "on-policy learning uses the policy's own actions; use 0"
+ADAPTS = "noise adapts to a wanted difference of actions; leave it out"
 
 EXPLORATION = [
-    by(drawn_exploration, TYPE, "", "How actions are tried out: StochasticSampling, Curiosity.", DRAWN),
+    by(drawn_exploration, TYPE, "", "Exploration type: StochasticSampling, Curiosity.", DRAWN),
     refused(_of("StochasticSampling", random_timesteps=0), OWN_PLAY, DRAWN),
     by(drawn_exploration, _of("Curiosity", eta=1.0), f"{C}strength", SURPRISE, DRAWN),
     by(drawn_exploration, _of("Curiosity", lr=1e-3), f"{C}lr", SURPRISE, DRAWN),
@@ -241,7 +241,7 @@ EXPLORATION = [
     refused(_of("Curiosity", forward_net_activation="relu"), ONE_LAYER, DRAWN, fine=("relu",)),
     refused(_of("Curiosity", sub_exploration=None), ONE_LAYER, DRAWN,
             fine=(None, {"type": "StochasticSampling"}, "StochasticSampling")),
-    by(q_exploration, TYPE, Q_PATHS, "How actions are tried out: EpsilonGreedy, PerWorkerEpsilonGreedy, SoftQ, "
+    by(q_exploration, TYPE, Q_PATHS, "Exploration type: EpsilonGreedy, PerWorkerEpsilonGreedy, SoftQ, "
        "StochasticSampling, Random, ParameterNoise.", Q_KIND),
     by(q_exploration, _of("EpsilonGreedy", **EPSILON), Q_PATHS, "A setting of EpsilonGreedy.", Q_KIND),
     by(q_exploration, _of("SoftQ", temperature=1.0), Q_PATHS, "A setting of SoftQ.", Q_KIND),
@@ -249,14 +249,14 @@ EXPLORATION = [
     refused(_of("ParameterNoise", initial_stddev=1.0), ADAPTS, Q_KIND),
     by(q_exploration, _of("ParameterNoise", random_timesteps=10_000), Q_PATHS, "A setting of ParameterNoise.", Q_KIND),
     refused(_of("ParameterNoise", sub_exploration=None), ADAPTS, Q_KIND),
-    by(critic_exploration, TYPE, f"{A}learning_starts", "How actions are tried out: StochasticSampling.", ("SAC",)),
+    by(critic_exploration, TYPE, f"{A}learning_starts", "Exploration type: StochasticSampling.", ("SAC",)),
     by(critic_exploration, _of("StochasticSampling", random_timesteps=0), f"{A}learning_starts",
        "A setting of StochasticSampling.", ("SAC",)),
-    by(team_exploration, TYPE, f"{X}epsilon", "How actions are tried out: EpsilonGreedy.", ("QMIX",)),
+    by(team_exploration, TYPE, f"{X}epsilon", "Exploration type: EpsilonGreedy.", ("QMIX",)),
     by(team_exploration, _of("EpsilonGreedy", **EPSILON), f"{X}epsilon", "A setting of EpsilonGreedy.", ("QMIX",)),
-    by(drawn_exploration, TYPE, "", "How actions are tried out: StochasticSampling.", ("MADDPG",)),
+    by(drawn_exploration, TYPE, "", "Exploration type: StochasticSampling.", ("MADDPG",)),
     refused(_of("StochasticSampling", random_timesteps=0), OWN_PLAY, ("MADDPG",)),
-    by(critic_exploration, TYPE, NOISE_PATHS, "How actions are tried out: GaussianNoise, OrnsteinUhlenbeckNoise, "
+    by(critic_exploration, TYPE, NOISE_PATHS, "Exploration type: GaussianNoise, OrnsteinUhlenbeckNoise, "
        "PerWorkerGaussianNoise, PerWorkerOrnsteinUhlenbeckNoise.", DDPG_KIND),
     by(critic_exploration, _of("GaussianNoise", random_timesteps=1000, stddev=0.1, **SCALE), NOISE_PATHS,
        "A setting of GaussianNoise.", DDPG_KIND),
@@ -281,4 +281,4 @@ EXPLORATION_DEFAULTS: dict[str, dict[str, Any]] = {
         "ParameterNoise",
     )
 }  # fmt: skip
-"""Keys of each type of exploration with what they are where nobody sets them."""
+"""Keys of each type of exploration with their defaults."""

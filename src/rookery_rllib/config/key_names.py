@@ -1,4 +1,4 @@
-"""Names of keys: those of an algorithm, what they are called elsewhere, and what an unknown one may have meant."""
+"""Names of keys: those of an algorithm, their names in other versions, and suggestions for unknown ones."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ RENAMED: dict[str, str] = {
     "gae_lambda": "lambda", "fcnet_layers": "model.fcnet_hiddens", "custom_options": "model.custom_model_config",
     **{later: key for arguments in LATER_ARGUMENTS.values() for later, key in arguments.items()},
 }  # fmt: skip
-"""What keys of earlier and later versions, and of other libraries, were called in 2021."""
+"""Names in 2021 of keys of earlier and later versions, and of other libraries."""
 
 
 def keys_of(section: str, algorithm: str, kind: str = "") -> list[str]:
@@ -67,13 +67,13 @@ def keys_of(section: str, algorithm: str, kind: str = "") -> list[str]:
 
 
 def why_unknown(algorithm: str, path: str, known: list[str]) -> str:
-    """Returns what a key that an algorithm does not have may have meant."""
+    """Returns the error text for a key that an algorithm does not have, with a suggestion."""
     section, _, name = path.rpartition(".")
     if name in RENAMED:
         return f"it was called {RENAMED[name]!r} in 2021"
     others = [] if section else [other for other, config in DEFAULT_CONFIGS.items() if name in config]
     if others:
-        return f"it is a key of {', '.join(others)}, and not of {algorithm}{nearest(name, known)}"
+        return f"it is a key of {', '.join(others)}, not of {algorithm}{nearest(name, known)}"
     near = nearest(name, known)
     elsewhere = [row.key for row in ROWS if row.key.rpartition(".")[2] == name]
     if not near and elsewhere:

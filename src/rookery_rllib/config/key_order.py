@@ -1,4 +1,4 @@
-"""The order of keys in the configurations of Ray 1.4, which those here have too."""
+"""The order of keys in the configurations of Ray 1.4, which the dicts here keep."""
 
 from __future__ import annotations
 

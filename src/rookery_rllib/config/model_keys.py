@@ -12,7 +12,7 @@ from rookery_rllib.config.reader import Reader, Values
 from rookery_rllib.config.rows import by, ignored, refused, used
 
 OURS = {"tanh": "tanh", "relu": "relu", "elu": "elu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
-"""Functions after layers that settings of ours have, by the names of 2021."""
+"""Activations that our settings have, by the names of 2021."""
 
 NETWORK = "rookery_rllib.config.default_networks:DefaultNetwork"
 
@@ -21,7 +21,7 @@ def policy_network(reader: Reader) -> Values:
     filters, custom = reader.get("model.conv_filters"), reader.get("model.custom_model")
     hidden = [*(reader.get("model.fcnet_hiddens") or ()), *(reader.get("model.post_fcnet_hiddens") or ())]
     first = "model.fcnet_activation" if reader.get("model.fcnet_hiddens") else "model.post_fcnet_activation"
-    if filters:  # as theirs: after convolutions come the layers of post_fcnet_hiddens alone
+    if filters:  # as in RLlib: after convolutions come the layers of post_fcnet_hiddens alone
         hidden, first = list(reader.get("model.post_fcnet_hiddens") or ()), "model.post_fcnet_activation"
     if reader.algorithm in ("DQN", "APEX") and not reader.get("dueling"):
         hidden += list(reader.get("hiddens") or ())
@@ -36,7 +36,7 @@ def policy_network(reader: Reader) -> Values:
             values["algorithm.model.module"] = NETWORK
             values["algorithm.model.module_config"] = settings | {"filters": [list(one) for one in filters or ()]}
         elif "model.conv_activation" in reader.given:
-            reader.refuse("model.conv_activation", "give conv_filters beside it, whose functions it names")
+            reader.refuse("model.conv_activation", "give conv_filters too, whose activation it is")
     if filters and not _are_filters(filters):
         reader.refuse("model.conv_filters", "must be a list of [channels, kernel, stride], [16, [4, 4], 2] for example")
     if reader.get("model.no_final_linear"):
@@ -49,7 +49,7 @@ def _are_filters(filters: Any) -> bool:
 
 
 def activation(reader: Reader, key: str) -> str:
-    """Returns the name of a function after layers, in the spelling of 2021; ``linear`` for None."""
+    """Returns the name of an activation, in the spelling of 2021; ``linear`` for None."""
     value = reader.get(key)
     name = "linear" if value is None else str(value)
     if name not in FUNCTIONS:
@@ -58,19 +58,19 @@ def activation(reader: Reader, key: str) -> str:
 
 
 def shared_trunk(reader: Reader) -> Values:
-    """Whether the value function stands on the policy's features."""
+    """Translates the key that shares the policy's features with the value function."""
     old = reader.config.get("vf_share_layers", DEPRECATED_VALUE)
     shares = reader.get("model.vf_share_layers") if old == DEPRECATED_VALUE else old
     return {"algorithm.model.shared_trunk": bool(shares)}
 
 
 def memory(reader: Reader) -> Values:
-    """What a policy remembers: a cell, attention, frames."""
+    """Translates the memory of a policy: a recurrent cell, attention, or a frame stack."""
     path = "algorithm.model.memory."
     lstm, attends = bool(reader.get("model.use_lstm")), bool(reader.get("model.use_attention"))
     if reader.algorithm == "QMIX" and (lstm or attends):
         key = "model.use_lstm" if lstm else "model.use_attention"
-        reader.refuse(key, "members of QMIX have a GRU of lstm_cell_size units in any case; leave it out")
+        reader.refuse(key, "members of QMIX always have a GRU of lstm_cell_size units; leave it out")
     both = reader.get("model.lstm_use_prev_action_reward")
     old = bool(both) and both != DEPRECATED_VALUE
     values: Values = {
@@ -94,11 +94,11 @@ def memory(reader: Reader) -> Values:
             reader.refuse(f"model.attention_use_n_prev_{name}s", "attention looks back by itself; use 1 or 0")
         values[f"{path}previous_{name}"] = many > 0
     if reader.algorithm == "R2D2" and not (lstm or attends) and reader.get("model.custom_model") is None:
-        reader.refuse("model.use_lstm", "R2D2 learns policies that remember; set model.use_lstm = True, or use DQN")
+        reader.refuse("model.use_lstm", "R2D2 trains recurrent policies; set model.use_lstm = True, or use DQN")
     if (lstm or attends) and reader.algorithm in ("SimpleQ", *DDPG_KIND, "MADDPG"):
         use = "R2D2" if reader.algorithm == "SimpleQ" else "PPO"
         key = "model.use_lstm" if lstm else "model.use_attention"
-        reader.refuse(key, f"{reader.algorithm} learns no policies that remember; use {use}")
+        reader.refuse(key, f"{reader.algorithm} does not train policies with memory; use {use}")
     return values
 
 
@@ -106,7 +106,7 @@ def frames(reader: Reader) -> int:
     stack = reader.get("model.num_framestacks")
     if stack == "auto":
         if not reader.get("model.framestack"):
-            reader.refuse("model.framestack", "pictures of Atari are stacked by their preset; write num_framestacks")
+            reader.refuse("model.framestack", "the Atari preset stacks frames; write num_framestacks")
         return 1
     return max(reader.whole("model.num_framestacks"), 1)
 
@@ -119,15 +119,15 @@ MODEL = [
        "model.post_fcnet_hiddens": [], "model.post_fcnet_activation": "relu", "model.conv_filters": None,
        "model.conv_activation": "relu", "model.no_final_linear": False},
        f"{M}hidden {M}activation {M}module {M}module_config",
-       "Layers, one chain of both lists; with conv_filters the second stands on the convolutions.", LAYERED),
+       "Hidden layers, both lists in a row; with conv_filters the second list follows the convolutions.", LAYERED),
     ignored("model.fcnet_hiddens model.fcnet_activation model.post_fcnet_hiddens model.post_fcnet_activation",
-            "layers of actor and critics are keys of their own", OUTSIDE_LAYERS),
+            "actor and critics have separate keys for their layers", OUTSIDE_LAYERS),
     refused("model.conv_filters model.conv_activation model.no_final_linear",
-            "pictures go through the network that model.cnn names", OUTSIDE_LAYERS),
-    ignored({"model.free_log_std": False}, "the logarithm of a deviation is a parameter of its own, as with True"),
+            "images go through the network that model.cnn names", OUTSIDE_LAYERS),
+    ignored({"model.free_log_std": False}, "the log standard deviation is a free parameter, as with True"),
     by(shared_trunk, {"model.vf_share_layers": True}, f"{M}shared_trunk",
-       "Whether values stand on the policy's features.", ON_POLICY),
-    by(shared_trunk, {"vf_share_layers": DEPRECATED_VALUE}, f"{M}shared_trunk", "The same, as it was written before.",
+       "Whether the value function shares the policy's features.", ON_POLICY),
+    by(shared_trunk, {"vf_share_layers": DEPRECATED_VALUE}, f"{M}shared_trunk", "Former name of vf_share_layers.",
        PPO_KIND),
     ignored("model.vf_share_layers", "there is no value function beside the policy", ("PG", *OFF_POLICY)),
     by(memory, {"model.use_lstm": False, "model.max_seq_len": 20, "model.lstm_cell_size": 256,
@@ -138,19 +138,19 @@ MODEL = [
        "model.attention_use_n_prev_rewards": 0, "model.num_framestacks": "auto", "model.framestack": True},
        " ".join(f"{M}memory.{name}" for name in ("kind", "size", "layers", "heads", "context", "sequence_length",
                                                    "previous_action", "previous_reward", "frame_stack")),
-       "What a policy remembers: an LSTM, attention, its last frames."),
+       "Memory of a policy: an LSTM, attention, stacked frames."),
     ignored({"model.attention_memory_training": 50}, "gradients flow through max_seq_len decisions"),
     refused({"model.attention_head_dim": 32, "model.attention_position_wise_mlp_dim": 32,
             "model.attention_init_gru_gate_bias": 2.0},
-            "heads share attention_dim among them, and layers are of its width; leave it out"),
+            "heads split attention_dim, and layers have that width; leave it out"),
     ignored({"model._time_major": False, "model._use_default_native_models": False},
-            "how rows lie in memory is not seen from outside"),
+            "the memory layout has no effect on results"),
     ignored({"model.dim": 84},
-            "pictures of Atari are 84 x 84, and others are not resized; wrap the environment to do so"),
+            "Atari images are 84 x 84, and others are not resized; wrap the environment to do so"),
     ignored({"model.grayscale": False, "model.zero_mean": True},
             "only the preprocessor that preprocessor_pref = 'rllib' chose read it"),
-    used({"model.custom_model": None}, "A model of your own, by the name it was registered under."),
-    used({"model.custom_model_config": {}}, "What it is told."),
-    used({"model.custom_action_dist": None}, "A distribution of your own, by the name it was registered under."),
-    used({"model.custom_preprocessor": None}, "A preprocessor of your own, by the name it was registered under."),
+    used({"model.custom_model": None}, "A custom model, by its registered name."),
+    used({"model.custom_model_config": {}}, "Arguments of custom_model."),
+    used({"model.custom_action_dist": None}, "A custom action distribution, by its registered name."),
+    used({"model.custom_preprocessor": None}, "A custom preprocessor, by its registered name."),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Keys of PPO, A2C, IMPALA, APPO and what is derived from them."""
+"""Keys of PPO, A2C, IMPALA, APPO and algorithms derived from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rookery_rllib.config.sampling_keys import actor_batch, batch_rows, on_polic
 from rookery_rllib.config.scheduled_values import scheduled
 
 VALUE_CLIP_IGNORED = "vf_clip_param is ignored at its default"
-"""What begins the line about values, where it is Rookery's own algorithm that learns them."""
+"""Start of the note about vf_clip_param, for Rookery's own algorithms."""
 
 
 def advantage(reader: Reader) -> Values:
@@ -35,37 +35,37 @@ def value_clip(reader: Reader) -> Values:
     if clip is None or not given:
         if clip is not None:
             reader.notes.append(
-                f"{VALUE_CLIP_IGNORED} ({clip:g}), which cuts off what is learned of values above "
-                "it; write it into the configuration to have it honoured"
+                f"{VALUE_CLIP_IGNORED} ({clip:g}), which limits how far value errors above "
+                "it are learned; set it in the configuration to apply it"
             )
         return {"algorithm.value_clip": None}
     return {"algorithm.value_clip": reader.number("vf_clip_param")}
 
 
 def trace_bounds(reader: Reader) -> Values:
-    """The largest importance weight, which is one for targets and scores."""
+    """Translates the largest importance weight, which is the same for targets and policy gradients."""
     keys = ("vtrace_clip_rho_threshold", "vtrace_clip_pg_rho_threshold")
     given = [key for key in keys if key in reader.given] or [keys[0]]
     bounds = {key: reader.number(key) for key in given}
     if len(set(bounds.values())) > 1:
-        reader.refuse(keys[1], f"value targets and scores have one bound here; use {keys[0]} = {bounds[keys[0]]:g}")
+        reader.refuse(keys[1], f"targets and policy gradients have one bound here; use {keys[0]} = {bounds[keys[0]]:g}")
     if min(bounds.values()) <= 0:
         reader.refuse(given[0], "must be above 0")
         return {}
     if len(given) == 1 and given[0] in reader.given:
-        reader.notes.append(f"{given[0]} = {bounds[given[0]]:g} bounds value targets and scores alike here")
+        reader.notes.append(f"{given[0]} = {bounds[given[0]]:g} bounds both value targets and policy gradients here")
     return {"algorithm.rho_bar": bounds[given[0]]}
 
 
 def passes(reader: Reader) -> Values:
-    """How often APPO learns from a batch: in passes at once, or again later, from those that are kept."""
+    """Translates how often APPO learns from a batch: in epochs at once, or again later from a batch buffer."""
     rows, kept = batch_rows(reader), reader.whole("minibatch_buffer_size", 1)
     uses, proportion = reader.whole("num_sgd_iter", 1), reader.number("replay_proportion")
     values: Values = {"algorithm.minibatch_size": rows, "algorithm.epochs": 1, "algorithm.batch_uses": 1}
     if proportion != int(proportion) or proportion < 0:
         reader.refuse("replay_proportion", "must be a whole number: older batches that are learned with each new one")
     elif proportion and kept > 1:
-        reader.refuse("replay_proportion", "batches are kept once here; leave it out, or minibatch_buffer_size")
+        reader.refuse("replay_proportion", "there is one batch buffer here; leave it out, or minibatch_buffer_size")
     elif proportion:
         pieces = rows // (reader.fragment * reader.whole("num_envs_per_worker", 1) * reader.agents)
         slots = max(reader.whole("replay_buffer_num_slots", 1) // max(pieces, 1), 1)
@@ -93,27 +93,27 @@ def step_maker(reader: Reader) -> Values:
 
 PPO_AND_A2C = [
     by(advantage, {"use_critic": True, "use_gae": True, "lambda": 1.0}, f"{A}gae_lambda",
-       "Decay of later errors in the advantage; without use_gae it is 1.", (*PPO_KIND, *A2C_KIND), rl2="training"),
+       "GAE lambda; without use_gae it is 1.", (*PPO_KIND, *A2C_KIND), rl2="training"),
     to({"vf_loss_coeff": 1.0}, f"{A}value_coef", "Weight of the value loss.", PPO_KIND, rl2="training"),
     computed(lambda reader: 0.5 * reader.number("vf_loss_coeff"), {"vf_loss_coeff": 0.5}, f"{A}value_coef",
-             "Weight of the value loss, halved as theirs is.", (*A2C_KIND, *IMPALA_KIND)),
+             "Weight of the value loss, halved as in RLlib.", (*A2C_KIND, *IMPALA_KIND)),
     by(entropy, {"entropy_coeff": 0.0}, f"{A}entropy_coef", "Weight of the entropy bonus.", ON_POLICY),
     by(entropy, {"entropy_coeff_schedule": None}, f"{A}entropy_coef",
-       "Weight by env steps, [[step, weight], ...], or the step at which it is 0.", (*PPO_KIND, *IMPALA_KIND),
+       "Entropy weight by env steps, [[step, weight], ...], or the step where it is 0.", (*PPO_KIND, *IMPALA_KIND),
        rl2="training"),
-    to({"clip_param": 0.3}, f"{A}clip", "How far a probability ratio may leave 1.", (*PPO_KIND, "APPO"),
+    to({"clip_param": 0.3}, f"{A}clip", "Clip range of the probability ratio around 1.", (*PPO_KIND, "APPO"),
        rl2="training"),
     by(value_clip, {"vf_clip_param": 10.0}, f"{A}value_clip",
-       "How far values may move in an update; ignored at its default, with a line.", PPO_KIND, rl2="training"),
-    to({"kl_coeff": 0.2}, f"{A}kl_coef", "First weight of the penalty on the KL divergence.", PPO_KIND, rl2="training"),
-    to({"kl_target": 0.01}, f"{A}kl_target", "Divergence that the penalty aims at.", (*PPO_KIND, "APPO"),
+       "Clip range of values in an update; ignored at its default, with a note.", PPO_KIND, rl2="training"),
+    to({"kl_coeff": 0.2}, f"{A}kl_coef", "Initial weight of the KL penalty.", PPO_KIND, rl2="training"),
+    to({"kl_target": 0.01}, f"{A}kl_target", "Target KL divergence of the penalty.", (*PPO_KIND, "APPO"),
        rl2="training"),
-    by(on_policy_batch, {"sgd_minibatch_size": 128}, f"{A}minibatch_size", "Decisions in a gradient step.", PPO_KIND,
+    by(on_policy_batch, {"sgd_minibatch_size": 128}, f"{A}minibatch_size", "Minibatch size, in decisions.", PPO_KIND,
        rl2="training"),
-    to({"num_sgd_iter": 30}, f"{A}epochs", "Passes over a batch.", PPO_KIND, rl2="training"),
-    to({"grad_clip": None}, f"{A}max_grad_norm", "Longest gradient; None = any.", (*PPO_KIND, "APPO")),
+    to({"num_sgd_iter": 30}, f"{A}epochs", "Epochs over a batch.", PPO_KIND, rl2="training"),
+    to({"grad_clip": None}, f"{A}max_grad_norm", "Gradient norm limit; None = no clipping.", (*PPO_KIND, "APPO")),
     refused({"shuffle_sequences": True}, "minibatches are always drawn anew; leave it out", PPO_KIND, rl2="training"),
-    ignored({"microbatch_size": None}, "it saves memory on a GPU and changes no gradient", ("A2C",)),
+    ignored({"microbatch_size": None}, "it saves GPU memory and changes no gradient", ("A2C",)),
     ignored({"keep_local_weights_in_sync": True, "torch_distributed_backend": "gloo", "truncate_episodes": True},
             "DDPPO is PPO in one process here", ("DDPPO",)),
 ]  # fmt: skip
@@ -121,37 +121,37 @@ PPO_AND_A2C = [
 IMPALA_AND_APPO = [
     by(actor_batch, "rollout_fragment_length train_batch_size batch_mode grad_clip",
        f"{A}fragment_length {A}rollout_size {A}max_grad_norm",
-       "Whole rounds of fragments until train_batch_size env steps are reached; the longest gradient is divided by the "
-       "batch, because their loss is a sum.", ("IMPALA",)),
+       "Whole rounds of fragments until train_batch_size env steps are reached; the gradient norm limit is divided by "
+       "the batch, because RLlib's loss is a sum.", ("IMPALA",)),
     by(on_policy_batch, "rollout_fragment_length train_batch_size batch_mode", f"{A}fragment_length {A}rollout_size",
        "Whole rounds of fragments until train_batch_size env steps are reached.", ("APPO",)),
-    refused({"vtrace": True}, "IMPALA always corrects for the weights that played; A2C does without", ("IMPALA",)),
+    refused({"vtrace": True}, "IMPALA always corrects for stale weights; A2C does without", ("IMPALA",)),
     refused("vtrace",
-            "APPO always corrects for the weights that played; PPO with sample_async does without a target network",
+            "APPO always corrects for stale weights; PPO with sample_async does without a target network",
             ("APPO",)),
     by(trace_bounds, {"vtrace_clip_rho_threshold": 1.0, "vtrace_clip_pg_rho_threshold": 1.0}, f"{A}rho_bar",
-       "Largest importance weight, of value targets and of scores alike.", IMPALA_KIND),
+       "Largest importance weight, of both value targets and policy gradients.", IMPALA_KIND),
     ignored({"vtrace_drop_last_ts": True},
-            "no decision is dropped: what comes after the last one counts with its value", IMPALA_KIND),
+            "no decision is dropped: the last one is bootstrapped with a value", IMPALA_KIND),
     refused({"num_sgd_iter": 1}, "IMPALA learns from a batch once; use APPO", ("IMPALA",)),
     refused({"replay_proportion": 0.0}, "IMPALA keeps no batches; use APPO", ("IMPALA",)),
     ignored({"minibatch_buffer_size": 1, "replay_buffer_num_slots": 0}, "IMPALA keeps no batches", ("IMPALA",)),
     by(passes, "num_sgd_iter minibatch_buffer_size", f"{A}epochs {A}batch_uses {A}buffered_batches {A}minibatch_size",
-       "How often a batch is learned from: at once, or, where more than one is kept, again later; a batch is one "
+       "How often a batch is learned from: at once, or again later if more than one is buffered; a batch is one "
        "gradient step.", ("APPO",)),
     by(passes, "replay_proportion replay_buffer_num_slots", f"{A}batch_uses {A}buffered_batches",
-       "Older batches that are learned with each new one, and how many pieces of them are kept.", ("APPO",)),
+       "Number of older batches learned with each new one, and size of the batch buffer in minibatches.", ("APPO",)),
     ignored({"learner_queue_size": 16, "learner_queue_timeout": 300},
-            "nothing waits in queues: what is there is learned from as soon as it makes a batch", IMPALA_KIND),
+            "there is no queue: collected steps are learned as soon as they fill a batch", IMPALA_KIND),
     on_cluster(lambda reader: {"sampling.in_flight": reader.whole("max_sample_requests_in_flight_per_worker", 1)},
                {"max_sample_requests_in_flight_per_worker": 2}, "sampling.in_flight",
-               "Fragments that each worker is asked for ahead.", IMPALA_KIND),
-    ignored({"num_aggregation_workers": 0}, "the trainer itself puts together what workers send", IMPALA_KIND),
-    ignored({"broadcast_interval": 1}, "weights are handed out after each update", IMPALA_KIND),
+               "Fragments in flight for each worker.", IMPALA_KIND),
+    ignored({"num_aggregation_workers": 0}, "the trainer itself combines what workers send", IMPALA_KIND),
+    ignored({"broadcast_interval": 1}, "weights are broadcast after each update", IMPALA_KIND),
     ignored({"num_multi_gpu_tower_stacks": 1, "num_data_loader_buffers": DEPRECATED_VALUE},
-            "a training learns on one GPU at most", IMPALA_KIND),
+            "a run learns on one GPU at most", IMPALA_KIND),
     by(step_maker, {"opt_type": "adam", "decay": 0.99, "epsilon": 0.1}, f"{A}optimizer {A}rms_alpha {A}rms_eps",
-       "Adam or RMSprop; RMSprop has epsilon inside the root here.", ("IMPALA",)),
+       "Adam or RMSprop; RMSprop has epsilon inside the square root here.", ("IMPALA",)),
     refused({"momentum": 0.0}, "RMSprop has none here; use 0", ("IMPALA",), fine=(0,)),
     refused("opt_type", "APPO learns by Adam", ("APPO",)),
     ignored("decay momentum epsilon", "they belong to RMSprop", ("APPO",)),
@@ -161,6 +161,6 @@ IMPALA_AND_APPO = [
     ignored({"use_critic": True, "use_gae": True, "lambda": 1.0}, "they belong to vtrace = False", ("APPO",)),
     computed(lambda reader: reader.number("kl_coeff") if reader.get("use_kl_loss") else 0.0,
              {"use_kl_loss": False, "kl_coeff": 1.0}, f"{A}kl_coef",
-             "First weight of the penalty on the KL divergence from the target network, where use_kl_loss is set.",
+             "Initial weight of the penalty on the KL divergence from the target network, if use_kl_loss is set.",
              ("APPO",)),
 ]  # fmt: skip

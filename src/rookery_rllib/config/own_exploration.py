@@ -1,4 +1,4 @@
-"""The class of a script by which its policies try actions out, where its configuration names one."""
+"""The exploration class of a script, if its configuration names one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rookery_rllib.base.from_config import imported
 
 
 def own_exploration(config: Mapping[str, Any]) -> Callable[..., Any] | None:
-    """Returns the script's class by which a configuration explores, or None; raises a ConfigError for a wrong path."""
+    """Returns the script's exploration class in a configuration, or None; raises a ConfigError for a wrong path."""
     kind = (config.get("exploration_config") or {}).get("type")
     if isinstance(kind, str) and "." in kind:
         module, _, name = kind.replace(":", ".").rpartition(".")

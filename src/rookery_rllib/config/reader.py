@@ -1,4 +1,4 @@
-"""A configuration of 2021 while it is translated: `Reader`, which functions of keys are given."""
+"""A configuration of 2021 during translation: `Reader`, the argument of functions of keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rookery_rllib.config.algorithms import APEX_KIND, DQN_KIND, IMPALA_KIND
 Values = dict[str, Any]
 
 MOST_IN_A_ROW = 16
-"""Decisions of a sequence that QMIX learns from, at most: theirs are whole episodes."""
+"""Longest sequence that QMIX learns from, in decisions; RLlib uses whole episodes."""
 
 
 @dataclass
@@ -23,12 +23,12 @@ class Reader:
 
     Attributes:
         algorithm: Its name, ``PPO``.
-        config: All keys, those that nobody set with their defaults.
-        given: The keys that somebody set, dotted.
-        agents: Agents that each policy plays in an environment; 1 where that is not known.
-        cluster: Address of the cluster that workers play on; empty = in this process.
+        config: All keys, with defaults for those not set.
+        given: The keys that were set, dotted.
+        agents: Agents of each policy in an environment; 1 if unknown.
+        cluster: Address of the cluster that workers run on; empty = in this process.
         notes: Lines to print once.
-        problems: Lines of the error that comes of them.
+        problems: Lines of the error to raise.
     """
 
     algorithm: str
@@ -40,7 +40,7 @@ class Reader:
     problems: list[str] = field(default_factory=list)
 
     def get(self, key: str) -> Any:
-        """Returns the value of a dotted key; None where a section has no such key."""
+        """Returns the value of a dotted key; None if a section has no such key."""
         value: Any = self.config
         for part in key.split("."):
             value = value.get(part) if isinstance(value, Mapping) else None
@@ -50,7 +50,7 @@ class Reader:
         self.problems.append(f"rllib config: {key} = {show(self.get(key))}: {why}")
 
     def whole(self, key: str, least: int = 0) -> int:
-        """Returns a whole number of at least `least`; notes a problem and gives that where it is none."""
+        """Returns a whole number of at least `least`; else adds a problem and returns `least`."""
         value = self.get(key)
         if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < least:
             self.refuse(key, f"must be a whole number of at least {least}")
@@ -58,7 +58,7 @@ class Reader:
         return int(value)
 
     def number(self, key: str) -> float:
-        """Returns a number; notes a problem and gives 1 where it is none."""
+        """Returns a number; else adds a problem and returns 1."""
         value = self.get(key)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             self.refuse(key, "must be a number")
@@ -67,36 +67,36 @@ class Reader:
 
     @cached_property
     def lanes(self) -> int:
-        """Copies of the environment."""
+        """Returns the number of environments."""
         return max(self.whole("num_workers"), 1) * self.whole("num_envs_per_worker", 1)
 
     @cached_property
     def workers(self) -> int:
-        """Workers that play on a cluster; 0 = this process plays."""
+        """Returns the number of workers on a cluster; 0 = this process steps the environments."""
         return self.whole("num_workers") if self.cluster else 0
 
     @property
     def is_asynchronous(self) -> bool:
-        """Whether workers on a cluster play on while is learned from what they have played."""
+        """Whether workers on a cluster continue during learning."""
         asked = self.algorithm in (*IMPALA_KIND, *APEX_KIND) or bool(self.get("sample_async"))
         return self.workers > 0 and asked and self.algorithm not in ("A3C", "PG")
 
     @cached_property
     def fragment(self) -> int:
-        """Env steps of a copy in a round."""
+        """Returns the env steps of an environment in a round."""
         length = self.whole("rollout_fragment_length", 1)
-        if self.algorithm in DQN_KIND:  # as theirs: a window fits into a round
+        if self.algorithm in DQN_KIND:  # as in RLlib: a window fits into a round
             length = max(length, self.whole("n_step", 1))
         return length
 
     @cached_property
     def round(self) -> int:
-        """Env steps of all copies in a round."""
+        """Returns the env steps of all environments in a round."""
         return self.fragment * self.lanes
 
     @cached_property
     def rounds(self) -> int:
-        """Rounds of a batch: as many as it takes to reach ``train_batch_size``."""
+        """Returns the rounds of a batch: the fewest that reach ``train_batch_size``."""
         if self.algorithm in ("DDPPO", "A3C"):
             return 1
         steps = self.round * (self.agents if self.get("multiagent.count_steps_by") == "agent_steps" else 1)
@@ -104,7 +104,7 @@ class Reader:
 
     @cached_property
     def in_a_row(self) -> int:
-        """Decisions of a sequence that QMIX learns from."""
+        """Returns the length of a sequence that QMIX learns from."""
         return min(self.whole("model.max_seq_len", 1), MOST_IN_A_ROW)
 
 

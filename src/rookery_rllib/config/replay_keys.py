@@ -1,4 +1,4 @@
-"""Keys of what learns from replay: DQN and its kin, SAC, DDPG, TD3."""
+"""Keys of algorithms with replay: DQN and its variants, SAC, DDPG, TD3."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def replay(reader: Reader) -> Values:
     path = "algorithm.replay."
     prioritized = bool(reader.get("prioritized_replay"))
     if prioritized and reader.algorithm == "R2D2":
-        reader.refuse("prioritized_replay", "R2D2 of 2021 draws all sequences alike; set it to False")
+        reader.refuse("prioritized_replay", "R2D2 of 2021 samples sequences uniformly; set it to False")
     values: Values = {
         f"{path}kind": "prioritized" if prioritized else "uniform",
         f"{path}capacity": reader.whole("buffer_size", 1),
@@ -36,7 +36,7 @@ def replay(reader: Reader) -> Values:
 
 
 def q_values(reader: Reader) -> Values:
-    """What DQN learns of an action's value."""
+    """Translates the form of DQN's action values."""
     atoms = reader.whole("num_atoms", 1)
     rescaled = reader.algorithm == "R2D2" and bool(reader.get("use_h_function"))
     if rescaled and atoms > 1:
@@ -60,7 +60,7 @@ def dueling(reader: Reader) -> Values:
 
 
 def q_target(reader: Reader) -> Values:
-    """When the target network becomes a copy of the one that learns."""
+    """Translates the interval of target network updates."""
     return {
         "algorithm.target.every_env_steps": reader.whole("target_network_update_freq", 1),
         "algorithm.target.every": None,
@@ -117,7 +117,7 @@ def ddpg_rates(reader: Reader) -> Values:
 
 
 def smoothing(reader: Reader) -> Values:
-    """What TD3 has and DDPG has not; DDPG with either of both is TD3."""
+    """Translates the additions of TD3; DDPG with either of them is TD3."""
     if not is_td3(reader):
         return {}
     smooth = bool(reader.get("smooth_target_policy"))
@@ -129,7 +129,7 @@ def smoothing(reader: Reader) -> Values:
 
 
 def is_td3(reader: Reader) -> bool:
-    """Returns whether the actor waits for the critics, or targets are smoothed."""
+    """Returns whether actor updates are delayed, or targets are smoothed."""
     return reader.algorithm == "TD3" or reader.get("policy_delay") != 1 or bool(reader.get("smooth_target_policy"))
 
 
@@ -144,13 +144,13 @@ REPLAY = [
     by(replay, {"prioritized_replay": True, "prioritized_replay_alpha": 0.6, "prioritized_replay_beta": 0.4,
        "prioritized_replay_eps": 1e-6, "final_prioritized_replay_beta": 0.4,
        "prioritized_replay_beta_annealing_timesteps": 20000}, f"{R}kind {R}alpha {R}beta {R}priority_eps",
-       "Whether decisions are drawn by what there was to learn from them.",
+       "Whether replay is prioritized by TD error.",
        tuple(name for name in OFF_POLICY if name != "SimpleQ")),
-    to({"n_step": 1}, f"{A}n_step", "Decisions whose rewards a target counts.", (*DQN_KIND, "SAC", *DDPG_KIND),
+    to({"n_step": 1}, f"{A}n_step", "Steps of n-step targets.", (*DQN_KIND, "SAC", *DDPG_KIND),
        rl2="training"),
     to({"learning_starts": 1000}, f"{A}learning_starts",
-       "Decisions before learning begins; until then actions are random.", Q_KIND, rl2="training"),
-    to({"grad_clip": None}, f"{A}max_grad_norm", "Longest gradient; None = any.", OFF_POLICY),
+       "Decisions before learning starts; until then actions are random.", Q_KIND, rl2="training"),
+    to({"grad_clip": None}, f"{A}max_grad_norm", "Gradient norm limit; None = no clipping.", OFF_POLICY),
     refused({"worker_side_prioritization": False}, "new decisions have the highest priority; leave it out",
             tuple(name for name in OFF_POLICY if name not in ("SimpleQ", *APEX_KIND))),
     ignored("worker_side_prioritization", "priorities are the learner's: new decisions have the highest", APEX_KIND,
@@ -159,49 +159,50 @@ REPLAY = [
 
 DQN_KEYS = [
     to({"adam_epsilon": 1e-8}, f"{A}adam_eps", "Added to Adam's denominator.", Q_KIND, rl2="training"),
-    to({"double_q": True}, f"{A}double", "Whether the network that learns chooses the next action.", DQN_KIND,
+    to({"double_q": True}, f"{A}double", "Whether the online network selects the next action.", DQN_KIND,
        rl2="training"),
     by(dueling, {"dueling": True, "hiddens": [256]}, f"{A}dueling {A}dueling_hidden",
-       "Streams of their own for states and advantages; without them hiddens are more layers.", DQN_KIND,
+       "Separate streams for state values and advantages; without them hiddens are further layers.", DQN_KIND,
        rl2="training"),
     by(q_values, {"num_atoms": 1, "v_min": -10.0, "v_max": 10.0},
        f"{A}values.kind {A}values.atoms {A}values.low {A}values.high",
-       "More than one atom: the distribution of returns is learned.", DQN_KIND, rl2="training"),
-    by(q_exploration, {"noisy": False, "sigma0": 0.5}, f"{X}kind {X}noisy_std", "Layers with learned noise.", DQN_KIND,
+       "More than one atom: learns the distribution of returns.", DQN_KIND, rl2="training"),
+    by(q_exploration, {"noisy": False, "sigma0": 0.5}, f"{X}kind {X}noisy_std", "Noisy layers.", DQN_KIND,
        rl2="training"),
     by(q_target, {"target_network_update_freq": 500}, f"{A}target.every_env_steps",
-       "Env steps from one copy of the target network to the next.", Q_KIND, rl2="training"),
-    refused({"replay_sequence_length": 1}, "decisions are drawn one by one; R2D2 draws sequences",
+       "Env steps between updates of the target network.", Q_KIND, rl2="training"),
+    refused({"replay_sequence_length": 1}, "single decisions are sampled; R2D2 samples sequences",
             ("DQN", "SimpleQ", "APEX")),
     refused("replay_sequence_length", "it follows from max_seq_len and burn_in; leave it out", ("R2D2",)),
     refused({"before_learn_on_batch": None}, "see and change batches in on_learn_on_batch", DQN_KIND, rl2="training"),
-    to({"burn_in": 0}, f"{R}burn_in", "Decisions at the start of a sequence that only bring memory up to date.",
+    to({"burn_in": 0}, f"{R}burn_in", "Decisions at the start of a sequence that only update the recurrent state.",
        ("R2D2",)),
-    ignored({"zero_init_states": True}, "sequences start from what was remembered when they were played, as with False",
+    ignored({"zero_init_states": True}, "sequences start from the stored recurrent state, as with False",
             ("R2D2",)),
     by(q_values, {"use_h_function": True}, f"{A}values.rescale", "Whether values are rescaled.", ("R2D2",)),
-    refused({"h_function_epsilon": 1e-3}, "the slope that is left of large values is 0.001; leave it out", ("R2D2",)),
+    refused({"h_function_epsilon": 1e-3}, "the slope at large values is 0.001; leave it out", ("R2D2",)),
 ]  # fmt: skip
 
 CRITIC_KEYS = [
     computed(lambda reader: 2 if reader.get("twin_q") else 1, {"twin_q": True}, f"{A}critic.number",
-             "Two critics, of which the lower value counts.", ("SAC", *DDPG_KIND), rl2="training"),
-    to({"tau": 5e-3}, f"{A}tau", "How far targets follow in a gradient step.", ("SAC", *DDPG_KIND), rl2="training"),
-    refused({"target_network_update_freq": 0}, "targets follow in every gradient step, by tau; use 0",
+             "Twin critics; the lower value is used.", ("SAC", *DDPG_KIND), rl2="training"),
+    to({"tau": 5e-3}, f"{A}tau", "Soft update rate of target networks per gradient step.", ("SAC", *DDPG_KIND),
+       rl2="training"),
+    refused({"target_network_update_freq": 0}, "target networks are updated in every gradient step, by tau; use 0",
             ("SAC", "DDPG", "TD3")),
-    ignored("target_network_update_freq", "targets follow in every gradient step, by tau", ("APEX_DDPG",)),
-    refused({"use_state_preprocessor": DEPRECATED_VALUE}, "networks see observations as they are; leave it out",
+    ignored("target_network_update_freq", "target networks are updated in every gradient step, by tau", ("APEX_DDPG",)),
+    refused({"use_state_preprocessor": DEPRECATED_VALUE}, "networks get observations as they are; leave it out",
             ("SAC", *DDPG_KIND), fine=(DEPRECATED_VALUE, False)),
     by(critic_exploration, {"learning_starts": 1500}, f"{A}learning_starts",
-       "Decisions before learning begins; until then actions are random.", ("SAC", *DDPG_KIND)),
+       "Decisions before learning starts; until then actions are random.", ("SAC", *DDPG_KIND)),
     by(sac_networks,
        {f"{net}.{name}": value for net in ("policy_model", "Q_model") for name, value in SAC_NETWORK.items()},
-       f"{M}hidden {M}activation", "Layers of actor and critics, which are the same here.", ("SAC",)),
+       f"{M}hidden {M}activation", "Hidden layers of actor and critics, which are the same here.", ("SAC",)),
     ignored({"policy_model.custom_model_config": {}, "Q_model.custom_model_config": {}},
-            "there is no custom_model to be told", ("SAC",)),
+            "there is no custom_model", ("SAC",)),
     to({"initial_alpha": 1.0}, f"{A}alpha_init", "First temperature.", ("SAC",), rl2="training"),
     computed(lambda reader: None if reader.get("target_entropy") in (None, "auto") else reader.number("target_entropy"),
-             {"target_entropy": None}, f"{A}target_entropy", "Entropy aimed at; None, 'auto' = by the space.",
+             {"target_entropy": None}, f"{A}target_entropy", "Target entropy; None, 'auto' = from the action space.",
              ("SAC",), rl2="training"),
     by(sac_rates, {"optimization.actor_learning_rate": 3e-4, "optimization.critic_learning_rate": 3e-4,
        "optimization.entropy_learning_rate": 3e-4}, f"{A}lr", "Learning rate, one for all three.", ("SAC",)),
@@ -209,12 +210,12 @@ CRITIC_KEYS = [
             "actions are squashed Gaussians; leave it out", ("SAC",)),
     by(ddpg_networks, {"actor_hiddens": [400, 300], "actor_hidden_activation": "relu", "critic_hiddens": [400, 300],
        "critic_hidden_activation": "relu"}, f"{M}hidden {M}activation",
-       "Layers of actor and critics, which are the same here.", DDPG_KIND),
+       "Hidden layers of actor and critics, which are the same here.", DDPG_KIND),
     by(ddpg_rates, {"actor_lr": 1e-3, "critic_lr": 1e-3}, f"{A}lr", "Learning rate, one for both.", DDPG_KIND),
     by(smoothing, {"policy_delay": 1, "smooth_target_policy": False, "target_noise": 0.2, "target_noise_clip": 0.5},
-       f"{A}policy_delay {A}target_noise {A}target_noise_clip", "What TD3 adds; DDPG with a delay or smoothing is TD3.",
-       DDPG_KIND),
-    refused({"use_huber": False}, "critics learn from squared errors; leave it out", DDPG_KIND),
+       f"{A}policy_delay {A}target_noise {A}target_noise_clip",
+"TD3's additions; DDPG with a delay or smoothing is TD3.", DDPG_KIND),
+    refused({"use_huber": False}, "critics learn with squared errors; leave it out", DDPG_KIND),
     ignored({"huber_threshold": 1.0}, "it belongs to use_huber", DDPG_KIND),
-    refused({"l2_reg": 1e-6}, "weights are not drawn to 0; use 0", DDPG_KIND, fine=(0, 0.0)),
+    refused({"l2_reg": 1e-6}, "there is no weight decay; use 0", DDPG_KIND, fine=(0, 0.0)),
 ]  # fmt: skip

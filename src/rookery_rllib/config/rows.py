@@ -1,11 +1,10 @@
-"""A row of the table of keys, `Row`, and what makes rows: a function for each thing that can become of a key.
+"""A row of the table of keys, `Row`, and a function for each status that makes rows.
 
-A key is *set* (its value goes to a path of ours), *translated* (a function of it and its neighbours gives values of
-paths), *used* (the trainer itself goes by it), *cluster* (translated where workers play on a cluster that the script
-has joined, ignored in one process), *ignored* (nothing would change; a line says so to whoever set it), or *refused*
-(with what to use instead).
+A key is *set* (its value goes to one of our settings), *translated* (a function of it and its neighbours sets several
+paths), *used* (by the trainer itself), *cluster* (translated if workers run on a cluster that the script has joined,
+ignored in one process), *ignored* (no effect; a line says so if it is set), or *refused* (with a replacement).
 
-Keys are given with their defaults, or as words where another row has the default.
+Keys are given with their defaults, or as words if another row has the default.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from rookery_rllib.config.reader import Function, Reader
 Keys = str | Mapping[str, Any]
 
 NO_DEFAULT = object()
-"""Stands for the default in a row that leaves it to another row."""
+"""Placeholder of the default in a row if another row has it."""
 
 
 class ConfigKeyStatus(Enum):
@@ -34,18 +33,18 @@ class ConfigKeyStatus(Enum):
 
 @dataclass(frozen=True)
 class Row:
-    """What a key is, and what becomes of it.
+    """Row of the key table: a key, its status and its translation.
 
     Attributes:
-        key: The key, with the section it stands in: ``model.use_lstm``. Keys of exploration have its type in between:
+        key: The key with its section: ``model.use_lstm``. Keys of exploration have its type in between:
             ``exploration_config.EpsilonGreedy.final_epsilon``.
-        status: What becomes of it.
-        text: What it does here, or why it is ignored or refused, in a sentence.
-        paths: Settings of ours that it decides.
-        function: Of keys that are translated: what gives the values; None of one that the trainer goes by on a cluster.
-        only: Algorithms of which this is said; empty = of all.
-        fine: Values beside the default that are neither refused nor worth a line.
-        default: Its value where it is not given; algorithms may change it (`algorithms.ALGORITHMS`).
+        status: How it is handled.
+        text: Its effect here, or the reason why it is ignored or refused, in a sentence.
+        paths: Our settings that it sets.
+        function: For translated keys: returns the values; None for a key that the trainer uses on a cluster.
+        only: Algorithms that the row is for; empty = all.
+        fine: Values other than the default that are neither refused nor noted.
+        default: Its value if it is not given; algorithms may change it (`algorithms.ALGORITHMS`).
         methods: Methods of RLlib 2 that take it as an argument.
     """
 
@@ -71,7 +70,7 @@ def _rows(keys: Keys, status: ConfigKeyStatus, text: str, rl2: str | Mapping[str
 
 
 def to(keys: Keys, path: str, text: str, only: tuple[str, ...] = (), rl2: str = "") -> list[Row]:
-    """A key whose value is that of a path."""
+    """Returns rows of keys whose value goes to a path."""
     return _rows(keys, ConfigKeyStatus.SET, text, rl2, paths=(path,), only=only)
 
 
@@ -83,34 +82,34 @@ def by(
     only: tuple[str, ...] = (),
     rl2: str | Mapping[str, str] = "",
 ) -> list[Row]:
-    """Keys that a function translates to paths, which are written with spaces between."""
+    """Returns rows of keys that a function translates to paths, separated by spaces."""
     return _rows(keys, ConfigKeyStatus.TRANSLATED, text, rl2, paths=tuple(paths.split()), function=function, only=only)
 
 
 def computed(
     value: Callable[[Reader], Any], keys: Keys, path: str, text: str, only: tuple[str, ...] = (), rl2: str = ""
 ) -> list[Row]:
-    """Keys of which a function gives the value of one path."""
+    """Returns rows of keys from which a function computes the value of one path."""
     return by(lambda reader: {path: value(reader)}, keys, path, text, only, rl2)
 
 
 def on_cluster(
     function: Function | None, keys: Keys, paths: str, text: str, only: tuple[str, ...] = (), rl2: str = ""
 ) -> list[Row]:
-    """Keys that are translated, or gone by, where workers play on a cluster, and change nothing in one process."""
+    """Returns rows of keys that have an effect only if workers run on a cluster."""
     return _rows(keys, ConfigKeyStatus.CLUSTER, text, rl2, paths=tuple(paths.split()), function=function, only=only)
 
 
 def used(keys: Keys, text: str, rl2: str = "") -> list[Row]:
-    """Keys that the trainer itself goes by."""
+    """Returns rows of keys that the trainer itself uses."""
     return _rows(keys, ConfigKeyStatus.USED, text, rl2)
 
 
 def ignored(keys: Keys, text: str, only: tuple[str, ...] = (), fine: tuple[Any, ...] = (), rl2: str = "") -> list[Row]:
-    """Keys that would change nothing here."""
+    """Returns rows of keys without an effect here."""
     return _rows(keys, ConfigKeyStatus.IGNORED, text, rl2, only=only, fine=fine)
 
 
 def refused(keys: Keys, text: str, only: tuple[str, ...] = (), fine: tuple[Any, ...] = (), rl2: str = "") -> list[Row]:
-    """Keys of which only the default can be."""
+    """Returns rows of keys that accept only their default."""
     return _rows(keys, ConfigKeyStatus.REFUSED, text, rl2, only=only, fine=fine)

@@ -17,11 +17,11 @@ from rookery_rllib.config.scheduled_values import scheduled
 from rookery_rllib.env.episode_ends import EndlessTask, Horizon
 
 LEAST_CPUS = 0.01
-"""Cores of a worker that is to reserve none: Ray counts them, and we do not ask for nothing."""
+"""Cores that a worker with num_cpus 0 reserves: Ray requires more than none."""
 
 
 def episode_ends(reader: Reader) -> Values:
-    """Wrappers that end episodes otherwise than the environment does."""
+    """Translates the keys that change how episodes end, to wrappers."""
     wrappers: list[Any] = []
     if reader.get("no_done_at_end"):
         wrappers.append(EndlessTask())
@@ -30,8 +30,8 @@ def episode_ends(reader: Reader) -> Values:
         if reader.get("soft_horizon"):
             reader.refuse(
                 "soft_horizon",
-                "an episode that is over starts anew here; write an environment that reports truncated after horizon "
-                "steps and goes on from where it is at reset, and leave horizon out",
+                "an episode that ended is always reset here; write an environment that reports truncated after horizon "
+                "steps and continues from its state at reset, and leave horizon out",
             )
     return {"env.wrappers": tuple(wrappers)}
 
@@ -41,8 +41,8 @@ def observation_filter(reader: Reader) -> Values:
     if value not in ("NoFilter", "MeanStdFilter", "ConcurrentMeanStdFilter"):
         reader.refuse(
             "observation_filter",
-            f"must be 'NoFilter' or 'MeanStdFilter'{nearest(str(value), ['NoFilter', 'MeanStdFilter'])}; a filter of "
-            "your own is a wrapper around the environment",
+            f"must be 'NoFilter' or 'MeanStdFilter'{nearest(str(value), ['NoFilter', 'MeanStdFilter'])}; for a custom "
+            "filter, wrap the environment",
         )
     used = value != "NoFilter"
     return {"algorithm.model.normalize_obs": used, "sampling.warmup_steps": 512 if used else 0}
@@ -64,7 +64,7 @@ def device(reader: Reader) -> Values:
         return {"device": "cpu"}
     if gpus > 1:
         reader.notes.append(
-            f"num_gpus = {gpus:g}: a training of these trainers learns on one of them; several learners are "
+            f"num_gpus = {gpus:g}: these trainers learn on one GPU; several learners are "
             "cluster.learners of Rookery's own (docs/how-to/several-learners.md)"
         )
     return {"device": "cuda"}
@@ -101,7 +101,7 @@ def placement(reader: Reader) -> Values:
     if value not in known:
         reader.refuse("placement_strategy", f"must be one of {', '.join(known)}{nearest(str(value), list(known))}")
     elif value.startswith("STRICT"):
-        reader.notes.append(f"placement_strategy = {value!r} is {known[value]!r}: workers go wherever there is room")
+        reader.notes.append(f"placement_strategy = {value!r} is {known[value]!r}: workers go where resources are free")
     return {"cluster.placement": known.get(value, "pack")}
 
 
@@ -114,7 +114,7 @@ def worker_environment(reader: Reader) -> Values:
         if value:
             reader.refuse(
                 "extra_python_environs_for_worker",
-                "workers are copies in this process: set the variables before it starts",
+                "environments run in this process: set the variables before it starts",
             )
         return {}
     return {"cluster.environment": {str(name): str(part) for name, part in value.items()}}
@@ -122,27 +122,27 @@ def worker_environment(reader: Reader) -> Values:
 
 ENVIRONMENT = [
     used({"env": None}, "The environment: an id, a registered name, a class.", rl2="environment"),
-    used({"env_config": {}}, "What the environment is built with, as an EnvContext.", rl2="environment"),
+    used({"env_config": {}}, "Arguments of the environment, passed as an EnvContext.", rl2="environment"),
     by(episode_ends, {"horizon": None, "soft_horizon": False, "no_done_at_end": False}, "env.wrappers",
-       "Episodes are truncated after horizon steps; with no_done_at_end every end is a cut.", rl2="env_runners"),
+       "Episodes are truncated after horizon steps; with no_done_at_end every end is a truncation.", rl2="env_runners"),
     used({"env_task_fn": None},
-         "A function (result, env, env_context) after each iteration: the task the env is set to.", rl2="environment"),
-    ignored({"render_env": False}, "no windows are opened; rookery record, or Trainer.record, makes a film",
+         "A function (result, env, env_context) after each iteration; returns the task to set.", rl2="environment"),
+    ignored({"render_env": False}, "no windows are opened; rookery record, or Trainer.record, makes a video",
             rl2="environment"),
     refused({"record_env": False, "monitor": DEPRECATED_VALUE},
-            "films are made afterwards: rookery record, or Trainer.record", fine=(False, None, DEPRECATED_VALUE)),
-    ignored({"normalize_actions": False}, "actions of bounded boxes are always learned as numbers from -1 to 1",
+            "videos are made afterwards: rookery record, or Trainer.record", fine=(False, None, DEPRECATED_VALUE)),
+    ignored({"normalize_actions": False}, "actions of bounded boxes are always normalized to -1 to 1",
             rl2="environment"),
     used({"clip_rewards": None},
-         "True: what is learned from has the sign of the reward; a number: the reward cut off there.",
+         "True: learns from the sign of the reward; a number: clips the reward there.",
          rl2="environment"),
     refused({"clip_actions": True},
             "actions always stay within their box; leave it out, or set normalize_actions = True", rl2="environment"),
     refused({"preprocessor_pref": "deepmind"},
-            "pictures of Atari are prepared as DeepMind did; wrap the environment for others", rl2="env_runners"),
+            "Atari images are preprocessed as DeepMind did; wrap the environment for others", rl2="env_runners"),
     used({"callbacks": None}, "The class of the callbacks.", rl2="callbacks"),
     used({"explore": True},
-         "False: actions that are asked for are the most likely ones; DQN, DDPG and TD3 then play so too.",
+         "False: compute_action returns the most likely actions; DQN, DDPG and TD3 then also train without noise.",
          rl2="env_runners"),
 ]  # fmt: skip
 
@@ -155,25 +155,25 @@ SESSION = {
     "allow_soft_placement": True,
 }
 THREADS = {"intra_op_parallelism_threads": 8, "inter_op_parallelism_threads": 8}
-"""What sessions of TensorFlow were given."""
+"""Keys of TensorFlow sessions."""
 
 LEARNING = [
-    to({"gamma": 0.99}, f"{A}gamma", "Discount of the reward.", rl2="training"),
+    to({"gamma": 0.99}, f"{A}gamma", "Discount factor.", rl2="training"),
     by(learning_rate, {"lr": 0.0001}, f"{A}lr", "Learning rate.", (*ON_POLICY, "PG", *Q_KIND)),
     by(learning_rate, {"lr_schedule": None}, f"{A}lr", "Learning rate by env steps, [[step, rate], ...].",
        (*ON_POLICY, *Q_KIND), rl2="training"),
-    ignored("lr", "the rates of actor and critics are keys of their own (optimization, actor_lr, critic_lr)",
+    ignored("lr", "actor and critics have separate keys for their rates (optimization, actor_lr, critic_lr)",
             ("SAC", *DDPG_KIND)),
-    ignored({"optimizer": {}}, "no algorithm here reads it; learning rates and grad_clip are keys of their own",
+    ignored({"optimizer": {}}, "no algorithm here reads it; learning rates and grad_clip have separate keys",
             rl2="training"),
     by(device, {"num_gpus": 0, "_fake_gpus": False}, "device",
-       "More than 0: networks learn on the GPU, on one of them.", rl2="resources"),
-    to({"seed": None}, "seed", "Names all random streams; None = drawn once and noted.", rl2="debugging"),
+       "More than 0: networks learn on one GPU.", rl2="resources"),
+    to({"seed": None}, "seed", "Seed of all random streams; None = drawn once and stored.", rl2="debugging"),
     by(observation_filter, {"observation_filter": "NoFilter"}, f"{M}normalize_obs sampling.warmup_steps",
-       "MeanStdFilter: observations are shifted and scaled by their running mean and deviation.", rl2="env_runners"),
-    ignored({"synchronize_filters": True}, "there is one filter a policy", rl2="env_runners"),
+       "MeanStdFilter: observations are normalized by their running mean and deviation.", rl2="env_runners"),
+    ignored({"synchronize_filters": True}, "each policy has one filter", rl2="env_runners"),
     ignored({"framework": "tf", "eager_tracing": False, "tf_session_args": SESSION, "local_tf_session_args": THREADS},
-            "networks are torch's, whatever framework is named",
+            "networks always use torch",
             fine=("tf", "tf1", "tf2", "tfe", "torch", "jax", None), rl2="framework"),
     ignored({"simple_optimizer": DEPRECATED_VALUE}, "there is one optimizer"),
 ]  # fmt: skip
@@ -182,63 +182,63 @@ EVALUATION = [
     used({"evaluation_interval": None}, "Iterations between evaluations.", rl2="evaluation"),
     by(measuring, {"evaluation_num_episodes": 10, "evaluation_config.explore": NO_DEFAULT},
        "evaluation.episodes evaluation.deterministic",
-       "Episodes of an evaluation, and whether their actions are drawn.",
+       "Episodes of an evaluation, and whether their actions are sampled.",
        rl2={"evaluation_num_episodes": "evaluation"}),
     used({"evaluation_config": {}}, "Keys that differ while policies are evaluated, such as env_config.",
          rl2="evaluation"),
     used({"custom_eval_function": None}, "A function (trainer, workers) that evaluates instead.", rl2="evaluation"),
     by(measuring, {"evaluation_num_workers": 0}, "evaluation.workers",
-       "Workers that a custom_eval_function gets; above 0 it sets an interval of 1. Where the script has joined a "
-       "cluster and has no such function, so many workers there play the episodes.", rl2="evaluation"),
+       "Workers that a custom_eval_function gets; above 0 it sets an interval of 1. If the script has joined a "
+       "cluster and has no such function, this number of workers there runs the episodes.", rl2="evaluation"),
     on_cluster(None, {"evaluation_parallel_to_training": False}, "",
-               "True: evaluation_num_workers on the cluster measure what an iteration begins with, while it is made; "
-               "else an evaluation comes between two iterations.", rl2="evaluation"),
-    ignored({"in_evaluation": False}, "it marks their workers; nothing reads it here"),
+               "True: evaluation_num_workers on the cluster evaluate an iteration's initial weights in parallel "
+               "with it; else an evaluation runs between two iterations.", rl2="evaluation"),
+    ignored({"in_evaluation": False}, "it marks evaluation workers in RLlib; nothing reads it here"),
 ]  # fmt: skip
 
 REPORTING = [
-    used({"metrics_smoothing_episodes": 100}, "Episodes that means and extremes of returns are taken over.",
+    used({"metrics_smoothing_episodes": 100}, "Episodes over which mean, minimum and maximum of returns are computed.",
          rl2="reporting"),
     used({"log_level": "WARN"}, "Level of Python's logger ray.rllib, which scripts may use.", rl2="debugging"),
     used({"log_sys_usage": True}, "Whether results have the section perf.", rl2="debugging"),
-    used({"logger_config": None}, "What loggers of Tune are told.", rl2="debugging"),
-    ignored({"collect_metrics_timeout": 180}, "nothing is waited for"),
+    used({"logger_config": None}, "Configuration of Tune's loggers.", rl2="debugging"),
+    ignored({"collect_metrics_timeout": 180}, "there is nothing to wait for"),
     on_cluster(worker_resources, {"num_cpus_per_worker": 1, "num_gpus_per_worker": 0},
                "cluster.worker_cpus cluster.worker_gpus", "Cores and GPUs that Ray reserves for each worker.",
                rl2="env_runners resources"),
     on_cluster(placement, {"placement_strategy": "PACK"}, "cluster.placement",
-               "PACK: few machines have many workers; SPREAD: each has as many as the others.", rl2="resources"),
+               "PACK: many workers on few machines; SPREAD: workers spread evenly.", rl2="resources"),
     ignored({"custom_resources_per_worker": {}}, "a worker is placed by its cores and GPUs",
             rl2="env_runners resources"),
-    ignored({"num_cpus_for_driver": 1}, "a trial has what resources_per_trial of tune.run says"),
+    ignored({"num_cpus_for_driver": 1}, "resources_per_trial of tune.run sets the resources of a trial"),
     refused({"extra_python_environs_for_driver": {}}, "set the variables before this process starts"),
     by(worker_environment, {"extra_python_environs_for_worker": {}}, "cluster.environment",
-       "Environment variables of workers on a cluster; refused where workers are copies in this process."),
+       "Environment variables of workers on a cluster; refused if environments run in this process."),
     refused({"input": "sampler"},
-            "experience is played here, or by clients of a PolicyServerInput, which a function gives; rookery learn "
-            "RUN learns from a replay that was recorded", rl2="offline_data"),
+            "experience is collected here, or by clients of a PolicyServerInput, which a function returns; rookery "
+            "learn RUN learns from a replay that was recorded", rl2="offline_data"),
     used({"output": None},
-         "A directory, or 'logdir', that what is played is written to, in lines of JSON; or a function of an IOContext "
-         "that gives an OutputWriter.", rl2="offline_data"),
-    used({"output_compress_columns": ["obs", "new_obs"]}, "Columns that are packed there.", rl2="offline_data"),
-    used({"output_max_file_size": 64 * 1024 * 1024}, "Bytes after which another file begins there.",
+         "A directory, or 'logdir', for experience in lines of JSON; or a function of an IOContext that returns an "
+         "OutputWriter.", rl2="offline_data"),
+    used({"output_compress_columns": ["obs", "new_obs"]}, "Columns compressed in output files.", rl2="offline_data"),
+    used({"output_max_file_size": 64 * 1024 * 1024}, "Size of an output file in bytes.",
          rl2="offline_data"),
     ignored({"input_evaluation": ["is", "wis"], "postprocess_inputs": False, "shuffle_buffer_size": 0},
-            "it says how recorded experience is read, and nothing is read here", rl2="offline_data"),
+            "it configures the reading of recorded experience, and nothing is read here", rl2="offline_data"),
 ]  # fmt: skip
 
 MULTIAGENT = [
     used({"multiagent.policies": {}}, "Policies by name: (class or None, spaces or None, own keys), or names alone.",
          rl2="multi_agent"),
     used({"multiagent.policy_mapping_fn": None},
-         "Agent to policy: a function of the agent, and of the episode where it takes one; None = the only policy, or "
+         "Agent to policy: a function of the agent, and of the episode if it takes one; None = the only policy, or "
          "policies named like agents.", rl2="multi_agent"),
-    used({"multiagent.policies_to_train": None}, "Policies that learn; None = all. A function is asked once for each.",
+    used({"multiagent.policies_to_train": None}, "Policies that learn; None = all. A function is called once for each.",
          rl2="multi_agent"),
     by(lanes, {"multiagent.count_steps_by": "env_steps"}, f"{A}rollout_size",
-       "env_steps or agent_steps: what train_batch_size counts.", rl2="multi_agent"),
+       "env_steps or agent_steps: the unit of train_batch_size.", rl2="multi_agent"),
     used({"multiagent.observation_fn": None},
-         "A function (agent_obs, worker, base_env, policies, episode) that rewrites what the agents see in each step.",
+         "A function (agent_obs, worker, base_env, policies, episode) that rewrites the observations of each step.",
          rl2="multi_agent"),
     refused({"multiagent.replay_mode": "independent"}, "each policy replays its own decisions; use 'independent'",
             rl2="multi_agent"),

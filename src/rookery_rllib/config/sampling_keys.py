@@ -1,4 +1,4 @@
-"""Keys that say how much is played before something is learned, and by how many."""
+"""Keys of sampling: batch sizes, environments and workers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rookery_rllib.config.rows import by, computed, ignored, refused, used
 from rookery_rllib.env.teams import TEAM_KIND
 
 WHOLE_EPISODES = (
-    "PG learns from whole episodes: decisions of one that is not over wait for the next batch, and nothing is cut "
+    "PG learns from whole episodes: an unfinished one waits for the next batch, and nothing is cut "
     "after rollout_fragment_length steps"
 )
-"""What is said of PG, where it is Rookery's own algorithm that learns."""
+"""Note about PG, for Rookery's own algorithm."""
 
 
 def lanes(reader: Reader) -> Values:
-    """Copies of the environment, ``max(1, num_workers) x num_envs_per_worker``, and the workers that have them."""
+    """Translates the number of environments, ``max(1, num_workers) x num_envs_per_worker``, and of workers."""
     if reader.workers:
         return {
             "sampling.num_envs": reader.lanes,
@@ -29,25 +29,25 @@ def lanes(reader: Reader) -> Values:
     workers, cores = reader.whole("num_workers"), usable_cores()
     if "num_workers" in reader.given and workers > cores:
         reader.notes.append(
-            f"num_workers = {workers} and {cores} cores: {reader.lanes} copies of the environment play in this "
-            "process, and in as many helper processes as a short measurement finds worth it"
+            f"num_workers = {workers} and {cores} cores: {reader.lanes} environments run in this "
+            "process, and in environment processes if a short measurement finds them faster"
         )
     return {"sampling.num_envs": reader.lanes}
 
 
 def on_policy_batch(reader: Reader) -> Values:
-    """Whole rounds of fragments until ``train_batch_size`` is reached."""
+    """Translates ``train_batch_size``: whole rounds of fragments until it is reached."""
     whole = reader.get("batch_mode") == "complete_episodes"
     length = reader.fragment * reader.rounds if whole else reader.fragment
     if whole:
         reader.notes.append(
-            f"batch_mode = 'complete_episodes': episodes are cut nowhere but at the end of a batch, {length} steps of "
-            "a copy, where what follows counts with its value"
+            f"batch_mode = 'complete_episodes': episodes are cut only at the end of a batch, {length} steps of "
+            "an environment, with a bootstrapped value"
         )
     elif reader.get("batch_mode") != "truncate_episodes":
         reader.refuse("batch_mode", "must be 'truncate_episodes' or 'complete_episodes'")
     values: Values = {"algorithm.fragment_length": length, "algorithm.rollout_size": None}
-    if (reader.rounds > 1 and not whole) or reader.is_asynchronous:  # whoever of the workers has answered
+    if (reader.rounds > 1 and not whole) or reader.is_asynchronous:  # of any worker that has answered
         values["algorithm.rollout_size"] = batch_rows(reader)
     if reader.algorithm in PPO_KIND:
         minibatch = reader.whole("sgd_minibatch_size", 1)
@@ -59,19 +59,19 @@ def on_policy_batch(reader: Reader) -> Values:
 
 
 def batch_rows(reader: Reader) -> int:
-    """Decisions of a policy in a batch."""
+    """Returns the decisions of a policy in a batch."""
     return reader.rounds * reader.round * reader.agents
 
 
 def actor_batch(reader: Reader) -> Values:
-    """The batch of A2C, and its longest gradient: theirs is one of a sum over the batch, ours one of a mean."""
+    """Translates A2C's batch and gradient norm limit: RLlib's loss is a sum over the batch, ours a mean."""
     clip = reader.get("grad_clip")
     norm = None if clip is None else reader.number("grad_clip") / batch_rows(reader)
     return {**on_policy_batch(reader), "algorithm.max_grad_norm": norm}
 
 
 def reinforce_batch(reader: Reader) -> Values:
-    """Decisions between two updates of REINFORCE."""
+    """Translates the decisions between two updates of REINFORCE."""
     if reader.get("batch_mode") not in ("truncate_episodes", "complete_episodes"):
         reader.refuse("batch_mode", "must be 'truncate_episodes' or 'complete_episodes'")
     elif reader.get("batch_mode") == "truncate_episodes":
@@ -80,11 +80,11 @@ def reinforce_batch(reader: Reader) -> Values:
 
 
 def replay_pace(reader: Reader) -> Values:
-    """Rounds of playing and the gradient steps that belong to each."""
+    """Translates env steps per round, and gradient steps per round."""
     rows = reader.round * reader.agents
     batch = reader.whole("train_batch_size", 1)
     updates = 1.0 / rows
-    if reader.is_asynchronous:  # workers are asked for so many steps of each copy, and are not waited for
+    if reader.is_asynchronous:  # workers are asked for this many steps of each environment, and are not waited for
         rows = reader.fragment * reader.agents
     intensity = reader.get("training_intensity") if reader.algorithm != "SimpleQ" else None
     if intensity:
@@ -99,7 +99,7 @@ def replay_pace(reader: Reader) -> Values:
 
 
 def iteration(reader: Reader) -> Values:
-    """Env steps of an iteration: a batch, or ``timesteps_per_iteration`` where that is more."""
+    """Translates the env steps of an iteration: a batch, or ``timesteps_per_iteration`` if that is more."""
     steps = reader.whole("timesteps_per_iteration")
     if reader.algorithm in (*OFF_POLICY, *TEAM_KIND):
         return {"sampling.iteration_steps": max(steps, reader.round)}
@@ -108,24 +108,24 @@ def iteration(reader: Reader) -> Values:
 
 
 def staleness(reader: Reader) -> Values:
-    """Whether the next batch is played while one is learned from."""
+    """Translates asynchronous sampling: the next batch is collected while one is learned from."""
     if reader.algorithm == "A3C" or reader.is_asynchronous:
         return {"sampling.staleness": 0}
     if reader.algorithm in IMPALA_KIND:
         return {"sampling.staleness": 1}
     if reader.algorithm == "PG" and reader.get("sample_async"):
-        reader.refuse("sample_async", "PG takes what older weights played for its own play; use PPO or A2C, or False")
+        reader.refuse("sample_async", "PG would treat experience of older weights as its own; use PPO or A2C, or False")
     return {"sampling.staleness": int(bool(reader.get("sample_async")))}
 
 
 SAMPLING = [
     by(lanes, {"num_workers": 2, "num_envs_per_worker": 1},
        "sampling.num_envs sampling.workers sampling.asynchronous cluster.ray",
-       "Copies of the environment: max(1, num_workers) x num_envs_per_worker. Where the script has joined a cluster of "
-       "Ray, so many workers there play them, asynchronously for IMPALA, APPO and Ape-X; else this process does.",
+       "Number of environments: max(1, num_workers) x num_envs_per_worker. If the script has joined a cluster of "
+       "Ray, num_workers workers there step them, asynchronously for IMPALA, APPO and Ape-X; else this process does.",
        rl2="env_runners"),
     ignored({"create_env_on_driver": False},
-            "environments are in this process, or one tells it the spaces of those elsewhere"),
+            "environments are in this process, or an environment here has the spaces of those in workers"),
     by(on_policy_batch, {"rollout_fragment_length": 200, "train_batch_size": 200, "batch_mode": "truncate_episodes"},
        f"{A}fragment_length {A}rollout_size",
        "Whole rounds of fragments until train_batch_size env steps are reached; advantages are cut at their ends.",
@@ -135,30 +135,30 @@ SAMPLING = [
        "Whole rounds of fragments until train_batch_size env steps are reached (A3C: one); the longest gradient is "
        "divided by the batch, because their loss is a sum.", A2C_KIND, rl2={"grad_clip": "training"}),
     by(reinforce_batch, "rollout_fragment_length train_batch_size batch_mode", f"{A}rollout_size",
-       "Decisions of a batch; those of episodes that are not over wait for the next.", ("PG",)),
+       "Decisions of a batch; those of unfinished episodes wait for the next.", ("PG",)),
     by(replay_pace, "rollout_fragment_length train_batch_size", f"{A}train_every {A}updates_per_step {A}batch_size",
-       "A round of rollout_fragment_length steps of every copy, then a gradient step of train_batch_size decisions.",
-       OFF_POLICY),
+       "A round of rollout_fragment_length steps of every environment, then a gradient step of train_batch_size "
+       "decisions.", OFF_POLICY),
     by(replay_pace, {"training_intensity": None}, f"{A}updates_per_step",
-       "Decisions learned from for each that is played; None = one gradient step a round.",
+       "Decisions learned from for each one collected; None = one gradient step per round.",
        tuple(name for name in OFF_POLICY if name != "SimpleQ"), rl2="training"),
-    ignored("batch_mode", "what is replayed does not depend on where playing paused", OFF_POLICY),
+    ignored("batch_mode", "replayed data does not depend on where sampling paused", OFF_POLICY),
     by(iteration, {"timesteps_per_iteration": 0}, "sampling.iteration_steps",
        "Env steps of an iteration, at least; without it an iteration is one batch.", rl2="reporting"),
     used({"min_iter_time_s": 0},
-         "Seconds an iteration goes on for at least, where it is set; the defaults of A2C, IMPALA and APPO (10), of "
-         "A3C (5) and of replay (1) are not waited for, so that equal seeds give equal iterations.", rl2="reporting"),
+         "Minimum duration of an iteration in seconds, if it is set; the defaults of A2C, IMPALA and APPO (10), of "
+         "A3C (5) and of replay (1) are not applied, so that equal seeds give equal iterations.", rl2="reporting"),
     by(staleness, {"sample_async": False}, "sampling.staleness",
-       "True: the next batch is played while one is learned from; workers on a cluster play on without waiting "
+       "True: the next batch is collected while one is learned from; workers on a cluster continue without waiting "
        "(sampling.asynchronous).", rl2="env_runners"),
     refused({"sample_collector": None}, "batches are collected in one way; see a batch in on_postprocess_trajectory"),
-    ignored({"compress_observations": False}, "replay stores pictures frame by frame", rl2="env_runners"),
+    ignored({"compress_observations": False}, "replay stores images frame by frame", rl2="env_runners"),
     ignored({"remote_worker_envs": False, "remote_env_batch_wait_ms": 0},
-            "a worker on a cluster steps its copies in its own process, take more of them; copies in this process have "
-            "helpers where a short measurement finds them worth it", rl2="env_runners"),
+            "a worker on a cluster steps its environments in its own process, use more workers; environments in this "
+            "process get environment processes if a short measurement finds them faster", rl2="env_runners"),
     refused({"fake_sampler": False}, "every step is a real one; leave it out", rl2="debugging"),
     computed(lambda reader: "restart" if reader.get("ignore_worker_failures") else "stop",
              {"ignore_worker_failures": False}, "env.on_error",
-             "True: an episode whose environment raises is given up, and the environment is built anew.",
+             "True: if an environment raises, its episode is dropped and the environment is rebuilt.",
              rl2="env_runners fault_tolerance"),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Values that change over env steps, in the forms in which keys of 2021 give them."""
+"""Schedules over env steps, in the forms of keys of 2021."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rookery_rllib.config.reader import Reader
 
 
 def scheduled(reader: Reader, key: str, schedule_key: str) -> Any:
-    """Returns the value of a key, or the schedule that takes its place: ``[[env steps, value], ...]``."""
+    """Returns the value of a key, or the schedule that replaces it: ``[[env steps, value], ...]``."""
     points = reader.get(schedule_key)
     if points is None:
         return reader.number(key)
@@ -21,7 +21,7 @@ def scheduled(reader: Reader, key: str, schedule_key: str) -> Any:
 
 
 def piecewise(reader: Reader, key: str, points: Any) -> Any:
-    """Returns straight lines through ``[[env steps, value], ...]``."""
+    """Returns a piecewise linear schedule through ``[[env steps, value], ...]``."""
     shaped = isinstance(points, list | tuple) and bool(points)
     if not shaped or not all(isinstance(point, list | tuple) and len(point) == 2 for point in points):
         reader.refuse(key, "must be a list of [env steps, value], for example [[0, 1e-3], [100000, 1e-5]]")
@@ -34,7 +34,7 @@ def piecewise(reader: Reader, key: str, points: Any) -> Any:
 
 
 def ramp(start: float, end: float, steps: float, after: float = 0.0) -> Any:
-    """Returns a straight line from one value to another, from step `after` on; a number where nothing changes."""
+    """Returns a linear schedule from one value to another, from step `after` on; a number if both are equal."""
     if start == end or steps <= 0:
         return end
     if after <= 0:
@@ -43,7 +43,7 @@ def ramp(start: float, end: float, steps: float, after: float = 0.0) -> Any:
 
 
 def written_schedule(reader: Reader, key: str, schedule: Any) -> Any:
-    """Returns what a dict ``{"type": ...}``, a list of points, or a schedule object of 2021 says."""
+    """Returns the schedule of a dict ``{"type": ...}``, a list of points, or a schedule object of 2021."""
     if isinstance(schedule, int | float):
         return float(schedule)
     if isinstance(schedule, list | tuple):

@@ -1,7 +1,7 @@
-"""Every key of a configuration of 2021, with its default and what becomes of it here: `ROWS`, the one table.
+"""Every key of a configuration of 2021, with its default, status and translation: `ROWS`.
 
-A row is made where the function is that translates its key; `rows.Row` says what it has. Defaults, the translation, the
-arguments of RLlib 2's methods, messages about unknown keys and the page of the documentation are made from the rows.
+A row is made next to the function that translates its key; see `rows.Row`. Defaults, the translation, the arguments of
+RLlib 2's methods, messages about unknown keys and a page of the documentation are made from the rows.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ SUBJECTS: dict[str, list[list[Row]]] = {
     "Results and logs": REPORTING,
     "multiagent": MULTIAGENT,
     "model": MODEL,
-    "PPO, A2C and their kin": PPO_AND_A2C,
+    "PPO, A2C and variants": PPO_AND_A2C,
     "IMPALA and APPO": IMPALA_AND_APPO,
     "Replay": REPLAY,
-    "DQN and its kin": DQN_KEYS,
+    "DQN and variants": DQN_KEYS,
     "SAC, DDPG, TD3": CRITIC_KEYS,
     "QMIX and MADDPG": TEAM_KEYS,
     "Exploration": EXPLORATION,
 }
-"""The rows by subject; keys of which the same is said stand together."""
+"""The rows by subject; keys with the same text are neighbours."""
 
 ROWS: list[Row] = [row for subject in SUBJECTS.values() for rows in subject for row in rows]
 
 SECTIONS = ("model", "multiagent", "exploration_config", "Q_model", "policy_model", "optimization")
-"""Sections whose keys stand in the table one by one."""
+"""Sections whose keys are in the table one by one."""
 
 
 def rows_of(algorithm: str) -> dict[str, list[Row]]:

@@ -12,17 +12,17 @@ from rookery_rllib.env.teams import TEAM_KIND
 
 
 def mixer(reader: Reader) -> Values:
-    """How the values of a group's members become that of the group: QMIX, or VDN."""
+    """Translates the mixer of the members' values: QMIX, or VDN."""
     kind = reader.get("mixer")
     if kind == "vdn":
         return {"algorithm.name": "vdn"}
     if kind != "qmix":
-        reader.refuse("mixer", "must be 'qmix' or 'vdn'; without a mixer members learn apart: use DQN without groups")
+        reader.refuse("mixer", "must be 'qmix' or 'vdn'; without a mixer use DQN without groups")
     return {"algorithm.name": "qmix", "algorithm.mixing_size": reader.whole("mixing_embed_dim", 1)}
 
 
 def member_layers(reader: Reader) -> Values:
-    """The layer before a member's GRU, which is as wide."""
+    """Translates the layer before a member's GRU, of the same width."""
     width = reader.whole("model.lstm_cell_size", 1)
     return {"algorithm.model.hidden": (width,), "algorithm.model.activation": "relu"}
 
@@ -33,42 +33,43 @@ def team_replay(reader: Reader) -> Values:
 
 TEAM_KEYS = [
     by(replay_pace, "rollout_fragment_length train_batch_size", f"{A}train_every {A}updates_per_step {A}batch_size",
-       "A round of rollout_fragment_length steps of every copy, then a gradient step of train_batch_size decisions; "
-       "QMIX draws sequences of them.", TEAM_KIND),
-    ignored("batch_mode", "what is replayed does not depend on where playing paused", TEAM_KIND),
+       "A round of rollout_fragment_length steps of every environment, then a gradient step of train_batch_size "
+       "decisions; QMIX samples sequences of them.", TEAM_KIND),
+    ignored("batch_mode", "replayed data does not depend on where sampling paused", TEAM_KIND),
     by(team_replay, {"buffer_size": 10000}, f"{R}capacity", "Decisions kept.", TEAM_KIND),
     to({"learning_starts": 1000}, f"{A}learning_starts",
-       "Decisions before learning begins; until then actions are random.", TEAM_KIND),
-    to({"grad_norm_clipping": 10}, f"{A}max_grad_norm", "Longest gradient; None = any.", TEAM_KIND),
-    refused({"worker_side_prioritization": False}, "decisions are drawn all alike; leave it out", TEAM_KIND),
+       "Decisions before learning starts; until then actions are random.", TEAM_KIND),
+    to({"grad_norm_clipping": 10}, f"{A}max_grad_norm", "Gradient norm limit; None = no clipping.", TEAM_KIND),
+    refused({"worker_side_prioritization": False}, "decisions are sampled uniformly; leave it out", TEAM_KIND),
     by(learning_rate, "lr", f"{A}lr", "Learning rate.", ("QMIX",)),
     by(mixer, {"mixer": "qmix", "mixing_embed_dim": 32}, "algorithm.name algorithm.mixing_size",
        "qmix, or vdn for a sum; and the width of the mixer.", ("QMIX",)),
-    to({"double_q": True}, f"{A}double", "Whether the network that learns chooses the next actions.", ("QMIX",)),
+    to({"double_q": True}, f"{A}double", "Whether the online network selects the next actions.", ("QMIX",)),
     by(q_target, {"target_network_update_freq": 500}, f"{A}target.every_env_steps",
-       "Env steps from one copy of the target network to the next.", ("QMIX",)),
+       "Env steps between updates of the target network.", ("QMIX",)),
     ignored({"optim_alpha": 0.99, "optim_eps": 0.00001}, "QMIX learns by Adam here, and by RMSprop there", ("QMIX",)),
     by(member_layers, "model.lstm_cell_size", f"{M}hidden {M}activation",
-       "A layer and a GRU of so many units for each member, which share them.", ("QMIX",)),
+       "Width of the layer and the GRU of a member; all members share them.", ("QMIX",)),
     ignored("model.fcnet_hiddens model.fcnet_activation model.post_fcnet_hiddens model.post_fcnet_activation",
             "a member has a layer and a GRU of lstm_cell_size units", ("QMIX",)),
     ignored("model.fcnet_hiddens model.fcnet_activation model.post_fcnet_hiddens model.post_fcnet_activation lr",
-            "layers and rates of actors and critic are keys of their own", ("MADDPG",)),
+            "actors and critic have separate keys for layers and rates", ("MADDPG",)),
     refused("model.conv_filters model.conv_activation model.no_final_linear",
-            "pictures go through the network that model.cnn names", TEAM_KIND),
+            "images go through the network that model.cnn names", TEAM_KIND),
     ignored("model.vf_share_layers", "there is no value function beside the policy", TEAM_KIND),
     ignored({"agent_id": None, "good_policy": "maddpg", "adv_policy": "maddpg"},
             "all agents are members of one team, whose critic learns the sum of their rewards", ("MADDPG",)),
-    refused({"use_local_critic": False}, "the critic sees what all see and do; use DDPG for agents that learn apart",
+    refused({"use_local_critic": False}, "the critic sees all observations and actions; use DDPG without teams",
             ("MADDPG",)),
-    refused({"use_state_preprocessor": False}, "networks see observations as they are; leave it out", ("MADDPG",)),
+    refused({"use_state_preprocessor": False}, "networks get observations as they are; leave it out", ("MADDPG",)),
     by(ddpg_networks, {"actor_hiddens": [64, 64], "actor_hidden_activation": "relu", "critic_hiddens": [64, 64],
        "critic_hidden_activation": "relu"}, f"{M}hidden {M}activation",
-       "Layers of actors and critic, which are the same here.", ("MADDPG",)),
+       "Hidden layers of actors and critic, which are the same here.", ("MADDPG",)),
     by(ddpg_rates, {"actor_lr": 1e-2, "critic_lr": 1e-2}, f"{A}lr", "Learning rate, one for both.", ("MADDPG",)),
-    to({"n_step": 1}, f"{A}n_step", "Decisions whose rewards a target counts.", ("MADDPG",)),
-    to({"tau": 0.01}, f"{A}tau", "How far targets follow in a gradient step.", ("MADDPG",)),
-    to({"actor_feature_reg": 0.001}, f"{A}logit_coef", "Weight of the size of logits in the actors' loss.",
+    to({"n_step": 1}, f"{A}n_step", "Steps of n-step targets.", ("MADDPG",)),
+    to({"tau": 0.01}, f"{A}tau", "Soft update rate of the target networks per gradient step.", ("MADDPG",)),
+    to({"actor_feature_reg": 0.001}, f"{A}logit_coef", "Weight of the squared logits in the actors' loss.",
        ("MADDPG",)),
-    refused({"target_network_update_freq": 0}, "targets follow in every gradient step, by tau; use 0", ("MADDPG",)),
+    refused({"target_network_update_freq": 0}, "target networks are updated in every gradient step, by tau; use 0",
+            ("MADDPG",)),
 ]  # fmt: skip

@@ -1,8 +1,8 @@
-"""From a configuration of 2021 to settings of ours: `translated`.
+"""Translates a configuration of 2021 to our settings: `translated`.
 
-The values come as two layers, so that ``explain`` says which key of which of them a value came from: what the defaults
-of 2021 say, which is the preset ``rllib2021`` of an algorithm, and what somebody set. The preset holds every path that
-a preset for a space would set, so that none of those has a say.
+The values form two layers, so that ``explain`` names the layer and key of a value: the defaults of 2021 (the preset
+``rllib2021`` of an algorithm), and the keys that were set. The preset holds every path that a space preset would set,
+so that none of those has an effect.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from rookery_rllib.config.rows import ConfigKeyStatus, Row
 from rookery_rllib.config.table import SECTIONS, rows_of
 
 PRESET = "preset rllib2021"
-"""What the layer of the defaults of 2021 is called."""
+"""Name of the layer of the defaults of 2021."""
 
 GIVEN = "rllib config"
-"""What the layer of the keys that somebody set is called."""
+"""Name of the layer of the keys that were set."""
 
 ASKED = 32
-"""How often it is asked who plays whom, before anything is played."""
+"""Calls of the mapping function with which agents per policy are counted before any episode."""
 
 MOST_KEYS = 60
-"""From so many keys of the defaults on, a dict is taken for a changed copy of them."""
+"""A dict with at least this many keys of the defaults is treated as a changed copy of them."""
 
-COPIES_HERE = "workers are copies in this process, and not on a cluster"
-"""Why a key about workers on a cluster changes nothing where there are none."""
+COPIES_HERE = "environments run in this process, not on a cluster"
+"""Reason why a key about workers on a cluster has no effect in one process."""
 
 SHARED = ("num_workers", "num_envs_per_worker", "framework", "num_gpus", "observation_filter", "model", "gamma")
-"""Keys of a trainer that hold for a policy of another algorithm, too, as do all that somebody set."""
+"""Keys of a trainer that apply to a policy of another algorithm too, as do all keys that were set."""
 
 PolicyMapping = Callable[[Any, Any], str]
 
@@ -56,7 +56,7 @@ class PolicyEntry:
     """A policy of a configuration.
 
     Attributes:
-        settings: What it has of its own, by paths below ``policies.NAME``.
+        settings: Its own settings, by paths below ``policies.NAME``.
         observation_space: As given; None = the environment's.
         action_space: Likewise.
         policy_class: As given; None = that of the trainer.
@@ -74,22 +74,22 @@ class PolicyEntry:
 
 @dataclass(frozen=True)
 class Translation:
-    """A configuration of 2021 in our terms.
+    """A translated configuration of 2021.
 
     Attributes:
-        settings: Values by dotted path of ours; those of policies are in `policies`.
+        settings: Values by dotted path; those of policies are in `policies`.
         sources: By path, the key a value came from.
-        policies: The policies by name; one, ``default_policy``, where none is named.
+        policies: The policies by name; one, ``default_policy``, if none is named.
         policy_mapping: ``(agent, episode) -> policy``; None = the only policy, or policies named like agents.
         env: The key ``env``, as given.
-        env_config: What the environment is built with.
-        callbacks: A class, or a function that makes callbacks; None where there are none.
-        evaluation: What the evaluation goes by: ``interval``, ``episodes``, ``config``, ``explore``,
-            ``custom_function``, ``workers`` on a cluster and whether they play ``beside`` training.
+        env_config: Arguments of the environment.
+        callbacks: A class, or a function that makes callbacks; None if there are none.
+        evaluation: Settings of the evaluation: ``interval``, ``episodes``, ``config``, ``explore``,
+            ``custom_function``, ``workers`` on a cluster and whether they run ``beside`` training.
         notes: Lines to print once.
-        model: The section ``model``, whole.
-        trainer: Keys that the trainer itself goes by, with their values (`rows.ConfigKeyStatus.USED`).
-        config: All keys, those that nobody set with their defaults.
+        model: The complete section ``model``.
+        trainer: Keys that the trainer itself uses, with their values (`rows.ConfigKeyStatus.USED`).
+        config: All keys, with defaults for those not set.
         layers: The settings as layers, weakest first, with the keys as sources.
     """
 
@@ -120,13 +120,13 @@ def translated(
 
     Args:
         algorithm: Name of the algorithm, ``PPO``.
-        config: Keys that somebody set, or a changed copy of the algorithm's defaults.
-        agents: The agents of the environment, of which batches of several rounds are counted; None = one a policy.
-        discrete: Whether actions are one of several, where that is known; SAC has two forms.
-        cluster: Address of the cluster of Ray that workers are to play on; empty = workers are copies in this process.
+        config: Keys that were set, or a changed copy of the algorithm's defaults.
+        agents: The agents of the environment, with which batches of several rounds are counted; None = one per policy.
+        discrete: Whether actions are discrete, if known; SAC has two forms.
+        cluster: Address of the Ray cluster that workers run on; empty = environments run in this process.
 
     Raises:
-        ConfigError: With a line for each key that is unknown or cannot be, in the spelling of 2021.
+        ConfigError: With a line for each unknown or impossible key, in the spelling of 2021.
     """
     if algorithm not in DEFAULT_CONFIGS:
         known = list(DEFAULT_CONFIGS)
@@ -171,7 +171,7 @@ def translated(
 
 
 def _merged(algorithm: str, config: Mapping[str, Any]) -> tuple[Config, frozenset[str]]:
-    """Returns the configuration with its defaults, and the keys that somebody set.
+    """Returns the configuration with its defaults, and the keys that were set.
 
     Raises:
         ConfigError: If there are unknown keys, or values that are still to be chosen.
@@ -185,7 +185,7 @@ def _merged(algorithm: str, config: Mapping[str, Any]) -> tuple[Config, frozense
     ]
     for key, value in config.items():
         if is_undecided(value) or _is_grid(value):
-            problems.append(f"{GIVEN}: {key} = {show(value)}: only tune.run tries values; a trainer needs one of them")
+            problems.append(f"{GIVEN}: {key} = {show(value)}: only tune.run searches; a trainer needs one value")
     if problems:
         raise ConfigError(*problems)
     if config.get("model") is None and "model" in config:
@@ -202,7 +202,7 @@ def _merged(algorithm: str, config: Mapping[str, Any]) -> tuple[Config, frozense
         known = keys_of(section, algorithm, kind)
         strange = [key for key in value if key not in known]
         if (section == "model" and whole["model"]["custom_model"]) or (kind and known == ["type"]):
-            continue  # what reads them is the script's own
+            continue  # the script's own code reads them
         problems += [
             f"{GIVEN}: {section}.{key} = {show(value[key])}: {why_unknown(algorithm, f'{section}.{key}', known)}"
             for key in strange
@@ -221,14 +221,14 @@ def _section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _given(config: Mapping[str, Any], defaults: Mapping[str, Any], section: str) -> set[str]:
-    """Returns the keys that somebody set: those of a copy of the defaults count where they differ."""
+    """Returns the keys that were set; for a copy of the defaults, those that differ."""
     copy = len(defaults) > 1 and set(defaults) <= set(config) and (not section or len(defaults) > len(SECTIONS))
     copy = copy or (not section and len(set(defaults) & set(config)) >= MOST_KEYS)
     return {key for key, value in config.items() if not copy or not _equal(value, defaults.get(key))}
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Returns whether two values are the same; of what cannot be compared, whether they are one thing."""
+    """Returns whether two values are equal; for objects that cannot be compared, whether they are identical."""
     if one is other:
         return True
     try:
@@ -246,7 +246,7 @@ def _is_grid(value: Any) -> bool:
 
 @dataclass
 class _Found:
-    """Values by path, the keys they came from, and the paths that somebody set by a key of their own."""
+    """Values by path, the keys they came from, and the paths that were set explicitly."""
 
     values: Values
     sources: dict[str, str]
@@ -254,7 +254,7 @@ class _Found:
 
 
 def _settings(reader: Reader, discrete: bool | None) -> _Found:
-    """Returns what a configuration says, key by key of the table."""
+    """Translates a configuration, key by key of the table."""
     name = ALGORITHMS[reader.algorithm].name
     name = "td3" if name == "ddpg" and is_td3(reader) else name
     values: Values = {"algorithm.name": name, **pins(reader.algorithm)}
@@ -283,7 +283,7 @@ def _settings(reader: Reader, discrete: bool | None) -> _Found:
 
 
 def _present(reader: Reader) -> dict[str, list[Row]]:
-    """Returns the rows of an algorithm but those of other types of exploration."""
+    """Returns the rows of an algorithm, without those of other types of exploration."""
     kind = exploration_type(reader)
     found = {}
     for key, rows in rows_of(reader.algorithm).items():
@@ -294,20 +294,20 @@ def _present(reader: Reader) -> dict[str, list[Row]]:
 
 
 def _written(key: str) -> str:
-    """Returns a key as it is written in a configuration, where exploration has no type in between."""
+    """Returns a key as written in a configuration, without the exploration type."""
     parts = key.split(".")
     return f"{parts[0]}.{parts[-1]}" if parts[0] == "exploration_config" else key
 
 
 def _judge(reader: Reader, key: str, row: Row) -> None:
-    """Notes that a key changes nothing, or refuses it, where somebody set it to something else than its default."""
+    """Adds a note for an ignored key, or a problem for a refused one, if it differs from its default."""
     key = _written(key)
     value = reader.get(key)
     if key not in reader.given or value in _fine(reader, key, row):
         return
     if row.status in (ConfigKeyStatus.IGNORED, ConfigKeyStatus.CLUSTER):
         why = row.text if row.status is ConfigKeyStatus.IGNORED else COPIES_HERE
-        reader.notes.append(f"{key} = {show(value)} changes nothing here: {why}")
+        reader.notes.append(f"{key} = {show(value)} has no effect here: {why}")
     elif row.status is ConfigKeyStatus.REFUSED:
         if key == "clip_actions" and reader.get("normalize_actions"):
             return
@@ -315,7 +315,7 @@ def _judge(reader: Reader, key: str, row: Row) -> None:
 
 
 def _fine(reader: Reader, key: str, row: Row) -> list[Any]:
-    """Returns values of which nothing is to be said: defaults, of the common configuration too."""
+    """Returns values without a note or problem: defaults, also those of the common configuration."""
     section, _, name = key.rpartition(".")
     base = _section(DEFAULT_CONFIGS[reader.algorithm], section) if section else DEFAULT_CONFIGS[reader.algorithm]
     more = [MODEL_DEFAULTS.get(name)] if section == "model" else []
@@ -323,7 +323,7 @@ def _fine(reader: Reader, key: str, row: Row) -> list[Any]:
 
 
 def _layers(standard: _Found, found: _Found) -> tuple[Layer, Layer]:
-    """Returns the defaults of 2021 and what somebody set as layers that name the keys."""
+    """Returns the defaults of 2021 and the keys that were set, as layers with the keys as sources."""
     paths = [path for path in found.values if path in standard.values]
     below = {path: standard.values[path] for path in paths}
     above = {
@@ -350,7 +350,7 @@ def _kept(reader: Reader) -> Config:
 
 
 def policies_of(config: Mapping[str, Any]) -> tuple[dict[str, PolicyEntry], PolicyMapping | None]:
-    """Returns the policies that a configuration names, and who plays whom; raises a ConfigError for what cannot be."""
+    """Returns the policies of a configuration and their mapping; raises a ConfigError for impossible ones."""
     section = config["multiagent"]
     named = section.get("policies") or {}
     if isinstance(named, str) or not isinstance(named, Mapping | set | frozenset | list | tuple):
@@ -377,7 +377,7 @@ def _entry(name: str, given: Any, trained: bool) -> PolicyEntry:
         if len(given) != 4:
             raise ConfigError(
                 f"{where} = {show(given)}: must be (class or None, observation space or None, action space or None, "
-                f"keys), four things and not {len(given)}"
+                f"keys), four values, not {len(given)}"
             )
         cls, observations, actions, keys = given
     elif hasattr(given, "observation_space") and hasattr(given, "action_space"):
@@ -391,7 +391,7 @@ def _entry(name: str, given: Any, trained: bool) -> PolicyEntry:
 
 
 def _trained(given: Any, names: list[str]) -> set[str]:
-    """Returns the names of the policies that learn; raises a ConfigError if a name is none of a policy."""
+    """Returns the names of the policies that learn; raises a ConfigError for an unknown name."""
     if given is None:
         return set(names)
     if callable(given):
@@ -408,7 +408,7 @@ def _trained(given: Any, names: list[str]) -> set[str]:
 
 
 def _mapping_of(given: Any, names: list[str]) -> PolicyMapping | None:
-    """Returns ``(agent, episode) -> policy`` of a function in any of the forms there were, or raises a ConfigError."""
+    """Wraps a mapping function of any former signature as ``(agent, episode) -> policy``; raises a ConfigError."""
     if isinstance(given, str):
         given = _imported(given)
     if given is None:
@@ -433,7 +433,7 @@ def _imported(text: str) -> Any:
 
 
 class _AskedMapping:
-    """A mapping function of 2018 to today: of the agent, and of the episode and the worker where it takes them."""
+    """Mapping function of any version: of the agent, and of the episode and the worker if it takes them."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -462,12 +462,12 @@ class _AskedMapping:
 def _counts(
     policies: Mapping[str, PolicyEntry], mapping: PolicyMapping | None, agents: Sequence[Any] | None
 ) -> dict[str, int]:
-    """Returns how many agents each policy plays, on average where chance decides, as far as that is known; 1 else."""
+    """Returns the number of agents of each policy, on average for a random mapping; 1 if unknown."""
     counts = dict.fromkeys(policies, 0)
     for agent in [*(agents or ())] * ASKED:
         try:
             name = mapping(agent, None) if mapping is not None else str(agent)
-        except Exception:  # a function that looks at its episode
+        except Exception:  # a function that reads its episode
             return dict.fromkeys(policies, 1)
         name = name if name in counts else next(iter(counts))
         counts[name] += 1
@@ -477,7 +477,7 @@ def _counts(
 def _entries(
     main: Reader, policies: Mapping[str, PolicyEntry], counts: Mapping[str, int], found: _Found, discrete: bool | None
 ) -> tuple[dict[str, PolicyEntry], Layer]:
-    """Returns the policies with what each has of its own, and that as a layer."""
+    """Returns the policies with their own settings, and these as a layer."""
     entries: dict[str, PolicyEntry] = {}
     values: Values = {}
     lines: dict[str, str] = {}
@@ -495,7 +495,7 @@ def _entries(
                     own[below] = value
                     lines[f"policies.{name}.{below}"] = f"{GIVEN}: {at}: {made.sources[path]}"
                 elif differs and algorithm == main.algorithm:
-                    main.notes.append(f"{at}: {made.sources[path]} is the trainer's, and changes nothing here")
+                    main.notes.append(f"{at}: {made.sources[path]} is the trainer's, and has no effect here")
         own |= {} if entry.trained else {"frozen": True}
         entries[name] = replace(entry, settings=own)
         values |= {f"policies.{name}.{path}": value for path, value in own.items()} or {f"policies.{name}": {}}
@@ -507,7 +507,7 @@ def _entries(
 def _own(
     main: Reader, algorithm: str, config: Mapping[str, Any], agents: int, at: str, discrete: bool | None
 ) -> tuple[Reader, _Found]:
-    """Translates the configuration as it is for one policy."""
+    """Translates the configuration of one policy."""
     base = main.config if algorithm == main.algorithm else DEFAULT_CONFIGS[algorithm]
     try:
         _, given = _merged(algorithm, config)

@@ -1,4 +1,4 @@
-"""Which policy plays whom, asked as scripts of 2021 were, and agents by the names that their environment gives them."""
+"""Agent-to-policy mapping as in scripts of 2021, and agents by the ids of their environment."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from rookery.face import LaneShare, VectorEnv
 
 
 class AgentIds:
-    """Gives an environment's own name of an agent, which may be a number, for the text that Rookery has of it.
+    """Maps Rookery's text id of an agent to the environment's own id, which may be a number.
 
     Args:
         known: Agents that have been seen.
 
     Attributes:
-        env: The copies that are played, which know of more.
+        env: The vectorized environments, which know further agents.
     """
 
     def __init__(self, known: Iterable[Any] = ()) -> None:
@@ -23,11 +23,11 @@ class AgentIds:
         self.env: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Gives what another process needs: the copies that are played are not sent."""
+        """Returns the state for another process, without the environments."""
         return {**self.__dict__, "env": None}
 
     def __call__(self, name: str) -> Any:
-        """Returns the agent of a name; the name itself if nobody knows another."""
+        """Returns the environment's id of an agent; the text itself if it is unknown."""
         if name not in self._ids:
             for ids in getattr(getattr(self.env, "agents", None), "ids", ()):
                 self._ids.update((str(agent), agent) for agent in ids)
@@ -35,11 +35,11 @@ class AgentIds:
 
 
 class RecordedMapping:
-    """A mapping function for Rookery, whose answers are kept so that callbacks can be told.
+    """Mapping function that records its answers for callbacks.
 
     Args:
         rule: ``(agent, episode) -> policy``.
-        agent_ids: Gives agents as their environment calls them.
+        agent_ids: Maps agents to the ids of their environment.
         spaces: Observation and action space by policy; policies with both can be made before an agent appears.
 
     Attributes:
@@ -67,7 +67,7 @@ class RecordedMapping:
         return policy
 
     def set_share(self, share: LaneShare, env: VectorEnv) -> None:
-        """Takes the copies that a worker on a cluster plays for those that know agents."""
+        """Uses the environments of a cluster worker to look up agents."""
         self._agent_ids.env = env
 
     def players(self, policy: str) -> set[str]:
@@ -75,12 +75,12 @@ class RecordedMapping:
         return {agent for known in episodes for agent, name in known.items() if name == policy}
 
     def recorded(self, lane: int, index: int, agent: Any) -> str | None:
-        """Returns which policy plays an agent in an episode of a copy; None if nobody has asked."""
+        """Returns the policy of an agent in an episode of an environment; None if it was not asked for."""
         return self.latest.get(lane, {}).get(index, {}).get(str(agent))
 
     @staticmethod
     def record_separately(mapping: RecordedMapping | None) -> Callable[[], None]:
-        """Notes what follows apart, for episodes beside those that go on; returns what ends that."""
+        """Records separately from here on, for episodes that run beside others; returns a function that ends this."""
         if mapping is None:
             return lambda: None
         known, mapping.latest = mapping.latest, {}

@@ -1,6 +1,6 @@
-"""`BaseEnv`: copies of environments that say who waits for an action, by copy and agent.
+"""`BaseEnv`: vectorized environments that return the waiting agents, by environment and agent.
 
-RLlib samples from this form; Rookery does not, but callbacks are given one (``base_env.get_unwrapped()``), and scripts
+RLlib samples from this form. Rookery does not, but callbacks get one (``base_env.get_unwrapped()``), and scripts may
 poll it themselves.
 """
 
@@ -17,7 +17,7 @@ from rookery_rllib.gym import old_api
 ASYNC_RESET_RETURN = "async_reset_return"
 
 DUMMY_AGENT_ID = "agent0"
-"""What the agent of an environment with one agent is called."""
+"""Id of the agent of a single-agent environment."""
 
 Polled = tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[Any, Any]]
 
@@ -35,9 +35,9 @@ class BaseEnv:
         remote_env_batch_wait_ms: int = 0,
         policy_config: Any = None,
     ) -> BaseEnv:
-        """Returns an environment of any form as a `BaseEnv`. Copies are played here: `remote_envs` must be false."""
+        """Returns an environment of any form as a `BaseEnv`. It runs in this process: `remote_envs` must be false."""
         if remote_envs:
-            raise ConfigError("to_base_env: remote_envs is not here; trainers play copies in helpers (num_workers)")
+            raise ConfigError("to_base_env: remote_envs is not supported; trainers have num_workers")
         if isinstance(env, BaseEnv):
             return env
         if isinstance(env, ExternalEnv):
@@ -73,7 +73,7 @@ class BaseEnv:
 
 
 class _FromVector(BaseEnv):
-    """A `VectorEnv` whose copies are reset when they are told to be."""
+    """A `VectorEnv` whose environments are reset by `try_reset` only."""
 
     def __init__(self, vector_env: VectorEnv) -> None:
         self.vector_env = vector_env
@@ -111,14 +111,14 @@ class _FromVector(BaseEnv):
 class _FromMultiAgent(BaseEnv):
     def __init__(self, env: MultiAgentEnv, make_env: Callable[[int], Any] | None, num_envs: int) -> None:
         if make_env is None and num_envs > 1:
-            raise ConfigError(f"to_base_env: num_envs={num_envs} needs make_env, which makes the further copies")
+            raise ConfigError(f"to_base_env: num_envs={num_envs} needs make_env, which makes the other environments")
         self.envs = [env, *(make_env(place) for place in range(1, num_envs) if make_env is not None)]
         self.num_envs = len(self.envs)
         self._shown: list[Any] = [None] * self.num_envs
         self._over: set[int] = set()
 
     def poll(self) -> Polled:
-        """Returns what those see who act next; rewards are None where an episode just began."""
+        """Returns the observations of the agents that act next; rewards are None at the start of an episode."""
         told: Polled = ({}, {}, {}, {}, {})
         for place in range(self.num_envs):
             if self._shown[place] is None:
@@ -129,13 +129,13 @@ class _FromMultiAgent(BaseEnv):
         return told
 
     def send_actions(self, action_dict: Mapping[Any, Mapping[Any, Any]]) -> None:
-        """Steps copies; raises a ValueError if an episode is over, or the dict of ends has no ``__all__``."""
+        """Steps environments; raises a ValueError if an episode is over, or the dict of ends has no ``__all__``."""
         for place, actions in action_dict.items():
             if place in self._over:
                 raise ValueError(f"copy {place}: the episode is over, call try_reset({place})")
             shown = old_api.step(self.envs[place], dict(actions))
             if old_api.ALL not in shown[2]:
-                raise ValueError(f"copy {place}: the ends {shown[2]} do not say whether all is over: '{old_api.ALL}'")
+                raise ValueError(f"copy {place}: the ends {shown[2]} do not state whether all is over: '{old_api.ALL}'")
             if shown[2][old_api.ALL]:
                 self._over.add(place)
             self._shown[place] = shown

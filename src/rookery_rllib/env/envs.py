@@ -1,6 +1,6 @@
-"""RLlib's forms of environments: several agents in dicts, copies in vectors, groups of agents, PettingZoo.
+"""RLlib's forms of environments: multi-agent dicts, vectorized environments, groups of agents, PettingZoo.
 
-They speak the old API, because scripts subclass and step them: `reset` returns observations, `step` four values.
+They have the old API, because scripts subclass and step them: `reset` returns observations, `step` four values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rookery_rllib.gym.old_envs import adapted
 from rookery_rllib.gym.registry import make
 
 ENV_STATE = "state"
-"""Key of a Dict observation under which all agents see the state of the whole."""
+"""Key of a Dict observation under which all agents see the global state."""
 
 GROUP_REWARDS = "_group_rewards"
 """Key of a group's info: the reward of each member."""
@@ -105,7 +105,7 @@ def make_multi_agent(env_name_or_creator: Any) -> Any:
             self._seeds: list[int | None] = [None] * num
 
         def seed(self, seed: int | None = None) -> list[int | None]:
-            """Sets the seeds of the copies' next episodes: `seed` and the numbers after it."""
+            """Sets the seeds of the environments' next episodes: `seed` and the numbers after it."""
             self._seeds = [None if seed is None else seed + place for place in range(len(self.agents))]
             return self._seeds
 
@@ -155,7 +155,7 @@ class GroupAgentsWrapper(MultiAgentEnv):
             self.action_space = acted
 
     def _joint(self, what: str) -> Space[Any] | None:
-        """The Tuple of the spaces of a group's members, if all groups have the same and all spaces are known."""
+        """Returns the Tuple of a group's member spaces, if all spaces are known and equal for all groups."""
         by_agent: Mapping[Any, Any] = getattr(self.env, f"{what}_spaces", None) or {}
         common = getattr(self.env, f"{what}_space", None)
         found = []
@@ -192,7 +192,7 @@ class GroupAgentsWrapper(MultiAgentEnv):
         return joint, *alone
 
     def _grouped(self, items: Mapping[Any, Any]) -> dict[Any, Any]:
-        """Observations with a list for each group whose members are there; all of them must be."""
+        """Returns observations with a list for each group that is present; all its members must be."""
         joint: dict[Any, Any] = {}
         for agent, item in items.items():
             group = self.agent_id_to_group.get(agent)
@@ -296,7 +296,7 @@ class ParallelPettingZooEnv(_FromPettingZoo):
         return obs, rewards, {**ends, old_api.ALL: over}, infos
 
 
-# --- copies in one ----------------------------------------------------------------------------------------------------
+# --- vectorized environments ------------------------------------------------------------------------------------------
 
 
 class VectorEnv:
@@ -338,7 +338,7 @@ class VectorEnv:
 
 
 class VectorOfOldEnvs(VectorEnv):
-    """Single environments as copies in one; see `VectorEnv.wrap`."""
+    """Vectorizes single environments; see `VectorEnv.wrap`."""
 
     def __init__(
         self,
@@ -365,7 +365,7 @@ class VectorOfOldEnvs(VectorEnv):
         return old_api.reset(self.envs[index or 0])
 
     def vector_step(self, actions: list[Any]) -> tuple[list[Any], list[float], list[bool], list[Any]]:
-        """Steps every copy; raises a ValueError if a reward is no finite number."""
+        """Steps every environment; raises a ValueError if a reward is not finite."""
         shown = [old_api.step(env, action) for env, action in zip(self.envs, actions, strict=True)]
         obs, rewards, ends, infos = ([four[i] for four in shown] for i in range(4))
         for place, reward in enumerate(rewards):
@@ -383,7 +383,7 @@ class VectorOfOldEnvs(VectorEnv):
 
 
 class AsGymnasiumVector(gymnasium.vector.VectorEnv[Any, Any, Any]):
-    """RLlib's vector environments as one of Gymnasium's, which Rookery plays; copies are reset when it says so."""
+    """RLlib's vector environment in Gymnasium's form, for Rookery; environments are reset on request."""
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}
 
@@ -398,7 +398,7 @@ class AsGymnasiumVector(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._shown: list[Any] = []
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode of the copies in ``options["reset_mask"]``, or of all."""
+        """Starts an episode in the environments of ``options["reset_mask"]``, or in all."""
         seeds = seed if isinstance(seed, list | tuple | np.ndarray) else [seed] * self.num_envs
         mask = (options or {}).get("reset_mask")
         for (env, index), one in zip(self._places, seeds, strict=True):
@@ -436,16 +436,16 @@ class AsGymnasiumVector(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
 
 def vector_maker(make: Callable[[], VectorEnv]) -> Callable[..., AsGymnasiumVector]:
-    """Returns a function of `num_envs` that makes an environment Rookery takes, from one that makes RLlib's kind.
+    """Returns a function of `num_envs` that makes a vector environment for Rookery, from a maker of RLlib's.
 
     Args:
-        make: Maker of a `VectorEnv`; several are made where more copies are asked for than one has.
+        make: Maker of a `VectorEnv`; several are made if more environments are asked for than one has.
     """
 
     def made(num_envs: int) -> AsGymnasiumVector:
         first = make()
         if num_envs % first.num_envs:
-            raise EnvError(f"{type(first).__name__} plays {first.num_envs} copies, {num_envs} is no multiple of that")
+            raise EnvError(f"{type(first).__name__} has {first.num_envs} environments; {num_envs} is not a multiple")
         return AsGymnasiumVector([first, *(make() for _ in range(num_envs // first.num_envs - 1))])
 
     made.__name__ = getattr(make, "__name__", "vector_env")
@@ -484,7 +484,7 @@ def gym_env_creator(env_context: Mapping[str, Any], env_descriptor: str) -> Any:
 
 
 def check_env(env: Any, config: Any = None) -> None:
-    """Plays copies of an environment at random; raises a ConfigError that names all that breaks its contract."""
+    """Steps an environment with random actions; raises a ConfigError that lists all violations of its contract."""
     found = findings(lambda: adapted(copy.deepcopy(env)), None, (), episodes=2, max_steps=1000, seed=0)
     problems = [": ".join(filter(None, (one.where, one.text))) for one in found if one.severity == "error"]
     if problems:

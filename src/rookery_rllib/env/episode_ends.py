@@ -1,6 +1,6 @@
 """Wrappers for the keys of 2021 that decide how an episode ends: `Horizon` and `EndlessTask`.
 
-Both wrap a Gymnasium environment or one that speaks dicts by agent, and can be sent to other processes.
+Both wrap a Gymnasium environment or a multi-agent one with dicts, and can be sent to other processes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ALL = "__all__"
 
 @dataclass(frozen=True)
 class Horizon:
-    """Truncates episodes after so many steps, as ``horizon`` says."""
+    """Truncates episodes after a number of steps (``horizon``)."""
 
     steps: int
 
@@ -24,14 +24,14 @@ class Horizon:
 
 @dataclass(frozen=True)
 class EndlessTask:
-    """Takes every end for a cut, whose future has a value, as ``no_done_at_end`` says."""
+    """Treats every end as a truncation, with a bootstrapped value (``no_done_at_end``)."""
 
     def __call__(self, env: Any) -> Any:
         return _Ending(env, None, True)
 
 
 class _Ending:
-    """An environment whose episodes end otherwise; all else is the environment's own."""
+    """Base of wrappers that change the ends of episodes only."""
 
     def __init__(self, env: Any, steps: int | None, cuts_only: bool) -> None:
         self.env = env
@@ -40,7 +40,7 @@ class _Ending:
         self._steps = 0
 
     def __getattr__(self, name: str) -> Any:
-        if name == "env":  # while it is unpickled
+        if name == "env":  # during unpickling
             raise AttributeError(name)
         return getattr(self.env, name)
 

@@ -1,7 +1,7 @@
-"""Environments that drive themselves: `run` asks for actions, instead of being stepped.
+"""External environments: `run` asks for actions, instead of being stepped.
 
-`run` plays in a thread of its own. `as_stepped` turns such an environment into one that is stepped, by letting the
-thread wait for each action. Episodes are played one after the other.
+`run` runs in its own thread. `as_stepped` turns such an environment into a stepped one: the thread waits for each
+action. Episodes run one after the other.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from rookery.face import ConfigError, EnvError, described, nearest
 from rookery_rllib.gym.old_api import ALL
 
 WAIT = 60.0
-"""Seconds after which an episode that shows nothing while another one waits counts as stuck."""
+"""Seconds without an observation after which an episode counts as stuck while another one waits."""
 
 
 class _Left(BaseException):
-    """Ends the thread of an environment that is closed."""
+    """Raised in the thread of an environment that is closed, to end it."""
 
 
 class _Episode:
-    """What an episode of `run` has shown, and the actions it waits for."""
+    """An episode of `run`: its latest observation, and the action it waits for."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -41,7 +41,7 @@ class _Episode:
 
 
 class ExternalEnv(threading.Thread):
-    """An environment whose `run` starts episodes, played one after the other whatever `max_concurrent` says."""
+    """An environment whose `run` starts episodes; they run one after the other, whatever `max_concurrent` is."""
 
     def __init__(self, action_space: Any, observation_space: Any, max_concurrent: int = 100) -> None:
         super().__init__(daemon=True)
@@ -57,7 +57,7 @@ class ExternalEnv(threading.Thread):
         raise NotImplementedError(f"{type(self).__name__} has no run(), which plays the episodes")
 
     def start(self) -> None:
-        """Starts `run` in a thread, and keeps what it raises."""
+        """Starts `run` in a thread, and stores its exception."""
         played = self.run
 
         def kept() -> None:
@@ -72,10 +72,10 @@ class ExternalEnv(threading.Thread):
         super().start()
 
     def start_episode(self, episode_id: str | None = None, training_enabled: bool = True) -> str:
-        """Starts an episode; `training_enabled` must be true, because all that is played is learned from."""
+        """Starts an episode; `training_enabled` must be true, because all experience is learned from."""
         if not training_enabled:
             raise ConfigError(
-                "start_episode(training_enabled=False): an environment in this process is learned from whole; play "
+                "start_episode(training_enabled=False): an environment in this process is always learned from; run "
                 "such episodes by PolicyClient.start_episode(training_enabled=False), or with trainer.compute_action"
             )
         name = uuid.uuid4().hex if episode_id is None else episode_id
@@ -95,8 +95,8 @@ class ExternalEnv(threading.Thread):
     def log_action(self, episode_id: str, observation: Any, action: Any) -> None:
         """Refuses actions that the policy did not choose."""
         raise ConfigError(
-            "ExternalEnv.log_action is not here: what the policy did not choose cannot be learned from while it plays; "
-            "ask for actions with get_action, or write what others did to a file and train from it (config['input'])"
+            "ExternalEnv.log_action is not supported: others' actions cannot be learned from online; "
+            "ask for actions with get_action, or write others' actions to a file and train from it (config['input'])"
         )
 
     def log_returns(self, episode_id: str, reward: Any, info: Any = None, multiagent_done_dict: Any = None) -> None:
@@ -133,7 +133,7 @@ class ExternalEnv(threading.Thread):
         episode.shown.put((observation, episode.reward, done, episode.info))
 
     def _check_agents(self, reward: Any, dones: Any) -> None:
-        """Refuses names of agents where there is one."""
+        """Refuses rewards by agent for a single agent."""
         if isinstance(reward, Mapping) or dones:
             raise ValueError(
                 f"log_returns: {type(self).__name__} has one agent; rewards by agent are for an ExternalMultiAgentEnv"
@@ -143,9 +143,9 @@ class ExternalEnv(threading.Thread):
 class ExternalMultiAgentEnv(ExternalEnv):
     """An `ExternalEnv` of several agents: observations, actions and rewards are dicts by agent.
 
-    Agents act when an observation shows them; what each got since is added up until it is shown again. An agent whose
-    part is over (``multiagent_done_dict``) is not shown again in the episode, unless as its last observation with the
-    next ones; others may come at any time.
+    Agents act when an observation contains them; their rewards are summed up until the next one. An agent that is done
+    (``multiagent_done_dict``) does not appear again in the episode, except with its last observation; others may join
+    at any time.
     """
 
     def __init__(self, action_space: Any, observation_space: Any, max_concurrent: int = 100) -> None:
@@ -153,7 +153,7 @@ class ExternalMultiAgentEnv(ExternalEnv):
         by_agent = isinstance(action_space, dict), isinstance(observation_space, dict)
         if any(by_agent) and (not all(by_agent) or action_space.keys() != observation_space.keys()):
             raise ValueError(f"agents of the two spaces differ: {action_space} and {observation_space}")
-        self._seen: dict[Any, None] = {}  # agents that an episode has shown, where the spaces do not name them
+        self._seen: dict[Any, None] = {}  # agents of earlier observations, if the spaces do not name them
 
     def _put(self, episode: _Episode, observation: Any, done: bool) -> None:
         if not isinstance(observation, Mapping):
@@ -173,14 +173,14 @@ class ExternalMultiAgentEnv(ExternalEnv):
         episode.dones.clear()
 
     def _check_agents(self, reward: Any, dones: Any) -> None:
-        """Refuses rewards and ends of agents that nobody knows, before anything is noted."""
+        """Refuses rewards and ends of unknown agents, before anything is stored."""
         if not isinstance(reward, Mapping):
             raise ValueError(f"log_returns: reward is {reward!r}, expected a dict by agent")
         self._refuse_unknown("reward", reward)
         self._refuse_unknown("done", dones or {})
 
     def _refuse_unknown(self, what: str, named: Mapping[Any, Any]) -> None:
-        """Raises a ValueError for an agent that neither spaces nor what was seen before know."""
+        """Raises a ValueError for an agent that is neither in the spaces nor in earlier observations."""
         by_space = isinstance(self.observation_space, dict)
         if not by_space and what == "observation":
             return
@@ -189,21 +189,21 @@ class ExternalMultiAgentEnv(ExternalEnv):
             if agent not in known and agent != ALL:
                 raise ValueError(
                     f"{what} of agent {agent!r}, who is unknown{nearest(str(agent), [*map(str, known)])} "
-                    f"(agents: {', '.join(map(str, known)) or 'none has been shown yet'})"
+                    f"(agents: {', '.join(map(str, known)) or 'none so far'})"
                 )
 
 
 class _Stepped:
-    """What an external environment shows, as an environment that is stepped."""
+    """Base of external environments in stepped form."""
 
     def __init__(self, external: ExternalEnv) -> None:
         self.external = external
         self._now: _Episode | None = None
-        self._first: Any = None  # what the episode showed, until something is decided
+        self._first: Any = None  # the latest observation, until an action follows
 
     def _begin(self) -> Any:
         if self._now is not None and self._first is not None:
-            return self._first  # nothing was decided since, as when a copy is looked at before it plays
+            return self._first  # no action since, as when an environment is inspected before it runs
         if self._now is not None:
             raise EnvError("an external environment ends its episodes itself: reset() in the middle of one")
         if not self.external.ident:
@@ -211,13 +211,13 @@ class _Stepped:
         self._now = self._wait(self.external._begun)
         shown = self._wait(self._now.shown)
         if shown[2] is True or (isinstance(shown[2], Mapping) and shown[2].get(ALL)):
-            self._now = None  # over before anything was to be decided
+            self._now = None  # over before the first action
             return self._begin()
         self._first = shown
         return shown
 
     def _go_on(self, action: Any) -> tuple[Any, Any, Any, Any]:
-        """Gives an action to the episode and returns what it shows next."""
+        """Passes an action to the episode and returns its next observation."""
         if self._now is None:
             raise EnvError("an external environment was stepped before reset()")
         self._first = None
@@ -235,13 +235,13 @@ class _Stepped:
             except queue.Empty:
                 if not self.external.is_alive() and things.empty():
                     cause = self.external._failure
-                    told = f"raised {described(cause)}" if cause else "returned, so there are no more episodes"
-                    raise EnvError(f"{type(self.external).__name__}.run() {told}") from cause
+                    why = f"raised {described(cause)}" if cause else "returned, so there are no more episodes"
+                    raise EnvError(f"{type(self.external).__name__}.run() {why}") from cause
                 if time.monotonic() - began > WAIT and not self.external._begun.empty():
                     name = type(self.external).__name__
                     raise EnvError(
-                        f"{name}.run() asks for actions in several episodes at once; play one after the other, and set "
-                        "num_envs_per_worker for several copies"
+                        f"{name}.run() asks for actions in several episodes at once; run one after the other, and set "
+                        "num_envs_per_worker for several environments"
                     ) from None
 
     def close(self) -> None:
@@ -256,7 +256,7 @@ class SteppedExternalEnv(_Stepped, gymnasium.Env[Any, Any]):
         self.observation_space, self.action_space = external.observation_space, external.action_space
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Waits for the next episode; the seed has no effect, because `run` draws as it likes."""
+        """Waits for the next episode; the seed has no effect on `run`."""
         obs, _, _, info = self._begin()
         return obs, dict(info)
 
@@ -294,7 +294,7 @@ class SteppedExternalMultiAgentEnv(_Stepped):
 
 
 def as_stepped(external: ExternalEnv) -> Any:
-    """Returns an external environment as one that is stepped: Gymnasium's form, or dicts by agent."""
+    """Returns an external environment in stepped form: Gymnasium's form, or dicts by agent."""
     if isinstance(external, ExternalMultiAgentEnv):
         return SteppedExternalMultiAgentEnv(external)
     return SteppedExternalEnv(external)

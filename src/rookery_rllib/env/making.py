@@ -1,4 +1,4 @@
-"""Environments of a trainer of 2021: what its key ``env`` names, made in the form that Rookery takes."""
+"""Environments of a trainer of 2021: makes what its key ``env`` names, in Rookery's form."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rookery_rllib.gym.old_envs import adapted, speaks_in_dicts
 from rookery_rllib.gym.old_ids import CurrentId, current_id
 
 Spaces = Mapping[str, tuple[Any, Any]]
-"""Observation and action space by policy, None where the environment says it."""
+"""Observation and action space by policy, None = the environment's."""
 
 
 def env_name(env: Any) -> str:
@@ -29,7 +29,7 @@ def env_name(env: Any) -> str:
 
 
 def creator_of(env: Any) -> Callable[[Any], Any]:
-    """Returns what makes environments from their settings: of a registered name, a class, or an id of gym.
+    """Returns a function that makes environments from their settings, for a registered name, a class, or a gym id.
 
     Raises:
         ConfigError: If it is none of these.
@@ -54,7 +54,7 @@ def _made(cls: Any, context: Any) -> Any:
 
 
 def current_id_of(env: Any) -> CurrentId | None:
-    """Returns which environment of Gymnasium an id of 2021 is, which Rookery makes itself; None of a script's own."""
+    """Returns the Gymnasium environment of an id of 2021; None for a script's own environment."""
     if not isinstance(env, str) or registered_env(env) is not None or env in gym_registry.registry.own:
         return None
     found = current_id(env)
@@ -64,11 +64,11 @@ def current_id_of(env: Any) -> CurrentId | None:
 
 
 Reference = Callable[[], Any]
-"""Returns an object, or None once it is gone."""
+"""Returns an object, or None after it was deleted."""
 
 
 def reference(thing: Any, gone: Callable[[], Any] | None = None) -> Reference:
-    """Returns a reference that does not keep an object alive, unless the object cannot be referred to so."""
+    """Returns a weak reference, or a strong one if the object does not support weak ones."""
     try:
         return weakref.ref(thing, None if gone is None else lambda _: gone())
     except TypeError:
@@ -76,22 +76,22 @@ def reference(thing: Any, gone: Callable[[], Any] | None = None) -> Reference:
 
 
 class EnvMaker:
-    """Makes the copies of a script's environment. Processes that step copies get the maker, and nothing else.
+    """Makes instances of a script's environment. Environment processes get the maker alone.
 
     Args:
         env: A class, a registered name, or an id of gym.
         config: The settings (``env_config``).
-        num_workers: Workers that the configuration asks for, which environments are told.
+        num_workers: Number of workers in the configuration, which environments get.
         rewritten: Whether a function rewrites observations (``observation_fn``).
 
     Attributes:
         rewrite: That function, once there is a trainer.
-        name: What the environment is called.
+        name: Name of the environment.
         spaces: Spaces that a configuration gives to policies.
         mapping: Agent to policy, where there are several.
-        members: Gives the script's environment as members of teams act in it; None where there are no teams.
-        worker_index: Number of the worker that environments are told; None = 1, or 0 where no workers are asked for.
-        share: Which copies of the run are made here, where workers on a cluster play them.
+        members: Wraps the script's environment for members of teams; None without teams.
+        worker_index: Worker index that environments get; None = 1, or 0 without workers.
+        share: Environments of the run that are made here, if workers on a cluster step them.
     """
 
     def __init__(self, env: Any, config: Mapping[str, Any], num_workers: int = 0, rewritten: bool = False) -> None:
@@ -107,25 +107,25 @@ class EnvMaker:
         self.mapping: Callable[[Any, Any], str] | None = None
         self._printed: frozenset[str] = frozenset()
         self._spare: list[Any] = []
-        self._number = 0  # of objects that the script has made here
-        self._first: list[Any] = []  # the first of them, which says what the environment is like
+        self._number = 0  # objects that the script's code made here
+        self._first: list[Any] = []  # the first of them, with the spaces
         self._later: list[Reference] = []
-        self._own: dict[int, tuple[Reference, Reference]] = {}  # what Rookery was given, and the script's object for it
+        self._own: dict[int, tuple[Reference, Reference]] = {}  # Rookery's environment and the script's inside it
 
     def __getstate__(self) -> dict[str, Any]:
-        """Gives what another process needs: no environment that was made here."""
+        """Returns the state for another process, without environments that were made here."""
         nothing: dict[str, Any] = {"_spare": [], "_number": 0, "_first": [], "_later": [], "_own": {}}
         return {**self.__dict__, **nothing, "_printed": printed_lines()}
 
     @property
     def made(self) -> list[Any]:
-        """The script's own objects that were made in this process, as far as they are still in use."""
+        """The script's environments that were made in this process and are still in use."""
         self._later = [one for one in self._later if one() is not None]
         return [*self._first, *(found for one in self._later if (found := one()) is not None)]
 
     @property
     def only_here(self) -> str:
-        """Why only this process can step the script's environment; empty if any can."""
+        """Reason why only this process can step the script's environment; empty if others can."""
         made = self.creator.args[0] if isinstance(self.creator, partial) else self.creator
         return why_process_bound(made)
 
@@ -147,20 +147,20 @@ class EnvMaker:
         return given
 
     def played(self, env: Any) -> list[Any]:
-        """Returns the script's objects that the copies of `rookery.Trainer.env` are, as far as they are here."""
+        """Returns the script's objects inside `rookery.Trainer.env`, as far as they are in this process."""
         found = []
         for lane in getattr(env, "_lanes", ()):
             inner = getattr(lane, "env", None)
             while inner is not None:
                 given, own = self._own.get(id(inner), (None, None))
                 if own is not None and given is not None and given() is inner:
-                    found.append(own())  # which the other holds
+                    found.append(own())  # the other holds it
                     break
                 inner = getattr(inner, "env", None)
         return found or self.made
 
     def own(self, config: Mapping[str, Any] | None = None) -> Any:
-        """Returns a copy as the script makes it."""
+        """Returns an environment as the script makes it."""
         given = self.config if config is None else config
         made = self.creator(self.context(self._number, given))
         self._number += 1
@@ -171,55 +171,55 @@ class EnvMaker:
         return made
 
     def context(self, number: int, config: Mapping[str, Any] | None = None) -> EnvContext:
-        """Returns the settings of a copy, with which worker it is said to be of."""
+        """Returns the settings of an environment, with its worker index."""
         worker = int(self.num_workers > 0) if self.worker_index is None else self.worker_index
         given = self.config if config is None else config
         return EnvContext(given, worker_index=worker, vector_index=number, num_workers=self.num_workers)
 
     def make_for_share(self, share: LaneShare) -> None:
-        """Makes the copies of a worker on a cluster from now on, which are told its number."""
+        """Makes the environments of a cluster worker from now on, with its worker index."""
         self.share, self.worker_index = share, share.number + 1
         mark_warned(self._printed)
 
     def first(self) -> Any:
-        """Returns the first copy, which the next call gives away."""
+        """Returns the first environment, which the next call uses."""
         self._spare = [self()]
         return self._spare[0]
 
     @property
     def is_multi_agent(self) -> bool:
-        """Whether the script's environment speaks of its agents by name; makes one if there is none."""
+        """Whether the script's environment is multi-agent; makes one if there is none."""
         return speaks_in_dicts((self.made or [self.own()])[0])
 
     @property
     def copies(self) -> int | None:
-        """Copies in one object of the script, None of an environment that is no `VectorEnv`."""
+        """Environments in one object of the script, None if it is not a `VectorEnv`."""
         return int(self.made[0].num_envs) if self.made and isinstance(self.made[0], VectorEnv) else None
 
     def spaces_of(self, agent: Any) -> tuple[Any, Any]:
-        """Returns the spaces of an agent that its environment does not tell: those of its policy, or None."""
+        """Returns the spaces of an agent that its environment does not define: those of its policy, or None."""
         if self.mapping is None:
             only = list(self.spaces.values())
             return only[0] if len(only) == 1 else self.spaces.get(str(agent), (None, None))
         if not any(space is not None for pair in self.spaces.values() for space in pair):
-            return None, None  # the mapping need not be asked, which may draw
+            return None, None  # the mapping, which may draw, is not called
         return self.spaces.get(self.mapping(agent, None), (None, None))
 
     def another(self, config: Mapping[str, Any] | None = None) -> EnvMaker:
-        """Returns a maker of the same environment, perhaps with settings that differ, which has made nothing yet."""
+        """Returns a new maker of the same environment, optionally with other settings."""
         other = EnvMaker.__new__(EnvMaker)
         other.__dict__.update(self.__getstate__(), config={**self.config, **(config or {})})
         return other
 
     def with_spaces_of(self, trainer: Any) -> EnvMaker:
-        """Returns itself, with the spaces that another trainer's configuration gives to policies."""
+        """Returns itself, with the policy spaces of another trainer's configuration."""
         other = getattr(trainer, "env_maker", None)
         if other is not None:
             self.spaces, self.mapping = other.spaces, other.mapping
         return self
 
     def for_rookery(self) -> Any:
-        """Returns what `rookery.Trainer` takes as its environment."""
+        """Returns the environment argument of `rookery.Trainer`."""
         if self.copies is not None:
             return vector_maker(self)
         self.__name__ = self.name
@@ -227,7 +227,7 @@ class EnvMaker:
 
 
 def with_settings(config: RunConfig, maker: EnvMaker | None, env_config: Mapping[str, Any] | None) -> RunConfig:
-    """Returns the settings of a run with an environment of another maker, or built with other settings."""
+    """Returns the settings of a run with the environment of another maker, or with other settings."""
     if maker is not None:
         return replace(config, env=replace(config.env, name=maker.for_rookery()))
     return replace(config, env=replace(config.env, config={**config.env.config, **(env_config or {})}))

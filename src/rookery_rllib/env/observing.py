@@ -1,4 +1,4 @@
-"""The key ``observation_fn``: a function that rewrites what the agents of an environment see, step by step."""
+"""The key ``observation_fn``: a function that rewrites the agents' observations in each step."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 Rewrite = Callable[[dict[Any, Any], int, bool], dict[Any, Any]]
-"""Observations by agent, the number of the copy and whether an episode begins, to new observations by agent."""
+"""(observations by agent, environment index, whether an episode begins) -> new observations by agent."""
 
 
 class Observed:
-    """An environment of several agents whose observations a function rewrites; all else is the environment's own."""
+    """Multi-agent environment whose observations a function rewrites."""
 
     def __init__(self, env: Any, maker: Any, lane: int) -> None:
         self.env, self._maker, self._lane = env, maker, lane
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("env", "_maker"):  # while it is copied
+        if name in ("env", "_maker"):  # during copying
             raise AttributeError(name)
         return getattr(self.env, name)
 

@@ -1,4 +1,4 @@
-"""Teams of scripts of 2021: groups that QMIX learns, and agents of MADDPG, as the setting `teams` of Rookery."""
+"""Teams of scripts of 2021: groups of QMIX and agents of MADDPG, as Rookery's setting `teams`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from rookery_rllib.env.envs import ENV_STATE, GroupAgentsWrapper, MultiAgentEnv
 from rookery_rllib.gym import old_api
 
 TEAM = "team"
-"""What the only team of MADDPG is called."""
+"""Name of the only team of MADDPG."""
 
 TEAM_KIND = ("QMIX", "MADDPG")
 
 
 class UngroupedEnv(MultiAgentEnv):
-    """The environment inside a wrapper of groups, whose members say what they see by themselves.
+    """The environment inside a group wrapper, with observations per member.
 
-    What an observation has under ``state`` is for the mixer alone.
+    The key ``state`` of an observation is for the mixer alone.
     """
 
     def __init__(self, grouped: GroupAgentsWrapper) -> None:
@@ -52,7 +52,7 @@ class UngroupedEnv(MultiAgentEnv):
 
 
 class SharesEnv(MultiAgentEnv):
-    """An environment that gets choices as policies of MADDPG gave them in 2021: a share for each, 1 and zeros here."""
+    """Passes discrete actions as MADDPG's policies did in 2021: as probabilities, here one-hot."""
 
     def __init__(self, env: Any, action_spaces: Mapping[Any, Any]) -> None:
         self.env = env
@@ -78,7 +78,7 @@ class SharesEnv(MultiAgentEnv):
 
 
 def _spaces(name: str, given: Any, members: Sequence[Any]) -> Sequence[Space[Any]]:
-    """The spaces of members, in their order; raises a ConfigError if they were not given so."""
+    """Returns the spaces of members, in their order; raises a ConfigError for another form."""
     if not isinstance(given, spaces.Tuple) or len(given.spaces) != len(members):
         raise ConfigError(
             f"with_agent_groups: {name} is {given}, and must be a Tuple of {len(members)} spaces, one for each of "
@@ -92,14 +92,14 @@ def _with_central(space: Space[Any]) -> Space[Any]:
 
 
 def _renamed(parts: Any) -> Any:
-    """A Dict's parts, the state as what is for critics alone; anything else as it is."""
+    """Renames the state in a Dict to the part for critics; other observations stay as they are."""
     if not isinstance(parts, Mapping):
         return parts
     return {CENTRAL if key == ENV_STATE else key: part for key, part in parts.items()}
 
 
 def as_members(algorithm: str, env: Any, agents_spaces: Mapping[Any, Any]) -> Any:
-    """Gives an environment of a script as members of teams act in it; raises a ConfigError for QMIX without groups."""
+    """Wraps a script's environment for members of teams; raises a ConfigError for QMIX without groups."""
     if algorithm == "MADDPG":
         return SharesEnv(env, agents_spaces)
     if not isinstance(env, GroupAgentsWrapper):
@@ -112,7 +112,7 @@ def as_members(algorithm: str, env: Any, agents_spaces: Mapping[Any, Any]) -> An
 
 
 def teams_of(algorithm: str, env: Any, agents: Sequence[Any]) -> dict[str, list[str]]:
-    """Gives the teams that an algorithm learns: the groups of an environment, or all its agents."""
+    """Returns the teams of an algorithm: the groups of an environment, or all its agents."""
     if algorithm == "MADDPG":
         return {TEAM: [str(agent) for agent in agents]}
     groups = env.groups if isinstance(env, GroupAgentsWrapper) else {}
@@ -120,7 +120,7 @@ def teams_of(algorithm: str, env: Any, agents: Sequence[Any]) -> dict[str, list[
 
 
 def action_spaces_of(multiagent: Mapping[str, Any]) -> dict[Any, Any]:
-    """Gives the action spaces of agents that the policies of a configuration have, by the number of the agent."""
+    """Returns the action spaces of the policies in a configuration, by agent index."""
     found: dict[Any, Any] = {}
     policies = multiagent.get("policies") or {}
     for entry in policies.values() if isinstance(policies, Mapping) else ():

@@ -18,28 +18,28 @@ from rookery_rllib.gym.spaces import Box
 ALL = "__all__"
 
 PORTS = 100
-"""How many ports are tried for a player, one after the other."""
+"""Number of ports to try for a player."""
 
 NUMBERS: dict[str, tuple[int, ...]] = {
     "3DBall": (8,), "3DBallHard": (45,), "GridFoodCollector": (40, 40, 6), "Goalie": (738,), "Tennis": (27,),
     "VisualHallway": (84, 84, 3), "Walker": (212,),
 }  # fmt: skip
-"""What agents with one sensor see, by behaviour."""
+"""Observation sizes of agents with one sensor, by behaviour."""
 
 SEVERAL: dict[str, tuple[tuple[int, ...], ...]] = {
     "Pyramids": ((56,), (56,), (56,), (4,)), "SoccerPlayer": ((264,), (72,)), "Striker": ((231,), (63,)),
     "Sorter": ((20, 23), (10,), (8,)), "FoodCollector": ((49,), (4,)),
 }  # fmt: skip
-"""What agents with several sensors see."""
+"""Observation shapes of agents with several sensors."""
 
 MOVES: dict[str, int] = {"3DBall": 2, "3DBallHard": 2, "Tennis": 3, "Walker": 39}
-"""How many numbers agents decide."""
+"""Continuous action sizes."""
 
 CHOICES: dict[str, tuple[int, ...]] = {
     "GridFoodCollector": (3, 3, 3, 2), "FoodCollector": (3, 3, 3, 2), "Pyramids": (5,), "VisualHallway": (5,),
     "Goalie": (3, 3, 3), "Striker": (3, 3, 3), "SoccerPlayer": (3, 3, 3), "Sorter": (3, 3, 3),
 }  # fmt: skip
-"""Among how many they choose."""
+"""Discrete action sizes."""
 
 GAMES = sorted({*NUMBERS, *SEVERAL} - {"Goalie", "Striker", "SoccerPlayer"} | {"SoccerTwos", "SoccerStrikersVsGoalie"})
 
@@ -47,10 +47,10 @@ GAMES = sorted({*NUMBERS, *SEVERAL} - {"Goalie", "Striker", "SoccerPlayer"} | {"
 class Unity3DEnv(MultiAgentEnv):
     """A Unity player, or the Editor, as an environment of several agents.
 
-    Agents are called ``Behavior_0``, ``Behavior_1`` ... after the seats that they take: one whose episode ends is done,
-    and who follows takes another name until that one is free again. (RLlib's own class never let agents end.) Players
-    after the first take the ports after `port`. A configuration (``env_config``) may stand in the place of `file_name`,
-    with the arguments as its keys.
+    Agents are named ``Behavior_0``, ``Behavior_1`` ... by free index: an agent whose episode ends is done, and the next
+    one takes another name until that one is free again. (RLlib's own class never let agents end.) Players
+    after the first take the ports after `port`. A configuration (``env_config``) may be passed as `file_name`, with the
+    arguments as its keys.
     """
 
     _BASE_PORT_EDITOR = 5004
@@ -75,14 +75,14 @@ class Unity3DEnv(MultiAgentEnv):
             }
             given |= {"file_name": None, "episode_horizon": episode_horizon, **file_name}
             if unknown := sorted(set(given) - set(ARGUMENTS)):
-                raise ConfigError(f"env_config: {unknown[0]}: Unity3DEnv has none{nearest(unknown[0], ARGUMENTS)}")
+                raise ConfigError(f"env_config: {unknown[0]}: no such argument{nearest(unknown[0], ARGUMENTS)}")
             port, seed, no_graphics = given["port"], given["seed"], given["no_graphics"]
             file_name, timeout_wait = given["file_name"], given["timeout_wait"]
             episode_horizon = given["episode_horizon"]
         file: Any = file_name
         self.unity_env = self._opened(file, port, seed, no_graphics, timeout_wait)
         self.episode_horizon, self.episode_timesteps = episode_horizon, 0
-        self._held: dict[tuple[str, int], str] = {}  # the name of each agent that is there
+        self._held: dict[tuple[str, int], str] = {}  # the name of each present agent
         self._free_from: dict[str, list[str]] = {}  # names that were used, by behaviour
 
     @classmethod
@@ -104,7 +104,7 @@ class Unity3DEnv(MultiAgentEnv):
 
     @property
     def observation_space(self) -> spaces.Space[Any] | None:
-        """What agents see, where there is one behaviour; else policies say it."""
+        """Observation space, if there is one behaviour; else policies have it."""
         spec = self._only_spec()
         if spec is None:
             return None
@@ -113,7 +113,7 @@ class Unity3DEnv(MultiAgentEnv):
 
     @property
     def action_space(self) -> spaces.Space[Any] | None:
-        """What agents decide, likewise."""
+        """Action space, if there is one behaviour; else policies have it."""
         spec = self._only_spec()
         return None if spec is None else _decided(spec.action_spec.continuous_size, spec.action_spec.discrete_branches)
 
@@ -123,7 +123,7 @@ class Unity3DEnv(MultiAgentEnv):
         specs = list(self.unity_env.behavior_specs.values())
         return specs[0] if len(specs) == 1 else None
 
-    # -- playing -------------------------------------------------------------------------------------------------------
+    # -- stepping ------------------------------------------------------------------------------------------------------
 
     def reset(self) -> dict[str, Any]:
         self.episode_timesteps = 0
@@ -158,7 +158,7 @@ class Unity3DEnv(MultiAgentEnv):
         return obs, rewards, dones, infos
 
     def _shown(self) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, dict[str, Any]]]:
-        """What agents see and get: first of those who have ended, whose names are free again after this step."""
+        """Returns observations and rewards, first of agents that ended, whose names are free after this step."""
         obs: dict[str, Any] = {}
         rewards: dict[str, float] = {}
         dones: dict[str, bool] = {ALL: False}
@@ -168,7 +168,7 @@ class Unity3DEnv(MultiAgentEnv):
             for row, number in enumerate(terminals.agent_id.tolist()):
                 agent = self._held.pop((behavior, number), None)
                 if agent is None:
-                    continue  # it ended before it ever asked
+                    continue  # it ended before its first decision
                 obs[agent], rewards[agent] = _seen(terminals, row), _got(terminals, row)
                 dones[agent] = True
                 infos[agent] = {TRUNCATED: True} if terminals.interrupted[row] else {}
@@ -178,7 +178,7 @@ class Unity3DEnv(MultiAgentEnv):
         return obs, rewards, dones, infos
 
     def _name(self, behavior: str, number: int, ended: Mapping[str, bool]) -> str:
-        """The name of an agent: the first that nobody has, and nobody had who ends in this step."""
+        """Returns the name of an agent: the first that is free, and was not used by an agent that ends in this step."""
         if (behavior, number) not in self._held:
             used, names = set(self._held.values()), self._free_from.setdefault(behavior, [])
             name = next((one for one in names if one not in used and one not in ended), None)
@@ -201,7 +201,7 @@ class Unity3DEnv(MultiAgentEnv):
             return {name: _policy("SoccerPlayer") for name in ("PurplePlayer", "BluePlayer")}, _blue_or_purple
         if game_name not in GAMES:
             raise ConfigError(
-                f"get_policy_configs_for_game({game_name!r}): is none of {', '.join(GAMES)}"
+                f"get_policy_configs_for_game({game_name!r}): must be one of {', '.join(GAMES)}"
                 f"{nearest(game_name, GAMES)}; of a game of your own, spaces come from the player"
             )
         return {game_name: _policy(game_name)}, lambda agent_id, *_, **__: game_name
@@ -219,7 +219,7 @@ def _blue_or_purple(agent_id: str, *_: Any, **__: Any) -> str:
 
 
 def _policy(behavior: str) -> tuple[None, spaces.Space[Any], spaces.Space[Any], dict[str, Any]]:
-    """A policy of the algorithm's own class with the spaces of a behaviour."""
+    """Returns a policy of the algorithm's own class with the spaces of a behaviour."""
     bound = 1.0 if behavior == "SoccerPlayer" else np.inf
     several = SEVERAL.get(behavior)
     seen: spaces.Space[Any]
@@ -233,7 +233,7 @@ def _policy(behavior: str) -> tuple[None, spaces.Space[Any], spaces.Space[Any], 
 
 
 def _decided(numbers: int, branches: tuple[int, ...]) -> spaces.Space[Any]:
-    """The space of actions; of both sorts a tuple."""
+    """Returns the action space; a tuple for both kinds of actions."""
     parts: list[spaces.Space[Any]] = []
     if numbers:
         parts.append(Box(-1.0, 1.0, (numbers,), np.float32))

@@ -143,7 +143,7 @@ def no(why: str) -> Taken:
 
 
 def nothing(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
-    """Takes an argument that changes nothing here."""
+    """Takes an argument that has no effect here."""
     return {}
 
 
