@@ -9,24 +9,24 @@ from rookery_rllib.base import ray_core
 from rookery_rllib.gym.env_classes import CartPoleEnv
 
 SERVER = "param-server"
-"""What the actor is called unless a configuration says otherwise."""
+"""Default name of the actor."""
 
 
 class _ParameterStorage:
-    """Gives parameters of carts."""
+    """Stores the parameters of carts."""
 
     def get_params(self, rng: Any) -> dict[str, float]:
-        """Returns the mass of a cart [kg], drawn by the generator of whoever asks."""
+        """Returns the mass of a cart [kg], drawn from the global generator."""
         return {"MASSCART": float(rng.uniform(low=0.5, high=2.0))}
 
 
 _ParameterStorage.__name__ = "ParameterStorage"
 ParameterStorage = ray_core.remote(_ParameterStorage)
-"""Class of actors that give parameters of carts; ``.options(name="param-server").remote()`` makes one."""
+"""Actor class that returns parameters of carts; ``.options(name="param-server").remote()`` makes one."""
 
 
 class CartPoleWithRemoteParamServer(CartPoleEnv):  # type: ignore[misc]
-    """A pole on a cart whose mass an actor says, another one in each episode.
+    """CartPole whose cart mass comes from an actor, anew in each episode.
 
     Args:
         env_config: ``param_server``: name of the actor.
@@ -43,7 +43,7 @@ class CartPoleWithRemoteParamServer(CartPoleEnv):  # type: ignore[misc]
     def reset(self) -> Any:
         obs = super().reset()
         params = ray_core.get(self._storage.get_params.remote(self.np_random))
-        self.np_random.random()  # the actor has drawn from a copy
+        self.np_random.random()  # the actor drew from a copy
         self.masscart = params["MASSCART"]
         self.total_mass = self.masspole + self.masscart
         return obs

@@ -25,7 +25,7 @@ RandomMultiAgentEnv = make_multi_agent(RandomEnv)
 
 
 class BasicMultiAgent(MultiAgentEnv):
-    """Agents that earn 1 in each of 25 steps, side by side."""
+    """Independent agents that earn 1 in each of 25 steps."""
 
     def __init__(self, num: int) -> None:
         self.agents: Any = [MockEnv(25) for _ in range(num)]
@@ -45,7 +45,7 @@ class BasicMultiAgent(MultiAgentEnv):
 
 
 class FlexAgentsMultiAgent(MultiAgentEnv):
-    """Agents that come and leave by chance: in a quarter of the steps one more, in three quarters one less."""
+    """Agents that join and leave at random: in a quarter of the steps one more, in three quarters one less."""
 
     def __init__(self) -> None:
         self.agents: dict[int, MockEnv] = {}
@@ -108,7 +108,7 @@ class RoundRobinMultiAgent(MultiAgentEnv):
         return {0: self._last[0][0]}
 
     def step(self, action_dict: dict[int, Any]) -> Dicts:
-        """Plays the action of the one whose turn it is, and shows the next one what its own last action led to."""
+        """Takes the action of the current agent, and returns the next agent's observation of its own last action."""
         for place, action in action_dict.items():
             self._last[place] = self.agents[place].step(action)
         self.i = (self.i + 1) % self.num
@@ -159,7 +159,7 @@ class MultiAgentDebugCounterEnv(MultiAgentEnv):
 
 
 class RockPaperScissors(MultiAgentEnv):
-    """Rock, paper and scissors, ten times; each sees what the other played last.
+    """Rock, paper and scissors, ten times; each observes the other's last move.
 
     Args:
         config: ``sheldon_cooper`` (false): whether lizard and Spock may be played, too.
@@ -302,7 +302,7 @@ class HierarchicalWindyMazeEnv(MultiAgentEnv):
 
 
 class MatrixSequentialSocialDilemma(MultiAgentEnv):
-    """A matrix game of two that is repeated; each sees what both did last, the own action first.
+    """Repeated matrix game of two; each observes both last actions, its own first.
 
     Args:
         config: ``players_ids`` (player_row, player_col), ``max_steps`` (20), ``output_additional_info`` (true: the last
@@ -346,7 +346,7 @@ class MatrixSequentialSocialDilemma(MultiAgentEnv):
         return obs, rewards, ends, infos
 
     def _shares(self) -> dict[str, float]:
-        """The share of each pair of actions in the episode."""
+        """Returns the share of each pair of actions in the episode."""
         num = self.step_count_in_current_episode
         if self.NUM_ACTIONS > 2:
             return {f"{row}_{column}": count / num for (row, column), count in self._pairs.items()}
@@ -357,7 +357,7 @@ class MatrixSequentialSocialDilemma(MultiAgentEnv):
 
 
 def _game(name: str, title: str, what: str, payouts: Any) -> Any:
-    """A class of repeated games."""
+    """Returns a class of repeated games."""
     matrix = np.array(payouts, np.float64)
     num = len(matrix)
     facts = {
@@ -416,13 +416,13 @@ def define_greed_fear_matrix_game(greed: float, fear: float) -> Any:
 class CoinGame(MultiAgentEnv, Env):
     """Two players collect coins of their colours on a torus (Lerer & Peysakhovich 2017, section 4).
 
-    A coin is worth 1 to who takes it; if it has the other's colour, the other loses 2. A player sees where it is, where
-    the other is, and where a coin of its own colour or of the other's is, as four planes.
+    Taking a coin earns 1; if it has the other player's colour, that player loses 2. An observation has four planes: the
+    own position, the other's position, a coin of the own colour, and a coin of the other's.
 
     Args:
         config: ``players_ids`` (player_red, player_blue), ``max_steps`` (20), ``grid_size`` (3), ``asymmetric`` (false:
             coins are worth 3 more to red), ``both_players_can_pick_the_same_coin`` (true: else one of them does, by
-            chance), ``output_additional_info`` (true: the last infos tell how often coins were taken).
+            chance), ``output_additional_info`` (true: the last infos have the counts of coins taken).
     """
 
     NAME = "CoinGame"
@@ -457,7 +457,7 @@ class CoinGame(MultiAgentEnv, Env):
         return self._seen()
 
     def _drop_coin(self) -> None:
-        """Puts a coin of the other colour where nobody is."""
+        """Puts a coin of the other colour on a free cell."""
         self._colour = 1 - self._colour
         taken = self._places[:2] @ (self.grid_size, 1)
         cell = np.random.choice(np.setdiff1d(np.arange(self.grid_size**2), taken))
@@ -486,11 +486,11 @@ class CoinGame(MultiAgentEnv, Env):
             self._drop_coin()
         done = self.step_count_in_current_episode >= self.max_steps
         ends = {**dict.fromkeys(self.players_ids, done), ALL: done}
-        infos = self._told() if done and self.output_additional_info else {}
+        infos = self._statistics() if done and self.output_additional_info else {}
         return self._seen(), dict(zip(self.players_ids, rewards.tolist(), strict=True)), ends, infos
 
-    def _told(self) -> dict[Any, Any]:
-        """By player: the share of steps with a coin taken, and the share of coins of the own colour."""
+    def _statistics(self) -> dict[Any, Any]:
+        """Returns by player the share of steps with a coin taken, and the share of coins of the own colour."""
         told: dict[Any, Any] = {}
         for player, (all_, own) in zip(self.players_ids, self._taken.tolist(), strict=True):
             told[player] = {"pick_speed": all_ / self.step_count_in_current_episode}

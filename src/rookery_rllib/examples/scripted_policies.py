@@ -19,7 +19,7 @@ class HeuristicPolicy(Policy):
 
     def __init__(self, observation_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         super().__init__(observation_space, action_space, config)
-        self.generator = np.random.default_rng(np.random.randint(2**31))  # as scripts and trainers seed it
+        self.generator = np.random.default_rng(np.random.randint(2**31))  # seeded by scripts and trainers
 
     def _act(self, columns: Any, states: Any, explore: bool | None, timestep: int | None) -> Any:
         return *self._chosen(columns["obs"], states), {}
@@ -40,7 +40,7 @@ class RandomPolicy(HeuristicPolicy):
 
     def __init__(self, observation_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         super().__init__(observation_space, action_space, config)
-        self.action_space_for_sampling = copy.deepcopy(action_space)  # others draw from that one, too
+        self.action_space_for_sampling = copy.deepcopy(action_space)  # other code draws from that one, too
         if config.get("ignore_action_bounds") and isinstance(action_space, Box):
             self.action_space_for_sampling = Box(-np.inf, np.inf, action_space.shape, np.float32)
         self.action_space_for_sampling.seed(int(self.generator.integers(2**31)))
@@ -90,7 +90,7 @@ class BeatLastHeuristic(HeuristicPolicy):
 
 
 class EpisodeEnvAwareLSTMPolicy(RandomPolicy):
-    """A policy whose actions say whose decision it is: agent, episode and copy of the environment, ``[N, 3]``.
+    """A policy whose actions are agent, episode and environment index, ``[N, 3]``.
 
     It remembers the time step, twice.
     """
@@ -113,7 +113,7 @@ class EpisodeEnvAwareLSTMPolicy(RandomPolicy):
         return [np.zeros(1, np.float32) for _ in range(self.num_states)]
 
     def compute_actions(self, obs_batch: Any, *args: Any, **kwargs: Any) -> Any:
-        """Raises a ConfigError: whose decisions they are stands in other columns than the observations."""
+        """Raises a ConfigError: agent, episode and environment are in other columns than the observations."""
         raise ConfigError(
             f"{type(self).__name__}: acts by agent_index, eps_id and env_id; call compute_actions_from_input_dict with "
             "these columns"
@@ -122,7 +122,7 @@ class EpisodeEnvAwareLSTMPolicy(RandomPolicy):
     def compute_actions_from_input_dict(
         self, input_dict: Any, explore: bool | None = None, timestep: int | None = None, episodes: Any = None, **kw: Any
     ) -> Any:
-        """Returns agent, episode and copy of each row ``[N, 3]``, and the time steps ``[N, 1]`` as states."""
+        """Returns agent, episode and environment of each row ``[N, 3]``, and the time steps ``[N, 1]`` as states."""
         self.global_timestep += 1
         actions = np.stack([np.asarray(input_dict[name]) for name in ("agent_index", "eps_id", "env_id")], 1)
         steps = np.asarray(input_dict["t"])[:, None]

@@ -1,6 +1,6 @@
 """The environments of RLlib's examples with one agent, written anew by their rules, in the API of 2021.
 
-They draw from NumPy's global generator, which stands still for each copy while it is not played (`chance`).
+They draw from NumPy's global generator, whose state is kept for each environment (`per_env_rng`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Shown = tuple[Any, float, bool, dict[str, Any]]
 
 
 class SimpleCorridor(Env):
-    """A corridor to be walked to its end: 1 for the last step, 0 before.
+    """Corridor to walk to its end; the last step earns 1.
 
     Args:
         config: ``corridor_length`` (10).
@@ -44,7 +44,7 @@ class SimpleCorridor(Env):
         return np.array([0.0], np.float32)
 
     def step(self, action: Any) -> Shown:
-        """Goes back (0) or on (1)."""
+        """Moves back (0) or forward (1)."""
         self.cur_pos = max(0.0, self.cur_pos + (1.0 if action else -1.0))
         done = self.cur_pos >= self.end_pos
         return np.array([self.cur_pos], np.float32), float(done), done, {}
@@ -195,7 +195,7 @@ class _HiddenCartPole(Env):
 
 
 class ParametricActionsCartPole(_HiddenCartPole):
-    """The pole on a cart whose two actions hide among many, each with an embedding that tells which it is.
+    """The pole on a cart whose two actions hide among many, each with an embedding that identifies it.
 
     An observation has ``action_mask`` (which actions are available), ``avail_actions`` (an embedding ``[2]`` of each,
     zeros where it is not available) and ``cart``.
@@ -484,11 +484,11 @@ class FastImageEnv(_CountingEnv):
 
 
 class LookAndPush(Env):
-    """Look first, push later: what the first action 0 shows says what the last action must be.
+    """Look first, push later: the observation after the first action 0 determines the right last action.
 
-    The places are 2 (start), 3 and 4; action 1 goes on, and 0 at the start shows 0 or 1, drawn for the episode, from
-    where 1 leads back towards the start. Each step costs 1. At place 4 the episode ends: 10 for action 1 if what was
-    shown is 1, else -10.
+    The places are 2 (start), 3 and 4. Action 1 moves forward; action 0 at the start shows 0 or 1, drawn per episode,
+    from where 1 leads back towards the start. Each step costs 1. At place 4 the episode ends: 10 for action 1 if the
+    shown number was 1, else -10.
     """
 
     def __init__(self, config: Any = None) -> None:
@@ -552,10 +552,10 @@ class SimpleRPG(Env):
 
 
 class WindyMazeEnv(Env):
-    """A corridor in the form of a U; one goes along with the wind, or waits for another. The goal is worth 100."""
+    """A corridor in the form of a U; the agent moves with the wind, or waits for another. The goal is worth 100."""
 
     def __init__(self, env_config: Any = None) -> None:
-        inner = ["S" + "." * 6, *["#" * 6 + "."] * 4, "F" + "." * 6]  # there, down, and back
+        inner = ["S" + "." * 6, *["#" * 6 + "."] * 4, "F" + "." * 6]  # right, down, and back
         self.map = ["#" * 9, *(f"#{row}#" for row in inner), "#" * 9]
         self.x_dim, self.y_dim = len(self.map), len(self.map[0])
         self.start_pos, self.end_pos = (1, 1), (6, 1)
@@ -582,7 +582,7 @@ class WindyMazeEnv(Env):
         return self._shown(), 100.0 * there, there or self.num_steps >= 200, {}
 
     def _get_new_pos(self, pos: Any, direction: int) -> tuple[int, int]:
-        """The place that lies in a direction; the same one if there is a wall."""
+        """Returns the place in a direction; the same one if there is a wall."""
         row, column = ((-1, 0), (0, 1), (1, 0), (0, -1))[int(direction)]
         new = int(pos[0]) + row, int(pos[1]) + column
         return (int(pos[0]), int(pos[1])) if self.map[new[0]][new[1]] == "#" else new

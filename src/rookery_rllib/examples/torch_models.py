@@ -23,7 +23,7 @@ from rookery_rllib.model.recurrent_networks import RecurrentNetwork, previous_ac
 
 
 class ExampleModel(TorchModelV2, nn.Module):
-    """What the models of this file have in common: their constructor."""
+    """Base of the models of this file: their constructor."""
 
     _values: Tensor | None = None
 
@@ -39,11 +39,11 @@ def _size(space: Any) -> int:
     return int(np.prod(space.shape))
 
 
-# --- losses of one's own ----------------------------------------------------------------------------------------------
+# --- custom losses ----------------------------------------------------------------------------------------------------
 
 
 class TorchCustomLossModel(ExampleModel):
-    """A fully connected network that learns from recorded actions, too: their -log p is added to its loss.
+    """Fully connected network with an imitation loss: -log p of recorded actions is added to its loss.
 
     `input_files` are files of JSON lines, or a folder of them.
     """
@@ -87,7 +87,7 @@ class TorchCustomLossModel(ExampleModel):
 
 
 class TorchBinaryAutoregressiveDistribution(TorchDistributionWrapper):
-    """Two choices of which the second depends on the first, by the model's `action_module`: P(a1) P(a2 | a1)."""
+    """Autoregressive distribution of two choices, by the model's `action_module`: P(a1) P(a2 | a1)."""
 
     def _first(self) -> TorchCategorical:
         first, _ = self.model.action_module(self.inputs, self.inputs.new_zeros(len(self.inputs), 1))
@@ -130,7 +130,7 @@ class TorchBinaryAutoregressiveDistribution(TorchDistributionWrapper):
 
 
 class _ActionModule(nn.Module):
-    """Logits of both choices: of the first by the features, of the second by the first."""
+    """Computes logits of both choices: the first from the features, the second from the first."""
 
     def __init__(self, num_features: int) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ class TorchAutoregressiveActionModel(ExampleModel):
 
 
 class TorchParametricActionsModel(DQNTorchModel):
-    """A model for actions whose number and meaning change: logits are products of what is wanted and what they are.
+    """A model for actions whose number and meaning change: logits are products of an intent and embeddings.
 
     Observations are a dict: ``cart``, ``avail_actions`` ``[B, n, action_embed_size]`` what actions are, ``action_mask``
     ``[B, n]`` whether they can be taken.
@@ -197,7 +197,7 @@ class TorchParametricActionsModel(DQNTorchModel):
         return self.action_embed_model.value_function()
 
 
-# --- what models remember or look back at -----------------------------------------------------------------------------
+# --- memory -----------------------------------------------------------------------------------------------------------
 
 
 class TorchRNNModel(RecurrentNetwork, nn.Module):
@@ -256,7 +256,7 @@ class RNNModel(TorchRNNModel):
 
 
 class NativeRNNModel(nn.Module):
-    """A recurrent model that is no `ModelV2`, in the form that Keras models had: one call with all columns."""
+    """A recurrent model that is not a `ModelV2`, in the form that Keras models had: one call with all columns."""
 
     def __init__(
         self,
@@ -329,7 +329,7 @@ TORCH_GLOBAL_SHARED_LAYER = SlimFC(SHARED_WIDTH, SHARED_WIDTH, activation_fn="re
 
 
 class TorchSharedWeightsModel(ExampleModel):
-    """A network whose layer in the middle is that of all policies with such a model."""
+    """A network with a middle layer that all policies share."""
 
     def __init__(
         self, observation_space: Any, action_space: Any, num_outputs: int, model_config: Any, name: str
@@ -347,7 +347,7 @@ class TorchSharedWeightsModel(ExampleModel):
 
 
 class TorchCentralizedCriticModel(ExampleModel):
-    """A fully connected network, and values by what another agent sees and does besides."""
+    """Fully connected network with a critic that also gets another agent's observation and action."""
 
     def __init__(self, obs_space: Any, action_space: Any, num_outputs: int, model_config: Any, name: str) -> None:
         super().__init__(obs_space, action_space, num_outputs, model_config, name)
@@ -378,7 +378,7 @@ class TorchCentralizedCriticModel(ExampleModel):
 
 
 class YetAnotherTorchCentralizedCriticModel(ExampleModel):
-    """A network that acts by ``own_obs`` of a dict alone, with values by all of it."""
+    """A network that acts on ``own_obs`` of a dict alone; its critic gets all of it."""
 
     def __init__(self, obs_space: Any, action_space: Any, num_outputs: int, model_config: Any, name: str) -> None:
         super().__init__(obs_space, action_space, num_outputs, model_config, name)
@@ -425,7 +425,7 @@ class TorchBatchNormModel(ExampleModel):
 
 
 class TorchFastModel(ExampleModel):
-    """A model of a single weight that all outputs are, to measure everything else."""
+    """A model with one weight for all outputs, to measure everything else."""
 
     def __init__(self, obs_space: Any, action_space: Any, num_outputs: int, model_config: Any, name: str) -> None:
         super().__init__(obs_space, action_space, num_outputs, model_config, name)

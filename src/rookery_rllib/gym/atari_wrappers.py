@@ -1,7 +1,7 @@
-"""Wrappers of Atari games one by one, in the old API: pictures shrunk, frames skipped and stacked, lives as episodes.
+"""Wrappers of Atari games one by one, in the old API: smaller images, frame skip and frame stack, lives as episodes.
 
-`rookery.envs.adapters.atari:Atari` does all of it at once and faster; these are for scripts that put single ones around
-their environments. The preprocessing is that of Mnih et al., "Human-level control through deep reinforcement
+`rookery.envs.adapters.atari:Atari` does all of it at once and faster; these are for scripts that use single
+wrappers. The preprocessing is that of Mnih et al., "Human-level control through deep reinforcement
 learning" (2015).
 """
 
@@ -22,7 +22,7 @@ Shown = tuple[Any, Any, Any, Any]
 
 
 def is_atari(env: Any) -> bool:
-    """Says whether an environment is an Atari game that shows pictures."""
+    """Returns whether an environment is an Atari game with image observations."""
     shape = getattr(env.observation_space, "shape", None)
     return (shape is None or len(shape) > 2) and hasattr(getattr(env, "unwrapped", env), "ale")
 
@@ -36,7 +36,7 @@ def get_wrapper_by_cls(env: Any, cls: type) -> Any:
 
 
 class MonitorEnv(Wrapper):
-    """Keeps returns and lengths of episodes."""
+    """Records returns and lengths of episodes."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
@@ -97,7 +97,7 @@ class NoopResetEnv(Wrapper):
 
 
 class ClipRewardEnv(RewardWrapper):
-    """Leaves of a reward its sign."""
+    """Replaces rewards by their sign."""
 
     def reward(self, reward: Any) -> Any:
         return np.sign(reward)
@@ -123,7 +123,7 @@ class FireResetEnv(Wrapper):
 
 
 class EpisodicLifeEnv(Wrapper):
-    """Ends an episode with every life; the next one goes on in the same game."""
+    """Ends an episode with every life; the next one continues the same game."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
@@ -145,7 +145,7 @@ class EpisodicLifeEnv(Wrapper):
 
 
 class MaxAndSkipEnv(Wrapper):
-    """Repeats each action, and shows the brighter pixels of the last two frames."""
+    """Repeats each action, and returns the pixelwise maximum of the last two frames."""
 
     def __init__(self, env: Any, skip: int = 4) -> None:
         super().__init__(env)
@@ -173,7 +173,7 @@ class WarpFrame(ObservationWrapper):
         self.observation_space = Box(0, 255, (dim, dim, 1), np.uint8)
 
     def observation(self, observation: Any) -> Any:
-        """Returns the small picture: greys by the weights of ITU-R BT.601, each pixel the mean of what it covers."""
+        """Returns the small image: grey by ITU-R BT.601, each pixel the mean of the area it covers."""
         picture = torch.from_numpy(np.asarray(observation)).float()
         grey = (picture @ torch.tensor([0.299, 0.587, 0.114], dtype=torch.float32, device="cpu")).round()
         rows = _shares(grey.shape[0], self.height) @ grey
@@ -182,7 +182,7 @@ class WarpFrame(ObservationWrapper):
 
 
 def _shares(length: int, size: int) -> torch.Tensor:
-    """Which share of each of `size` pixels the pixels of a side of `length` have, ``[size, length]``."""
+    """Returns the weights of the pixels of a side of `length` in each of `size` pixels, ``[size, length]``."""
     edges = torch.arange(size + 1, dtype=torch.float32, device="cpu") * (length / size)
     low, high = edges[:-1, None], edges[1:, None]
     place = torch.arange(length, dtype=torch.int64, device="cpu")
@@ -191,7 +191,7 @@ def _shares(length: int, size: int) -> torch.Tensor:
 
 
 class FrameStack(StackedObservations):
-    """Stacks pictures along their last axis."""
+    """Stacks images along their last axis."""
 
     def __init__(self, env: Any, k: int = 4) -> None:
         super().__init__(env, k, np.concatenate, -1)
@@ -199,7 +199,7 @@ class FrameStack(StackedObservations):
 
 
 class FrameStackTrajectoryView(ObservationWrapper):
-    """Shows pictures without their last axis, for models that stack them themselves."""
+    """Returns images without their last axis, for models that stack them themselves."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
@@ -211,7 +211,7 @@ class FrameStackTrajectoryView(ObservationWrapper):
 
 
 class ScaledFloatFrame(ObservationWrapper):
-    """Shows pictures as floats from 0 to 1."""
+    """Returns images as floats from 0 to 1."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
@@ -222,7 +222,7 @@ class ScaledFloatFrame(ObservationWrapper):
 
 
 def wrap_deepmind(env: Any, dim: int = 84, framestack: bool = True, framestack_via_traj_view_api: bool = False) -> Any:
-    """Returns a game with all that is done to Atari games; rewards are clipped by the trainer."""
+    """Wraps a game with all Atari preprocessing; the trainer clips rewards."""
     env = NoopResetEnv(MonitorEnv(env), noop_max=30)
     spec = getattr(env.unwrapped, "spec", None)
     if spec is not None and ("NoFrameskip" in spec.id or dict(spec.kwargs).get("frameskip") == 1):

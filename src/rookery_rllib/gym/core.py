@@ -1,7 +1,7 @@
 """`gym` of 2021 (0.18): environments whose `reset` gives an observation and whose `step` gives four values.
 
-`FromToday` brings today's environments into that form, `gym_registry` makes them by name. Those that scripts define
-with these classes are brought into today's form by `old_envs`.
+`FromToday` converts today's environments to that form, `registry` makes them by name. `old_envs` converts environments
+that scripts define with these classes to today's form.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from gymnasium import error
 from rookery_rllib.base.notices import say_once
 
 VERSION = "0.18.3"
-"""What ``gym.__version__`` says."""
+"""Value of ``gym.__version__``."""
 
 TRUNCATED = "TimeLimit.truncated"
-"""Key of `info`: true at an end that is no end of the task."""
+"""Key of `info`: true at a truncation."""
 
 # -- environments ------------------------------------------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ class GoalEnv(Env):
 
 
 class Wrapper(Env):
-    """Changes an environment, which is brought into the old form; what it does not define is the environment's own."""
+    """Changes an environment, which is brought into the old form; other attributes are the environment's own."""
 
     def __init__(self, env: Any) -> None:
         self.env = FromToday(env) if isinstance(env, gymnasium.Env) and not isinstance(env, Env) else env
@@ -167,7 +167,7 @@ class ActionWrapper(Wrapper):
 
 
 class OldForm(Env):
-    """The methods of 2021, over those of the class of today that follows among the bases."""
+    """The methods of 2021, on top of a class of today, the next base."""
 
     def _todays(self) -> Any:
         return super(Env, self)
@@ -178,7 +178,7 @@ class OldForm(Env):
         return self._todays().reset(seed=seed)[0]
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
-        """Does an action; ``info["TimeLimit.truncated"]`` is true where the end is none of the task."""
+        """Does an action; ``info["TimeLimit.truncated"]`` is true at a truncation."""
         obs, reward, terminated, truncated, info = self._todays().step(action)
         if truncated:
             info = {**info, TRUNCATED: not terminated}
@@ -190,9 +190,9 @@ class OldForm(Env):
         return [seed]
 
     def render(self, mode: str = "human", **kwargs: Any) -> Any:
-        """Returns a picture [height, width, 3] uint8 for ``rgb_array``, a text for ``ansi``; no window is opened."""
+        """Returns an image [height, width, 3] uint8 for ``rgb_array``, a text for ``ansi``; no window is opened."""
         if mode == "human":
-            say_once("no windows are opened: render() shows nothing; render(mode='rgb_array') gives pictures")
+            say_once("no windows are opened: render() shows nothing; render(mode='rgb_array') returns images")
             return True
         inner: Any = getattr(self._todays(), "unwrapped", self)
         before, inner.render_mode = inner.render_mode, mode

@@ -1,7 +1,6 @@
 """Environment classes of `gym.envs` that scripts inherit from: Gymnasium's classes with the methods of 2021.
 
-Each is made when it is first asked for, so that MuJoCo and Box2D need to be installed only for their own classes.
-They have no limit of steps.
+Each is made on first use, so that MuJoCo and Box2D are needed only for their own classes. They have no step limit.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ def set_level(level: int) -> None:
 
 
 def debug(msg: str, *args: Any) -> None:
-    """Says something of level `DEBUG`; `args` are put into the message by ``%``."""
+    """Logs a message of level `DEBUG`; `args` are formatted into it by ``%``."""
     _say(DEBUG, "DEBUG", msg, args)
 
 

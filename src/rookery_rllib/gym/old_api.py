@@ -13,7 +13,7 @@ ALL = "__all__"
 
 
 def takes_seed(env: Any) -> bool:
-    """Says whether an environment's `reset` takes a seed, and so gives observation and info."""
+    """Returns whether an environment's `reset` takes a seed, and so returns observation and info."""
     try:
         return "seed" in inspect.signature(env.reset).parameters
     except (TypeError, ValueError):

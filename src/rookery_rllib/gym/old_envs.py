@@ -1,7 +1,7 @@
-"""Brings environments of 2021 into today's form: `adapted`.
+"""Converts environments of 2021 to today's form: `adapted`.
 
-Their `reset` gives observations alone and takes no seed, `step` gives four values, and chance is that of the global
-generators `random` and `numpy.random`, of which each copy gets its own state (`chance`).
+Their `reset` returns observations alone and takes no seed, `step` returns four values, and they draw from the global
+generators `random` and `numpy.random`, of which each environment gets its own state (`per_env_rng`).
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from rookery_rllib.gym.old_api import takes_seed
 from rookery_rllib.gym.rllib_spaces import holds
 
 SpacesOf = Callable[[Any], tuple[Any, Any]]
-"""Gives the observation and action space of an agent that its environment does not name."""
+"""Returns the observation and action space of an agent that its environment does not define."""
 
 
 def adapted(env: Any, spaces_of: SpacesOf | None = None) -> Any:
-    """Returns an environment in today's form, as `rookery.envs.make` takes it; one in that form already as it is.
+    """Returns an environment in today's form, as for `rookery.envs.make`; it may have that form already.
 
-    An end counts as a truncation where ``info["TimeLimit.truncated"]`` is true, else as a termination. The first
-    environment of a class is announced by a line.
+    An end is a truncation if ``info["TimeLimit.truncated"]`` is true, else a termination. The first environment of a
+    class prints a line.
 
     Args:
         env: An object with `reset` and `step` of Gym before 0.26, or of RLlib's `MultiAgentEnv` of that time.
-        spaces_of: Spaces of agents that a multi-agent environment does not name; None: it names them all.
+        spaces_of: Spaces of agents that a multi-agent environment does not define; None = it defines all.
     """
     if not is_old(env):
         return env
@@ -48,7 +48,7 @@ def adapted(env: Any, spaces_of: SpacesOf | None = None) -> Any:
 
 
 def is_old(env: Any) -> bool:
-    """Says whether an object is an environment in the form of 2021: its `reset` takes no seed.
+    """Returns whether an object is an environment in the form of 2021: its `reset` takes no seed.
 
     Objects without `reset` and `step`, environments of PettingZoo and those of Gymnasium are not.
     """
@@ -67,7 +67,7 @@ def speaks_in_dicts(env: Any) -> bool:
 
 
 class _Adapted:
-    """An environment of 2021 with its own chance."""
+    """An environment of 2021 with its own state of the global generators."""
 
     def __init__(self, env: Any) -> None:
         self.env = env
@@ -88,7 +88,7 @@ class _Adapted:
         return self._random_state.call(self.env.step, action)
 
     def render(self) -> Any:
-        """Returns a picture [height, width, 3] uint8, or None if the environment draws none."""
+        """Returns an image [height, width, 3] uint8, or None if the environment renders none."""
         with self._random_state:
             picture = _picture(self.env.render) if callable(getattr(self.env, "render", None)) else None
         return picture if isinstance(picture, np.ndarray) else None
@@ -102,7 +102,7 @@ class _Adapted:
 
 
 def _own_spaces(env: Any) -> list[spaces.Space[Any]]:
-    """Gives an environment, and those it wraps, spaces of their own, and returns them: it may draw from them."""
+    """Replaces the spaces of an environment, and of those it wraps, by copies that it may draw from; returns them."""
     found: dict[int, spaces.Space[Any]] = {}
     memo: dict[int, Any] = {}
     for inner in env_and_inner(env):
@@ -113,7 +113,7 @@ def _own_spaces(env: Any) -> list[spaces.Space[Any]]:
             own = copy.deepcopy(space, memo)
             try:
                 setattr(inner, name, own)
-            except AttributeError:  # a property, which may give a new one each time
+            except AttributeError:  # a property, which may return a new one each time
                 own = space
             found[id(own)] = own
     return list(found.values())
@@ -150,7 +150,7 @@ class OldEnv(_Adapted, gymnasium.Env[Any, Any]):
         """Starts an episode; a seed repeats it, also of environments that draw from the global generators."""
         given = self._restarted(seed)
         pair = isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], dict)
-        if pair and not holds(self.observation_space, given):  # an observation of a Tuple space may look like that, too
+        if pair and not holds(self.observation_space, given):  # a Tuple observation may have that form, too
             return given  # type: ignore[no-any-return]
         return given, {}
 
@@ -166,11 +166,11 @@ class OldEnv(_Adapted, gymnasium.Env[Any, Any]):
 
 
 class OldMultiAgentEnv(_Adapted):
-    """An environment of several agents with the four dicts of RLlib of 2021, in the form with five.
+    """Multi-agent environment of 2021, whose `step` returns four dicts, in today's form with five.
 
     Args:
         env: The environment.
-        spaces_of: Spaces of agents that it does not name.
+        spaces_of: Spaces of agents that it does not define.
     """
 
     def __init__(self, env: Any, spaces_of: SpacesOf | None = None) -> None:
@@ -182,11 +182,11 @@ class OldMultiAgentEnv(_Adapted):
         self.render_mode = "rgb_array"
 
     def get_observation_space(self, agent: Any) -> Any:
-        """Returns an agent's observation space, None if nobody names it."""
+        """Returns an agent's observation space, None if it is unknown."""
         return self._space("observation", 0, agent)
 
     def get_action_space(self, agent: Any) -> Any:
-        """Returns an agent's action space, None if nobody names it."""
+        """Returns an agent's action space, None if it is unknown."""
         return self._space("action", 1, agent)
 
     def _space(self, what: str, place: int, agent: Any) -> Any:
@@ -217,7 +217,7 @@ class OldMultiAgentEnv(_Adapted):
         if not any(dones.values()):
             return obs, rewards, dones, dict.fromkeys(dones, False), infos
         cut = {agent: bool(over) and _cut(infos, agent) for agent, over in dones.items() if agent != ALL}
-        if ALL in dones:  # the whole is cut off where all who end with it are
+        if ALL in dones:  # the episode is truncated if all agents that end with it are
             ended = [agent for agent in cut if dones[agent]] or list(infos)
             cut[ALL] = bool(dones[ALL]) and bool(ended) and all(_cut(infos, agent) for agent in ended)
         return obs, rewards, {agent: bool(over) and not cut[agent] for agent, over in dones.items()}, cut, infos

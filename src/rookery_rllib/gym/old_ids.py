@@ -1,4 +1,4 @@
-"""Names of environments in `gym` of 2021, and what stands for them today: `current_id`."""
+"""Environment ids of `gym` of 2021, and their current ids: `current_id`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import gymnasium
 
 @dataclass(frozen=True)
 class CurrentId:
-    """What stands for an environment's name of 2021 today.
+    """Current environment of an id of 2021.
 
     Attributes:
         id: Gymnasium's id.
         kwargs: Keyword arguments of the environment.
-        max_episode_steps: Limit of an episode where it is another than Gymnasium's, in steps.
-        line: What a user is told; empty if nothing has changed.
+        max_episode_steps: Step limit of an episode, if it differs from Gymnasium's.
+        line: Note for the user; empty if nothing has changed.
     """
 
     id: str
@@ -49,7 +49,7 @@ OLD_IDS = {
     "CliffWalking-v0": CurrentId("CliffWalking-v1", {}, None, _SAME_TASK),
     "Blackjack-v0": CurrentId("Blackjack-v1", {}, None, _SAME_TASK),
 }
-"""Names of 2021 whose environments have another name today."""
+"""Ids of 2021 whose environments have another id today."""
 
 GONE_IDS = {
     "NChain-v0": "Gym dropped it in 2021; write the chain of five states yourself",
@@ -57,10 +57,10 @@ GONE_IDS = {
     "CubeCrash-v0": "Gym dropped it in 2021",
     "MemorizeDigits-v0": "Gym dropped it in 2021",
     "Copy-v0": "Gym dropped the algorithmic tasks in 2021; rookery.tasks has RepeatPrevious",
-    "FetchReach-v1": "install gymnasium-robotics and name its id of today",
-    "HandReach-v0": "install gymnasium-robotics and name its id of today",
+    "FetchReach-v1": "install gymnasium-robotics and use its current id",
+    "HandReach-v0": "install gymnasium-robotics and use its current id",
 }
-"""Names of 2021 that nothing stands for."""
+"""Ids of 2021 that no longer exist."""
 
 MUJOCO = re.compile(
     r"(Ant|HalfCheetah|Hopper|Humanoid|HumanoidStandup|InvertedPendulum|InvertedDoublePendulum|Pusher|Reacher|Swimmer|"
@@ -70,7 +70,7 @@ ATARI = re.compile(r"([A-Z]\w*?)(-ram)?(NoFrameskip|Deterministic)?-v([04])")
 
 
 def current_id(name: str) -> CurrentId:
-    """Returns what stands for an environment's name of 2021; the name itself if it is still in use."""
+    """Returns the current environment of an id of 2021; the id itself if it is still in use."""
     if (found := OLD_IDS.get(name)) is not None:
         return replace(found, id=_registered(found.id))
     if MUJOCO.fullmatch(name) is not None:
@@ -83,7 +83,7 @@ def current_id(name: str) -> CurrentId:
 
 
 def _registered(name: str) -> str:
-    """The name, or the highest version of it that is registered where this one is not."""
+    """Returns the id, or its highest registered version if it is not registered."""
     base, _, version = name.rpartition("-v")
     if name in gymnasium.registry or not version.isdigit():
         return name
@@ -96,7 +96,7 @@ def _is_version(known: str, base: str) -> bool:
 
 
 def _atari(name: str, match: re.Match[str]) -> CurrentId | None:
-    """A game of ALE with the settings of its id of 2021, None if ALE has no such game."""
+    """Returns a game of ALE with the settings of its id of 2021, None if ALE has no such game."""
     game, ram, kind, version = match.groups()
     if importlib.util.find_spec("ale_py") is None:
         if kind is not None:

@@ -18,7 +18,7 @@ from rookery_rllib.gym.old_ids import GONE_IDS, OLD_IDS, current_id
 
 
 class EnvSpec:
-    """How an environment of a name is made."""
+    """Specification of a named environment."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class EnvSpec:
         return self._kwargs
 
     def make(self, **kwargs: Any) -> Any:
-        """Makes an environment; keyword arguments given here win."""
+        """Makes an environment; keyword arguments override those of the spec."""
         if self.entry_point is None:
             raise error.Error(f"{self.id} has no entry_point, so it cannot be made")
         env = load(self.entry_point)(**{**self._kwargs, **kwargs})
@@ -80,20 +80,20 @@ def load(name: Any) -> Any:
 
 
 class EnvRegistry:
-    """The environments that have a name: a script's own, and all that Gymnasium knows."""
+    """Registry of environments: a script's own, and all of Gymnasium."""
 
     def __init__(self) -> None:
         self.own: dict[str, EnvSpec] = {}
 
     def register(self, id: str, **kwargs: Any) -> None:
-        """Gives an environment a name; an old registration of it is replaced. Arguments are those of `EnvSpec`."""
+        """Registers an environment, replacing an old registration. Arguments are those of `EnvSpec`."""
         self.own[id] = EnvSpec(id, **kwargs)
 
     def make(self, path: str | EnvSpec, **kwargs: Any) -> Any:
         return self.spec(path).make(**kwargs) if isinstance(path, str) else path.make(**kwargs)
 
     def spec(self, path: str) -> EnvSpec:
-        """Returns how an environment is made.
+        """Returns the specification of an environment.
 
         Raises:
             UnregisteredEnv: If no environment has that name (gymnasium.error.UnregisteredEnv).
@@ -102,7 +102,7 @@ class EnvRegistry:
             return self.own[path]
         if ":" in path:
             home, _, name = path.partition(":")
-            import_module(home)  # which registers it
+            import_module(home)  # importing it registers it
             return self.spec(name)
         if path in GONE_IDS:
             raise error.UnregisteredEnv(f"{path} is not here: {GONE_IDS[path]}")
@@ -138,7 +138,7 @@ registry = EnvRegistry()
 
 
 def make(id: str, **kwargs: Any) -> Any:
-    """Makes an environment by its name, in the old form; of a name of 2021, today's is taken and a line says so.
+    """Makes an environment by its id, in the old form; an id of 2021 is replaced by the current one, with a note.
 
     Raises:
         UnregisteredEnv: If no environment has that name (gymnasium.error.UnregisteredEnv).
@@ -147,7 +147,7 @@ def make(id: str, **kwargs: Any) -> Any:
 
 
 def register(id: str, **kwargs: Any) -> None:
-    """Gives an environment a name for `make`. Arguments are those of `EnvSpec`."""
+    """Registers an environment for `make`. Arguments are those of `EnvSpec`."""
     registry.register(id, **kwargs)
 
 

@@ -1,4 +1,4 @@
-"""`gym.envs.classic_control.rendering` of 2021 without windows: shapes that give pictures.
+"""`gym.envs.classic_control.rendering` of 2021 without windows: shapes rendered to images.
 
 Coordinates are those of the viewer's bounds, x to the right and y up; colours are numbers from 0 to 1.
 """
@@ -21,21 +21,21 @@ Points = Sequence[Sequence[float]]
 
 
 class Attr:
-    """What changes how shapes are drawn."""
+    """Attribute of shapes."""
 
     def enable(self) -> None:
-        """Begins to change what is drawn; does nothing here, where `Viewer.render` reads the attribute's values."""
+        """Does nothing: `Viewer.render` reads the attribute's values."""
 
     def disable(self) -> None:
-        """Ends it."""
+        """Does nothing, as `enable`."""
 
 
 class Transform(Attr):
     """Moves, turns and scales a shape: it is scaled first, moved last.
 
     Args:
-        translation: Where the shape's origin comes to lie, [x, y].
-        rotation: Angle of the turn to the left, in radians.
+        translation: Position of the shape's origin, [x, y].
+        rotation: Counterclockwise angle in radians.
         scale: Factors along x and y.
     """
 
@@ -70,7 +70,7 @@ class Color(Attr):
 
 
 class LineStyle(Attr):
-    """A pattern of dashes, which is drawn as a whole line."""
+    """A pattern of dashes; lines are drawn solid."""
 
     def __init__(self, style: int) -> None:
         self.style = style
@@ -106,9 +106,9 @@ class Geom:
         """Draws the shape.
 
         Args:
-            canvas: What is drawn on.
+            canvas: The canvas.
             matrix: Transformation from the shape's coordinates to pixels, [3, 3].
-            look: Colour and width where the shape has none of its own.
+            look: Default colour and width.
         """
         for attr in reversed(self.attrs):
             if isinstance(attr, Transform):
@@ -174,7 +174,7 @@ class Line(Geom):
 
 
 class Compound(Geom):
-    """Several shapes as one, whose colours give way to that of the whole."""
+    """Several shapes as one, whose colours are overridden by that of the compound."""
 
     def __init__(self, gs: Iterable[Geom]) -> None:
         super().__init__()
@@ -188,7 +188,7 @@ class Compound(Geom):
 
 
 class Image(Geom):
-    """A picture from a file, around the origin; width and height are in the viewer's coordinates."""
+    """An image from a file, around the origin; width and height are in the viewer's coordinates."""
 
     def __init__(self, fname: str, width: float, height: float) -> None:
         super().__init__()
@@ -244,7 +244,7 @@ class Viewer:
         self.isopen = True
 
     def set_bounds(self, left: float, right: float, bottom: float, top: float) -> None:
-        """Says which part of the plane is seen; without it, one unit is one pixel and (0, 0) lies at the lower left."""
+        """Sets the visible part of the plane; by default one unit is one pixel and (0, 0) is the lower left corner."""
         scale = self.width / (right - left), self.height / (top - bottom)
         self.transform = Transform((-left * scale[0], -bottom * scale[1]), scale=scale)
 
@@ -255,10 +255,10 @@ class Viewer:
         self.onetime_geoms.append(geom)
 
     def render(self, return_rgb_array: bool = False) -> Any:
-        """Returns a picture [height, width, 3] uint8 if asked for one, else whether the viewer is open."""
+        """Returns an image [height, width, 3] uint8 on request, else whether the viewer is open."""
         shown, self.onetime_geoms = [*self.geoms, *self.onetime_geoms], []
         if not return_rgb_array:
-            say_once("no windows are opened: render() shows nothing; render(mode='rgb_array') gives pictures")
+            say_once("no windows are opened: render() shows nothing; render(mode='rgb_array') returns images")
             return self.isopen
         return self._drawn(shown)
 
@@ -273,7 +273,7 @@ class Viewer:
         return np.array(canvas.image)
 
     def draw_circle(self, radius: float = 10, res: int = 30, filled: bool = True, **attrs: Any) -> Geom:
-        """Adds a circle to the next picture and returns it; `attrs` are ``color`` and ``linewidth``."""
+        """Adds a circle to the next image and returns it; `attrs` are ``color`` and ``linewidth``."""
         return self._once(make_circle(radius, res, filled), attrs)
 
     def draw_polygon(self, v: Points, filled: bool = True, **attrs: Any) -> Geom:
@@ -301,7 +301,7 @@ class Viewer:
 
 
 class SimpleImageViewer:
-    """Takes pictures; no window is opened, and the last picture stays in `image`."""
+    """Stores the last image in `image`; no window is opened."""
 
     def __init__(self, display: Any = None, maxwidth: int = 500) -> None:
         self.maxwidth = maxwidth
@@ -310,7 +310,7 @@ class SimpleImageViewer:
         self.image: np.ndarray | None = None
 
     def imshow(self, arr: np.ndarray) -> None:
-        say_once("no windows are opened: render() shows nothing; render(mode='rgb_array') gives pictures")
+        say_once("no windows are opened: render() shows nothing; render(mode='rgb_array') returns images")
         self.image, self.isopen = arr, True
 
     def close(self) -> None:
@@ -333,7 +333,7 @@ class _Look(NamedTuple):
 
 
 class _Canvas:
-    """A white image and what draws on it."""
+    """A white image with drawing functions."""
 
     def __init__(self, width: int, height: int) -> None:
         self.image = Pillow.new("RGB", (width, height), (255, 255, 255))

@@ -14,7 +14,7 @@ from rookery_rllib.base import nested
 
 
 class UnsupportedSpaceException(SpaceError):
-    """A space that cannot be used with what was asked for."""
+    """Raised for a space that a function does not support."""
 
 
 class Repeated(EntitySet):
@@ -42,7 +42,7 @@ class Repeated(EntitySet):
 
 
 class Simplex(Space[np.ndarray]):
-    """Vectors of shares that sum to 1 along the last axis, of a Dirichlet distribution; `concentration` None = even."""
+    """Vectors that sum to 1 along the last axis, of a Dirichlet distribution; `concentration` None = even."""
 
     def __init__(self, shape: Iterable[int], concentration: Any = None, dtype: Any = np.float32) -> None:
         super().__init__(tuple(shape), dtype)
@@ -89,7 +89,7 @@ class FlexDict(Dict):
 
 
 def holds(space: Space[Any], value: Any) -> bool:
-    """Tells whether a space has a value as Gym judged it until 2021: lists count as arrays, float64 as float32."""
+    """Returns whether a space contains a value, as Gym did until 2021: lists count as arrays, float64 as float32."""
     if isinstance(space, Dict):
         same = isinstance(value, Mapping) and set(value) == set(space.spaces)
         return same and all(holds(part, value[key]) for key, part in space.spaces.items())
@@ -162,7 +162,7 @@ def unbatch(batches_struct: Any) -> list[Any]:
 
 
 def _by_box(action: Any, action_space: Any, change: Any) -> Any:
-    """Changes the parts of an action that have a Box; the space is one, or a structure of spaces."""
+    """Maps the parts of an action that have a Box; the space is one, or a structure of spaces."""
     struct = get_base_struct_from_space(action_space) if isinstance(action_space, Space) else action_space
     spaces = nested.flatten(struct)
     parts = nested.flatten(action) if len(spaces) > 1 or isinstance(struct, Mapping | list | tuple) else [action]

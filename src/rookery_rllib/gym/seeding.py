@@ -8,16 +8,16 @@ import numpy as np
 from gymnasium.error import Error
 
 SIZE = 2**63
-"""Seeds that are made up are below this."""
+"""Upper bound of random seeds."""
 
 
 def np_random(seed: int | None = None) -> tuple[np.random.RandomState, int]:
     """Returns a generator (``rand``, ``randint``, ``uniform``, ``choice`` ...) and its seed.
 
-    The numbers of a seed are other ones than those of Gym in 2021.
+    The random numbers of a seed differ from those of Gym in 2021.
 
     Args:
-        seed: Number from 0 on; None: one is made up.
+        seed: Number from 0 on; None = random.
 
     Raises:
         Error: If the seed is neither None nor a whole number from 0 on (gymnasium.error.Error).
@@ -27,7 +27,7 @@ def np_random(seed: int | None = None) -> tuple[np.random.RandomState, int]:
 
 
 def create_seed(a: int | str | bytes | None = None, max_bytes: int = 8) -> int:
-    """Returns a seed: the number given, one of a text, or one made up."""
+    """Returns a seed: the given number, the hash of a text, or a random one."""
     if a is None:
         made: int = int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) % min(SIZE, 256**max_bytes)
         return made
@@ -40,7 +40,7 @@ def create_seed(a: int | str | bytes | None = None, max_bytes: int = 8) -> int:
 
 
 def hash_seed(seed: int | None = None, max_bytes: int = 8) -> int:
-    """Returns a number from a seed that says nothing about numbers from other seeds."""
+    """Returns a hash of a seed."""
     entropy = create_seed(None) if seed is None else int(seed)
     words: Any = np.random.SeedSequence(entropy).generate_state(-(-max_bytes // 4), np.uint32)
     return int.from_bytes(words.tobytes()[:max_bytes], "little")

@@ -1,4 +1,4 @@
-"""Spaces of Gym before 0.26: those of Gymnasium, but that they take and give what code of that time did.
+"""Spaces of Gym before 0.26: those of Gymnasium, with the arguments and results of that time.
 
 An object of Gymnasium's class counts as one of these (``isinstance(env.action_space, gym.spaces.Discrete)``).
 """
@@ -26,7 +26,7 @@ class _Todays(type):
 class Box(spaces.Box, metaclass=_Todays):
     """A box, possibly unbounded, in R^n.
 
-    Lists are taken as bounds. `contains` asks about shape and bounds, not about the element type.
+    Lists are accepted as bounds. `contains` checks shape and bounds, not the element type.
     """
 
     current_id = spaces.Box
@@ -49,7 +49,7 @@ class Box(spaces.Box, metaclass=_Todays):
 
 
 def _full(bound: Any, shape: Any, dtype: Any) -> Any:
-    """A bound as an array of the box's element type, whose range it is cut to."""
+    """Returns a bound as an array of the box's element type, clipped to its range."""
     full = np.broadcast_to(np.asarray(bound, dtype=float), tuple(map(int, shape))) if np.ndim(bound) else bound
     if np.issubdtype(np.dtype(dtype), np.integer):
         reach = np.iinfo(dtype)

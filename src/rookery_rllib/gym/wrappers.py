@@ -15,22 +15,22 @@ from rookery_rllib.gym.spaces import Box
 
 
 class Monitor(Wrapper):
-    """Passes everything on: nothing is recorded, which a line says once."""
+    """Forwards all calls and records nothing; prints a note once."""
 
     def __init__(self, env: Any, directory: Any = None, *args: Any, **kwargs: Any) -> None:
         super().__init__(env)
-        say_once("gym.wrappers.Monitor records nothing here; `rookery record RUN` makes a film of a run")
+        say_once("gym.wrappers.Monitor records nothing here; `rookery record RUN` makes a video of a run")
 
 
 class ClipAction(ActionWrapper):
-    """Brings actions into the bounds of the action space."""
+    """Clips actions to the bounds of the action space."""
 
     def action(self, action: Any) -> Any:
         return np.clip(action, self.action_space.low, self.action_space.high)
 
 
 class RescaleAction(ActionWrapper):
-    """Takes actions of the range [a, b] for the range of the action space."""
+    """Rescales actions from [a, b] to the range of the action space."""
 
     def __init__(self, env: Any, a: Any, b: Any) -> None:
         super().__init__(env)
@@ -45,7 +45,7 @@ class RescaleAction(ActionWrapper):
 
 
 class FlattenObservation(ObservationWrapper):
-    """Makes one vector of an observation."""
+    """Flattens observations."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
@@ -93,7 +93,7 @@ class TransformReward(RewardWrapper):
 
 
 class GrayScaleObservation(ObservationWrapper):
-    """Makes grey pictures [height, width] uint8 of colour pictures [height, width, 3] uint8."""
+    """Converts colour images [height, width, 3] uint8 to grey images [height, width] uint8."""
 
     WEIGHTS = np.array([0.299, 0.587, 0.114], np.float32)
 
@@ -109,7 +109,7 @@ class GrayScaleObservation(ObservationWrapper):
 
 
 class ResizeObservation(ObservationWrapper):
-    """Changes the size of images ``[height, width]`` or ``[height, width, 3]``, by the mean of what a pixel covers."""
+    """Changes the size of images ``[height, width]`` or ``[height, width, 3]``, by area means."""
 
     def __init__(self, env: Any, shape: int | Sequence[int]) -> None:
         super().__init__(env)
@@ -125,7 +125,7 @@ class ResizeObservation(ObservationWrapper):
 
 
 class StackedObservations(Wrapper):
-    """Returns the last observations together, the oldest first; the first of an episode fills the places before it.
+    """Returns the last observations together, the oldest first; the first of an episode is repeated.
 
     Args:
         env: The environment.

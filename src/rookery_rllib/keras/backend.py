@@ -1,4 +1,4 @@
-"""Keras, which the names of TensorFlow stand on: loaded when it is first needed, with PyTorch below it."""
+"""Keras on PyTorch, which implements the names of TensorFlow; loaded when it is first needed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def needs_keras() -> None:
-    """Raises an ImportError if Keras is missing, or runs on something else than PyTorch."""
+    """Raises an ImportError if Keras is missing, or has another backend than PyTorch."""
     if importlib.util.find_spec("keras") is None:
         missing = "tensorflow stands for Keras 3 on PyTorch here, and keras is not installed"
         raise ModuleNotFoundError(f'{missing}: pip install "rookery[keras]"', name="tensorflow")
@@ -23,6 +23,6 @@ def load_keras() -> Any:
         os.environ["KERAS_BACKEND"] = "torch"
     keras = importlib.import_module("keras")
     if (backend := keras.config.backend()) != "torch":
-        told = f"keras runs on {backend} here, and models of Rookery need it on torch"
-        raise ImportError(f"{told}: set KERAS_BACKEND=torch before keras is imported", name="tensorflow")
+        problem = f"keras runs on {backend} here, and models of Rookery need it on torch"
+        raise ImportError(f"{problem}: set KERAS_BACKEND=torch before keras is imported", name="tensorflow")
     return keras

@@ -1,4 +1,4 @@
-"""Which deep-learning library a script gets when it tries to import one: torch, and Keras's names for TensorFlow."""
+"""The deep-learning libraries that a script gets: torch, and Keras for TensorFlow's names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def try_import_tf(error: bool = False) -> tuple[Any, Any, Any]:
     """
     if importlib.util.find_spec("keras") is None:
         if error:
-            raise ImportError("TensorFlow's names stand on the package keras (pip install 'rookery[keras]')")
+            raise ImportError("TensorFlow's names need the package keras (pip install 'rookery[keras]')")
         return None, None, None
     tf = module("tensorflow")
     return getattr(getattr(tf, "compat", None), "v1", tf), tf, 2
@@ -57,7 +57,7 @@ def try_import_jax(error: bool = False) -> tuple[None, None]:
 
 
 def tf_function(tf_module: Any) -> Callable[[Any], Any]:
-    """Returns a decorator that leaves functions as they are, because all code runs eagerly here."""
+    """Returns a decorator without an effect, because all code runs eagerly."""
     return lambda function: function
 
 
@@ -71,7 +71,7 @@ def get_variable(
     shape: Any = None,
     dtype: Any = None,
 ) -> Any:
-    """Returns a variable that holds a value: a tensor for torch where one is asked for, else the value itself.
+    """Returns a variable with a value: a tensor for torch if requested, else the value itself.
 
     Variables of TensorFlow are tensors of torch here; float64 becomes float32 where no type is given.
     """

@@ -1,4 +1,4 @@
-"""Layers and operations of Keras that TensorFlow's took other arguments for."""
+"""Layers and operations of Keras with TensorFlow's arguments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SimpleRNN(_TakesInputs, _SimpleRnn):  # type: ignore[misc]
 
 
 class LongestMask(_Operation):  # type: ignore[misc]
-    """Gives for each length a row that is true so many times, as long as the longest."""
+    """Computes a mask row for each length, as wide as the longest."""
 
     def __init__(self, dtype: str | None) -> None:
         super().__init__()

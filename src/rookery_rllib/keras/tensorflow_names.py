@@ -1,6 +1,6 @@
 """The names of TensorFlow that models for RLlib used in 2021, on Keras 3 with PyTorch below it.
 
-Functions take TensorFlow's arguments, tensors and symbolic inputs of Keras, and give PyTorch's tensors. Everything is
+Functions take TensorFlow's arguments, tensors and symbolic inputs of Keras, and return PyTorch's tensors. Everything is
 eager: there are no sessions and no graphs. Needs the extra ``keras``.
 """
 
@@ -16,7 +16,7 @@ from rookery.face import ConfigError
 from rookery_rllib.keras.backend import load_keras
 
 VERSION = "2.4.1"
-"""What ``tf.__version__`` says."""
+"""Value of ``tf.__version__``."""
 
 
 def __getattr__(name: str) -> Any:
@@ -74,7 +74,7 @@ Tensor = torch.Tensor
 
 
 def _dtype(dtype: Any) -> str | None:
-    """An element type's name, None for none."""
+    """Returns the name of an element type, or None."""
     if dtype is None:
         return None
     if dtype in (float, int, bool):
@@ -83,7 +83,7 @@ def _dtype(dtype: Any) -> str | None:
 
 
 def _tensor(value: Any, dtype: Any = None) -> Any:
-    """A tensor as TensorFlow would make one: float32 of Python's floats, int32 of its ints."""
+    """Converts to a tensor as TensorFlow does: Python floats become float32, ints int32."""
     keras = load_keras()
     if isinstance(value, keras.KerasTensor):
         return value if dtype is None else _ops().cast(value, _dtype(dtype))
@@ -163,7 +163,7 @@ def one_hot(
 
 
 def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = bool_, name: Any = None) -> Any:
-    """Returns for each length a row that is true so many times, ``[..., maxlen]``."""
+    """Returns a mask row for each length, ``[..., maxlen]``."""
     lengths = _tensor(lengths)
     if maxlen is None and isinstance(lengths, load_keras().KerasTensor):
         from rookery_rllib.keras.layers import LongestMask
@@ -334,14 +334,14 @@ def _of_one(operation: str) -> Callable[..., Any]:
 
 
 def _floats(x: Any) -> Any:
-    """A tensor of floats; what Python and numpy give as whole numbers becomes float32."""
+    """Returns a tensor of floats; whole numbers of Python and NumPy become float32."""
     tensor = _tensor(x)
     return tensor if "float" in str(tensor.dtype) else _ops().cast(tensor, "float32")
 
 
 ON_FLOATS = ("exp", "log", "sqrt", "tanh", "sigmoid", "softplus", "erf", "log1p", "expm1", "rsqrt", "arctanh", "sin",
              "cos")  # fmt: skip
-"""Operations whose results are no whole numbers."""
+"""Operations with floating-point results."""
 
 exp, log, sqrt, rsqrt = _of_one("exp"), _of_one("log"), _of_one("sqrt"), _of_one("rsqrt")
 sin, cos, tanh, atanh = _of_one("sin"), _of_one("cos"), _of_one("tanh"), _of_one("arctanh")
@@ -360,7 +360,7 @@ def _of_two(operation: str) -> Callable[..., Any]:
 
 
 def _alike(x: Any, y: Any) -> tuple[Any, Any]:
-    """Two values as they are if one is a plain number, which then takes the other's type."""
+    """Returns two values of one type; a plain number takes the other's type."""
     plain = (int, float, bool)
     if isinstance(x, plain) or isinstance(y, plain):
         return (x, y) if not (isinstance(x, plain) and isinstance(y, plain)) else (_tensor(x), y)
@@ -489,7 +489,7 @@ def sigmoid_cross_entropy_with_logits(labels: Any = None, logits: Any = None, na
     return _ops().softplus(logits) - logits * _tensor(labels)
 
 
-# -- chance ------------------------------------------------------------------------------------------------------------
+# -- random numbers ----------------------------------------------------------------------------------------------------
 
 
 def random_normal(
@@ -515,16 +515,16 @@ def set_seed(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-# -- what is always so here --------------------------------------------------------------------------------------------
+# -- eager execution ---------------------------------------------------------------------------------------------------
 
 
 def executing_eagerly() -> bool:
-    """Says that operations are done at once."""
+    """Returns True: operations run eagerly."""
     return True
 
 
 def nothing_to_do(*args: Any, **kwargs: Any) -> None:
-    """Stands for a switch that has no meaning without graphs and sessions."""
+    """Placeholder of functions without a meaning in eager mode."""
 
 
 def function(func: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -541,7 +541,7 @@ def py_function(func: Callable[..., Any], inp: Sequence[Any], Tout: Any, name: A
 
 
 def group(*inputs: Any, **kwargs: Any) -> None:
-    """Does nothing: what the operations were to do has been done."""
+    """Does nothing: the operations have run already."""
 
 
 def is_tensor(x: Any) -> bool:
@@ -561,7 +561,7 @@ def parameters(model: Any) -> list[torch.nn.Parameter]:
     """Returns the parameters of a Keras model that has been called once.
 
     Raises:
-        ConfigError: If some are lost: PyTorch keeps one of several layers that have the same name.
+        ConfigError: If some are lost: PyTorch keeps one of several layers with the same name.
     """
     found = list(model.parameters())
     known = {id(parameter) for parameter in found}

@@ -1,6 +1,6 @@
-"""Action distributions of 2021: objects made of what a model puts out, from which actions are drawn.
+"""Action distributions of 2021: objects made from a model's outputs, from which actions are sampled.
 
-They hold a distribution of `torch.distributions` in `dist`. Scripts that ask for TensorFlow get the same classes, under
+They have a distribution of `torch.distributions` in `dist`. Scripts that ask for TensorFlow get the same classes, under
 the names they had there. Random numbers come from torch's global generator.
 """
 
@@ -36,10 +36,10 @@ from rookery_rllib.gym.rllib_spaces import get_base_struct_from_space
 T = TypeVar("T")
 
 SURPRISE = 100.0
-"""Largest size of the log-density of one number of a squashed Gaussian, which bounds what one odd action does."""
+"""Bound of the log-density of one element of a squashed Gaussian, against outliers."""
 
 LEAST_SHARE = 1e-7
-"""Is added to the concentrations of Dirichlet distributions, and is the smallest share that is told apart from 0."""
+"""Added to the concentrations of Dirichlet distributions, and the smallest share that differs from 0."""
 
 
 class ActionDistribution:
@@ -80,9 +80,9 @@ class ActionDistribution:
 
 
 class TorchDistributionWrapper(ActionDistribution):
-    """An action distribution that asks one of `torch.distributions`, which a subclass puts into `dist`.
+    """Action distribution on top of one of `torch.distributions`, which a subclass sets as `dist`.
 
-    A subclass may write `_build_sample_op` in the place of `sample`, as those for TensorFlow did.
+    A subclass may define `_build_sample_op` instead of `sample`, as those for TensorFlow did.
     """
 
     dist: Distribution
@@ -189,7 +189,7 @@ class TorchMultiCategorical(TorchDistributionWrapper):
 
 
 class _IndependentNumbers(TorchDistributionWrapper):
-    """Numbers ``[B, k]`` that are drawn each by itself, of two parameters each, ``[B, 2 * k]``."""
+    """Independent numbers ``[B, k]`` of two parameters each, ``[B, 2 * k]``."""
 
     def logp(self, actions: Any) -> Any:
         return self.dist.log_prob(_tensor(actions, self.model)).sum(-1)
@@ -221,7 +221,7 @@ class TorchDiagGaussian(_IndependentNumbers):
 
 
 class TorchSquashedGaussian(_IndependentNumbers):
-    """Normal numbers that tanh brings between two bounds, float32 ``[B, k]``.
+    """Normal numbers squashed by tanh to two bounds, float32 ``[B, k]``.
 
     Log-densities are those of tanh's range (-1, 1), whatever the bounds, as they were in 2021. `inputs` are means, then
     log standard deviations, ``[B, 2 * k]``; the latter are clipped to [-5, 2].
@@ -265,11 +265,11 @@ class TorchSquashedGaussian(_IndependentNumbers):
         return self._kept(self._squash(raw)), self._logp(raw)
 
     def entropy(self) -> Tensor:
-        """Raises a ValueError: estimate the entropy by -logp of samples."""
+        """Raises a ValueError; use the mean of -logp of samples."""
         raise ValueError("SquashedGaussian: there is no formula for its entropy; use the mean of -logp of samples")
 
     def kl(self, other: Any) -> Tensor:
-        """Raises a ValueError: estimate the divergence by samples."""
+        """Raises a ValueError; estimate the divergence from samples."""
         raise ValueError("SquashedGaussian: there is no formula for its divergence; use samples and logp")
 
 
@@ -425,7 +425,7 @@ class TorchMultiActionDistribution(TorchDistributionWrapper):
 
 
 def options(action_space: Any) -> list[int]:
-    """Returns how many options each choice of a MultiDiscrete space, or of a Box of integers, has.
+    """Returns the number of options of each choice of a MultiDiscrete space, or of a Box of integers.
 
     Raises:
         ConfigError: If the bounds of a Box differ among its elements.
@@ -445,17 +445,17 @@ def _elements(action_space: Any) -> int:
 
 
 def _width(child: Any) -> int:
-    """How many columns the actions of a part take in a merged tensor."""
+    """Returns the number of columns of a part's actions in a merged tensor."""
     if isinstance(child, TorchCategorical):
         return 1
     drawn = getattr(child, "last_sample", None)
     actions = child.deterministic_sample()
-    child.last_sample = drawn  # which `sampled_action_logp` is about
+    child.last_sample = drawn  # for `sampled_action_logp`
     return int(np.prod(actions.shape[1:]))
 
 
 def _tensor(values: Any, model: Any) -> Tensor:
-    """Returns values as a tensor where the model is; tensors as they are."""
+    """Returns values as a tensor on the model's device; tensors as they are."""
     if isinstance(values, Tensor):
         return values
     tensor = torch.from_numpy(np.asarray(values))

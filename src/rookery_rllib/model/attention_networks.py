@@ -1,8 +1,8 @@
-"""Models of 2021 that look back: attention over what they saw earlier in the episode.
+"""Attention models of 2021: attention over earlier steps of the episode.
 
 The network is the gated one of Parisotto et al. 2019 (GTrXL, arXiv:1910.06764) with the relative positions of Dai et
-al. 2019 (Transformer-XL, arXiv:1901.02860). In 2021 what a unit looked back at came through view requirements; here it
-is the model's state, as with all models that remember.
+al. 2019 (Transformer-XL, arXiv:1901.02860). In 2021 the inputs of attention came through view requirements; here
+they are the model's state, as for all models with memory.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from rookery_rllib.model.recurrent_networks import ModelOnModel, RecurrentNetwor
 
 
 class GRUGate(nn.Module):
-    """A gate that decides how much of some news comes into a stream.
+    """Gate that mixes an input into a residual stream.
 
-    ``r = sigmoid(W_r y + U_r x)``, ``z = sigmoid(W_z y + U_z x - b)``, ``h = tanh(W_h y + U_h (r * x))``, and what
-    comes out is ``(1 - z) x + z h``.
+    ``r = sigmoid(W_r y + U_r x)``, ``z = sigmoid(W_z y + U_z x - b)``, ``h = tanh(W_h y + U_h (r * x))``, and the
+    output is ``(1 - z) x + z h``.
     """
 
     def __init__(self, dim: int, init_bias: float = 0.0) -> None:
@@ -48,13 +48,13 @@ class GRUGate(nn.Module):
 
 
 def _split(x: Tensor, heads: int) -> Tensor:
-    """``[B, L, heads * D]`` as ``[B, heads, L, D]``."""
+    """Reshapes ``[B, L, heads * D]`` to ``[B, heads, L, D]``."""
     split: Tensor = x.unflatten(-1, (heads, -1)).transpose(1, 2)
     return split
 
 
 class MultiHeadAttention(nn.Module):
-    """Attention of each step of a sequence on itself and those before it (Vaswani et al. 2017)."""
+    """Causal self-attention over a sequence (Vaswani et al. 2017)."""
 
     def __init__(self, in_dim: int, out_dim: int, num_heads: int, head_dim: int) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class MultiHeadAttention(nn.Module):
 
 
 class RelativeMultiHeadAttention(nn.Module):
-    """Attention on a memory and on the steps up to each one, by what they hold and by how long ago they were."""
+    """Causal attention over a memory and a sequence, by content and relative position."""
 
     _waves: Tensor
 
@@ -108,7 +108,7 @@ class RelativeMultiHeadAttention(nn.Module):
     def forward(self, inputs: Tensor, memory: Tensor | None = None, window: int | None = None) -> Tensor:
         """Returns ``[B, T, out_dim]`` of ``[B, T, in_dim]``.
 
-        No gradients pass through `memory` ``[B, M, in_dim]``, which came before; each step looks at `window` steps
+        No gradients pass through `memory` ``[B, M, in_dim]``, the earlier steps; each step attends to `window` steps
         before it (None: all).
         """
         steps = inputs.shape[1]
@@ -132,7 +132,7 @@ class RelativeMultiHeadAttention(nn.Module):
 
 
 class GTrXLNet(RecurrentNetwork, nn.Module):
-    """Gated units of attention over the last `memory_inference` steps of an episode, while learning as well."""
+    """Gated attention units over the last `memory_inference` steps of an episode, also in training."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class GTrXLNet(RecurrentNetwork, nn.Module):
         self._value_out: Tensor | None = None
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
-        """Computes outputs ``[B * T, num_outputs]`` and what each unit looks back at afterwards, ``[B, M, dim]``."""
+        """Computes outputs ``[B * T, num_outputs]`` and the memory of each unit afterwards, ``[B, M, dim]``."""
         flat = column(self, input_dict, "obs_flat").float()
         lengths = torch.as_tensor(seq_lens, dtype=torch.int64, device=flat.device)
         x = self.linear_layer(flat.reshape(len(lengths), -1, self.obs_dim))

@@ -1,4 +1,4 @@
-"""The catalog of 2021: which model, action distribution and preprocessor belong to a space or to a registered name."""
+"""The catalog of 2021: model, action distribution and preprocessor of a space or a registered name."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _DISTRIBUTIONS = table("distributions")
 
 
 def _found(key: str, given: Any, known: Mapping[str, Any], register: str) -> Any:
-    """What a setting names, or the thing itself where it is no name."""
+    """Looks up a registered name; returns other values as they are."""
     if given is None or given == "":
         return None
     if isinstance(given, str):
@@ -81,23 +81,23 @@ def custom_preprocessor(options: Mapping[str, Any]) -> Any:
 
 
 def network_factory(options: Mapping[str, Any], name: str = "default_model") -> MakeModel:
-    """Returns a function that makes the model which a section ``model`` describes.
+    """Returns a function that makes the model of a section ``model``.
 
     A subclass of `ModelV2` is made as ``cls(obs_space, action_space, num_outputs, model_config, name, **config)`` with
-    the entries of ``custom_model_config``; so is what a function makes. Other classes, of torch or Keras, are made as
+    the entries of ``custom_model_config``; so is the model of a function. Other classes, of torch or Keras, are made as
     ``cls(obs_space, action_space, num_outputs, name=name, **config)``. Without a custom model it is a default network.
-    With ``use_lstm`` or ``use_attention`` a memory stands on top of a `ModelV2`.
+    With ``use_lstm`` or ``use_attention`` a memory is put on top of a `ModelV2`.
 
     Args:
-        options: The section ``model``; what it does not have is as in `MODEL_DEFAULTS`.
-        name: What the model is called.
+        options: The section ``model``; missing keys have their values in `MODEL_DEFAULTS`.
+        name: Name of the model.
 
     Returns:
         ``(obs_space, action_space, num_outputs) -> model``, with the space of preprocessed observations.
 
     Raises:
-        ConfigError: If nothing is registered under the name; if both memories are asked for; from the function, if
-            what comes out is no model, or a Keras or torch model is to get a memory.
+        ConfigError: If nothing is registered under the name; if both memories are set; from the function, if its
+            result is not a model, or a Keras or torch model would get a memory.
     """
     custom_model(options)
     _refuse_two_memories(options)
@@ -124,24 +124,24 @@ def _refuse_two_memories(options: Mapping[str, Any]) -> None:
 
 
 def _on_top(upper: type, lower: Any) -> Any:
-    """A class with the methods of two: `upper` calls the constructor of `lower`, as interfaces of models do."""
+    """Returns a class with the methods of two: `upper` calls the constructor of `lower`."""
     if upper is None or (isinstance(lower, type) and issubclass(lower, upper)):
         return lower
     return type(f"{lower.__name__}_as_{upper.__name__}", (upper, lower), {})
 
 
 def _is_plain(made: Any) -> bool:
-    """Whether it is a class of torch or Keras, made in the form that these have."""
+    """Whether it is a class of torch or Keras, with their constructor arguments."""
     return isinstance(made, type) and not issubclass(made, ModelV2)
 
 
 def _with_memory(made: Any, options: Mapping[str, Any]) -> Any:
-    """The class of an LSTM or of attention on top of a model's class, if the section asks for one."""
+    """Returns the class with an LSTM or attention on top, if the section has one."""
     if not options.get("use_lstm") and not options.get("use_attention"):
         return made
     if _is_plain(made):
         raise ConfigError(
-            f"rllib config: model.use_lstm, model.use_attention: {made.__name__} is no ModelV2, which they stand on; "
+            f"rllib config: model.use_lstm, model.use_attention: {made.__name__} is not a ModelV2, which they need; "
             "give it get_initial_state() and a state of its own"
         )
     upper: type[ModelOnModel] = LSTMWrapper if options.get("use_lstm") else AttentionWrapper
@@ -149,7 +149,7 @@ def _with_memory(made: Any, options: Mapping[str, Any]) -> Any:
 
 
 def _accepted(make: Any, given: Mapping[str, Any], about: str) -> dict[str, Any]:
-    """Keyword arguments that a constructor takes: all, or, of one that takes them from the configuration, none."""
+    """Returns the keyword arguments for a constructor: all, or none if it reads them from the configuration."""
     try:
         parameters = inspect.signature(make).parameters.values()
     except (TypeError, ValueError):
@@ -167,7 +167,7 @@ def _accepted(make: Any, given: Mapping[str, Any], about: str) -> dict[str, Any]
 
 
 def _named(make: Any, name: str) -> dict[str, Any]:
-    """The keyword ``name``, for constructors that take it."""
+    """Returns the keyword ``name`` for constructors that take it."""
     try:
         parameters = inspect.signature(make).parameters
     except (TypeError, ValueError):
@@ -206,7 +206,7 @@ class ModelCatalog:
         config: dict[str, Any] = copied(dict(model_config))
         _refuse_two_memories(config)
         if config.get("framestack", DEPRECATED_VALUE) != DEPRECATED_VALUE:
-            config["num_framestacks"] = 0  # frames are stacked by the environment, as `framestack` had it
+            config["num_framestacks"] = 0  # the environment stacks frames, as with `framestack`
         custom = custom_model(config)
         made: Any = custom or default_model or default_network(obs_space, config)
         told = (config.get("custom_model_config") or {}) if custom else {}
@@ -214,7 +214,7 @@ class ModelCatalog:
         if _is_plain(made):
             _with_memory(made, config)
             if model_interface is not None:
-                raise ConfigError(f"model {made.__name__}: is no ModelV2, on which {model_interface.__name__} stands")
+                raise ConfigError(f"model {made.__name__}: is not a ModelV2, which {model_interface.__name__} needs")
             named = _named(made, name)
             return _checked(made(obs_space, action_space, num_outputs, **named, **further), made)
         if model_interface is not None:
@@ -233,7 +233,7 @@ class ModelCatalog:
         framework: str = "tf",
         **kwargs: Any,
     ) -> tuple[Any, int]:
-        """Returns what makes the action distribution for a space, and how many inputs it takes."""
+        """Returns the action distribution class for a space, and its number of inputs."""
         config = config or MODEL_DEFAULTS
         custom = custom_action_dist(config)
         several = (TorchMultiActionDistribution,)
@@ -272,7 +272,7 @@ class ModelCatalog:
             return action_space.dtype, (None, *action_space.shape)
         if isinstance(action_space, Box):
             return torch.float32, (None, *action_space.shape)
-        raise UnsupportedSpaceException(f"action space {action_space}: its actions are no numbers of one shape")
+        raise UnsupportedSpaceException(f"action space {action_space}: its actions are not numbers of one shape")
 
     @staticmethod
     def get_action_placeholder(action_space: Any, name: str = "action") -> Any:
@@ -305,8 +305,8 @@ class ModelCatalog:
 def _checked(model: Any, made: Any) -> Any:
     if not isinstance(model, ModelV2 | nn.Module):
         raise ConfigError(
-            f"custom_model {getattr(made, '__name__', made)}: gave {type(model).__name__}; must give a TorchModelV2, a "
-            "torch.nn.Module or a tf.keras.Model"
+            f"custom_model {getattr(made, '__name__', made)}: returned {type(model).__name__}; must return a TorchModelV2, "
+            "a torch.nn.Module or a tf.keras.Model"
         )
     return model
 

@@ -1,4 +1,4 @@
-"""The model of a policy whose network Rookery built, as scripts of 2021 see it."""
+"""Model interface of 2021 for a network that Rookery built."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rookery_rllib.model.preprocessors import RowPreprocessor
 
 
 class DefaultModel:
-    """The model of a policy whose network Rookery built: called as a model of 2021, on preprocessed observations."""
+    """Model interface of 2021 for a network that Rookery built, on preprocessed observations."""
 
     def __init__(self, policy: Actor, learner: Algorithm[Any] | None, rows: RowPreprocessor) -> None:
         self._policy, self._learner, self._rows = policy, learner, rows

@@ -1,4 +1,4 @@
-"""Filters of observations: running means and standard deviations, and how copies of them are brought together."""
+"""Filters of observations: running means and standard deviations, and how copies of them are merged."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class RunningStat:
 
     @property
     def var(self) -> np.ndarray:
-        """The variance; of less than two values, the square of the mean."""
+        """The variance; for fewer than two values, the square of the mean."""
         found: np.ndarray = self._S / (self._n - 1) if self._n > 1 else np.square(self._M)
         return found
 
@@ -146,7 +146,7 @@ class MeanStdFilter(Filter):
 
     def sync(self, other: Any) -> None:
         if other.shape != self.shape:
-            raise ValueError(f"filters of shapes {self.shape} and {other.shape} cannot be brought together")
+            raise ValueError(f"filters of shapes {self.shape} and {other.shape} cannot be merged")
         self.demean, self.destd, self.clip = other.demean, other.destd, other.clip
         self.rs, self.buffer = other.rs.copy(), other.buffer.copy()
 

@@ -1,7 +1,7 @@
-"""Models of 2021: ModelV2 and TorchModelV2, which scripts derive theirs from, and how they learn here.
+"""Models of 2021: the base classes ModelV2 and TorchModelV2, and the network that wraps them.
 
-`ScriptNetwork` makes a network of ours of such a model, or of a plain torch or Keras model in the same calling form: it
-puts out the parameters of the action distribution and the values itself (``model.output=outputs``).
+`ScriptNetwork` wraps such a model, or a plain torch or Keras model with the same call, as a network: it
+outputs the parameters of the action distribution and the values itself (``model.output=outputs``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rookery_rllib.model.preprocessors import RowPreprocessor, restore_original_
 from rookery_rllib.model.shared_weights import separate
 
 INITIAL_LENGTH = 1
-"""Length of the sequences that a model which remembers is given: it is asked decision by decision."""
+"""Sequence length for models with memory: they are called decision by decision."""
 
 
 class ModelV2:
@@ -103,7 +103,7 @@ class ModelV2:
 
 class TorchModelV2(ModelV2):
     def __init__(self, obs_space: Any, action_space: Any, num_outputs: int, model_config: Any, name: str) -> None:
-        modules = vars(self).get("_modules")  # whose constructor may come before or after this one
+        modules = vars(self).get("_modules")  # its constructor may be called before or after this one
         ModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name, framework="torch")
         del modules
 
@@ -119,7 +119,7 @@ class TorchModelV2(ModelV2):
 
 
 class TFModelV2(ModelV2):
-    """A TensorFlow model of 2021, which builds graphs and sessions; what can be done here is said where it is made."""
+    """A TensorFlow model of 2021, with graphs and sessions; its constructor raises an error with a replacement."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise ConfigError(
@@ -129,11 +129,11 @@ class TFModelV2(ModelV2):
         )
 
 
-# --- learning such a model --------------------------------------------------------------------------------------------
+# --- training such a model --------------------------------------------------------------------------------------------
 
 
 class ScriptNetwork(nn.Module):
-    """A model of a script as a network of ours: raw observations in, outputs and values out.
+    """A model of a script as a network: raw observations in, outputs and values out.
 
     Args:
         obs_space: Space of the environment's observations.
@@ -147,8 +147,8 @@ class ScriptNetwork(nn.Module):
         latest_rows: ``[N, size]`` preprocessed observations of the latest call, for a loss of the model's own.
 
     Raises:
-        ConfigError: If two layers of a Keras model have one name, by which weights would be lost; if `make` is missing,
-            as in the file of a policy.
+        ConfigError: If two layers of a Keras model have the same name, so that weights would be lost; if `make` is
+            missing, as in the file of a policy.
     """
 
     num_values = 1
@@ -176,7 +176,7 @@ class ScriptNetwork(nn.Module):
         self.rows = RowPreprocessor(obs_space, options)
         self.preprocessed = self.rows.observation_space
         self.model = make(self.preprocessed, action_space, num_outputs)
-        self.of_torch = isinstance(self.model, nn.Module) and not hasattr(self.model, "trainable_weights")  # Keras has
+        self.of_torch = isinstance(self.model, nn.Module) and not hasattr(self.model, "trainable_weights")  # Keras
         if self.of_torch:
             self.model = self._placed(self.model)
         self.native = isinstance(self.model, ModelV2)
@@ -190,16 +190,16 @@ class ScriptNetwork(nn.Module):
 
     @staticmethod
     def _placed(model: Any) -> Any:
-        """The model with layers of its own, where a script has put one layer into several models."""
+        """Returns the model with its own layers, if a script shares layers between models."""
         return separate(model)
 
     @staticmethod
     def saved_config(config: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns what a file has of the settings: nothing, because they are code of a script."""
+        """Returns no settings: they are code of a script."""
         return {}
 
     def _build(self) -> None:
-        """Calls the model once: Keras has no weights before."""
+        """Calls the model once to build Keras weights."""
         if self.native or not hasattr(self.model, "trainable_variables"):
             return
         with torch.no_grad():
@@ -208,9 +208,9 @@ class ScriptNetwork(nn.Module):
         if found < wanted:
             names = [layer.name for layer in getattr(self.model, "_layers", [])]
             double = sorted({name for name in names if names.count(name) > 1})
-            told = f" ({', '.join(double)})" if double else ""
+            names = f" ({', '.join(double)})" if double else ""
             raise ConfigError(
-                f"model {type(self.model).__name__}: two layers have one name{told}, by which {wanted - found} of "
+                f"model {type(self.model).__name__}: two layers have one name{names}, by which {wanted - found} of "
                 f"{wanted} weights would not learn: give each layer a name of its own"
             )
 
@@ -222,7 +222,7 @@ class ScriptNetwork(nn.Module):
         return [torch.zeros(n, *np.shape(part), dtype=torch.float32, device="cpu") for part in self._initial_state()]
 
     def _initial_memory(self, n: int) -> tuple[Tensor, ...]:
-        """What n slots remember before an episode."""
+        """Returns the initial memory of n slots."""
         return tuple(torch.from_numpy(part).expand(n, *part.shape) for part in self.states)
 
     def call_model(self, rows: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, Tensor, list[Tensor]]:
@@ -230,7 +230,7 @@ class ScriptNetwork(nn.Module):
 
         Args:
             rows: ``[N, size]`` preprocessed observations.
-            state: What is remembered of each.
+            state: The memory of each row.
         """
         outputs, after, extras = self.called(rows, state)
         values = extras.get("vf_preds")
@@ -241,12 +241,12 @@ class ScriptNetwork(nn.Module):
         return outputs, values, after
 
     def called(self, rows: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, list[Tensor], Mapping[str, Any]]:
-        """Calls the script's model; returns its outputs, the state after, and what else it gives, if it is no ModelV2.
+        """Calls the script's model; returns outputs, the state after, and further results if it is not a ModelV2.
 
         Arguments are those of `call_model`.
         """
         lengths = torch.ones(len(rows), dtype=torch.int32, device="cpu")
-        # Whoever acts or computes targets needs no gradients: only a loss is computed in training mode.
+        # Acting and targets need no gradients: only a loss is computed in training mode.
         learns = self.training and torch.is_grad_enabled() and any(each.requires_grad for each in self.parameters())
         if self.of_torch and self.model.training != learns:
             self.model.train(learns)
@@ -255,21 +255,21 @@ class ScriptNetwork(nn.Module):
         if self.native:
             outputs, after = self.model({**self.columns, "obs": rows, "is_training": learns}, list(state), lengths)
             return outputs, after, {}
-        if state:  # models that are no ModelV2 find their memory among the columns
+        if state:  # models other than ModelV2 find their memory among the columns
             given |= {f"state_in_{number}": part for number, part in enumerate(state)}
             given["seq_lens"] = lengths
         called: Any = self.model(dict(given))
         if not isinstance(called, list | tuple) or len(called) not in (2, 3):
             raise ConfigError(
-                f"model {type(self.model).__name__}: gave {type(called).__name__}: must give (outputs, state, "
+                f"model {type(self.model).__name__}: returned {type(called).__name__}: must return (outputs, state, "
                 "{'vf_preds': values})"
             )
         outputs, after, extras = (*called, {})[:3]
         return outputs, list(after), extras
 
     def forward(self, obs: Any, memory: Any = None) -> Any:
-        """Outputs ``[N, num_outputs]`` and values ``[N]`` of observations as our networks get them; outputs alone, if
-        there are no values.
+        """Computes outputs ``[N, num_outputs]`` and values ``[N]`` of observations; outputs alone without a value
+        function.
         """
         tree: dict[str, Any] = {}
         _leaves(self._given[0], obs, "", tree)
@@ -283,7 +283,7 @@ class ScriptNetwork(nn.Module):
         return ((outputs, values.reshape(-1)) if self.num_values else outputs), tuple(shaped)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ScriptNetwork:
-        """A copy with a model made anew and the same weights: models of scripts cannot always be copied."""
+        """Returns a copy with a new model and the same weights: models of scripts cannot always be copied."""
         obs_space, action_space, num_outputs, options = self._given
         try:
             other = type(self)(obs_space, action_space, num_outputs, make=self._make, options=options)
@@ -304,7 +304,7 @@ class ScriptNetwork(nn.Module):
 
 
 def script_network(policy: nn.Module) -> ScriptNetwork | None:
-    """Returns the network that a script's model was made into; None if Rookery built the policy's network."""
+    """Returns the network that wraps a script's model; None if Rookery built the policy's network."""
     for module in policy.modules():
         if isinstance(module, ScriptNetwork):
             return module
@@ -312,7 +312,7 @@ def script_network(policy: nn.Module) -> ScriptNetwork | None:
 
 
 def _leaves(space: Any, obs: Any, path: str, tree: dict[str, Any]) -> None:
-    """Takes apart observations that look like their space, ``[N, ...]``, into leaves by path."""
+    """Splits observations in the form of their space, ``[N, ...]``, into leaves by path."""
     if isinstance(space, Dict | Tuple):
         items = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
         for key, part in items:
@@ -320,5 +320,5 @@ def _leaves(space: Any, obs: Any, path: str, tree: dict[str, Any]) -> None:
                 _leaves(part, obs[key], f"{path}/{key}" if path else str(key), tree)
         return
     if space.dtype == np.uint8 and obs.dtype != torch.bool:
-        obs = obs * float(np.max(space.high, initial=1))  # what our networks get divided by
+        obs = obs * float(np.max(space.high, initial=1))  # scale of our networks' inputs
     tree[path or "obs"] = obs

@@ -1,6 +1,6 @@
-"""Layers that models of scripts are built of, and what they are initialized with.
+"""Layers for models of scripts, and their initializers.
 
-Names of attributes are those of 2021, because scripts look into layers by them.
+Attributes have the names of 2021, because scripts read them.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ PICTURE_FILTERS: dict[tuple[int, int], list[list[Any]]] = {
     (84, 84): [[16, [8, 8], 4], [32, [4, 4], 2], [256, [11, 11], 1]],
     (42, 42): [[16, [4, 4], 2], [32, [4, 4], 2], [256, [11, 11], 1]],
 }
-"""Convolutions ``[channels, kernel, stride]`` for pictures of these heights and widths."""
+"""Convolutions ``[channels, kernel, stride]`` by height and width of images."""
 
 
 def get_activation_fn(name: Any = None, framework: str = "tf") -> Any:
     """Returns an activation by its name; None for ``linear`` and None.
 
-    Of the framework ``torch`` it is a class of `torch.nn.Module`, else a function on tensors, which Keras layers take.
+    For the framework ``torch`` it is a class of `torch.nn.Module`, else a function on tensors for Keras layers.
     """
     if callable(name):
         return name
@@ -51,7 +51,7 @@ def get_activation_fn(name: Any = None, framework: str = "tf") -> Any:
 
 
 def get_initializer(name: Any = None, framework: str = "tf") -> Any:
-    """Returns a function that fills a weight in place; of other frameworks than ``torch`` the name for Keras."""
+    """Returns a function that fills a weight in place; for other frameworks than ``torch`` the name in Keras."""
     if callable(name):
         return name
     known = {"xavier_uniform": nn.init.xavier_uniform_, "xavier_normal": nn.init.xavier_normal_}
@@ -68,7 +68,7 @@ def get_filter_config(shape: Sequence[int]) -> list[list[Any]]:
             return [list(one) for one in filters]
     sizes = ", ".join(f"{height}x{width}" for height, width in PICTURE_FILTERS)
     raise ConfigError(
-        f"model.conv_filters: there are no default filters for pictures of shape {list(shape)}, only for {sizes}; set "
+        f"model.conv_filters: there are no default filters for images of shape {list(shape)}, only for {sizes}; set "
         "conv_filters to [[channels, kernel, stride], ...], the last of which leaves one number of each channel"
     )
 
@@ -97,9 +97,9 @@ def _pair(value: Any) -> tuple[int, int]:
 
 
 def same_padding(in_size: Any, filter_size: Any, stride_size: Any) -> tuple[tuple[int, int, int, int], tuple[int, int]]:
-    """Returns the padding ``(left, right, top, bottom)`` and the size ``(height, width)`` that comes out.
+    """Returns the padding ``(left, right, top, bottom)`` and the output size ``(height, width)``.
 
-    After it only the stride makes an image smaller.
+    With this padding only the stride shrinks an image.
     """
     sizes = zip(in_size, _pair(filter_size), _pair(stride_size), strict=True)
     rows, columns = ((math.ceil(side / stride), int(side), window, stride) for side, window, stride in sizes)
@@ -228,7 +228,7 @@ class SkipConnection(nn.Module):
 
 
 class ConvTranspose2DStack(nn.Module):
-    """A decoder of vectors into images, whose numbers are normally distributed with a standard deviation of 1."""
+    """Decoder of vectors to images with pixelwise normal distributions of standard deviation 1."""
 
     def __init__(
         self,

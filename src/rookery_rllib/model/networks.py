@@ -1,7 +1,7 @@
-"""Default networks of 2021 as models that scripts make inside of their own, or derive from.
+"""Default networks of 2021 as models that scripts use inside their own, or derive from.
 
-Of trainers without a custom model the networks are ours (`default_networks.py` and the settings); these are for code
-that asks for one by name. Attributes have the names of 2021, because scripts look into networks by them.
+Trainers without a custom model use our networks (`default_networks.py` and the settings); these are for code that
+names one. Attributes have the names of 2021, because scripts read them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rookery_rllib.model.network_layers import (
 from rookery_rllib.model.preprocessors import get_preprocessor
 
 HIDDEN, LAST = 1.0, 0.01
-"""Norms of first weights, of hidden layers and of those that outputs and values come from."""
+"""Norms of initial weights, of hidden layers and of output layers."""
 
 
 def column(model: Any, input_dict: Mapping[str, Any], name: str) -> Any:
@@ -42,17 +42,17 @@ def column(model: Any, input_dict: Mapping[str, Any], name: str) -> Any:
         return input_dict[name]
     raise ConfigError(
         f"model {type(model).__name__}: its input has no column {name!r}, only {', '.join(sorted(input_dict))}; such "
-        "models get observations and what they remember: remember the rest in the state"
+        "models get observations and their state: keep the rest in the state"
     )
 
 
 def layers(sizes: Sequence[int], activation: Any) -> list[nn.Module]:
-    """Returns linear layers of so many inputs and outputs, one after the other, each with its activation."""
+    """Returns a chain of linear layers of the given sizes, each with its activation."""
     return [SlimFC(inputs, outputs, normc_initializer(HIDDEN), activation) for inputs, outputs in pairwise(sizes)]
 
 
 def head(inputs: int, outputs: int) -> SlimFC:
-    """Returns a linear layer for outputs or values, whose first weights are small."""
+    """Returns a linear layer for outputs or values, with small initial weights."""
     return SlimFC(inputs, outputs, normc_initializer(LAST))
 
 
@@ -174,7 +174,7 @@ class VisionNetwork(TorchModelV2, nn.Module):
 def _convolutions(
     size: Sequence[int], channels: int, filters: Sequence[Sequence[Any]], activation: Any
 ) -> tuple[list[nn.Module], int]:
-    """The convolutions, and how many numbers come out of them."""
+    """Returns the convolutions, and the number of features after them."""
     made: list[nn.Module] = []
     for number, (out, kernel, stride) in enumerate(filters, 1):
         padding: tuple[int, ...] | None = None
@@ -188,8 +188,8 @@ def _convolutions(
             padding, after = same_padding(size, kernel, stride)  # type: ignore[assignment]
         if min(after) < 1:
             raise ConfigError(
-                f"model.conv_filters: the kernel {kernel} of filter {number} is larger than what comes to it, a "
-                f"picture of {list(size)}; give a smaller one"
+                f"model.conv_filters: the kernel {kernel} of filter {number} is larger than its input, an "
+                f"image of {list(size)}; give a smaller one"
             )
         made.append(SlimConv2d(channels, out, kernel, stride, padding, activation_fn=activation))
         channels, size = out, after
@@ -197,7 +197,7 @@ def _convolutions(
 
 
 class ComplexInputNetwork(TorchModelV2, nn.Module):
-    """Convolutions over each picture of a Tuple or Dict, all else flat beside them; then ``post_fcnet_hiddens``."""
+    """Convolutions over each image of a Tuple or Dict, other parts flattened; then ``post_fcnet_hiddens``."""
 
     def __init__(
         self, obs_space: Any, action_space: Any, num_outputs: int | None, model_config: Mapping[str, Any], name: str
@@ -255,7 +255,7 @@ class ComplexInputNetwork(TorchModelV2, nn.Module):
 
 
 def _one_hots(values: Tensor, space: Any) -> Tensor:
-    """Whole numbers as numbers, categories as one-hots, ``[B, W]``."""
+    """Converts whole numbers to floats and categories to one-hots, ``[B, W]``."""
     if hasattr(space, "n") or hasattr(space, "nvec"):
         return one_hot(values, space).float()
     return values.reshape(len(values), -1).float()
@@ -277,7 +277,7 @@ class TorchNoopModel(TorchModelV2, nn.Module):
 
 
 def computed(model: Any, kept: Tensor | None) -> Tensor:
-    """Returns what a model has kept of its latest call; raises a RuntimeError if there was none."""
+    """Returns an attribute that a model set in its latest call; raises a RuntimeError if there was none."""
     if kept is None:
         raise RuntimeError(f"{type(model).__name__}: call forward() before value_function()")
     return kept
@@ -304,7 +304,7 @@ class DQNTorchModel(TorchModelV2, nn.Module):
         **custom: Any,
     ) -> None:
         nn.Module.__init__(self)
-        super().__init__(obs_space, action_space, num_outputs, model_config, name, **custom)  # of what is put on it
+        super().__init__(obs_space, action_space, num_outputs, model_config, name, **custom)  # of the layers on top
         self.dueling, self.num_atoms = dueling, num_atoms
         self.v_min, self.v_max, self.sigma0 = v_min, v_max, sigma0
 
@@ -328,7 +328,7 @@ class DQNTorchModel(TorchModelV2, nn.Module):
         self.value_module = branch(1) if dueling else None
 
     def get_q_value_distributions(self, model_out: Tensor) -> tuple[Tensor, ...]:
-        """Returns values of actions of what `forward` put out, ``[B, n]``, or advantages if there are two heads.
+        """Returns values of actions from the outputs of `forward`, ``[B, n]``, or advantages with two heads.
 
         With one atom: values, ones ``[B, n, 1]`` and the same ones. With several: values, the atoms, logits
         ``[B, n, atoms]``, the logits again, probabilities.
@@ -343,7 +343,7 @@ class DQNTorchModel(TorchModelV2, nn.Module):
         return (shares * atoms).sum(-1), atoms, logits, logits, shares
 
     def get_state_value(self, model_out: Tensor) -> Tensor:
-        """Returns the values ``[B, 1]`` of observations of what `forward` put out."""
+        """Returns the state values ``[B, 1]`` from the outputs of `forward`."""
         if self.value_module is None:
             raise ConfigError("DQNTorchModel: values of observations need dueling=True")
         values: Tensor = self.value_module(model_out)

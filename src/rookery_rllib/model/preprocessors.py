@@ -1,7 +1,7 @@
-"""Observations as RLlib's models and policies see them: one flat vector, with categories as one-hots.
+"""Preprocessors of RLlib: observations as one flat vector, with categories as one-hots.
 
-A `Preprocessor` transforms one observation of the environment. `RowPreprocessor` does the same with many at once that
-are stored as Rookery stores them (a tree of leaf paths, see `core/spaces/arrays.py`), in NumPy or torch, and back.
+A `Preprocessor` transforms one observation of the environment. `RowPreprocessor` does the same for many observations at
+once in Rookery's storage (a tree of leaf paths, see `core/spaces/arrays.py`), in NumPy or torch, and back.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ATARI_OBS_SHAPE = (210, 160, 3)
 ATARI_RAM_OBS_SHAPE = (128,)
 
 OBS_VALIDATION_INTERVAL = 100
-"""Of so many observations one is compared with its space."""
+"""One of this number of observations is compared with the space."""
 
 PICTURE_OPTIONS: dict[str, Any] = {"dim": 84, "grayscale": False, "zero_mean": True}
-"""What is done with pictures of Atari games where the model's configuration does not say it."""
+"""Default options of image preprocessing for Atari games."""
 
 
 class Preprocessor:
@@ -59,7 +59,7 @@ class Preprocessor:
 
     @cached_property
     def observation_space(self) -> Space[Any]:
-        """The space of what it gives; `original_space` is that of the environment where it was flattened."""
+        """The space of its results; `original_space` is that of the environment if it was flattened."""
         space: Any = Box(-1.0, 1.0, tuple(self.shape), dtype=np.float32)
         if isinstance(self, FLATTENING):
             space.original_space = self._obs_space
@@ -102,7 +102,7 @@ class OneHotPreprocessor(Preprocessor):
 
 
 class GenericPixelPreprocessor(Preprocessor):
-    """Pictures of Atari games, ``[210, 160, 3]``, cut to the playing field and shrunk to ``[dim, dim, 3]``, or to grey
+    """Atari images ``[210, 160, 3]``, cropped to the playing field and resized to ``[dim, dim, 3]``, or to grey
     ``[dim, dim, 1]``; numbers from -1 to 1, or from 0 to 1 without ``zero_mean``.
     """
 
@@ -130,7 +130,7 @@ class _FlatteningPreprocessor(Preprocessor):
     """The parts of an observation, preprocessed, in one vector."""
 
     def _parts(self, observation: Any) -> list[Any]:
-        """The parts of an observation in the order of the space."""
+        """Returns the parts of an observation in the order of the space."""
         raise NotImplementedError
 
     def _init_shape(self, obs_space: Any, options: Any) -> tuple[int, ...]:
@@ -196,7 +196,7 @@ FLATTENING = (
     DictFlatteningPreprocessor,
     RepeatedValuesPreprocessor,
 )
-"""Preprocessors after which the space no longer tells what an observation is made of."""
+"""Preprocessors that flatten, so that their space does not show the parts of an observation."""
 
 
 def get_preprocessor(space: Space[Any]) -> type[Preprocessor]:
@@ -216,12 +216,12 @@ def get_preprocessor(space: Space[Any]) -> type[Preprocessor]:
 
 
 def _shrunk(pictures: torch.Tensor, options: Mapping[str, Any]) -> torch.Tensor:
-    """Pictures ``[N, 210, 160, 3]`` as `GenericPixelPreprocessor` shrinks them, ``[N, dim, dim, channels]`` float32."""
+    """Resizes images ``[N, 210, 160, 3]`` as `GenericPixelPreprocessor` does, ``[N, dim, dim, channels]`` float32."""
     image = pictures[:, 25:-25].permute(0, 3, 1, 2).float()
     sides = [options["dim"]] if options["dim"] >= 84 else [84, options["dim"]]  # in two steps fewer pixels are lost
     for side in sides:
         image = torch.nn.functional.interpolate(image, (side, side), mode="bilinear", align_corners=False)
-        image = image.round()  # small pictures are bytes, too
+        image = image.round()  # small images are bytes, too
     if options["grayscale"]:
         image = image.mean(1, keepdim=True)
     image = (image - 128.0) / 128.0 if options["zero_mean"] else image / 255.0
@@ -245,9 +245,9 @@ class _Segment:
 
 
 class RowPreprocessor:
-    """What a space's preprocessor does, for N observations at once that are stored as Rookery's trees.
+    """A space's preprocessor for N stored observations at once, as Rookery's trees.
 
-    Where the space needs no preprocessor, rows are the stored arrays themselves.
+    If the space needs no preprocessor, rows are the stored arrays themselves.
 
     Args:
         space: Observation space of the environment.
@@ -305,7 +305,7 @@ class RowPreprocessor:
         """Preprocesses stored observations.
 
         Args:
-            tree: Array or tensor ``[N, *leaf.shape]`` for each leaf path; of leaves of one tree, all are of one kind.
+            tree: Array or tensor ``[N, *leaf.shape]`` for each leaf path; all leaves of a tree are of the same kind.
 
         Returns:
             ``[N, *shape]``, an array or a tensor as the tree has them; float32, or, of a space without a preprocessor,
@@ -333,7 +333,7 @@ class RowPreprocessor:
         return flat.reshape(len(first), *self.shape)
 
     def _numbers(self, segment: _Segment, value: Any) -> Any:
-        """The elements ``[N, stop - start]`` of a leaf that holds no categories."""
+        """Returns the elements ``[N, stop - start]`` of a leaf without categories."""
         num = len(value)
         if segment.kind == "ram":
             as_floats = value.float() if isinstance(value, torch.Tensor) else value.astype(np.float32)
@@ -354,7 +354,7 @@ class RowPreprocessor:
 
     @staticmethod
     def _scale(layout: EntityLayout) -> np.ndarray | None:
-        """What bytes of entities, stored as shares of their bound, are multiplied by; None if there are none."""
+        """Returns the scale of entities stored as bytes, as shares of their bound; None if there are none."""
         scale = np.concatenate([np.full(part.width, part.scale, np.float32) for part in layout.parts])
         return None if (scale == 1.0).all() else scale
 
@@ -365,7 +365,7 @@ class RowPreprocessor:
             rows: ``[N, *shape]`` or ``[N, size]``, of NumPy or torch. Of one-hots the largest element counts.
 
         Raises:
-            UnsupportedSpaceException: If a part was shrunk, as pictures of Atari games are.
+            UnsupportedSpaceException: If a part was resized, as Atari images are.
         """
         if self.plain:
             return {self._segments[0].path: rows.reshape(len(rows), *self.shape)}
@@ -373,10 +373,10 @@ class RowPreprocessor:
         return {segment.path: self._leaf(segment, flat[:, segment.start : segment.stop]) for segment in self._segments}
 
     def _leaf(self, segment: _Segment, part: Any) -> Any:
-        """A stored leaf ``[N, *leaf.shape]`` from its elements ``[N, stop - start]``."""
+        """Builds a stored leaf ``[N, *leaf.shape]`` from its elements ``[N, stop - start]``."""
         num, is_torch = len(part), isinstance(part, torch.Tensor)
         if segment.kind == "pixels":
-            raise UnsupportedSpaceException(f"{segment.path}: a shrunk picture cannot be made large again")
+            raise UnsupportedSpaceException(f"{segment.path}: a resized image cannot be restored")
         if segment.kind == "categories":
             ends = np.cumsum(segment.sizes).tolist()
             starts = [0, *ends[:-1]]
@@ -396,7 +396,7 @@ class RowPreprocessor:
         return rounded.to(torch.uint8) if is_torch else rounded.astype(np.uint8)
 
     def _entities(self, layout: EntityLayout, part: Any) -> Any:
-        """A stored set ``[N, max_entities, 1 + k]`` from its elements."""
+        """Builds a stored set ``[N, max_entities, 1 + k]`` from its elements."""
         room, width = layout.shape
         elements = part[:, 1:].reshape(len(part), room, width - 1)
         scale = self._scale(layout)
@@ -415,7 +415,7 @@ def preprocess_rows(space: Space[Any], tree: Mapping[str, Any], options: Mapping
 
 
 def restore_rows(space: Space[Any], rows: Any, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Returns the stored observations of a space that rows came from; see `RowPreprocessor.restore`."""
+    """Restores stored observations from rows; see `RowPreprocessor.restore`."""
     return RowPreprocessor(space, options).restore(rows)
 
 

@@ -1,4 +1,4 @@
-"""Models of 2021 that remember: `RecurrentNetwork`, which scripts derive from, and an LSTM on top of another model."""
+"""Recurrent models of 2021: the base class `RecurrentNetwork`, and an LSTM on top of another model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rookery_rllib.model.networks import FullyConnectedNetwork, column, computed
 
 class RecurrentNetwork(TorchModelV2):
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
-        """Gives flat observations a time axis and calls `forward_rnn`; returns outputs ``[B * T, num_outputs]``."""
+        """Adds a time axis to flat observations and calls `forward_rnn`; returns outputs ``[B * T, num_outputs]``."""
         flat = column(self, input_dict, "obs_flat").float()
         lengths = as_tensor(seq_lens).to(torch.int32)
         self.time_major = (self.model_config or {}).get("_time_major", False)
@@ -35,11 +35,11 @@ class RecurrentNetwork(TorchModelV2):
 
 
 class TFRecurrentNetwork(TFModelV2):
-    """A TensorFlow model that remembers, which is refused where it is made."""
+    """A recurrent TensorFlow model; its constructor raises an error."""
 
 
 def action_size(space: Any) -> int:
-    """How many numbers an action is, categories as one-hots."""
+    """Returns the length of an action as numbers, with categories as one-hots."""
     if isinstance(space, Discrete):
         return int(space.n)
     if isinstance(space, MultiDiscrete):
@@ -55,10 +55,10 @@ def previous_actions(actions: Tensor, space: Any) -> Tensor:
 
 
 class ModelOnModel(TorchModelV2, nn.Module):
-    """A model on top of another one; what it does not have itself is asked of that one."""
+    """A model on top of another one; missing attributes are looked up in that one."""
 
     lower: Callable[..., Any] = FullyConnectedNetwork
-    """Makes the other model, a class or function; it is told no number of outputs, and puts out features."""
+    """Makes the other model, a class or function; it gets no number of outputs, and outputs features."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class ModelOnModel(TorchModelV2, nn.Module):
         self._value_branch = SlimFC(width, 1)
 
     def _inputs(self, input_dict: Any) -> Tensor:
-        """Features of the other model, ``[B * T, F]``."""
+        """Computes features of the other model, ``[B * T, F]``."""
         features, _ = self.wrapped.forward(input_dict, [], None)
         assert isinstance(features, Tensor)
         return features

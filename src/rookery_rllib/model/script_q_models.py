@@ -1,8 +1,8 @@
-"""Models of scripts that DQN, SimpleQ and R2D2 learn: what they put out goes to heads for values of actions.
+"""Models of scripts for DQN, SimpleQ and R2D2: heads compute action values from their outputs.
 
-As in 2021 these heads are methods of the model (`networks.py:DQNTorchModel`), which a script's class may override; a
-class that does not derive from it is put on it. So the model as a whole puts out values of actions, and nothing comes
-after it (``model.output=outputs``).
+As in 2021 these heads are methods of the model (`networks.py:DQNTorchModel`), which a script's class may override;
+other classes are combined with it. So the model as a whole outputs action values, without a head after it
+(``model.output=outputs``).
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from rookery_rllib.model.model_v2 import ScriptNetwork
 from rookery_rllib.model.networks import DQNTorchModel
 
 DEFAULT_WIDTH = 256
-"""Numbers that heads stand on, where ``fcnet_hiddens`` is empty."""
+"""Width of the heads' input if ``fcnet_hiddens`` is empty."""
 
 
 class ScriptQNetwork(ScriptNetwork):
-    """A model of a script that puts out values of actions; arguments as of `ScriptNetwork`."""
+    """A model of a script that outputs action values; arguments as of `ScriptNetwork`."""
 
     num_values = 0
 
     def call_model(self, rows: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Computes what is learned of each action, ``[N, n]``, or of distributions ``[N, n * atoms]``, and the state
-        after; what stands between them has no meaning. Arguments as of `ScriptNetwork`.
+        """Computes action values ``[N, n]``, or logits of distributions ``[N, n * atoms]``, and the state after; the
+        second result has no meaning. Arguments as of `ScriptNetwork`.
         """
         outputs, after, _ = self.called(rows, state)
         return q_values(self.model, outputs), outputs, after
 
 
 def q_values(model: Any, outputs: Tensor) -> Tensor:
-    """Returns what is learned of each action, given what a model puts out: ``[N, n]``, or ``[N, n * atoms]`` logits.
+    """Returns action values from a model's outputs: ``[N, n]``, or logits ``[N, n * atoms]``.
 
     Args:
-        model: With the heads of `DQNTorchModel`; what others put out are the values.
+        model: With the heads of `DQNTorchModel`; the outputs of other models are the values.
         outputs: ``[N, num_outputs]``.
     """
     if not isinstance(model, DQNTorchModel):
@@ -54,17 +54,17 @@ def q_values(model: Any, outputs: Tensor) -> Tensor:
     scores = found[0]
     if not model.dueling:
         return scores
-    possible = scores > IMPOSSIBLE  # others would drown the mean
+    possible = scores > IMPOSSIBLE  # the lowest values would dominate the mean
     mean = torch.where(possible, scores, 0.0).sum(1, keepdim=True) / possible.sum(1, keepdim=True)
     return torch.where(possible, model.get_state_value(outputs) + scores - mean, scores)
 
 
 def q_network_factory(algorithm: str, config: Mapping[str, Any], options: Mapping[str, Any]) -> MakeModel:
-    """Returns a function that makes a script's model for values of actions.
+    """Returns a function that makes a script's model for action values.
 
     Args:
-        algorithm: ``DQN``, ``SimpleQ`` or ``R2D2``. SimpleQ has no heads: a model puts out the values.
-        config: The configuration, whole.
+        algorithm: ``DQN``, ``SimpleQ`` or ``R2D2``. SimpleQ has no heads: a model outputs the values.
+        config: The complete configuration.
         options: The section ``model``.
 
     Returns:
@@ -98,7 +98,7 @@ def q_network_factory(algorithm: str, config: Mapping[str, Any], options: Mappin
 
 
 def q_settings(algorithm: str, config: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a policy has that a script's model for values of actions plays for: values by setting."""
+    """Returns the settings of a policy with a script's model for action values."""
     return {
         "model.module": ScriptQNetwork,
         "model.module_config": {"make": q_network_factory(algorithm, config, options), "options": options},

@@ -1,7 +1,7 @@
-"""Weights that models of several policies share, such as a layer that a script makes once and puts into all of them.
+"""Weights shared by the models of several policies, such as a layer that a script puts into all of them.
 
-In 2021 the optimizers of all policies moved the same tensor. Here the weights of each policy lie in a vector of its
-own, so that each gets a copy of what they share; after an iteration all copies get what every policy has changed.
+In 2021 the optimizers of all policies changed the same tensor. Here each policy has its own weight vector, with a copy
+of the shared weights; after an iteration all copies get the changes of every policy.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import torch
 from torch import Tensor, nn
 
 _PLACED: WeakSet[nn.Module] = WeakSet()
-"""Modules that stand in a model."""
+"""Modules that are part of a model."""
 
 _numbers = count()
 
 _GROUP = "shared_weights_group"
-"""Attribute of a weight: the number of the group of weights that it is the same as."""
+"""Attribute of a weight: the number of its group of shared weights."""
 
 
 def separate(model: nn.Module) -> nn.Module:
-    """Gives a model copies of those modules that stand in another model too, and notes what they are copies of.
+    """Replaces modules that are part of another model too by copies, and records their origin.
 
     Args:
-        model: A model that was just made. Modules inside of it are replaced.
+        model: A new model. Modules inside it are replaced.
 
     Returns:
         The model; a copy if it is another one as a whole.
@@ -38,7 +38,7 @@ def separate(model: nn.Module) -> nn.Module:
 
 
 def _separated(module: nn.Module, mine: dict[int, nn.Module]) -> nn.Module:
-    """The module, or a copy if it stands in another model; `mine` has those that are in this one, by what they were."""
+    """Returns the module, or a copy if another model has it; `mine` has this model's copies by original."""
     if id(module) in mine:
         return mine[id(module)]
     if module in _PLACED:
@@ -56,7 +56,7 @@ def _separated(module: nn.Module, mine: dict[int, nn.Module]) -> nn.Module:
 
 
 def _group(weight: nn.Parameter) -> int:
-    """The group of a weight, which is a new one if it has none."""
+    """Returns the group of a weight, a new one if it has none."""
     if not hasattr(weight, _GROUP):
         setattr(weight, _GROUP, next(_numbers))
     number: int = getattr(weight, _GROUP)
@@ -69,7 +69,7 @@ class Shared:
 
     Attributes:
         copies: The weight of each policy, which are equal.
-        before: What they were.
+        before: Their values before learning.
     """
 
     copies: list[nn.Parameter]
@@ -77,7 +77,7 @@ class Shared:
 
 
 def remember(networks: Mapping[str, nn.Module]) -> list[Shared]:
-    """Returns the weights that several networks share, as they are before these learn."""
+    """Returns the weights that several networks share, before they learn."""
     groups: dict[int, dict[str, nn.Parameter]] = {}
     for policy, network in networks.items():
         for weight in network.parameters():
@@ -88,7 +88,7 @@ def remember(networks: Mapping[str, nn.Module]) -> list[Shared]:
 
 
 def put_together(shared: list[Shared]) -> None:
-    """Gives all copies of each weight what it was before plus all that they changed."""
+    """Sets all copies of each weight to its old value plus the changes of all copies."""
     with torch.no_grad():
         for weight in shared:
             total = weight.before.clone()

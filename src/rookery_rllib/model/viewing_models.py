@@ -1,7 +1,7 @@
-"""Models of scripts that look at earlier rows of a trajectory, by `view_requirements`, as networks of ours.
+"""Models of scripts with `view_requirements` on earlier rows of a trajectory, as networks.
 
-What a model looks back at is remembered of each slot, as every memory is: the last observations, and the last actions
-and rewards, which whoever plays tells it (`models/recall.py`). So it is the same in play, in targets and in learning.
+The earlier rows are part of each slot's memory: the last observations, and the last actions and rewards, which are
+passed to the model (`models/recall.py`). So they are the same in acting, in targets and in learning.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from rookery_rllib.model.catalog import custom_model
 from rookery_rllib.model.model_v2 import ModelV2, ScriptNetwork
 
 COLUMNS = ("obs", "actions", "rewards")
-"""What can be looked back at, in the order in which it is remembered."""
+"""Columns with earlier values, in the order of the memory."""
 
 
 def looks_back(options: Mapping[str, Any]) -> bool:
-    """Tells whether a custom model may look at earlier rows: whether the class speaks of `view_requirements`, or an
-    LSTM on it sees the last action or reward.
+    """Returns whether a custom model may use earlier rows: its class refers to `view_requirements`, or an LSTM on top
+    gets the last action or reward.
     """
     model = custom_model(options)
     asked = any(options.get(f"lstm_use_prev_{name}") for name in ("action", "reward"))
@@ -38,22 +38,22 @@ def looks_back(options: Mapping[str, Any]) -> bool:
 
 
 def _names(code: CodeType) -> set[str]:
-    """Names that a function speaks of, those of functions inside it too."""
+    """Returns the names that a function refers to, also in functions inside it."""
     inner = [_names(part) for part in code.co_consts if isinstance(part, CodeType)]
     return set(code.co_names).union(*inner)
 
 
 class ViewingNetwork(ScriptNetwork):
-    """A model of a script that looks at earlier rows; arguments as of `ScriptNetwork`.
+    """A model of a script that uses earlier rows; arguments as of `ScriptNetwork`.
 
     Raises:
-        ConfigError: If it wants to see what is not there when actions are computed.
+        ConfigError: If it requires a value that does not exist when actions are computed.
     """
 
     sees_previous = True
 
     def _initial_state(self) -> Sequence[Any]:
-        """What the model remembers by itself, and behind it the windows it looks at."""
+        """Returns the model's own state, followed by the windows of earlier rows."""
         own = list(super()._initial_state())
         self._own_states = len(own)
         self._depths, self._views = self._looked_at()
@@ -63,7 +63,7 @@ class ViewingNetwork(ScriptNetwork):
         if shape is None:
             if any(column == "actions" for column, *_ in self._views.values()):
                 name = type(self.model).__name__
-                raise ConfigError(f"model {name}: looks at earlier actions, which are of several parts here: {action}")
+                raise ConfigError(f"model {name}: uses earlier actions, which have several parts here: {action}")
             shape = ()
         self._shape: tuple[int, ...] = tuple(shape)
         shapes = {"obs": self.rows.shape, "actions": self._shape, "rewards": ()}
@@ -71,15 +71,15 @@ class ViewingNetwork(ScriptNetwork):
         return [*own, *(np.zeros((depths[name], *shapes[name]), np.float32) for name in COLUMNS if depths[name])]
 
     def _looked_at(self) -> tuple[dict[str, int], dict[str, tuple[str, list[int], bool]]]:
-        """How many earlier values of each column are remembered; the columns of the model's input."""
+        """Returns the number of earlier values of each column, and the columns of the model's input."""
         depths, views = dict.fromkeys(COLUMNS, 0), {}
         for name, view in getattr(self.model, "view_requirements", {}).items():
             column = view.data_col or name
             shifts, is_range = view.shifts()
             if name == "obs" and (shifts, is_range) != ([0], False):
                 raise ConfigError(
-                    f"model {type(self.model).__name__}: view_requirements['obs'] is {view.shift}: obs is what is seen "
-                    "now; give earlier rows a name of their own, ViewRequirement('obs', shift='-3:0')"
+                    f"model {type(self.model).__name__}: view_requirements['obs'] is {view.shift}: obs is the "
+                    "current one; give earlier rows another name, ViewRequirement('obs', shift='-3:0')"
                 )
             if not view.used_for_compute_actions or name == "obs" or column.startswith("state_"):
                 continue
@@ -94,7 +94,7 @@ class ViewingNetwork(ScriptNetwork):
         return depths, views
 
     def forward(self, obs: Any, memory: Any = None, previous: Mapping[str, Tensor] | None = None) -> Any:
-        """Outputs ``[N, num_outputs]`` and values ``[N]`` of observations, what is remembered, and the last action and
+        """Computes outputs ``[N, num_outputs]`` and values ``[N]`` from observations, memory, and the last action and
         reward.
         """
         self._last = previous or {}
@@ -108,7 +108,7 @@ class ViewingNetwork(ScriptNetwork):
         for name in COLUMNS:
             if self._depths[name]:
                 past = windows.pop(0)
-                seen[name] = torch.cat((past, now[name].unsqueeze(1)), 1)  # obs: the last is of now; else of before
+                seen[name] = torch.cat((past, now[name].unsqueeze(1)), 1)  # obs end with the current one
                 kept.append(seen[name][:, 1:])
             else:
                 seen[name] = now[name].unsqueeze(1)
@@ -122,7 +122,7 @@ class ViewingNetwork(ScriptNetwork):
         return outputs, [*after, *kept], extras
 
     def _last_action(self, num: int) -> Tensor:
-        """The action before, ``[N, ...]``; zeros where an episode starts."""
+        """Returns the previous action, ``[N, ...]``; zeros where an episode starts."""
         parts = []
         if CHOICES in self._last:
             parts.append((self._last[CHOICES] - 1).clamp(min=0).float())  # counted from 1 there
@@ -136,7 +136,7 @@ class ViewingNetwork(ScriptNetwork):
         )
 
     def _last_reward(self, num: int) -> Tensor:
-        """The reward before, ``[N]``; 0 where an episode starts."""
+        """Returns the previous reward, ``[N]``; 0 where an episode starts."""
         return (
             self._last[REWARD].reshape(num)
             if REWARD in self._last

@@ -71,7 +71,7 @@ _PER_WORKER = "exploration that differs from worker to worker; all copies play i
 
 GONE = gone_in(f"""
 ray.rllib.utils
-    actors: pools of Ray actors; calls run in order in this process, and trainers play copies in helpers (num_workers)
+    actors: pools of Ray actors; calls run in order in this process, and trainers have env processes (num_workers)
     tf_ops.get_placeholder tf_ops.scope_vars tf_run_builder: TensorFlow's graphs; nothing is compiled here,
         functions of tensors are called
     tf_ops.minimize_and_clip: TensorFlow's optimizers; set grad_clip in the configuration
