@@ -243,7 +243,7 @@ def test_callbacks_see_the_batch_and_may_report():
 
 
 def test_a_trainer_that_learns_from_replay_refuses_an_own_loss():
-    with pytest.raises(ConfigError, match=r"Mine has a loss of its own.*this trainer learns from replay: train it by"):
+    with pytest.raises(ConfigError, match=r"Mine has its own loss.*this trainer learns from replay: train it by"):
         trainer_of(base=DQNTrainer)
 
 

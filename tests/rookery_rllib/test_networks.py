@@ -110,9 +110,9 @@ def test_filters_are_told_and_layers_follow():
     assert net._logits._model[0].in_features == 7
     last = VisionNetwork(Box(0, 1, (10, 10, 2)), ACTIONS, 3, {**options, "no_final_linear": True}, "net")
     assert last({"obs": torch.randn(2, 10, 10, 2)})[0].shape == (2, 3)
-    with pytest.raises(ConfigError, match=r"no default filters for pictures of shape \[10, 10, 2\]"):
+    with pytest.raises(ConfigError, match=r"no default filters for images of shape \[10, 10, 2\]"):
         VisionNetwork(Box(0, 1, (10, 10, 2)), ACTIONS, 3, config(), "net")
-    with pytest.raises(ConfigError, match="larger than what comes to it"):
+    with pytest.raises(ConfigError, match="larger than its input"):
         VisionNetwork(Box(0, 1, (4, 4, 2)), ACTIONS, 3, options, "net")
 
 

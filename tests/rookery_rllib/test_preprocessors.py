@@ -101,7 +101,7 @@ def test_pictures_of_atari_games_are_shrunk_alike_one_by_one_and_together():
         assert (rows.min() >= 0) == bool(options) and rows.max() <= 1
     flat = np.full((1, 210, 160, 3), 200, np.uint8)
     np.testing.assert_allclose(RowPreprocessor(space).rows({"obs": flat}), (200 - 128) / 128)
-    with pytest.raises(UnsupportedSpaceException, match="shrunk picture"):
+    with pytest.raises(UnsupportedSpaceException, match="resized image"):
         layout.restore(rows)
 
 

@@ -141,7 +141,7 @@ def test_what_is_no_model_is_refused():
         network_factory({"custom_model": "minne"})
     with pytest.raises(ConfigError, match="not int"):
         catalog.custom_model({"custom_model": 3})
-    with pytest.raises(ConfigError, match="gave str; must give a TorchModelV2"):
+    with pytest.raises(ConfigError, match="returned str; must be a TorchModelV2"):
         network_factory({"custom_model": lambda *args: "x"})(OBS, ACTIONS, 3)
     with pytest.raises(ConfigError, match=r"Tf: derives from TFModelV2"):
         network_factory({"custom_model": type("Tf", (TFModelV2,), {})})(OBS, ACTIONS, 3)

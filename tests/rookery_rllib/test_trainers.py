@@ -483,7 +483,7 @@ def test_a_loss_that_wants_an_optimizer_of_its_own_is_refused():
             return [*policy_loss, self.extra**2]
 
     trainer = PPOTrainer(config={**SMALL, "env": "CartPole-v0", "model": {"custom_model": Two}})
-    with pytest.raises(ConfigError, match=r"Two: custom_loss gave .* must give one loss"):
+    with pytest.raises(ConfigError, match=r"Two: custom_loss returned .* must return one loss"):
         trainer.train()
     trainer.stop()
 
@@ -581,7 +581,7 @@ def test_a_callback_that_raises_is_named():
 
 
 def test_a_moment_that_does_not_exist_is_refused_with_the_nearest():
-    with pytest.raises(ConfigError, match=r"on_episode_ends: there is no such moment; did you mean 'on_episode_end'"):
+    with pytest.raises(ConfigError, match=r"on_episode_ends: there is no such hook; did you mean 'on_episode_end'"):
         type("Wrong", (DefaultCallbacks,), {"on_episode_ends": lambda self: None})
 
 

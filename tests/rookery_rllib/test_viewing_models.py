@@ -150,7 +150,7 @@ def test_obs_are_those_of_now():
             super().__init__(*args, **kwargs)
             self.view_requirements["obs"] = ViewRequirement("obs", shift="-3:0")
 
-    with pytest.raises(ConfigError, match=r"Stacks: view_requirements\['obs'\] is -3:0: .* a name of their own"):
+    with pytest.raises(ConfigError, match=r"Stacks: view_requirements\['obs'\] is -3:0: .*another name"):
         A2CTrainer(config={**SMALL, "env": Diary, "model": {"custom_model": Stacks}})
 
 

@@ -148,7 +148,7 @@ class PlayerSession:
         self._due: list[SceneMoment] = []
         self._reset = False
 
-    # -- beginning and end -----------------------------------------------------------------------------------------
+    # -- beginning and end ---------------------------------------------------------------------------------------------
 
     def play(self) -> None:
         """Connects, plays, says goodbye.
@@ -217,7 +217,7 @@ class PlayerSession:
             self._say(f"parameter {name}: the environment has none of that name")
         self._due, self._reset = self._scene.reset(), False
 
-    # -- a turn ----------------------------------------------------------------------------------------------------
+    # -- a turn --------------------------------------------------------------------------------------------------------
 
     def _turn(self, line: Line) -> None:
         """Asks for decisions if somebody needs one, and steps the environment."""
@@ -293,7 +293,7 @@ class PlayerSession:
                 raise PlayerEnded(1)
             self._scene.act(moment.behavior, rows, moment.behavior.actions.read(given[: len(rows)]))
 
-    # -- what the trainer says -------------------------------------------------------------------------------------
+    # -- what the trainer says -----------------------------------------------------------------------------------------
 
     def _heard(self, content: bytes) -> Any:
         """Reads an answer; does what it says beside actions."""
@@ -350,7 +350,7 @@ class PlayerSession:
             return b"\x07" * 33
         return side_channels.pack(messages)
 
-    # -- what goes wrong -------------------------------------------------------------------------------------------
+    # -- what goes wrong -----------------------------------------------------------------------------------------------
 
     def _is_at(self, step: int) -> bool:
         return self._scene is not None and step > 0 and self._scene.steps == step

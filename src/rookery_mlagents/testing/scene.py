@@ -169,7 +169,7 @@ class Scene:
             made = make_env(name, env_args, (), areas, "auto", parameters=known or None)
         return made
 
-    # -- who is there ----------------------------------------------------------------------------------------------
+    # -- who is there --------------------------------------------------------------------------------------------------
 
     def _lay_out(self, step: Step) -> None:
         """Gives agents their behaviours and ids."""
@@ -216,7 +216,7 @@ class Scene:
         """What agents are called after that have no name of their own."""
         return env_name(self._options.env).rpartition(":")[2].rpartition(".")[2]
 
-    # -- playing ---------------------------------------------------------------------------------------------------
+    # -- playing -------------------------------------------------------------------------------------------------------
 
     def set_parameter(self, name: str, value: float | Sampler) -> bool:
         """Gives a parameter of episodes to come another value; says whether the environment has it."""

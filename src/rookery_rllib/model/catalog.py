@@ -305,7 +305,7 @@ class ModelCatalog:
 def _checked(model: Any, made: Any) -> Any:
     if not isinstance(model, ModelV2 | nn.Module):
         raise ConfigError(
-            f"custom_model {getattr(made, '__name__', made)}: returned {type(model).__name__}; must return a TorchModelV2, "
+            f"custom_model {getattr(made, '__name__', made)}: returned {type(model).__name__}; must be a TorchModelV2, "
             "a torch.nn.Module or a tf.keras.Model"
         )
     return model

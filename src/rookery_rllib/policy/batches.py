@@ -1,4 +1,4 @@
-"""What a learner is about to learn from, as batches of 2021 that callbacks see and may change."""
+"""Training batches in the form of 2021, which callbacks see and may change."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from rookery_rllib.policy.custom_loss import tensors_of
 from rookery_rllib.policy.episodes import SINGLE
 
 CHANGEABLE = {"advantages": "advantage", "value_targets": "value_target", "action_logp": "logp", "vf_preds": "value"}
-"""Columns with targets that may be changed, and the fields of ours that they are."""
+"""Columns with targets that callbacks may change, and their fields in our batches."""
 
 TRAIN_COLUMNS = {"action": "actions", "reward": "rewards", "weight": "weights", **{v: k for k, v in CHANGEABLE.items()}}
-"""Columns of 2021 by field of a batch of ours."""
+"""Columns of 2021 by field of our batches."""
 
 
 class ClippedRewards(BatchHook):
-    """Cuts rewards off before anything is learned from them; results tell of what they were.
+    """Clips rewards before learning; results report the original ones.
 
     Args:
-        bound: Largest size of a reward; None = only its sign is kept.
+        bound: Largest absolute reward; None = rewards become their sign.
     """
 
     def __init__(self, bound: float | None) -> None:
@@ -50,12 +50,12 @@ class ClippedRewards(BatchHook):
 
 
 class LearnHook(BatchHook):
-    """Tells callbacks of 2021 of what a policy is about to learn, and policies of scripts of what others have played.
+    """Passes a policy's training data to callbacks of 2021, and the trajectories of others to policies of scripts.
 
     Args:
         trainer: The trainer, as of 2021.
         name: The policy.
-        cut_after: Decisions in a row after which a trajectory is cut; None = trajectories are of no interest.
+        cut_after: Decisions in a row after which a trajectory is cut; None = trajectories are not needed.
     """
 
     MOMENTS = ("on_postprocess_trajectory", "on_sample_end", "on_learn_on_batch")
@@ -63,26 +63,26 @@ class LearnHook(BatchHook):
     def __init__(self, trainer: Any, name: str, cut_after: int | None = None) -> None:
         self._wanted = {moment: overrides(trainer.callbacks, moment) for moment in self.MOMENTS}
         if cut_after is None and trainer.is_multi_agent and self._wanted["on_postprocess_trajectory"]:
-            cut_after = UNCUT  # callbacks see what the others have played
+            cut_after = UNCUT  # callbacks see the others' trajectories
         self.trainer, self.name, self.cut_after = trainer, name, cut_after
         self._rollout: Rollout | None = None
         self.rollouts: Mapping[str, Rollout] = {}
-        """What all policies have played that learn now."""
+        """The rollouts of all policies that learn now."""
         self.pieces: list[Trajectory] = []
-        """The trajectories of this policy among them, as it has played them."""
+        """The trajectories of this policy in them."""
         self.at: dict[tuple[int, tuple[int, int]], list[Trajectory]] = {}
-        """The same by copy of the environment and place."""
+        """The same by environment and place."""
         self._beginning: dict[int, Trajectory] = {}
         self._slots: Slots = {}
         self.reported: dict[str, Any] = {}
-        """What callbacks have put into `result` of the last batch."""
+        """Values that callbacks put into `result` of the last batch."""
 
     @property
     def _policy(self) -> Any:
         return self.trainer.policy_facades[self.name]
 
     def take_down(self, learner: Algorithm[Any], rollouts: Mapping[str, Rollout]) -> None:
-        """Takes down the trajectories that were played; a policy of a script looks at its own itself."""
+        """Stores the trajectories of a rollout; a policy of a script cuts its own."""
         self.rollouts = rollouts
         rollout = rollouts[self.name]
         if hasattr(learner, "look_at"):
@@ -95,11 +95,11 @@ class LearnHook(BatchHook):
             self.at.setdefault((self.lane_of(piece.slot), piece.place), []).append(piece)
 
     def lane_of(self, slot: int) -> int:
-        """Returns the copy of the environment that a slot belongs to."""
+        """Returns the environment index of a slot."""
         return self.seat(slot)[0]
 
     def beside(self, piece: Trajectory) -> dict[Any, Any]:
-        """Returns the trajectories of other agents at the same time, in the same copy, by agent: policy and batch.
+        """Returns simultaneous trajectories of other agents in the same environment, by agent: policy and batch.
 
         They are those of policies that learn in the same update, and of agents that take part in every episode.
         """
@@ -113,8 +113,8 @@ class LearnHook(BatchHook):
         return found
 
     def before_targets(self, learner: Algorithm[Any], rollout: Rollout, rollouts: Mapping[str, Rollout]) -> Rollout:
-        """Tells of trajectories whose targets come later, and of everything that was played. The first policy's
-        hook has those of all policies take down their trajectories.
+        """Reports trajectories whose targets come later, and complete rollouts. The first policy's hook makes all hooks
+        store their trajectories.
         """
         if self.rollouts is not rollouts:
             learners = self.trainer.rookery.learners
@@ -132,7 +132,7 @@ class LearnHook(BatchHook):
         return rollout
 
     def before_update(self, learner: Algorithm[Any], batch: Any) -> Any:
-        """Tells of trajectories with their targets, and of the batch that is learned."""
+        """Reports trajectories with their targets, and the training batch."""
         if self._wanted["on_postprocess_trajectory"] and isinstance(batch, Minibatch) and self._rollout is not None:
             batch = self._with_changed_targets(batch, self._rollout)
         if self._wanted["on_learn_on_batch"]:
@@ -153,7 +153,7 @@ class LearnHook(BatchHook):
         return SampleBatch(columns)
 
     def _with_changed_targets(self, data: Minibatch, rollout: Rollout) -> Minibatch:
-        """Tells of each piece with its targets, and takes over those that were changed."""
+        """Reports each piece with its targets, and takes over changed ones."""
         every, place = _every_row(rollout), np.full(rollout.reward.numel(), -1)
         place[every] = np.arange(len(every))
         fields: dict[str, Any] = {name: getattr(data, name).clone() for name in CHANGEABLE.values()}
@@ -184,7 +184,7 @@ class LearnHook(BatchHook):
         self.notify(agent, episode, batch, {agent: (self._policy, batch.copy()), **others})
 
     def notify(self, agent: Any, episode: Any, batch: SampleBatch, originals: Mapping[Any, Any]) -> None:
-        """Calls `on_postprocess_trajectory`, if anybody listens."""
+        """Calls `on_postprocess_trajectory`, if callbacks have it."""
         if not self._wanted["on_postprocess_trajectory"]:
             return
         trainer = self.trainer
@@ -199,7 +199,7 @@ class LearnHook(BatchHook):
         )
 
     def seat(self, slot: int) -> tuple[int, Any]:
-        """Returns the copy of the environment that a slot belongs to, and its agent."""
+        """Returns the environment index of a slot, and its agent."""
         run = self.trainer.rookery
         playing = run.pool.worker.policies[self.name]
         kind = run.env.kinds[playing.kind]
@@ -207,19 +207,19 @@ class LearnHook(BatchHook):
         return lane, self.trainer.agent_ids(kind.agents[column]) if self.trainer.is_multi_agent else SINGLE
 
     def who(self, slot: int, ended: bool) -> tuple[Any, Any]:
-        """Returns the agent of a slot, and the episode of its next piece, which are told of in the order of time."""
+        """Returns the agent of a slot, and the episode of its next piece in the order of time."""
         lane, agent = self.seat(slot)
         return agent, self.trainer.book.of_piece(lane, agent, ended)
 
 
 def _every_row(rollout: Rollout) -> np.ndarray:
-    """Places of the rows of a rollout that were played."""
+    """Returns the indices of the valid rows of a rollout."""
     rows = rollout.valid_rows()
     return np.arange(rollout.reward.numel()) if rows is None else rows.cpu().numpy()
 
 
 def _fields(told: SampleBatch, batch: Minibatch) -> dict[str, Tensor]:
-    """What a callback has left of targets, in the form of ours."""
+    """Converts targets that a callback may have changed to our fields."""
     found = {}
     for column, name in CHANGEABLE.items():
         field = getattr(batch, name)

@@ -1,4 +1,4 @@
-"""Callbacks of 2021: DefaultCallbacks with its seven hooks, told of what Rookery plays and learns."""
+"""Callbacks of 2021: DefaultCallbacks with its seven hooks, called from Rookery's loop."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ HOOKS = ("on_episode_start", "on_episode_step", "on_episode_end", "on_postproces
          "on_learn_on_batch", "on_train_result")  # fmt: skip
 
 SAVED_FIELDS = ("user_data", "custom_metrics", "hist_data", "media", "length", "episode_id")
-"""What is kept of a running episode in checkpoints."""
+"""Attributes of a running episode that checkpoints hold."""
 
 MAX_PENDING = 1000
-"""Episodes that are kept for an agent of whose pieces nobody is told, because its policy does not learn."""
+"""Limit of the episodes stored for an agent without reported pieces, because its policy does not learn."""
 
 
 LEGACY = tuple("on_postprocess_traj" if name == "on_postprocess_trajectory" else name for name in HOOKS)
-"""Moments as the keys of a dict of functions, before 2020."""
+"""Hooks as the keys of a dict of functions, before 2020."""
 
 
 class DefaultCallbacks:
@@ -34,15 +34,15 @@ class DefaultCallbacks:
         self.legacy_callbacks = dict(legacy_callbacks_dict or {})
         for name in self.legacy_callbacks:
             if name not in LEGACY:
-                raise ConfigError(f"callbacks: {name}: there is no such moment{nearest(name, LEGACY)}")
+                raise ConfigError(f"callbacks: {name}: there is no such hook{nearest(name, LEGACY)}")
 
     def __init_subclass__(cls) -> None:
-        """Refuses methods that look like moments and are none."""
+        """Refuses methods that look like hooks and are none."""
         super().__init_subclass__()
         for name in vars(cls):
             if name.startswith("on_") and name not in HOOKS:
                 raise ConfigError(
-                    f"callbacks {cls.__name__}.{name}: there is no such moment{nearest(name, HOOKS)}; there are "
+                    f"callbacks {cls.__name__}.{name}: there is no such hook{nearest(name, HOOKS)}; there are "
                     f"{', '.join(HOOKS)}"
                 )
 
@@ -77,7 +77,7 @@ class DefaultCallbacks:
         original_batches: Any,
         **kwargs: Any,
     ) -> None:
-        """A piece of an agent's episode is about to be learned; its batch may be changed in place."""
+        """Called before a piece of an agent's episode is learned; its batch may be changed in place."""
         self._legacy(
             "on_postprocess_traj",
             episode=episode,
@@ -119,7 +119,7 @@ class MultiCallbacks(DefaultCallbacks):
                 setattr(self, name, functools.partial(_call_all, listening))
 
     def __call__(self) -> MultiCallbacks:
-        """Returns itself, so that it can stand where a class is wanted."""
+        """Returns itself, so that it can be passed instead of a class."""
         return self
 
 
@@ -129,14 +129,14 @@ def _call_all(listening: Sequence[Any], **about: Any) -> None:
 
 
 def overrides(callbacks: DefaultCallbacks, moment: str) -> bool:
-    """Whether callbacks do anything at a moment."""
+    """Whether callbacks override a hook."""
     own = getattr(type(callbacks), moment) is not getattr(DefaultCallbacks, moment)
     legacy = LEGACY[HOOKS.index(moment)]
     return own or moment in vars(callbacks) or legacy in callbacks.legacy_callbacks
 
 
 class EpisodeBook:
-    """Keeps the episodes that run, tells callbacks of them, and hands out those that have ended."""
+    """Stores running episodes, calls callbacks with them, and returns those that have ended."""
 
     def __init__(self, callbacks: DefaultCallbacks, trainer: Any) -> None:
         self.callbacks = callbacks
@@ -144,16 +144,16 @@ class EpisodeBook:
         self.running: dict[int, MultiAgentEpisode] = {}
         self.ended: list[MultiAgentEpisode] = []
         self.waits = overrides(callbacks, "on_postprocess_trajectory")
-        """Whether somebody asks for the episodes of pieces."""
+        """Whether a caller asks for the episodes of pieces."""
         self.explores = any(map(own_exploration, trainer.policy_configs.values()))
-        """Whether explorations of the script are told of episodes."""
+        """Whether explorations of the script are called with episodes."""
         self._pending: dict[tuple[int, Any], deque[MultiAgentEpisode]] = {}
-        """By copy and agent, episodes that have ended and whose last piece nobody was told of yet."""
+        """By environment and agent, episodes that have ended and whose last piece was not reported yet."""
         self._told: dict[int, set[Any]] = {}
-        """By copy, the agents whose last piece of the running episode was told of."""
+        """By environment, the agents whose last piece of the running episode was reported."""
 
     def listeners(self) -> list[Callback]:
-        """Returns what hears of episodes: at their ends always, at other moments where callbacks want it."""
+        """Returns the listeners of episodes: for their ends always, for other hooks if callbacks have them."""
         found: list[Callback] = [_ExplorationListener(self)] if self.explores else []
         found.append(_EndListener(self))
         if overrides(self.callbacks, "on_episode_step"):
@@ -165,10 +165,10 @@ class EpisodeBook:
         return found
 
     def set_share(self, share: LaneShare, env: VectorEnv) -> None:
-        """Hears of the copies whose episodes it keeps, where these are not all of a run."""
+        """Receives the environments of its episodes, if these are a share of the run's."""
 
     def of(self, episode: Episode) -> MultiAgentEpisode:
-        """Returns the episode as callbacks know it, up to date."""
+        """Returns the episode for callbacks, up to date."""
         known = self.running.get(episode.lane)
         new = known is None or known.length > episode.length
         if known is None or new:
@@ -209,26 +209,26 @@ class EpisodeBook:
                     self._pending.setdefault((lane, agent), deque(maxlen=MAX_PENDING)).append(episode)
 
     def of_piece(self, lane: int, agent: Any, ended: bool) -> MultiAgentEpisode:
-        """Returns the episode of the next piece of an agent's trajectory, which are told of in the order of time."""
+        """Returns the episode of the next piece of an agent's trajectory, in the order of time."""
         untold = self._pending.get((lane, agent))
         if untold:
             return untold.popleft() if ended else untold[0]
-        if ended:  # before the episode of the others is
+        if ended:  # before the others' episode does
             self._told.setdefault(lane, set()).add(agent)
         return self.running.get(lane) or self.nameless(lane)
 
     def forget(self) -> None:
-        """Forgets all episodes: what is played from now on are others."""
+        """Drops all episodes; new ones follow."""
         self.running, self.ended, self._pending, self._told = {}, [], {}, {}
 
     def nameless(self, lane: int) -> MultiAgentEpisode:
-        """Returns an episode of a copy of which nothing was followed."""
+        """Returns an episode of an environment that was not followed."""
         return self._begun(lane, 0)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns what callbacks have noted of the episodes that run, and who plays in them.
+        """Returns the data of callbacks in running episodes, and the policies of their agents.
 
-        An episode with anything in it that cannot be written is left out: it begins anew for callbacks.
+        An episode with data that cannot be written is left out: for callbacks it begins again.
         """
         running = {}
         for lane, episode in self.running.items():
@@ -254,7 +254,7 @@ class EpisodeBook:
 
 
 class _Listener(Callback):
-    """Keeps an `EpisodeBook` up to date."""
+    """Base of listeners that update an `EpisodeBook`."""
 
     def __init__(self, book: EpisodeBook) -> None:
         self.book = book
@@ -295,7 +295,7 @@ class _EndListener(_Listener):
 
 class _ExplorationListener(_Listener):
     def on_episode_start(self, episode: Episode) -> None:
-        """Tells of the start of an episode, before callbacks hear of it."""
+        """Calls explorations at the start of an episode, before callbacks."""
         self.book.running.pop(episode.lane, None)
         self._tell("on_episode_start", episode)
 

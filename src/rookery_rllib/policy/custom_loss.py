@@ -1,6 +1,6 @@
 """A model's own loss on top of its algorithm's: ``custom_loss`` of models of 2021.
 
-It is the `loss` of the learner that is replaced, so that the step stays that of ``core/optim.py:gradient_step``.
+It replaces the `loss` of the learner, so that the step stays that of ``core/optim.py:gradient_step``.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from rookery_rllib.model.model_v2 import ModelV2, ScriptNetwork, script_network
 
 COLUMNS = {"action": "actions", "logp": "action_logp", "advantage": "advantages", "value_target": "value_targets",
            "value": "vf_preds", "returns": "advantages"}  # fmt: skip
-"""What fields of a batch of ours were called in 2021."""
+"""Names in 2021 of the fields of our batches."""
 
 Loss = Callable[[Any, Any, Any], tuple[Tensor, Any]]
 
 
 def add_custom_loss(learner: Algorithm[Any]) -> None:
-    """Puts the `custom_loss` of a policy's model, where a script has written one, on the loss of the learner.
+    """Adds the `custom_loss` of a policy's model, if a script has one, to the loss of the learner.
 
-    Raises a ConfigError if the algorithm has no one loss that another could stand on.
+    Raises a ConfigError if the algorithm does not have a single loss.
     """
     network = script_network(learner.policy)
     if network is None or not isinstance(network.model, ModelV2):
         return
     if type(network.model).custom_loss is ModelV2.custom_loss:
         return
-    holder: Any = getattr(learner, "estimate", learner)  # which has the loss of those that learn values of actions
+    holder: Any = getattr(learner, "estimate", learner)  # which has the loss of algorithms with action values
     loss = getattr(holder, "loss", None)
     if loss is None:
         raise ConfigError(
-            f"model {type(network.model).__name__}: custom_loss stands on the loss of PPO, A2C, PG and DQN, and not on "
-            f"that of {type(learner).__name__}; derive an algorithm of your own (rookery.extend.Algorithm)"
+            f"model {type(network.model).__name__}: custom_loss extends the loss of PPO, A2C, PG and DQN, not "
+            f"that of {type(learner).__name__}; derive your own algorithm (rookery.extend.Algorithm)"
         )
     holder.loss = with_custom_loss(loss, network)
 
 
 def with_custom_loss(loss: Loss, network: ScriptNetwork) -> Loss:
-    """Returns a loss that the model of a network has changed."""
+    """Returns a loss to which the model's `custom_loss` is applied."""
     model: Any = network.model
     name = f"model {type(model).__name__}: custom_loss"
 
@@ -51,22 +51,22 @@ def with_custom_loss(loss: Loss, network: ScriptNetwork) -> Loss:
         given: Any = model.custom_loss([value], loss_batch(batch, network.latest_rows))
         losses = list(given) if isinstance(given, list | tuple) else [given]
         if len(losses) != 1 or not isinstance(losses[0], Tensor):
-            raise ConfigError(f"{name} gave {given!r}: must give one loss, in a list: there is one optimizer")
+            raise ConfigError(f"{name} returned {given!r}: must return one loss, in a list: there is one optimizer")
         if losses[0].dim() or not losses[0].requires_grad:
-            raise ConfigError(f"{name}: must give a number that depends on the weights, in a tensor without axes")
+            raise ConfigError(f"{name}: must return a scalar tensor that depends on the weights")
         return losses[0], metrics
 
     return changed
 
 
 def loss_batch(batch: Any, rows: Tensor | None) -> SampleBatch:
-    """Returns a batch as a model's loss sees it: tensors ``[N, ...]`` by their names of 2021."""
+    """Returns a batch for a model's loss: tensors ``[N, ...]`` by their names of 2021."""
     columns: dict[str, Any] = {} if rows is None else {"obs": rows}
     return SampleBatch(columns | tensors_of(batch, COLUMNS))
 
 
 def tensors_of(batch: Any, names: Mapping[str, str]) -> dict[str, Tensor]:
-    """Returns the fields of a batch of ours that are there, by their names of 2021, one number a row for values."""
+    """Returns the present fields of our batch by their names of 2021; values have one number per row."""
     fields = {name: getattr(batch, name, None) for name in names}
     return {
         names[name]: value.squeeze(-1) if name in ("value", "value_target") else value

@@ -1,4 +1,4 @@
-"""Episodes as callbacks of 2021 see them: MultiAgentEpisode, over an episode that Rookery plays."""
+"""Episodes for callbacks of 2021: MultiAgentEpisode, a view of an episode of Rookery."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from rookery_rllib.env.observing import Rewrite
 from rookery_rllib.model.preprocessors import RowPreprocessor
 
 SINGLE = "agent0"
-"""What the agent of an environment with one agent is called in RLlib."""
+"""RLlib's id of the agent of a single-agent environment."""
 
 
 class _Collectors:
-    """The latest rows of an episode by policy, in the place of the collectors in which RLlib kept all of them."""
+    """The latest rows of an episode by policy, in the form of RLlib's collectors."""
 
     def __init__(self, episode: MultiAgentEpisode) -> None:
         self._episode = episode
 
     @property
     def policy_collectors(self) -> dict[str, SimpleNamespace]:
-        """By policy an object whose `buffers` has a list of one value an agent for each column."""
+        """By policy an object whose `buffers` has a list with one value per agent for each column."""
         episode = self._episode
         found: dict[str, SimpleNamespace] = {}
         for agent in episode.get_agents():
@@ -44,9 +44,9 @@ class _Collectors:
 
 
 class MultiAgentEpisode:
-    """An episode of one copy of the environment; single agents are called ``agent0``.
+    """An episode of one environment; a single agent has the id ``agent0``.
 
-    Where no callback has an ``on_episode_step``, an episode is not followed: it is filled in where it ends.
+    If no callback has an ``on_episode_step``, an episode is filled in at its end only.
     """
 
     soft_reset = None
@@ -71,7 +71,7 @@ class MultiAgentEpisode:
         self._actions_before: dict[Any, Any] = {}
 
     def follow(self, episode: Episode) -> None:
-        """Takes over what has happened, called at each moment that a callback is told of."""
+        """Updates the episode; called before each hook."""
         self._seen = episode
         if episode.length > self.length:
             self._actions_before, self._actions = self._actions, dict(episode.action)
@@ -88,7 +88,7 @@ class MultiAgentEpisode:
         return [self._own_id(agent) for agent in {**self.played.obs, **self.played.returns}]
 
     def _key(self, agent_id: Any) -> Any:
-        """An agent as Rookery calls it, of which it goes by other names here where it is the only one."""
+        """Returns Rookery's id of an agent, which differs for a single agent."""
         return AGENT if agent_id == SINGLE and self._is_single else str(agent_id)
 
     def _own_id(self, agent: Any) -> Any:
@@ -132,11 +132,11 @@ class MultiAgentEpisode:
         return self._actions_before.get(self._key(agent_id))
 
     def rnn_state_for(self, agent_id: Any = SINGLE) -> list[Any]:
-        """Returns what the agent's policy remembers; nothing here: a policy's memory lies with whoever plays."""
+        """Returns an empty list: memory is stored in the sampling loop."""
         return []
 
     def last_pi_info_for(self, agent_id: Any = SINGLE) -> dict[str, Any]:
-        """Returns what the agent's policy said beside its action; nothing here."""
+        """Returns an empty dict: further outputs of policies are not stored."""
         return {}
 
 
@@ -155,7 +155,7 @@ def observation_of(space: Space[Any], tree: Mapping[str, Any], path: str = "") -
 
 
 def rewriting(trainer: Any, function: Callable[..., dict[Any, Any]]) -> Rewrite:
-    """Returns what asks a script's `observation_fn` as of 2021: with the worker, the copies, policies and episode."""
+    """Returns a function that calls a script's `observation_fn` with worker, environments, policies and episode."""
 
     def rewrite(obs: dict[Any, Any], lane: int, begins: bool) -> dict[Any, Any]:
         worker, policies = trainer.workers.local_worker(), trainer.policy_facades

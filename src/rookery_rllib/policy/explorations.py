@@ -1,11 +1,11 @@
-"""How actions are tried out: `Exploration` of 2021, the usual kinds, and how Rookery's policies act by such a class.
+"""Exploration classes of 2021: `Exploration`, the built-in kinds, and policies of Rookery that act by such a class.
 
-Of a policy that Rookery learns, the usual kinds are settings (`exploration_config` becomes ``algorithm.exploration``,
-see `exploration_keys.py`); the classes act where a script derives from them, and for policies with a loss of a script's
-own. A class of a script acts for any policy. For one that Rookery learns that is done by `ExploringPolicy`: the
-network, the loss and the loop stay Rookery's, and the script's `get_exploration_action` chooses the actions, given the
-distribution of 2021 that stands for what the network puts out. Such a policy acts in torch and not on kernels. Settings
-classes with one more field, ``exploring``, build it.
+For a policy that Rookery trains, the built-in kinds are settings (`exploration_config` becomes
+``algorithm.exploration``, see `exploration_keys.py`); the classes act if a script derives from them, and for policies
+with a loss of the script. A class of a script acts for any policy: in `ExploringPolicy` the network, the loss and the
+loop stay Rookery's, and the script's `get_exploration_action` chooses the actions from a distribution of 2021 over the
+network's outputs. Such a policy acts in torch, not on kernels. Settings classes with the additional field
+``exploring`` build it.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ from rookery_rllib.model.model_v2 import script_network
 from rookery_rllib.model.preprocessors import RowPreprocessor
 
 FORBIDDEN = -1e30
-"""Values of actions below this are those of actions that are not allowed."""
+"""Action values below this belong to actions that are not allowed."""
 
 
 class Exploration:
-    """Chooses actions of what a model has put out.
+    """Chooses actions from a model's outputs.
 
-    Bounded numbers of `action_space` lie between -1 and 1; `worker_index` is 0: all copies play in one worker.
+    Bounded actions of `action_space` lie between -1 and 1; `worker_index` is 0: all environments are in one worker.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ def _most_likely(distribution: Any) -> tuple[Any, Tensor]:
 
 
 def _scheduled(given: Any, points: list[tuple[float, float]]) -> Schedule:
-    """A schedule that was given or described, else straight lines through points."""
+    """Returns a given or described schedule, else a piecewise linear one through points."""
     if given is not None:
         made: Schedule = from_config(Schedule, given)
         return made
@@ -243,7 +243,7 @@ class GaussianNoise(Exploration):
     ) -> None:
         super().__init__(action_space, framework=framework, model=model, **kwargs)
         if not isinstance(action_space, Box):
-            raise ConfigError(f"{type(self).__name__}: actions of {action_space} are no numbers to add noise to")
+            raise ConfigError(f"{type(self).__name__}: actions of {action_space} are not continuous, as noise requires")
         self.random_timesteps = random_timesteps
         self.random_exploration = Random(action_space, framework=framework, model=model, **kwargs)
         self.stddev = stddev
@@ -272,7 +272,7 @@ class GaussianNoise(Exploration):
 
 
 class OrnsteinUhlenbeckNoise(GaussianNoise):
-    """Adds noise that drifts, the same for all actions of a call."""
+    """Adds Ornstein-Uhlenbeck noise, the same for all actions of a call."""
 
     def __init__(
         self,
@@ -289,7 +289,7 @@ class OrnsteinUhlenbeckNoise(GaussianNoise):
         self.ou_state = torch.zeros(int(np.prod(action_space.shape)), dtype=torch.float32, device="cpu")
 
     def noise(self, best: Tensor) -> Tensor:
-        """Returns the noise as it has drifted to, ``[k]``."""
+        """Returns the next noise, ``[k]``."""
         self.ou_state = self.ou_state + self.ou_sigma * torch.randn_like(self.ou_state) - self.ou_theta * self.ou_state
         reach = torch.from_numpy(self.action_space.high - self.action_space.low)
         reach = torch.where(torch.isinf(reach), torch.ones_like(reach), reach).to(best.dtype)
@@ -309,7 +309,7 @@ BUILT_IN: dict[str, type[Exploration]] = {
 
 
 def exploration_of(policy: Any, model: Any) -> Any:
-    """Makes the exploration that a configuration names; raises a ConfigError if such a policy cannot have it."""
+    """Makes the exploration of a configuration; raises a ConfigError if the policy does not support it."""
     kind = (policy.config.get("exploration_config") or {}).get("type")
     found = own_exploration(policy.config)
     if found is None:
@@ -318,14 +318,14 @@ def exploration_of(policy: Any, model: Any) -> Any:
         if found is None:
             near = nearest(name, list(BUILT_IN))
             raise ConfigError(
-                f"exploration_config.type = {kind!r}: a policy with a loss of its own tries actions out by one of "
+                f"exploration_config.type = {kind!r}: a policy with its own loss explores by one of "
                 f"{', '.join(BUILT_IN)}{near}; or write action_sampler_fn, or give a class"
             )
     return _made(found, policy.config, policy.action_space, model)
 
 
 def _made(kind: Callable[..., Any], config: Any, space: Any, model: Any) -> Any:
-    """An exploration with the options of a configuration."""
+    """Makes an exploration with the options of a configuration."""
     options = {name: value for name, value in (config.get("exploration_config") or {}).items() if name != "type"}
     return kind(
         action_space=space, framework="torch", policy_config=config, model=model,
@@ -334,22 +334,22 @@ def _made(kind: Callable[..., Any], config: Any, space: Any, model: Any) -> Any:
 
 
 def draws_only(exploration: Any) -> bool:
-    """Whether an exploration does nothing but draw from the policy's own distribution."""
+    """Whether an exploration only samples the policy's own distribution."""
     return type(exploration) is StochasticSampling and not exploration.random_timesteps
 
 
-# --- policies that Rookery learns -------------------------------------------------------------------------------------
+# --- policies that Rookery trains -------------------------------------------------------------------------------------
 
 NOT_ALLOWED = -3.0e38
-"""Stands for the value of an action that is not allowed, as `FLOAT_MIN` did."""
+"""Value of an action that is not allowed, as `FLOAT_MIN` was."""
 
 
 class Explorer:
-    """The script's exploration of one policy, which all copies of the policy share.
+    """The script's exploration of one policy, shared by all copies of the policy.
 
     Args:
         exploration: The script's object.
-        explores: Whether the configuration lets it try anything out.
+        explores: Whether the configuration has exploration on.
 
     Attributes:
         timestep: Env steps so far, with the decisions since the last update on top, as of 2021.
@@ -362,20 +362,20 @@ class Explorer:
         self._told = inspect.signature(exploration.get_exploration_action).parameters
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Explorer:
-        """Returns itself: whoever plays asks the same object."""
+        """Returns itself: all copies of a policy call the same object."""
         return self
 
     def begin(self, explore: bool) -> None:
-        """Tells the exploration that actions are about to be computed."""
+        """Calls the exploration before actions are computed."""
         self.exploration.before_compute_actions(timestep=self.timestep, explore=explore)
 
     def choose(self, distribution: Any, explore: bool, seed: int) -> tuple[Any, Any]:
-        """Returns the actions that the exploration chooses, and their log-probabilities.
+        """Returns the actions of the exploration, and their log-probabilities.
 
         Args:
-            distribution: What the policy would draw from.
-            explore: Whether anything is to be tried out.
-            seed: Where all global generators begin, and that of the action space.
+            distribution: The policy's action distribution.
+            explore: Whether to explore.
+            seed: Seed of all global generators, and of the action space.
         """
         self._random_state.seed(seed)
         with self._random_state, torch.random.fork_rng(devices=[]):
@@ -386,7 +386,7 @@ class Explorer:
             )
         if not isinstance(given, tuple) or len(given) != 2:
             raise ConfigError(
-                f"{type(self.exploration).__name__}.get_exploration_action gave {type(given).__name__}: must give "
+                f"{type(self.exploration).__name__}.get_exploration_action returned {type(given).__name__}: must be "
                 "(actions, log-probabilities)"
             )
         return given
@@ -400,7 +400,7 @@ class Explorer:
 
 
 class ExploringPolicy(Actor):
-    """A policy whose actions an exploration of a script chooses; arguments as of `rookery.policies.policy.Policy`.
+    """Policy whose actions come from an exploration of a script; arguments as of `rookery.policies.policy.Policy`.
 
     Attributes:
         explorer: The exploration.
@@ -420,7 +420,7 @@ class ExploringPolicy(Actor):
         super().__init__(obs, action, model, name, generator=generator, head=head)
         if action.kind not in ("discrete", "multi_discrete", "box"):
             raise ConfigError(
-                f"rllib config: exploration_config.type: policy {name!r}: an exploration of your own chooses actions "
+                f"rllib config: exploration_config.type: policy {name!r}: a custom exploration supports actions "
                 f"of Discrete, MultiDiscrete and Box spaces, not of {action.space}"
             )
         network = script_network(self)
@@ -431,7 +431,7 @@ class ExploringPolicy(Actor):
     def act(
         self, obs: TensorTree, noise: Tensor | None = None, deterministic: bool = False, memory: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Actions ``[N, ...]`` that the exploration chooses; see `Policy.act`. What is drawn follows from `noise`."""
+        """Returns actions ``[N, ...]`` of the exploration; see `Policy.act`. `noise` determines the seed."""
         explore = not deterministic and self.explorer.explores
         if memory is not None and self.exploration_size:
             memory = memory[:, : self.memory_size]
@@ -462,8 +462,8 @@ class ExploringPolicy(Actor):
         """Returns the distribution of 2021 over the actions of N rows.
 
         Args:
-            features: ``[N, F]`` what the head stands on.
-            mask: ``[N, choices]`` what is allowed; None = everything.
+            features: ``[N, F]`` inputs of the head.
+            mask: ``[N, choices]`` allowed actions; None = all.
             noise: ``[N, noise.width]``, for noisy layers; None = their means.
         """
         head, spec, model = self.head, self.action_spec, self.explorer.exploration.model
@@ -487,19 +487,19 @@ class ExploringPolicy(Actor):
 
 
 def allowed(values: Tensor, mask: Tensor | None) -> Tensor:
-    """Returns logits or values ``[N, choices]`` in which those of actions that are not allowed are as low as can be."""
+    """Returns logits or values ``[N, choices]`` with the lowest value for actions that are not allowed."""
     return values if mask is None else torch.where(mask, values, NOT_ALLOWED)
 
 
 def normalized(space: Any) -> Any:
-    """Returns a copy of an action space, of a bounded Box from -1 to 1, as its actions are learned."""
+    """Returns a copy of an action space; a bounded Box has bounds -1 and 1, as its normalized actions."""
     if isinstance(space, Box) and space.is_bounded():
         return Box(-1.0, 1.0, (int(np.prod(space.shape)),), np.float32)
     return copy.deepcopy(space)
 
 
 def made(config: Mapping[str, Any], space: Any, model: Any) -> Any:
-    """Makes the exploration of a configuration; raises a ConfigError if it is to learn by the policy's optimizer."""
+    """Makes the exploration of a configuration; raises a ConfigError if it needs the policy's optimizer."""
     kind = own_exploration(config)
     assert kind is not None
     found = _made(kind, dict(config), space, model)
@@ -522,7 +522,7 @@ def made(config: Mapping[str, Any], space: Any, model: Any) -> Any:
 
 
 def _with_exploration(base: type[AlgorithmConfig], title: str) -> type[AlgorithmConfig]:
-    """A settings class with one field more, whose policies a script's exploration plays."""
+    """Returns a settings class with the field ``exploring``, whose policies act by a script's exploration."""
 
     def build_policy(self: Any, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Actor:
         if self.exploring is None:
@@ -541,7 +541,7 @@ def _with_exploration(base: type[AlgorithmConfig], title: str) -> type[Algorithm
 
 
 EXPLORING: dict[str, type[AlgorithmConfig]] = {}
-"""Such settings by our algorithm's name."""
+"""These settings classes by algorithm."""
 
 for _name in ("ppo", "a2c", "reinforce", "dqn", "sac", "ddpg", "td3"):
     _base = import_object(ALGORITHMS[_name])
@@ -550,7 +550,7 @@ for _name in ("ppo", "a2c", "reinforce", "dqn", "sac", "ddpg", "td3"):
 
 
 def exploration_layers(told: Any, configs: Mapping[str, Mapping[str, Any]], layers: Sequence[Layer]) -> list[Layer]:
-    """Returns what has policies that Rookery learns explore by classes of a script."""
+    """Returns settings with which policies that Rookery trains explore by classes of a script."""
     acts_itself = {path for layer in layers for path, value in layer.values.items() if isinstance(value, Settings)}
     values: dict[str, Any] = {}
     for name, config in configs.items():
@@ -569,12 +569,12 @@ def exploration_layers(told: Any, configs: Mapping[str, Mapping[str, Any]], laye
 
 
 def explorer_of(policy: Any) -> Explorer | None:
-    """Returns the exploration of a script that a policy of Rookery acts by; None if it acts by itself."""
+    """Returns the script's exploration of a policy of Rookery; None if it has none."""
     return policy.explorer if isinstance(policy, ExploringPolicy) else None
 
 
 class ExplorationHook(BatchHook):
-    """Tells an exploration how many env steps have passed, and shows it what was played."""
+    """Passes the env steps so far and the rollouts to an exploration."""
 
     def __init__(self, face: Callable[[], Any], explorer: Explorer) -> None:
         self._face, self._explorer = face, explorer
@@ -582,7 +582,7 @@ class ExplorationHook(BatchHook):
         self._looks = method is not Exploration.postprocess_trajectory
 
     def before_targets(self, learner: Algorithm[Any], rollout: Rollout, rollouts: Mapping[str, Rollout]) -> Rollout:
-        """Returns the rollout with the rewards that the exploration has left."""
+        """Returns the rollout with rewards that the exploration may have changed."""
         self._explorer.timestep = learner.env_steps
         if not self._looks:
             return rollout
@@ -592,7 +592,7 @@ class ExplorationHook(BatchHook):
 
 @contextmanager
 def copied_explorations(policies: Mapping[str, Any]) -> Iterator[None]:
-    """Lets explorations try actions out in an evaluation by copies, of which nothing is left afterwards."""
+    """Replaces explorations by copies during an evaluation, and restores them afterwards."""
     explorers = [found for policy in policies.values() if (found := explorer_of(policy)) is not None]
     kept = [(explorer.exploration, explorer.timestep) for explorer in explorers]
     for explorer in explorers:

@@ -1,7 +1,7 @@
-"""The face of a policy that Rookery plays and learns.
+"""RLlib's interface of a policy that Rookery trains.
 
-Scripts that play and learn in loops of their own get advantages from it, and gradient steps: that of
-``core/optim.py:gradient_step``, on the loss of the policy's algorithm.
+Scripts with their own loops use it for advantages and gradient steps (``core/optim.py:gradient_step`` with the loss of
+the policy's algorithm).
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from rookery_rllib.policy.learner_stats import learner_stats
 from rookery_rllib.policy.policies import LEARNER_STATS_KEY, Policy
 
 ACTOR = "policy."
-"""Prefix of the names of an actor's weights, in a network that has more than the actor."""
+"""Prefix of an actor's weights in a network with further parts."""
 
 EXPLORATION_KEYS = {"epsilon": "cur_epsilon", "temperature": "cur_temperature", "std": "cur_scale"}
 """Names of 2021 by number of Rookery's own exploration."""
 
 
 class LearnedPolicy(Policy):
-    """The face of a policy that Rookery plays and learns. Observations are preprocessed ones, as of 2021."""
+    """RLlib's interface of a policy that Rookery trains. Observations are preprocessed, as in 2021."""
 
     def __init__(self, trainer: Any, name: str, config: dict[str, Any]) -> None:
         self._trainer, self._name = trainer, name
@@ -62,7 +62,7 @@ class LearnedPolicy(Policy):
 
     @property
     def exploration(self) -> Any:
-        """The script's exploration; None where actions are tried out as settings say."""
+        """The script's exploration; None if settings define the exploration."""
         explorer = getattr(self.actor, "explorer", None)
         return None if explorer is None else explorer.exploration
 
@@ -73,13 +73,13 @@ class LearnedPolicy(Policy):
 
     @property
     def learner(self) -> Algorithm[Any] | None:
-        """The algorithm that learns it; None where nothing does."""
+        """The algorithm that trains it; None if there is none."""
         found: Algorithm[Any] | None = self._trainer.learners.get(self._name)
         return found
 
     @property
     def model(self) -> Any:
-        """The model: that of the script, or the face of Rookery's network."""
+        """The model: that of the script, or the interface of Rookery's network."""
         network = script_network(self.actor)
         return DefaultModel(self.actor, self.learner, self.rows) if network is None else network.model
 
@@ -90,17 +90,17 @@ class LearnedPolicy(Policy):
 
     @own_modes()
     def _act(self, columns: Mapping[str, Any], states: Any, explore: bool | None, timestep: int | None) -> Any:
-        """Actions of N preprocessed observations, as the policy stores them."""
+        """Computes actions of N preprocessed observations, in stored form."""
         return self._chosen(stored_rows(self.actor, self.rows, as_arrays(columns["obs"])), states, explore)
 
     @own_modes()
     def act_on(self, observations: Sequence[Any], state: Any, explore: bool | None) -> tuple[Any, Any, dict[str, Any]]:
-        """Computes actions as the environment takes them, of observations as it gives them.
+        """Computes actions for the environment from its observations.
 
         Args:
             observations: N of them.
             state: The memory, ``[N, ...]`` in a list; empty at the start of an episode.
-            explore: Whether to draw actions; None = as the configuration says.
+            explore: Whether to sample actions; None = as configured.
         """
         read = [self.actor.obs_spec.read(obs)[0] for obs in observations]
         tree = {path: np.concatenate([each[path] for each in read]) for path in read[0]}
@@ -108,7 +108,7 @@ class LearnedPolicy(Policy):
         return self.actor.action_spec.to_env(actions), states, extra
 
     def _chosen(self, tree: Any, state: Any, explore: bool | None) -> tuple[Any, list[Any], dict[str, Any]]:
-        """Actions as they are stored, the memory after them, and log-probabilities."""
+        """Returns actions in stored form, the memory after them, and log-probabilities."""
         explore = self._explores(explore)
         policy, num = self.actor, len(next(iter(tree.values())))
         noise = torch.from_numpy(draw_noise(policy.noise, num, None)) if explore else None
@@ -162,7 +162,7 @@ class LearnedPolicy(Policy):
 
     @own_modes()
     def set_weights(self, weights: Mapping[str, Any]) -> None:
-        """Takes over weights by name; raises a ConfigError that names what differs if they are of another network."""
+        """Sets weights by name; raises a ConfigError with the differences for weights of another network."""
         own = self._module().state_dict()
         weights = self._as_mine(weights, own)
         differing = sorted(set(own) ^ set(weights))
@@ -180,9 +180,9 @@ class LearnedPolicy(Policy):
         self._hand_out()
 
     def _as_mine(self, weights: Mapping[str, Any], own: Mapping[str, Tensor]) -> dict[str, Any]:
-        """Weights with the names of this policy's network. One that learns has an actor and more; others are an actor.
+        """Maps weights to the names of this policy's network, with or without the actor's prefix.
 
-        Statistics of observations are no weights, as they were none in RLlib: they stay.
+        Observation statistics are not weights, as in RLlib: they stay.
         """
         given = {name: value for name, value in weights.items() if not _is_filter(name)}
         kept = {name: value for name, value in own.items() if _is_filter(name)}
@@ -198,12 +198,12 @@ class LearnedPolicy(Policy):
         """Writes the policy: a directory that ``rookery.load_policy`` reads."""
         self._trainer.save(export_dir)
 
-    # --- learning by hand ---------------------------------------------------------------------------------------------
+    # --- learning in a script's loop ----------------------------------------------------------------------------------
 
     @own_modes()
     def with_extras(self, batch: SampleBatch) -> SampleBatch:
-        """Adds the outputs of the model to rows that were played: ``action_dist_inputs``, and ``vf_preds`` where the
-        algorithm learns values. A policy with a memory adds none, because rows do not hold its state.
+        """Adds the outputs of the model to rows: ``action_dist_inputs``, and ``vf_preds`` if the algorithm learns
+        values. A policy with a memory adds none, because rows do not hold its state.
         """
         if self.actor.memory_size:
             return batch
@@ -224,7 +224,7 @@ class LearnedPolicy(Policy):
 
     @own_modes()
     def postprocess_trajectory(self, sample_batch: Any, other_agent_batches: Any = None, episode: Any = None) -> Any:
-        """Adds advantages and value targets to a piece of an episode, where the algorithm is PPO, A2C or PG."""
+        """Adds advantages and value targets to a piece of an episode, for PPO, A2C and PG."""
         if "action_dist_inputs" not in sample_batch:
             sample_batch = self.with_extras(sample_batch)
         last = 0.0
@@ -233,7 +233,7 @@ class LearnedPolicy(Policy):
         return with_advantages(self.learner, self.config, sample_batch, last)
 
     def _prepared(self, samples: Any) -> tuple[PPO | A2C | Reinforce, Any]:
-        """The algorithm and a batch as its loss takes it."""
+        """Returns the algorithm, and a batch in the form of its loss."""
         learner = learns_by_hand(self.learner, self._name)
         data = minibatch_of(learner, self.rows, samples)
         learner.forward.refresh()
@@ -244,7 +244,7 @@ class LearnedPolicy(Policy):
         """Makes one gradient step of the policy's algorithm on a postprocessed batch; returns its statistics.
 
         Raises:
-            ConfigError: If the algorithm learns from replay, the policy remembers, or a column is missing.
+            ConfigError: If the algorithm learns from replay, the policy is recurrent, or a column is missing.
         """
         learner, data = self._prepared(samples)
         cfg, means = learner.now(), Means()
@@ -266,7 +266,7 @@ class LearnedPolicy(Policy):
 
     @own_modes()
     def apply_gradients(self, gradients: Any) -> None:
-        """Steps along a gradient ``[W]``, clipped as the settings say."""
+        """Applies a gradient ``[W]``, clipped by the settings."""
         learner = learns_by_hand(self.learner, self._name)
         cfg = learner.now()
         learner.optimizer.flat.write_gradient(torch.from_numpy(np.asarray(gradients[0])))
@@ -279,7 +279,7 @@ class LearnedPolicy(Policy):
 
 
 def hand_out(trainer: Any, name: str) -> None:
-    """Gives the weights of a policy as they are now to the processes that play, for a trainer of Rookery."""
+    """Broadcasts the current weights of a policy to the sampling processes of a trainer."""
     learner = trainer.learners.get(name)
     trainer.pool.set_weights({name: trainer.policies[name] if learner is None else learner.behaviour})
 
@@ -290,7 +290,7 @@ def _is_filter(name: str) -> bool:
 
 
 def stored_rows(actor: Actor, rows: RowPreprocessor, obs: Any) -> dict[str, np.ndarray]:
-    """Returns preprocessed observations ``[N, size]`` as they are stored, by leaf path."""
+    """Converts preprocessed observations ``[N, size]`` to stored form, by leaf path."""
     given = np.asarray(obs, np.float32)
     tree = actor.obs_spec.allocate(len(given))
     for path, leaf in rows.restore(given).items():
@@ -299,23 +299,23 @@ def stored_rows(actor: Actor, rows: RowPreprocessor, obs: Any) -> dict[str, np.n
 
 
 def learns_by_hand(learner: Algorithm[Any] | None, name: str) -> PPO | A2C | Reinforce:
-    """Returns the algorithm of a policy; raises a ConfigError if it cannot step on the batch of a script."""
+    """Returns the algorithm of a policy; raises a ConfigError if it cannot learn from a script's batch."""
     if not isinstance(learner, PPO | A2C | Reinforce):
-        told = "does not learn" if learner is None else f"is learned by {type(learner).__name__}, from replay"
+        how = "does not learn" if learner is None else f"learns by {type(learner).__name__}, from replay"
         raise ConfigError(
-            f"policy {name!r} {told}: learn_on_batch is for PPO, A2C and PG; use trainer.train(), or "
+            f"policy {name!r} {how}: learn_on_batch is for PPO, A2C and PG; use trainer.train(), or "
             "rookery.Trainer.learn(gradient_steps), which learns from replay alone"
         )
     if learner.policy.memory_size:
         raise ConfigError(
-            f"policy {name!r} remembers: rows of a batch do not say what; use trainer.train(), or a policy of "
+            f"policy {name!r} is recurrent: rows of a batch have no state; use trainer.train(), or a policy of "
             "build_torch_policy, whose batches have state_in_0"
         )
     return learner
 
 
 def with_advantages(learner: Algorithm[Any] | None, config: Mapping[str, Any], batch: SampleBatch, last: float) -> Any:
-    """Adds advantages and value targets to trajectories of PPO, A2C and PG; `last` is the value of what follows."""
+    """Adds advantages and value targets to trajectories of PPO, A2C and PG; `last` is the bootstrap value."""
     if isinstance(learner, Reinforce):
         return compute_advantages(batch, 0.0, learner.cfg.gamma, use_gae=False, use_critic=False)
     if not isinstance(learner, PPO | A2C) or "vf_preds" not in batch:
@@ -326,7 +326,7 @@ def with_advantages(learner: Algorithm[Any] | None, config: Mapping[str, Any], b
 
 
 def minibatch_of(learner: PPO | A2C | Reinforce, rows: RowPreprocessor, samples: Mapping[str, Any]) -> Any:
-    """Returns a batch of 2021 as the loss of an algorithm takes it.
+    """Converts a batch of 2021 to the form of an algorithm's loss.
 
     Args:
         learner: The algorithm.

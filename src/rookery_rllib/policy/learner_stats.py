@@ -1,4 +1,4 @@
-"""What a policy has learned in an iteration, by the names that its numbers had in 2021: `learner_stats`."""
+"""Learning metrics of a policy in an iteration, by their names of 2021: `learner_stats`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEARNER_KEYS = {
     "target_entropy": "target_entropy",
     "grad_norm": "grad_gnorm",
 }
-"""What a number of a learner was called in 2021."""
+"""Names in 2021 of the metrics of a learner."""
 
 
 def learner_stats(row: Mapping[str, Any], cfg: Any, model_metrics: Mapping[str, Any]) -> dict[str, Any]:

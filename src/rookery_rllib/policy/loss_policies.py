@@ -1,8 +1,7 @@
-"""Policies with a loss of a script's own (`torch_policy.py`) in a trainer: who plays by them, and the loop that learns.
+"""Policies with a loss of the script (`torch_policy.py`) in a trainer: actors, and the learning loop.
 
-The loss is the script's; the step is `core/optim.py:gradient_step`, in `TorchPolicy.learn_on_batch`. How often that is
-called is what trainers of 2021 differed in: once a batch, or, where the configuration has ``num_sgd_iter``, in epochs
-of minibatches.
+The loss is the script's; the step is `core/optim.py:gradient_step`, in `TorchPolicy.learn_on_batch`. It is called
+once per batch, or in epochs of minibatches if the configuration has ``num_sgd_iter``.
 """
 
 from __future__ import annotations
@@ -39,20 +38,20 @@ from rookery_rllib.policy.script_policies import (
 from rookery_rllib.policy.torch_policy import TorchPolicy, overrides
 
 ADAPTED = ("kl_coeff", "kl_target", "cur_lr", "entropy_coeff")
-"""Numbers of a policy that change while it learns, kept in checkpoints where it has them."""
+"""Attributes of a policy that change during learning; checkpoints hold those that exist."""
 
 
 @dataclass(frozen=True)
 class ScriptLossConfig(ScriptPolicyConfig):
-    """Settings of a policy with a loss of a script's own."""
+    """Settings of a policy with a loss of the script."""
 
     algorithm: ClassVar[str] = "rookery_rllib.policy.loss_policies:ScriptLoss"
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Actor:
         if "buffer_size" in self.config or "replay_buffer_config" in self.config:
             raise ConfigError(
-                f"policy {name!r}: {self.policy_class.__name__} has a loss of its own, which learns from what was just "
-                "played, and this trainer learns from replay: train it by PGTrainer, A2CTrainer or PPOTrainer "
+                f"policy {name!r}: {self.policy_class.__name__} has its own loss, which learns from the latest "
+                "rollout, and this trainer learns from replay: train it by PGTrainer, A2CTrainer or PPOTrainer "
                 "(build_trainer without a base does), or write a rookery.extend.Algorithm with replay "
                 "(docs/how-to/own-algorithm.md)"
             )
@@ -65,13 +64,13 @@ class ScriptLossConfig(ScriptPolicyConfig):
 
 
 def draws(policy: TorchPolicy) -> bool:
-    """Whether the actions of a policy are drawn from an ordinary distribution, and are nothing of its own."""
+    """Whether the actions of a policy are plain samples of an ordinary distribution."""
     own = overrides(policy, "compute_actions", "compute_actions_from_input_dict", "_compute_action_helper")
     return not own and policy.action_sampler_fn is None and _is_ordinary(policy)
 
 
 def acts_by_its_model(policy: TorchPolicy) -> bool:
-    """Whether a policy that draws its actions needs but its model for that, of which there can be copies."""
+    """Whether a policy that samples its actions needs only its model for that, which can be copied."""
     if policy.action_distribution_fn is not None or policy.pristine is None:
         return False
     views: dict[str, Any] = {
@@ -95,13 +94,13 @@ def _is_ordinary(policy: TorchPolicy) -> bool:
 
 
 class TorchActor(ScriptActor):
-    """Acts by the methods of a policy with a loss of its own, which draw from torch's global generator.
+    """Acts by the methods of a policy with its own loss, which draw from torch's global generator.
 
     Arguments are those of `ScriptActor`.
     """
 
     _draws: Tensor | None = None
-    """Where the global generator stands for this policy."""
+    """State of the global generator for this policy."""
 
     def act(
         self, obs: TensorTree, noise: Tensor | None = None, deterministic: bool = False, memory: Tensor | None = None
@@ -119,7 +118,7 @@ class TorchActor(ScriptActor):
 
 
 class Models:
-    """Makes the models of the copies of a network: the policy's own first, then copies of what it was."""
+    """Makes the models of the copies of a network: first the policy's own, then copies of its initial one."""
 
     def __init__(self, policy: TorchPolicy) -> None:
         self._policy = policy
@@ -137,14 +136,14 @@ class Models:
 
 
 class LossNetwork(ScriptNetwork):
-    """The model of a policy with a loss of its own, which alone asks for values: acting does not.
+    """The model of a policy with its own loss; values are computed for the loss alone, not for acting.
 
     Arguments are those of `ScriptNetwork`.
     """
 
     @staticmethod
     def _placed(model: Any) -> Any:
-        """The model as it is: its policy has seen to its layers."""
+        """Returns the model as it is: its policy handles its layers."""
         return model
 
     def call_model(self, rows: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, Tensor, list[Tensor]]:
@@ -161,7 +160,7 @@ class LossNetwork(ScriptNetwork):
 
 
 class LossActor(Actor):
-    """Acts by the model of a policy with a loss of its own.
+    """Acts by the model of a policy with its own loss.
 
     Copies have a model of their own, and share the rest of `script_policy`.
     """
@@ -182,7 +181,7 @@ class LossActor(Actor):
         self._states = States(script_policy.get_initial_state())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LossActor:
-        """Returns a copy with a model of its own, for whoever plays."""
+        """Returns a copy with its own model."""
         memo[id(self.script_policy)] = self.script_policy
         made = type(self).__new__(type(self))
         memo[id(self)] = made
@@ -190,19 +189,19 @@ class LossActor(Actor):
         return made
 
     def memory_every(self, fragment_length: int) -> int:
-        """Decisions from one place of a fragment where what was remembered is kept to the next: every one."""
+        """Interval at which memory is stored in a fragment: every decision."""
         return 1
 
     def reading(self) -> Reading:
         return reading_of(self.script_policy, self.stored, self._states)
 
     def stored(self, actions: Any) -> np.ndarray:
-        """Returns actions of the script's policy as Rookery stores them: as they are."""
+        """Returns actions of the script's policy in stored form: unchanged."""
         return np.asarray(as_arrays(actions))
 
 
 class ScriptLoss(ScriptLearning):
-    """Learns a policy by the loss that it has of its own."""
+    """Trains a policy by its own loss."""
 
     saved: ClassVar[tuple[str, ...]] = ("rng",)
 
@@ -219,14 +218,14 @@ class ScriptLoss(ScriptLearning):
 
     @property
     def script_state(self) -> dict[str, Any]:
-        """What the policy has learned: weights, moments of its optimizers, numbers that adapt."""
+        """State of the policy: weights, optimizer moments, adaptive coefficients."""
         policy = self.torch_policy
         numbers = {name: getattr(policy, name) for name in ADAPTED if hasattr(policy, name)}
         return {"state": as_arrays(policy.get_state()), "numbers": numbers}
 
     @script_state.setter
     def script_state(self, state: dict[str, Any]) -> None:
-        """Gives the policy the state it had."""
+        """Restores the state of the policy."""
         policy = self.torch_policy
         policy.set_state(state["state"])
         for name, value in state["numbers"].items():
@@ -235,7 +234,7 @@ class ScriptLoss(ScriptLearning):
     def learned(self, batch: SampleBatch) -> Any:
         """Makes one step on all trajectories, or learns in epochs of minibatches; returns the policy's report."""
         policy = self.torch_policy
-        telling, policy.handing_out = policy.handing_out, None  # the trainer hands out weights when all have learned
+        telling, policy.handing_out = policy.handing_out, None  # the trainer broadcasts weights after all have learned
         try:
             told = self._epochs(batch) if "num_sgd_iter" in self.cfg.config else policy.learn_on_batch(batch)
         finally:
@@ -269,7 +268,7 @@ class ScriptLoss(ScriptLearning):
         return {**told, LEARNER_STATS_KEY: means}
 
     def _minibatches(self, batch: SampleBatch, size: int) -> Sequence[SampleBatch]:
-        """Parts of a batch in random order: of rows that are shuffled, or of whole sequences."""
+        """Yields parts of a batch in random order: shuffled rows, or whole sequences."""
         if "seq_lens" not in batch:
             order = self.rng.permutation(batch.count)
             batch = SampleBatch({name: np.asarray(column)[order] for name, column in dict.items(batch)},

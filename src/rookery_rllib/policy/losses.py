@@ -1,6 +1,6 @@
-"""The losses of PPO, A3C and PG as functions of a policy, its model and a batch, with what belonged to them in 2021.
+"""The losses of PPO, A3C and PG as functions of a policy, its model and a batch, with their helpers of 2021.
 
-Scripts call them in losses of their own, or change one part of a policy and keep the others. Trainers without such a
+Scripts call them in their own losses, or replace one part of a policy and keep the others. Trainers without such a
 change learn by Rookery's own algorithms, whose losses are in `rookery.algorithms`.
 """
 
@@ -25,7 +25,7 @@ from rookery_rllib.policy.optimizers import PolicyAdam
 
 
 def _valid(model: Any, train_batch: Any, rows: int) -> Tensor | None:
-    """Which rows of padded sequences hold decisions; None if all do."""
+    """Returns the mask of valid rows of padded sequences; None if all are."""
     lengths = train_batch.get("seq_lens")
     if lengths is None or "state_in_0" not in train_batch:
         return None
@@ -40,7 +40,7 @@ def _mean_over(mask: Tensor | None) -> Callable[[Tensor], Tensor]:
 
 
 def ppo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: Any) -> Tensor:
-    """Returns PPO's loss (Schulman et al. 2017, eq. 7 with the penalty of eq. 8), and keeps its parts in the policy."""
+    """Returns PPO's loss (Schulman et al. 2017, eq. 7 and the penalty of eq. 8); stores its parts in the policy."""
     config = policy.config
     outputs, _ = model(train_batch)
     now = dist_class(outputs, model)
@@ -83,7 +83,7 @@ def kl_and_loss_stats(policy: Any, train_batch: Any) -> dict[str, Any]:
 
 def vf_preds_fetches(policy: Any, input_dict: Any = None, state_batches: Any = None, model: Any = None,
                      action_dist: Any = None) -> dict[str, Any]:  # fmt: skip
-    """Returns the values of what the model was given last, as the column ``vf_preds``."""
+    """Returns the values of the model's latest input, as the column ``vf_preds``."""
     return {"vf_preds": (model or policy.model).value_function()}
 
 
@@ -103,7 +103,7 @@ def setup_mixins(policy: Any, obs_space: Any, action_space: Any, config: dict[st
 
 
 def actor_critic_loss(policy: Any, model: Any, dist_class: Any, train_batch: Any) -> Tensor:
-    """Returns the loss of A3C (Mnih et al. 2016), a sum over the batch, and keeps its parts in the policy."""
+    """Returns the loss of A3C (Mnih et al. 2016), a sum over the batch, and stores its parts in the policy."""
     config = policy.config
     outputs, _ = model.from_batch(train_batch)
     values = model.value_function().reshape(-1)
@@ -139,7 +139,7 @@ def setup_value_mixin(policy: Any, obs_space: Any, action_space: Any, config: di
 
 
 def pg_torch_loss(policy: Any, model: Any, dist_class: Any, train_batch: Any) -> Tensor:
-    """Returns the loss of REINFORCE (Williams 1992): the mean negated score times advantage; keeps it in the policy."""
+    """Returns the loss of REINFORCE (Williams 1992): the mean of ``-logp * advantage``; stores it in the policy."""
     outputs, _ = model.from_batch(train_batch)
     score = dist_class(outputs, model).logp(train_batch["actions"])
     policy.pi_err = -_mean_over(_valid(model, train_batch, len(outputs)))(score * train_batch["advantages"])

@@ -1,6 +1,6 @@
-"""What policies of 2021 were mixed with: schedules, the weight of the KL penalty, values, target networks.
+"""Mixins of policies of 2021: schedules, the weight of the KL penalty, values, target networks.
 
-A policy has such a class among its bases, and calls its constructor with the settings when it is made.
+A policy derives from such a class, and calls its constructor with the settings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ else:
 
 
 def piecewise(points: Sequence[Any]) -> PiecewiseSchedule:
-    """Returns the schedule of pairs of env steps and values; before and after them it stays at the last value."""
+    """Returns the piecewise linear schedule of pairs of env steps and values, constant outside of them."""
     return PiecewiseSchedule(points, outside_value=points[-1][-1])
 
 
@@ -68,17 +68,17 @@ class KLCoeffMixin:
 
 
 class ValueNetworkMixin:
-    """Gives a policy `_value`, the value of what came after a trajectory, given the columns of one row."""
+    """Adds `_value` to a policy: the bootstrap value after a trajectory, from the columns of one row."""
 
     def __init__(
         self, obs_space: Any = None, action_space: Any = None, config: Mapping[str, Any] | None = None
     ) -> None:
         has_values = config is None or bool(config.get("use_gae", True))
-        self._value = partial(value_of, self) if has_values else _nothing  # of whatever policy calls this constructor
+        self._value = partial(value_of, self) if has_values else _nothing  # of the policy that calls this constructor
 
 
 def value_of(policy: Any, **input_dict: Any) -> float:
-    """Returns what a policy's model says one row is worth, given its columns."""
+    """Returns the value of one row, from its columns."""
     policy.model(policy._lazy_tensor_dict(SampleBatch(input_dict)))
     return float(policy.model.value_function()[0].detach())
 

@@ -1,4 +1,4 @@
-"""Optimizers of policies with a loss of a script's own: Adam, as scripts see it and as `core/optim.py` steps it."""
+"""Optimizers of policies with a loss of the script: Adam, for scripts and for `core/optim.py`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from rookery.face import Adam, Build, ConfigError, Flat, Optimizer, apply_gradients, as_tensor, flatten
 
 PLAIN = {"amsgrad": False, "weight_decay": 0, "maximize": False}
-"""What an Adam of torch can do besides, and must not."""
+"""Options of torch's Adam with the only supported values."""
 
 
 class AdamGroups(Optimizer):
-    """Adam on groups of parameters that lie in one vector, each with a rate of its own.
+    """Adam on groups of parameters in one vector, each with its own learning rate.
 
     Args:
         flat: The vector of all of them.
@@ -23,8 +23,8 @@ class AdamGroups(Optimizer):
         modules: The parameters of each group.
 
     Attributes:
-        parameters: All parameters in the order in which they lie in the vector.
-        before: Is called where the gradient is there and the weights have not moved yet, if it is set.
+        parameters: All parameters in the order of the vector.
+        before: If set, called after the gradient is computed and before the weights change.
     """
 
     def __init__(self, flat: Flat, groups: Sequence[dict[str, Any]], modules: Sequence[nn.Module]) -> None:
@@ -40,14 +40,14 @@ class AdamGroups(Optimizer):
         self.before: Callable[[], None] | None = None
 
     def move(self, lr: float, bad: Tensor, scale: Tensor | None) -> None:
-        """Makes one step; each group goes by its own rate, not by `lr`."""
+        """Makes one step; each group uses its own rate, not `lr`."""
         if self.before is not None:
             self.before()
         for adam, group in zip(self.adams, self.groups, strict=True):
             adam.move(float(group["lr"]), bad, scale)
 
     def move_on(self, build: Build, lr: float, max_grad_norm: float) -> float:
-        """Is not there: models of scripts do not run on kernels."""
+        """Raises an error: models of scripts do not run on kernels."""
         raise NotImplementedError("AdamGroups: models of scripts do not run on kernels")
 
     def state_dict(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class AdamGroups(Optimizer):
 
 
 class PolicyAdam:
-    """Adam (Kingma & Ba 2015) as scripts see an optimizer: groups of parameters, whose rates may be changed."""
+    """Adam (Kingma & Ba 2015) in torch's form: groups of parameters, whose rates may be changed."""
 
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
@@ -75,7 +75,7 @@ class PolicyAdam:
 
     @property
     def stepped(self) -> AdamGroups:
-        """The optimizer of `core/optim.py` behind it."""
+        """The optimizer of `core/optim.py` that steps it."""
         if self.engine is None:
             attach([self])
         assert self.engine is not None
@@ -85,7 +85,7 @@ class PolicyAdam:
         self.stepped.flat.write_gradient(torch.zeros_like(self.stepped.flat.data))
 
     def step(self, closure: Any = None) -> None:
-        """Steps along the gradients that are there, unless they are not finite."""
+        """Steps along the present gradients, if they are finite."""
         apply_gradients(self.stepped, lr=0.0, max_grad_norm=None)
 
     def state_dict(self) -> dict[str, Any]:
@@ -104,9 +104,9 @@ class PolicyAdam:
 
 
 def attach(optimizers: Sequence[PolicyAdam]) -> None:
-    """Moves the parameters of optimizers into one vector, of which each steps its part.
+    """Moves the parameters of optimizers into one vector; each optimizer steps its part.
 
-    Raises a ConfigError if two groups have the same parameter, or there is none that learns.
+    Raises a ConfigError if two groups share a parameter, or no parameter is trainable.
     """
     learn = [
         [[parameter for parameter in group["params"] if parameter.requires_grad] for group in one.param_groups]
@@ -114,9 +114,9 @@ def attach(optimizers: Sequence[PolicyAdam]) -> None:
     ]
     every = [parameter for groups in learn for group in groups for parameter in group]
     if not every:
-        raise ConfigError("optimizer_fn: none of the parameters that it was given learns (requires_grad)")
+        raise ConfigError("optimizer_fn: none of its parameters is trainable (requires_grad)")
     if len({id(parameter) for parameter in every}) != len(every):
-        raise ConfigError("optimizer_fn: a parameter stands in two groups or optimizers; give each to one")
+        raise ConfigError("optimizer_fn: a parameter is in two groups or optimizers; put each into one")
     modules = [[nn.ParameterList(group) for group in groups if group] for groups in learn]
     flat = flatten([module for groups in modules for module in groups])
     for one, groups in zip(optimizers, modules, strict=True):
@@ -126,12 +126,12 @@ def attach(optimizers: Sequence[PolicyAdam]) -> None:
 
 
 def as_adam(given: Any) -> PolicyAdam:
-    """Returns a `PolicyAdam` or an Adam of torch as `core/optim.py` steps it; raises a ConfigError for others."""
+    """Converts a `PolicyAdam` or torch's Adam for `core/optim.py`; raises a ConfigError for others."""
     if isinstance(given, PolicyAdam):
         return given
     kind = type(given)
     use = (
-        "weights change in core/optim.py:gradient_step alone, by Adam: return an Adam of torch, with other lr, betas "
+        "weights change in core/optim.py:gradient_step alone, by Adam: return torch's Adam, with other lr, betas "
         "and eps if you like, or write a rookery.extend.Algorithm with an optimizer of rookery.extend"
     )
     if kind.__name__ != "Adam" or kind.__module__.split(".")[:2] != ["torch", "optim"]:

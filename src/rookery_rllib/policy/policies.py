@@ -1,7 +1,7 @@
-"""Policies of 2021: `Policy`, which scripts derive theirs from.
+"""Policies of 2021: `Policy`, the base class.
 
-It has what all policies share. Two classes act by a network: the algorithm of a trainer learns `LearnedPolicy`, and
-`TorchPolicy` learns by a loss of a script's own.
+Two subclasses act by a network: `LearnedPolicy` is trained by the algorithm of a trainer, `TorchPolicy` by a loss of
+the script.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from rookery_rllib.policy.explorations import exploration_of
 
 
 class Session:
-    """Computes what it is given, as a TensorFlow session did; here everything is computed already."""
+    """Stands for a TensorFlow session; everything is computed eagerly."""
 
     def run(self, fetches: Any, feed_dict: Any = None) -> Any:
-        """Returns tensors as arrays; raises a ConfigError if something is to be fed, because there is no graph."""
+        """Returns tensors as arrays; raises a ConfigError for `feed_dict`, because there is no graph."""
         if feed_dict:
             raise ConfigError("session.run: feed_dict needs a graph, and there is none: call the model with the values")
         return as_arrays(fetches)
@@ -35,11 +35,11 @@ class Session:
 
 class Policy:
     algorithm: ClassVar[str | None] = None
-    """Name of the trainer whose algorithm learns it; None = its own code."""
+    """Name of the trainer whose algorithm trains it; None = its own code."""
     exploration: Any = None
-    """How it tries actions out; None = not by an object of 2021."""
+    """Its exploration object; None = it has none."""
     handing_out: Callable[[], None] | None = None
-    """Is called when weights have changed, so that the processes that play get them."""
+    """Called after weights have changed, to broadcast them to sampling processes."""
 
     def __init__(self, observation_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         self.observation_space = observation_space
@@ -71,7 +71,7 @@ class Policy:
         return self._act(_columns(obs_batch, prev_action_batch, prev_reward_batch), state_batches, explore, timestep)
 
     def _act(self, columns: Mapping[str, Any], states: Any, explore: bool | None, timestep: int | None) -> Any:
-        """Acts for `compute_actions`, given the columns of a model's input; policies write one of the two."""
+        """Acts for `compute_actions`, given the columns of a model's input; policies implement one of the two."""
         raise NotImplementedError(f"{type(self).__name__} has no compute_actions")
 
     def compute_single_action(
@@ -127,11 +127,11 @@ class Policy:
         prev_reward_batch: Any = None,
         actions_normalized: bool = True,
     ) -> Any:
-        """Computes log-probabilities ``[N]`` of actions as they are stored."""
+        """Computes log-probabilities ``[N]`` of actions in stored form."""
         return self._log_likelihoods(actions, _columns(obs_batch, prev_action_batch, prev_reward_batch), state_batches)
 
     def _log_likelihoods(self, actions: Any, columns: Mapping[str, Any], states: Any) -> Any:
-        """Computes log-probabilities for `compute_log_likelihoods`; policies write one of the two."""
+        """Computes log-probabilities for `compute_log_likelihoods`; policies implement one of the two."""
         raise NotImplementedError(f"{type(self).__name__} has no compute_log_likelihoods")
 
     def postprocess_trajectory(self, sample_batch: Any, other_agent_batches: Any = None, episode: Any = None) -> Any:
@@ -180,7 +180,7 @@ class Policy:
         return {} if self.exploration is None else dict(self.exploration.get_info())
 
     def get_exploration_state(self) -> dict[str, Any]:
-        """Returns the state of the exploration that a checkpoint keeps."""
+        """Returns the state of the exploration for a checkpoint."""
         return self.get_exploration_info() if self.exploration is None else dict(self.exploration.get_state())
 
     def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
@@ -197,7 +197,7 @@ class Policy:
 
 
 def _columns(obs: Any, prev_actions: Any, prev_rewards: Any) -> dict[str, Any]:
-    """The columns of a model's input that are there."""
+    """Returns the present columns of a model's input."""
     given = {"obs": obs, "prev_actions": prev_actions, "prev_rewards": prev_rewards}
     return {name: column for name, column in given.items() if column is not None}
 

@@ -1,4 +1,4 @@
-"""Policies that scripts write by hand, as policies of ours: they act by their own code, and learn by it."""
+"""Policies of scripts as policies of Rookery: they act and learn by their own code."""
 
 from __future__ import annotations
 
@@ -43,33 +43,33 @@ from rookery_rllib.policy.policies import LEARNER_STATS_KEY, Policy
 
 @dataclass(frozen=True)
 class ScriptPolicyConfig(AlgorithmConfig):
-    """Settings of a policy that a script has written by hand."""
+    """Settings of a policy class of a script."""
 
     algorithm: ClassVar[str] = "rookery_rllib.policy.script_policies:ScriptLearning"
     capabilities = Capabilities(supports_memory=True)
 
     policy_class: Annotated[Any, Reaches("code")] = None
     """The script's class."""
-    config: Annotated[dict[str, Any], Reaches("what code of a script does with it")] = field(default_factory=dict)
-    """What its objects are made with."""
+    config: Annotated[dict[str, Any], Reaches("the effects of a script's code")] = field(default_factory=dict)
+    """Configuration of its objects."""
     fragment_length: Structural[Length] = 200
-    """Decisions in a row of one slot that make an update."""
+    """Consecutive decisions of one slot in an update."""
     cut_after: Count = 200
     """Decisions in a row after which a trajectory is cut, whether its episode is over or not."""
     lr: float = 0.0
-    """Has no meaning: the policy learns as it likes."""
+    """Has no effect: the policy's own code learns."""
     model: ModelConfig = field(default_factory=lambda: ModelConfig(hidden=()))
-    """Has no meaning: the policy has a model of its own, or none."""
+    """Has no effect: the policy has its own model, or none."""
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Actor:
         return ScriptActor(obs, action, self, name, generator, *made_policy(self, obs, action, generator))
 
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns how much a policy of a script plays between two updates.
+    """Returns the batch settings of a policy of a script.
 
-    These are whole rounds of fragments until ``train_batch_size`` is reached, each fragment a trajectory; of
-    ``complete_episodes`` they are cut at the end of a batch alone.
+    These are whole rounds of fragments until ``train_batch_size`` is reached, each fragment a trajectory; with
+    ``complete_episodes`` they are cut only at the end of a batch.
     """
     length = max(int(config["rollout_fragment_length"]), 1)
     lanes = max(int(config["num_workers"]), 1) * max(int(config["num_envs_per_worker"]), 1)
@@ -123,20 +123,18 @@ class ScriptActor(Actor):
         self.memory_size = self.reward_column + 1
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ScriptActor:
-        """Returns itself: the script's object is one, and whoever plays asks it."""
+        """Returns itself: all copies use the script's one object."""
         return self
 
     def memory_every(self, fragment_length: int) -> int:
-        """Decisions from one place of a fragment where what was remembered is kept to the next: every one, where the
-        script's policy remembers.
-        """
+        """Interval at which memory is stored in a fragment: every decision, if the script's policy is recurrent."""
         return 1 if self._states.shapes else fragment_length
 
     def reading(self) -> Reading:
         return reading_of(self.script_policy, self._own, self._states)
 
     def stored(self, actions: Any) -> np.ndarray:
-        """Returns actions of the script's policy, ``[N, ...]``, as Rookery stores them."""
+        """Converts actions of the script's policy, ``[N, ...]``, to stored form."""
         if not self._as_drawn:
             return stored_actions(actions, self.action_spec)
         array = np.asarray(as_arrays(actions))
@@ -148,7 +146,7 @@ class ScriptActor(Actor):
     def act(
         self, obs: TensorTree, noise: Tensor | None = None, deterministic: bool = False, memory: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Asks the script's policy; log-probabilities that it does not tell are 0."""
+        """Calls the script's policy; missing log-probabilities are 0."""
         rows = as_arrays(self.rows.rows(obs))
         states, actions, rewards = [], None, None
         if memory is not None:
@@ -176,14 +174,14 @@ class ScriptActor(Actor):
 
 
 class States:
-    """What a script's policy remembers, as numbers of a slot: first whether an episode has begun.
+    """Memory of a script's policy as numbers per slot: first whether an episode has begun.
 
     Args:
-        initial: What is remembered before an episode, arrays without a batch axis.
+        initial: Memory at the start of an episode, arrays without a batch axis.
 
     Attributes:
         shapes: Shapes of these arrays.
-        size: Numbers of a slot.
+        size: Numbers per slot.
     """
 
     def __init__(self, initial: Sequence[Any]) -> None:
@@ -194,11 +192,11 @@ class States:
         self.size = 1 + sum(self._widths)
 
     def unpacked(self, memory: Tensor, initial_of: Callable[[], Sequence[Any]] | None = None) -> list[np.ndarray]:
-        """Returns the arrays ``[N, ...]`` of memory ``[N, M]``; where an episode starts, what it starts with.
+        """Returns the arrays ``[N, ...]`` of memory ``[N, M]``; at the start of an episode the initial ones.
 
         Args:
-            memory: What was remembered.
-            initial_of: Is asked for each episode that starts; None = all start with the same.
+            memory: The stored memory.
+            initial_of: Returns the initial memory of each episode that starts; None = the same for all.
         """
         kept = memory[:, 1 : self.size]
         flat = torch.where(memory[:, :1] > 0, kept, self._initial.expand(len(memory), -1)).numpy()
@@ -209,11 +207,11 @@ class States:
         return [part.reshape(len(part), *shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def packed(self, states: Sequence[Any], before: Tensor) -> Tensor:
-        """Returns memory ``[N, size]`` of the arrays that a policy has given; without any, what was remembered stays.
+        """Packs the arrays of a policy as memory ``[N, size]``; without any, the memory stays.
 
         Args:
             states: Arrays ``[N, ...]``.
-            before: ``[N, M]`` what was remembered.
+            before: ``[N, M]`` previous memory.
         """
         begun = torch.ones(len(before), 1, dtype=torch.float32, device="cpu")
         if not len(states):
@@ -222,7 +220,7 @@ class States:
 
 
 def reading_of(script_policy: Policy, actions: Callable[[np.ndarray], np.ndarray], states: States) -> Reading:
-    """Returns how a script's policy sees what was stored of its play."""
+    """Returns the conversion of stored data for a script's policy."""
     preprocess: Any = script_policy.preprocess  # type: ignore[attr-defined]
     return Reading(preprocess, actions, states.unpacked, getattr(script_policy, "with_extras", None))
 
@@ -232,7 +230,7 @@ def _matrix(part: Any, num: int) -> np.ndarray:
 
 
 def stored_actions(actions: Any, spec: ActionSpec) -> np.ndarray:
-    """Returns actions as the environment takes them, ``[N, ...]``, as Rookery stores them.
+    """Converts actions of the environment, ``[N, ...]``, to stored form.
 
     Args:
         actions: Array, or a list of one action for each row; of a Dict or Tuple space a dict or tuple of arrays.
@@ -258,11 +256,10 @@ def stored_actions(actions: Any, spec: ActionSpec) -> np.ndarray:
 
 
 def script_actions(stored: np.ndarray, spec: ActionSpec) -> np.ndarray:
-    """Returns stored actions ``[N, ...]`` as the script's policy gave them; the inverse of `stored_actions`.
+    """Converts stored actions ``[N, ...]`` to those of the script's policy; the inverse of `stored_actions`.
 
     Args:
-        stored: Actions as Rookery stores them. Those of Dict and Tuple spaces become numbers ``[N, W]``, one part after
-            the other.
+        stored: Actions in stored form. Those of Dict and Tuple spaces become concatenated numbers ``[N, W]``.
         spec: Layout of the actions.
     """
     if spec.kind == "composite":
@@ -282,7 +279,7 @@ def script_actions(stored: np.ndarray, spec: ActionSpec) -> np.ndarray:
 
 
 def _middle(space: Box) -> tuple[np.ndarray, np.ndarray]:
-    """Middle and half the width of each number of a box, flat; 0 and 1 where it has not two bounds."""
+    """Returns center and half width of each element of a box, flat; 0 and 1 without two bounds."""
     low, high = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)
     bounded = np.isfinite(low) & np.isfinite(high) & (low < high)
     low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
@@ -290,7 +287,7 @@ def _middle(space: Box) -> tuple[np.ndarray, np.ndarray]:
 
 
 class ScriptLearning(Algorithm[ScriptPolicyConfig]):
-    """Gives a script's policy what it has played, and lets it learn."""
+    """Passes rollouts to a script's policy for learning."""
 
     saved: ClassVar[tuple[str, ...]] = ("script_state", "slots")
     fixed = ("script_policy", "fetched", "_hook", "_seen", "_stood")
@@ -306,7 +303,7 @@ class ScriptLearning(Algorithm[ScriptPolicyConfig]):
 
     @property
     def script_state(self) -> dict[str, Any]:
-        """What the script's policy has learned: its weights as arrays."""
+        """State of the script's policy: its weights as arrays."""
         weights = as_arrays(self.script_policy.get_weights())
         return {"weights": weights if isinstance(weights, dict) else {"": weights}}
 
@@ -321,7 +318,7 @@ class ScriptLearning(Algorithm[ScriptPolicyConfig]):
         return Demand(self.cfg.fragment_length, None)
 
     def look_at(self, rollout: Rollout, hook: LearnHook) -> list[Trajectory]:
-        """Returns the trajectories of a rollout, seen with the weights that played."""
+        """Returns the trajectories of a rollout, with columns computed by the weights that sampled it."""
         self._hook, self._stood = hook, copy.deepcopy(self.slots)
         self._seen = self._cut(rollout, self.slots)
         return self._seen
@@ -332,15 +329,15 @@ class ScriptLearning(Algorithm[ScriptPolicyConfig]):
         return trajectories(rollout, reading, self.cfg.cut_after, slots, *(() if hook is None else (hook.lane_of,)))
 
     def postprocessed(self, rollout: Rollout) -> SampleBatch:
-        """Returns a rollout as its policy wants to learn it: trajectory by trajectory, each with those of the others in
-        its episode, then all together.
+        """Postprocesses a rollout: trajectory by trajectory, each with those of the others in its episode, then all
+        together.
         """
         hook = self._hook
         if hook is None:
             seen = self._cut(rollout, self.slots)
         elif rollout is hook.rollouts.get(self.name):
             seen = self._seen
-        else:  # somebody has changed it since
+        else:  # it was changed meanwhile
             seen = self._cut(rollout, self._stood)
         batches = []
         for piece in seen:
@@ -356,18 +353,18 @@ class ScriptLearning(Algorithm[ScriptPolicyConfig]):
         return joined
 
     def training_step(self, rollout: Rollout) -> Row:
-        """Postprocesses the trajectories, and lets the policy learn from all of them."""
+        """Postprocesses the trajectories, and trains the policy on all of them."""
         self.script_policy.on_global_var_update({"timestep": self.env_steps})
         batch = self.postprocessed(rollout)
         self.updates += 1
         return self.reported(self.learned(batch))
 
     def learned(self, batch: SampleBatch) -> Any:
-        """Lets the policy learn; returns its report."""
+        """Calls `learn_on_batch`; returns its report."""
         return self.script_policy.learn_on_batch(batch)
 
     def reported(self, told: Any) -> Row:
-        """Keeps what a policy reports of its learning; returns the numbers among it."""
+        """Stores the learning report of a policy; returns its numbers."""
         told = dict(told or {})
         stats = told.get(LEARNER_STATS_KEY, told)
         self.fetched = {**{k: v for k, v in told.items() if LEARNER_STATS_KEY in told}, LEARNER_STATS_KEY: dict(stats)}

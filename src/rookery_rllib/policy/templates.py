@@ -1,8 +1,8 @@
-"""Policies of 2021 put together from functions: `build_policy_class` and its like, which return ordinary classes.
+"""Policies of 2021 built from functions: `build_policy_class` and variants, which return ordinary classes.
 
-`PARTS` has the functions that PPO, A3C and PG were put together from; ``PPOTorchPolicy.with_updates(loss_fn=...)``
-changes some of them, and gives a class that learns by that loss. A policy class that nothing of is changed is the face
-of a policy that Rookery's own algorithm learns.
+`PARTS` has the functions of PPO, A3C and PG; ``PPOTorchPolicy.with_updates(loss_fn=...)`` replaces some of them, and
+returns a class that learns by that loss. An unchanged policy class is the interface of a policy that Rookery's own
+algorithm trains.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ FUNCTIONS = (
     "_after_loss_init", "action_sampler_fn", "action_distribution_fn", "make_model", "make_model_and_action_dist",
     "compute_gradients_fn", "apply_gradients_fn", "mixins", "get_batch_divisibility_req", "grad_stats_fn",
 )  # fmt: skip
-"""What a policy can be put together from."""
+"""Functions from which a policy can be built."""
 
 
 if TYPE_CHECKING:
     _Base = TorchPolicy
 else:
-    _Base = object  # what policies are mixed with comes between this class and TorchPolicy
+    _Base = object  # mixins come between this class and TorchPolicy
 
 
 class BuiltPolicy(_Base):
-    """What a policy put together from functions does by them; they are in `parts` of its class."""
+    """A policy built from functions, which are in `parts` of its class."""
 
     parts: Mapping[str, Any] = {}
 
@@ -86,7 +86,7 @@ class BuiltPolicy(_Base):
             self.parts[name](self, *given)
 
     def _made_model(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> tuple[Any, Any]:
-        """The model and the class of its action distribution."""
+        """Returns the model and the class of its action distribution."""
         parts = self.parts
         if parts.get("make_model_and_action_dist"):
             model, distribution = parts["make_model_and_action_dist"](self, obs_space, action_space, config)
@@ -98,7 +98,7 @@ class BuiltPolicy(_Base):
                 model = ModelCatalog.get_model_v2(obs_space, action_space, outputs, config["model"], framework="torch")
         if not (isinstance(model, ModelV2) and isinstance(model, torch.nn.Module)):
             raise ConfigError(
-                f"{type(self).__name__}: its model is a {type(model).__name__}; a policy with a loss of its own needs "
+                f"{type(self).__name__}: its model is a {type(model).__name__}; a policy with its own loss needs "
                 "a TorchModelV2 that is a torch.nn.Module"
             )
         return model, distribution
@@ -120,7 +120,7 @@ class BuiltPolicy(_Base):
         function = self.parts.get("extra_action_out_fn")
         if function is None:
             return super().extra_action_out(input_dict, state_batches, model, action_dist)
-        if _takes_one(function):  # as those for TensorFlow did
+        if _takes_one(function):  # as in TensorFlow's templates
             return dict(function(self))
         return dict(function(self, input_dict, state_batches, model, action_dist))
 
@@ -187,7 +187,7 @@ def build_torch_policy(name: str, **parts: Any) -> type[TorchPolicy]:
 
 def build_tf_policy(name: str, *, gradients_fn: Function | None = None, obs_include_prev_action_reward: Any = None,
                     extra_action_fetches_fn: Function | None = None, **parts: Any) -> type[TorchPolicy]:  # fmt: skip
-    """Makes a policy class from functions; those that call the TensorFlow names that are here run on torch.
+    """Makes a policy class from functions; supported TensorFlow names run on torch.
 
     `gradients_fn` must not be given: gradients are those of the loss.
     """
@@ -233,24 +233,24 @@ PARTS: dict[str, dict[str, Any]] = {
         "postprocess_fn": losses.post_process_advantages,
     },
 }
-"""What the policies of these algorithms were put together from."""
+"""Functions of the policies of these algorithms."""
 
 LEARNED_BY = ("PPO", "DQN", "SimpleQ", "R2D2", "SAC", "DDPG", "A3C", "PG")
-"""Trainers whose policies have classes of their own."""
+"""Trainers with their own policy classes."""
 
 HARMLESS = ("name", "get_default_config", "framework")
-"""Parts that change nothing of how Rookery's own algorithm learns."""
+"""Parts without an effect on Rookery's own algorithm."""
 
 
 KINDS = {"PPO": "PPO", "DDPPO": "PPO", "A2C": "A3C", "A3C": "A3C", "PG": "PG"}
-"""Whose parts the policies of a trainer have."""
+"""Algorithm whose parts the policies of a trainer have."""
 
 
 def class_for(algorithm: str, options: Mapping[str, Any]) -> type[TorchPolicy] | None:
-    """Returns the class, put together from the parts of its algorithm, of a policy that Rookery's own cannot learn.
+    """Returns the class, built from the parts of its algorithm, of a policy that Rookery's own cannot train.
 
-    That is one with a distribution of the script's, or of PG with a memory; None if Rookery's own can. Raises a
-    ConfigError if the distribution is one of a script and the algorithm learns by Rookery's own alone.
+    That is one with a distribution of the script, or of PG with a memory; None if Rookery's own can. Raises a
+    ConfigError if the distribution is the script's and the algorithm supports Rookery's own alone.
     """
     custom, distribution = custom_model(options), custom_action_dist(options)
     states = getattr(custom, "get_initial_state", ModelV2.get_initial_state)
@@ -268,11 +268,11 @@ def class_for(algorithm: str, options: Mapping[str, Any]) -> type[TorchPolicy] |
 
 
 class AlgorithmPolicy(LearnedPolicy):
-    """The face of a policy that the algorithm of a trainer learns, which can be changed into one with other parts."""
+    """Interface of a policy that the algorithm of a trainer trains; `with_updates` replaces parts."""
 
     @classmethod
     def with_updates(cls, **overrides: Any) -> type[Any]:
-        """Makes a policy class with other functions: one that learns by them, where the loss is known.
+        """Makes a policy class with other functions, which it learns by if the loss is known.
 
         Raises a ConfigError if the algorithm learns from replay, which only Rookery's own losses do.
         """
@@ -285,8 +285,8 @@ class AlgorithmPolicy(LearnedPolicy):
         changed = ", ".join(key for key in overrides if key not in HARMLESS)
         raise ConfigError(
             f"{cls.__name__}.with_updates: {changed}: {cls.algorithm} learns from replay by Rookery's own loss; "
-            "derive from it as docs/how-to/own-algorithm.md says, or put a policy together by build_torch_policy, "
-            "which learns from what was just played"
+            "derive from it as docs/how-to/own-algorithm.md says, or build a policy by build_torch_policy, "
+            "which learns from the latest rollout"
         )
 
 
@@ -295,5 +295,5 @@ for _name in LEARNED_BY:
         globals()[f"{_name}{_framework}Policy"] = type(
             f"{_name}{_framework}Policy",
             (AlgorithmPolicy,),
-            {"algorithm": _name, "__module__": __name__, "__doc__": f"The face of a policy that {_name} learns."},
+            {"algorithm": _name, "__module__": __name__, "__doc__": f"Interface of a policy that {_name} trains."},
         )

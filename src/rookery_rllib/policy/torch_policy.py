@@ -1,7 +1,7 @@
-"""TorchPolicy of 2021: a model, an action distribution and a loss of a script's own, learned by `core/optim.py`.
+"""TorchPolicy of 2021: a model, an action distribution and a loss of the script, trained by `core/optim.py`.
 
-Scripts derive from `TorchPolicy`, or let `templates.py` put a class together from functions. What plays and
-learns by such a class in a trainer is in `loss_policies.py`.
+Scripts derive from `TorchPolicy`, or build a class from functions (`templates.py`). `loss_policies.py` has the actors
+and the learner of such a class in a trainer.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from rookery_rllib.policy.optimizers import AdamGroups, PolicyAdam, as_adam, att
 from rookery_rllib.policy.policies import LEARNER_STATS_KEY, Policy, states_in
 
 DUMMY_ROWS = 32
-"""Rows of zeros on which a loss is tried out."""
+"""Rows of zeros for a test call of a loss."""
 
 
 @dataclass(frozen=True)
 class StepSettings:
-    """What `gradient_step` reads; rates are those of the optimizer's groups, and clipping is up to the policy."""
+    """Settings for `gradient_step`; the optimizer's groups have the rates, and the policy clips."""
 
     lr: float = 0.0
     max_grad_norm: float | None = None
@@ -46,12 +46,12 @@ STEP = StepSettings()
 
 
 def _itself(batch: Any) -> Any:
-    """A loss of a script calls its model itself: nothing goes forward before."""
+    """Returns its argument: the script's loss calls the model itself."""
     return batch
 
 
 class TorchPolicy(Policy):
-    """A policy with a model of torch and a loss of its own."""
+    """A policy with a torch model and its own loss."""
 
     @own_modes()
     def __init__(
@@ -89,7 +89,7 @@ class TorchPolicy(Policy):
         self.batch_divisibility_req = int((asked(self) if callable(asked) else asked) or 1)
 
     def _train(self, training: bool) -> None:
-        """Tells the model whether it learns."""
+        """Sets the model's training mode."""
         if self.model.training is not training:
             self.model.train(training)
 
@@ -113,7 +113,7 @@ class TorchPolicy(Policy):
             return self._compute_action_helper(input_dict, before, self._ones(len(input_dict)), explore, timestep)
 
     def _given(self, columns: Mapping[str, Any], states: Any) -> tuple[SampleBatch, list[Tensor]]:
-        """Columns and states as tensors."""
+        """Converts columns and states to tensors."""
         given = self._lazy_tensor_dict(SampleBatch(as_arrays(dict(columns))))
         return given, convert_to_torch_tensor(list(states if states is not None else []), self.device)
 
@@ -171,7 +171,7 @@ class TorchPolicy(Policy):
 
     @own_modes()
     def _log_likelihoods(self, actions: Any, columns: Mapping[str, Any], states: Any) -> Any:
-        """Log-probabilities ``[N]``; raises a ConfigError where only an `action_sampler_fn` makes actions."""
+        """Computes log-probabilities ``[N]``; raises a ConfigError if only an `action_sampler_fn` makes actions."""
         if self.action_sampler_fn is not None and self.action_distribution_fn is None:
             raise ConfigError(
                 "compute_log_likelihoods: actions come from action_sampler_fn; give action_distribution_fn too"
@@ -185,11 +185,11 @@ class TorchPolicy(Policy):
 
     @own_modes()
     def with_extras(self, batch: SampleBatch) -> SampleBatch:
-        """Adds to rows that were played what acting computed beside them: `extra_action_out`, the inputs of the
-        distribution, and the states after each row.
+        """Adds the further outputs of acting to rows: `extra_action_out`, the inputs of the distribution, and the
+        states after each row.
 
         Args:
-            batch: Rows with ``obs``, ``actions`` and ``state_in_<i>``; the weights are still those that played.
+            batch: Rows with ``obs``, ``actions`` and ``state_in_<i>``; the weights are still those that sampled them.
         """
         states = [name for name in sorted(batch) if name.startswith("state_in_")]
         with torch.no_grad():
@@ -217,7 +217,7 @@ class TorchPolicy(Policy):
 
     @own_modes()
     def learn_on_batch(self, samples: Any) -> dict[str, Any]:
-        """Makes one gradient step; rows of models that remember are cut into sequences, in place."""
+        """Makes one gradient step; rows of recurrent models are cut into sequences, in place."""
         self._train(True)
         told: dict[str, Any] = {}
         if self.callbacks is not None:
@@ -233,7 +233,7 @@ class TorchPolicy(Policy):
         return {**fetched, "model": self.model.metrics(), "custom_metrics": told}
 
     def _prepared(self, samples: Any) -> SampleBatch:
-        """A batch as a loss takes it: sequences padded, columns that become tensors when they are read."""
+        """Returns a batch for a loss: padded sequences, and columns that become tensors on access."""
         batch = samples if isinstance(samples, SampleBatch) else SampleBatch(samples)
         if not batch.zero_padded:
             pad_batch_to_sequences_of_same_size(
@@ -247,20 +247,20 @@ class TorchPolicy(Policy):
         return self._lazy_tensor_dict(batch)
 
     def losses(self, batch: SampleBatch) -> list[Tensor]:
-        """Computes the loss of each optimizer, with what the model adds; raises a ConfigError for another number."""
+        """Computes the loss of each optimizer, with the custom loss; raises a ConfigError for another number."""
         if self._loss is None:
             raise ConfigError(f"{type(self).__name__}: has no loss: give loss_fn")
         given = force_list(self._loss(self, self.model, self.dist_class, batch))
         found: list[Tensor] = force_list(self.model.custom_loss(given, batch))
         if len(found) != len(self._optimizers):
             raise ConfigError(
-                f"{type(self).__name__}: {len(found)} losses and {len(self._optimizers)} optimizers; loss_fn must give "
+                f"{type(self).__name__}: {len(found)} losses and {len(self._optimizers)} optimizers; return "
                 "one for each of optimizer_fn"
             )
         return found
 
     def _gradient_of(self, number: int, kept: dict[str, Any]) -> Callable[..., Any]:
-        """The loss of an optimizer in the form that `core/optim.py` takes."""
+        """Returns the loss of an optimizer in the form of `core/optim.py`."""
 
         def loss(outputs: Any, batch: SampleBatch, cfg: Any) -> tuple[Tensor, dict[str, Any]]:
             kept["loss"] = self.losses(batch)[number].sum()
@@ -269,7 +269,7 @@ class TorchPolicy(Policy):
         return loss
 
     def _stepped(self, batch: SampleBatch) -> dict[str, Any]:
-        """Makes the step of every optimizer; returns what there is to report of gradients and batch."""
+        """Makes the step of every optimizer; returns the report of gradients and batch."""
         if len(self._optimizers) > 1:
             found = self._computed(batch)
             self._apply()
@@ -290,7 +290,7 @@ class TorchPolicy(Policy):
         return info
 
     def _computed(self, batch: SampleBatch) -> dict[str, Any]:
-        """Leaves the gradients of all losses where their optimizers find them."""
+        """Computes the gradients of all losses into the parameters' `grad`."""
         info: dict[str, Any] = {"allreduce_latency": 0.0}
         gradients = []
         for number, optimizer in enumerate(self._attached()):
@@ -298,7 +298,7 @@ class TorchPolicy(Policy):
             compute_gradients(_itself, self._gradient_of(number, kept), batch, optimizer.stepped, STEP)
             info.update(self.extra_grad_process(optimizer, kept["loss"]) or {})
             gradients.append(optimizer.stepped.flat.read_gradient())
-        for optimizer, gradient in zip(self._optimizers, gradients, strict=True):  # losses reach others' weights, too
+        for optimizer, gradient in zip(self._optimizers, gradients, strict=True):  # losses may share weights
             optimizer.stepped.flat.write_gradient(gradient)
         info.update(self._grad_info(batch))
         return info
@@ -308,7 +308,7 @@ class TorchPolicy(Policy):
             apply_gradients(optimizer.stepped, lr=0.0, max_grad_norm=None)
 
     def _attached(self) -> Sequence[Any]:
-        """The optimizers, whose parameters lie in one vector."""
+        """The optimizers, with their parameters in one vector."""
         if any(optimizer.engine is None for optimizer in self._optimizers):
             attach(self._optimizers)
         return self._optimizers
@@ -355,7 +355,7 @@ class TorchPolicy(Policy):
         self._apply()
         self._hand_out()
 
-    # --- what subclasses write ----------------------------------------------------------------------------------------
+    # --- for subclasses -----------------------------------------------------------------------------------------------
 
     def optimizer(self) -> Any:
         """Returns the optimizer, or one for each loss; subclasses may return an Adam of torch."""
@@ -376,7 +376,7 @@ class TorchPolicy(Policy):
         return {}
 
     def loss_initialized(self) -> bool:
-        """Whether the policy is complete: always."""
+        """Returns True: the policy is always complete."""
         return True
 
     # --- state --------------------------------------------------------------------------------------------------------
@@ -411,7 +411,7 @@ class TorchPolicy(Policy):
         super().set_state(state)
 
     def export_model(self, export_dir: str, onnx: int | None = None) -> None:
-        """Is not there: a checkpoint of the trainer holds the policy."""
+        """Raises a ConfigError: a checkpoint of the trainer holds the policy."""
         raise ConfigError(
             f"{type(self).__name__}.export_model: use trainer.save(), which keeps it, or write policy.get_weights()"
         )
@@ -429,7 +429,7 @@ class TorchPolicy(Policy):
     def _initialize_loss_from_dummy_batch(
         self, auto_remove_unneeded_view_reqs: bool = True, stats_fn: Callable[..., Any] | None = None
     ) -> None:
-        """Tries out acting, postprocessing and loss on zeros, as policies of 2021 did when they were made."""
+        """Runs acting, postprocessing and loss on zeros, as policies of 2021 did in their constructor."""
         batch = self.postprocess_trajectory(self.dummy_batch())
         batch = self._prepared(batch)
         if self._loss is not None:
@@ -463,7 +463,7 @@ class TorchPolicy(Policy):
 
 
 def default_views(policy: Policy) -> dict[str, Any]:
-    """Returns what every policy sees of a trajectory."""
+    """Returns the view requirements that every policy has."""
     space, action = policy.observation_space, policy.action_space
     beside = ("rewards", "dones", "infos", "eps_id", "unroll_id", "agent_index", "t")
     return {
@@ -477,18 +477,18 @@ def default_views(policy: Policy) -> dict[str, Any]:
 
 
 def model_config_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the section ``model`` of a configuration, whole."""
+    """Returns the complete section ``model`` of a configuration."""
     return {**MODEL_DEFAULTS, **(config.get("model") or {})}
 
 
 def _copied(model: Any) -> Any:
-    """A copy of a model that has not been called yet; None of one that cannot be copied."""
+    """Copies a model that was not called yet; None if it cannot be copied."""
     try:
         return copy.deepcopy(model)
-    except Exception:  # whatever a script keeps in its model
+    except Exception:  # a script may store anything in its model
         return None
 
 
 def overrides(policy: TorchPolicy, *names: str) -> bool:
-    """Whether the class of a script has one of these methods of its own."""
+    """Whether the class of a script overrides one of these methods."""
     return any(getattr(type(policy), name) is not getattr(TorchPolicy, name) for name in names)
