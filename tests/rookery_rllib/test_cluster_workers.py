@@ -193,7 +193,7 @@ class Window:
 
 
 REASONS = {
-    "reaching": ({"callbacks": Setting}, "on_train_result of the callbacks asks for the trainer's workers"),
+    "reaching": ({"callbacks": Setting}, "on_train_result of the callbacks uses the trainer's workers"),
     "pieces": ({"callbacks": Postprocessing}, "callbacks have on_postprocess_trajectory"),
     "tasks": ({"env_task_fn": lambda result, env, context: 1, "env": CurriculumCapableEnv, "env_config": {}},
               "env_task_fn needs the environments"),
@@ -207,7 +207,7 @@ def test_what_cannot_be_on_a_cluster_stays_here_with_a_line(joined, capfd, name)
     given, why = {**PPO, **REASONS[name][0]}, REASONS[name][1]
     result, config, _ = trained(**given)
     said = [line for line in capfd.readouterr().err.splitlines() if "num_workers: " in line]
-    assert len(said) == 1 and why in said[0] and "copies of the environment in this process" in said[0]
+    assert len(said) == 1 and why in said[0] and "environments run in this process" in said[0]
     assert (config.sampling.workers, config.sampling.num_envs) == (0, 4) and result["timesteps_total"] == 80
 
 

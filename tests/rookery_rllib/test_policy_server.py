@@ -168,10 +168,10 @@ def test_a_client_plays_on_when_its_episode_is_given_up(monkeypatch):
     ("config", "wanted"),
     [
         ({"input": "somewhere/*.json"}, "input.*PolicyServerInput"),
-        ({"input": lambda ioctx: 3}, "the function gave int"),
+        ({"input": lambda ioctx: 3}, "the function returned int"),
         ({"input": lambda ioctx: PolicyServerInput(ioctx, "localhost", 1)}, "observation_space and action_space are"),
         ({"input": lambda ioctx: PolicyServerInput(ioctx, "localhost", 1),
-          "multiagent": {"policies": {"a": (None, None, None, {})}}}, "nothing says who the agents of clients are"),
+          "multiagent": {"policies": {"a": (None, None, None, {})}}}, "the agents of clients are missing"),
         ({"input": lambda ioctx: PolicyServerInput(ioctx, "localhost", 1),
           "observation_space": {"a": None}, "action_space": {"b": None}}, "dicts by agent name the same agents"),
     ],

@@ -182,7 +182,7 @@ def test_moments_of_other_groups_or_optimizers_are_refused():
     ],
 )
 def test_other_optimizers_are_refused_with_what_to_do(make, told):
-    with pytest.raises(ConfigError, match=rf"optimizer_fn: .*{told}.*return an Adam of torch"):
+    with pytest.raises(ConfigError, match=rf"optimizer_fn: .*{told}.*return torch.s Adam"):
         made(build_policy_class("Mine", "torch", loss_fn=score, optimizer_fn=make))
 
 

@@ -147,7 +147,7 @@ def test_what_is_no_model_is_refused():
         network_factory({"custom_model": type("Tf", (TFModelV2,), {})})(OBS, ACTIONS, 3)
     with pytest.raises(ConfigError, match="leave one of them out"):
         network_factory({"use_lstm": True, "use_attention": True})
-    with pytest.raises(ConfigError, match="Plain is no ModelV2"):
+    with pytest.raises(ConfigError, match="Plain is not a ModelV2"):
         network_factory({"custom_model": Plain, "use_lstm": True})(OBS, ACTIONS, 3)
     assert catalog.custom_model({}) is None
 

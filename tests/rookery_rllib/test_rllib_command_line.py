@@ -116,7 +116,7 @@ def test_json_is_read_or_refused(capsys):
     with pytest.raises(SystemExit) as ended:
         command_line.train(["--run", "climb", "--config", "lr=3"])
     assert ended.value.code == 2
-    assert "is no JSON" in capsys.readouterr().err
+    assert "is not JSON" in capsys.readouterr().err
 
 
 def test_classes_are_found_by_their_path():
@@ -190,7 +190,7 @@ class Acts:
 
 def test_episodes_are_played_and_kept(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(rollouts, "environment_of", lambda trainer: Count())
-    saver = rollouts.Saver(str(tmp_path / "out.pkl"), tells=True, with_info=True, episodes=2)
+    saver = rollouts.Saver(str(tmp_path / "out.pkl"), has_progress=True, with_info=True, episodes=2)
     assert rollouts.play(Acts(), saver, 0, 2, explore=False) == [6, 6]
     assert "2 / 2 episodes" in saver.progress_file.read_text()
     saver.close()

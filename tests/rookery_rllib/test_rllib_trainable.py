@@ -279,7 +279,7 @@ def test_parameters_reach_functions_and_classes():
 
 
 def test_reporting_where_nobody_listens_is_an_error():
-    with pytest.raises(RookeryError, match="no function is being tried here"):
+    with pytest.raises(RookeryError, match="no trial runs here"):
         session.report(value=1)
     assert session.get_trial_id() is None
 
@@ -301,7 +301,7 @@ MISTAKES = [
     (lambda: saving("/elsewhere"), "ConfigError: must lie in the directory"),
     (lambda: Counter().restore("nowhere/checkpoint_000001/checkpoint-1"), "FileError: is not there"),
     (lambda: type("Old", (Trainable,), {"_train": dict})().train(), "ConfigError: rename it to Old.step"),
-    (lambda: wrap_function(lambda config: None)({}).train(), "TuneError: has ended and has never reported"),
+    (lambda: wrap_function(lambda config: None)({}).train(), "TuneError: has ended without a report"),
     (lambda: wrap_function(lambda a, b, c: None), "ConfigError: must take config"),
 ]
 

@@ -727,7 +727,7 @@ REFUSED = [
     ({"config": {"a": sampled(lambda spec: spec.config.typo)}}, "ConfigError: has no 'typo'"),
     ({"trainable": Bare, "checkpoint_freq": 1}, "ConfigError: checkpoint_freq: Bare has no save_checkpoint"),
     ({"trainable": lambda config: 1, "checkpoint_freq": 1}, "ConfigError: is a function"),
-    ({"trainable": silent, "stop": None}, "TuneError: silent has ended and has never reported"),
+    ({"trainable": silent, "stop": None}, "TuneError: silent has ended without a report"),
 ]
 
 

@@ -162,7 +162,7 @@ def test_what_cannot_be_learned_by_hand_says_why():
 def test_arguments_are_checked():
     with pytest.raises(ConfigError, match="num_env: there is no such argument; did you mean 'num_envs'"):
         RolloutWorker(env_creator=cartpole, policy_spec=Drawn, num_env=2)
-    with pytest.raises(ConfigError, match="is no class derived from Policy"):
+    with pytest.raises(ConfigError, match="is not a class derived from Policy"):
         RolloutWorker(env_creator=cartpole, policy_spec=dict)
     frozen = PPOTrainer(
         config={"env": TwoStepGame, "train_batch_size": 200, "multiagent": {

@@ -589,7 +589,7 @@ def test_a_function_that_never_reports_is_an_error_that_says_so():
     analysis = experiment.run(lambda config: None, verbose=0, raise_on_failed_trial=False)
     (trial,) = analysis.trials
     assert trial.status == "ERROR"
-    assert "never reported anything: call tune.report" in (trial.error_msg or open(trial.error_file).read())
+    assert "without a report: call tune.report" in (trial.error_msg or open(trial.error_file).read())
 
 
 def test_algorithms_that_are_not_here_are_named():

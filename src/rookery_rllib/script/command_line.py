@@ -1,4 +1,4 @@
-"""``rllib train`` with its flags of 2021 and its files of tuned examples; ``rllib rollout`` stands in `rollouts`.
+"""``rllib train`` with its flags of 2021 and its files of tuned examples; ``rllib rollout`` is in `rollouts`.
 
 A file holds experiments by name:
 
@@ -34,12 +34,12 @@ ParserMaker = Callable[..., argparse.ArgumentParser]
 
 
 def mapping(text: str) -> dict[str, Any]:
-    """Reads a JSON object from the command line; raises an ArgumentTypeError if it is none."""
+    """Parses a JSON object of the command line; raises an ArgumentTypeError for other text."""
     try:
         found = json.loads(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(
-            f'{text!r} is no JSON ({error}); write {{"key": value}} in single quotes'
+            f'{text!r} is not JSON ({error}); write {{"key": value}} in single quotes'
         ) from None
     if not isinstance(found, dict):
         raise argparse.ArgumentTypeError(f'{text!r} must be a JSON object, {{"key": value}}')
@@ -50,42 +50,47 @@ def base_parser(parser_creator: ParserMaker | None = None, **kwargs: Any) -> arg
     """Returns a parser with the flags of an experiment, as ``ray.tune.config_parser.make_parser``."""
     parser = (parser_creator or argparse.ArgumentParser)(**kwargs)
     add = parser.add_argument
-    add("--run", help="what is trained: PPO, DQN, ..., or a registered name")
+    add("--run", help="the trainer: PPO, DQN, ..., or a registered name")
     add("--stop", type=mapping, default={}, metavar="JSON", help="when a trial ends: '{\"training_iteration\": 10}'")
     add("--config", type=mapping, default={}, metavar="JSON", help="the configuration of the trainer")
     add("--resources-per-trial", type=mapping, metavar="JSON", help="cores and GPUs: '{\"cpu\": 2}'")
-    add("--num-samples", type=int, default=1, metavar="N", help="how often values are drawn")
+    add("--num-samples", type=int, default=1, metavar="N", help="number of samples of the search space")
     add("--checkpoint-freq", type=int, default=0, metavar="N", help="iterations between checkpoints; 0 = none")
-    add("--checkpoint-at-end", action="store_true", help="keep the last state")
+    add("--checkpoint-at-end", action="store_true", help="write a checkpoint at the end")
     add("--sync-on-checkpoint", action="store_true", help="has no meaning: there is one machine")
-    add("--keep-checkpoints-num", type=int, metavar="N", help="how many checkpoints stay")
-    add("--checkpoint-score-attr", default="training_iteration", metavar="KEY", help="which stay; min-KEY = smallest")
-    add("--export-formats", metavar="A,B", help="formats the model is written in at the end")
-    add("--max-failures", type=int, default=3, metavar="N", help="how often a trial may fail and go on")
+    add("--keep-checkpoints-num", type=int, metavar="N", help="number of checkpoints to keep")
+    add(
+        "--checkpoint-score-attr",
+        default="training_iteration",
+        metavar="KEY",
+        help="result by which they are kept; min-KEY = smallest",
+    )
+    add("--export-formats", metavar="A,B", help="formats of the exported model at the end")
+    add("--max-failures", type=int, default=3, metavar="N", help="number of failures after which a trial may resume")
     add("--scheduler", default="FIFO", help="FIFO, AsyncHyperBand, HyperBand, MedianStopping, pbt, ...")
     add("--scheduler-config", type=mapping, default={}, metavar="JSON", help="arguments of the scheduler")
-    add("--restore", metavar="PATH", help="checkpoint that each trial begins with")
+    add("--restore", metavar="PATH", help="checkpoint from which each trial starts")
     return parser
 
 
 def train_parser(parser_creator: ParserMaker | None = None) -> argparse.ArgumentParser:
     parser = base_parser(
         parser_creator, prog="rookery rllib train", description="Train with RLlib's flags of 2021.",
-        epilog="A file given with -f takes the place of all flags about what is tried.",
+        epilog="A file given with -f replaces all flags about the experiment.",
     )  # fmt: skip
     add = parser.add_argument
     add("--env", help="the environment: an id of gym, or the path of a class, package.module.Class")
     add("-f", "--config-file", metavar="FILE", help="a YAML file of experiments")
     add("--experiment-name", default="default", metavar="NAME", help="directory of the experiment in --local-dir")
-    add("--local-dir", default=None, metavar="DIR", help="where results go; TUNE_RESULT_DIR, or ~/ray_results")
+    add("--local-dir", default=None, metavar="DIR", help="directory of results; TUNE_RESULT_DIR, or ~/ray_results")
     add("--upload-dir", default="", metavar="URI", help="must be empty: nothing is sent to cloud storage")
-    add("--framework", choices=FRAMEWORKS, help="any will do: networks are those of Rookery")
-    add("--resume", action="store_true", help="go on with the newest experiment of this name")
+    add("--framework", choices=FRAMEWORKS, help="any: networks are those of Rookery")
+    add("--resume", action="store_true", help="resume the newest experiment of this name")
     add("-v", action="store_true", help="print whole results")
     add("-vv", action="store_true", help="print whole results")
     add("--local-mode", action="store_true", help="one trial after the other, in this process")
     add("--ray-address", metavar="ADDRESS", help="must not be given: there is no cluster")
-    add("--ray-num-cpus", type=int, metavar="N", help="cores that trials share")
+    add("--ray-num-cpus", type=int, metavar="N", help="cores shared by trials")
     add("--ray-num-gpus", type=int, metavar="N", help="GPUs, as ray.cluster_resources() shows them")
     for flag in ("--ray-num-nodes", "--ray-object-store-memory"):
         add(flag, type=int, metavar="N", help="has no meaning: there is one machine")
@@ -132,7 +137,7 @@ def of_flags(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def experiments_in(path: str) -> dict[str, dict[str, Any]]:
-    """Reads a file of experiments; raises a ConfigError if it is none."""
+    """Reads a file of experiments; raises a ConfigError for other content."""
     place = Path(path).expanduser()
     try:
         found = load_yaml(place.read_text(encoding="utf-8"), path)
@@ -144,10 +149,10 @@ def experiments_in(path: str) -> dict[str, dict[str, Any]]:
 
 
 def complete(name: str, spec: dict[str, Any], args: argparse.Namespace) -> None:
-    """Puts into an experiment what `run` wants, and what flags say about any.
+    """Completes an experiment with the arguments of `run`, and with flags.
 
     Raises:
-        ConfigError: If it does not say what is trained, and where.
+        ConfigError: If the trainer or the environment is missing.
     """
     config = spec["config"] = dict(spec.get("config") or {})
     env = spec.pop("env", None) or config.get("env")
@@ -156,7 +161,7 @@ def complete(name: str, spec: dict[str, Any], args: argparse.Namespace) -> None:
             where = f"{args.config_file}: {name}: {key} is missing" if args.config_file else f"--{key} is missing"
             raise ConfigError(f"{where}; for example {'PPO' if key == 'run' else 'CartPole-v0'}")
     config["env"] = found_env(env)
-    if "trial_resources" in spec:  # as it was called in 2018
+    if "trial_resources" in spec:  # its name in 2018
         spec["resources_per_trial"] = spec.pop("trial_resources")
     if upload := spec.pop("upload_dir", None):
         raise ConfigError(
@@ -169,7 +174,7 @@ def complete(name: str, spec: dict[str, Any], args: argparse.Namespace) -> None:
 
 
 def found_env(env: Any) -> Any:
-    """Returns the class that a text with dots stands for, if it is the path of one; anything else as it is."""
+    """Returns the class of an import path; other values as they are."""
     if isinstance(env, Mapping) and set(env) == {"grid_search"}:
         return {"grid_search": [found_env(each) for each in env["grid_search"]]}
     if not isinstance(env, str) or registered_env(env) is not None or "." not in env:

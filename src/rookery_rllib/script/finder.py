@@ -1,7 +1,7 @@
-"""Shows the names of 2021 (`ray`, `gym`, `tensorflow`) to a script and to the modules of its folder, to no other code.
+"""Makes the names of 2021 (`ray`, `gym`, `tensorflow`) visible to a script and the modules of its folder only.
 
-`rookery.script` runs scripts and asks `IMPORTER`, which looks names up in the tables of `imports`. A script also sees
-some modules of the libraries as they were in 2021 (`VIEWS`).
+`rookery.script` runs scripts and calls `IMPORTER`, which looks names up in the tables of `imports`. A script also gets
+some library modules in their form of 2021 (`VIEWS`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rookery_rllib.base.imports import lookup, module, top_packages
 
 
 class _View(ModuleType):
-    """Another module as the script sees it: some names are replaced, all others are the module's own."""
+    """A module with some names replaced, for scripts."""
 
     def __init__(self, seen: ModuleType, replaced: Mapping[str, Any]) -> None:
         super().__init__(seen.__name__, seen.__doc__)
@@ -40,7 +40,7 @@ class _View(ModuleType):
 
 @cache
 def _view(name: str) -> ModuleType:
-    """Returns a module of the standard library as a script sees it."""
+    """Returns a module of the standard library in the form for scripts."""
     if name == "random":
         from rookery_rllib.base import per_env_rng
 
@@ -53,8 +53,8 @@ def _view(name: str) -> ModuleType:
 
 
 VIEWS = ("importlib", "numpy", "random")
-"""Modules that a script sees otherwise: imports by name find the same names, NumPy has the names of 2021, and whose
-turn it is decides who draws.
+"""Modules that differ for scripts: imports by name find the names of 2021, NumPy has its old names, and `random` draws
+from the current environment's generator.
 """
 
 NUMPY = {
@@ -63,14 +63,14 @@ NUMPY = {
     "bool8": "bool_", "string_": "bytes_", "unicode_": "str_", "Inf": "inf", "Infinity": "inf", "infty": "inf",
     "PINF": "inf", "NaN": "nan", "NAN": "nan",
 }  # fmt: skip
-"""What functions and types were called in 2021 that NumPy has under other names only."""
+"""Names in 2021 of functions and types that NumPy has under other names now."""
 
 PYTHON_TYPES = ("bool", "int", "float", "complex", "object", "str")
-"""Types of Python that NumPy of 2021 had as its own."""
+"""Python types that NumPy of 2021 exported."""
 
 
 def find_for_script(name: str, wanted: Sequence[str] = ()) -> ModuleType | None:
-    """Returns the module that an import in a script gets; None if it gets the one that is installed.
+    """Returns the module for an import in a script; None for the installed one.
 
     Args:
         name: Dotted name of the module.
@@ -99,12 +99,12 @@ IMPORTER = Importer(find_for_script, (imports.__name__, __name__))
 
 
 def install(namespace: dict[str, Any] | None = None) -> None:
-    """Lets a notebook, or a module of plain Python, import the names of 2021: once, before such imports.
+    """Makes the names of 2021 importable in a notebook or a plain Python module; call it once before such imports.
 
-    The modules of its folder see the names too, if they are imported later. Code of libraries does not.
+    Modules of its folder that are imported later see the names too; libraries do not.
 
     Args:
-        namespace: Globals of the code that is to see the names; None: those of the caller and of the notebook's cells.
+        namespace: Globals of the code that gets the names; None = those of the caller and of the notebook's cells.
     """
     spaces = [sys._getframe(1).f_globals if namespace is None else namespace]
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()

@@ -1,4 +1,4 @@
-"""``rllib rollout``, later ``rllib evaluate``: the trainer of a checkpoint plays episodes, which a file may keep."""
+"""``rllib rollout``, later ``rllib evaluate``: runs episodes with a checkpoint, and may write them to a file."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ STEPS = 10_000
 
 def rollout_parser(parser_creator: ParserMaker | None = None) -> argparse.ArgumentParser:
     parser = (parser_creator or argparse.ArgumentParser)(
-        prog="rookery rllib rollout", description="Let a trainer play episodes, with RLlib's flags of 2021."
+        prog="rookery rllib rollout", description="Run episodes with a trainer, with RLlib's flags of 2021."
     )
     add = parser.add_argument
-    add("checkpoint", nargs="?", help="a checkpoint; without one an untrained trainer plays")
-    add("--run", required=True, help="what was trained: PPO, DQN, ..., or a registered name")
+    add("checkpoint", nargs="?", help="a checkpoint; without one the trainer is untrained")
+    add("--run", required=True, help="the trainer: PPO, DQN, ..., or a registered name")
     add("--env", help="the environment; that of the checkpoint if it is not given")
     add("--config", type=mapping, default={}, metavar="JSON", help="keys that differ from the checkpoint's")
     add("--steps", type=int, default=STEPS, metavar="N", help=f"environment steps, at most ({STEPS}); 0 = any number")
     add("--episodes", type=int, default=0, metavar="N", help="episodes, at most; 0 = any number")
-    add("--out", metavar="FILE", help="write all steps there, as a pickle of lists")
-    add("--save-info", action="store_true", help="write the info dicts too")
-    add("--use-shelve", action="store_true", help="write each episode as it ends, into a shelf of Python")
-    add("--track-progress", action="store_true", help="say in a file beside --out how far it is")
+    add("--out", metavar="FILE", help="file for all steps, as a pickle of lists")
+    add("--save-info", action="store_true", help="include the info dicts")
+    add("--use-shelve", action="store_true", help="write each episode when it ends, into a shelf of Python")
+    add("--track-progress", action="store_true", help="write the progress to a file beside --out")
     add("--no-render", action="store_true", help="has no meaning: nothing is drawn to a window")
-    add("--video-dir", metavar="DIR", help="write a film of an episode there")
+    add("--video-dir", metavar="DIR", help="directory for a video of an episode")
     add("--local-mode", action="store_true", help="has no meaning: everything runs in this process")
     return parser
 
@@ -71,7 +71,7 @@ def run_rollout(args: argparse.Namespace) -> None:
     unknown = [key for key, value in config.items() if isinstance(value, str) and value.startswith("<")]
     if "env" not in config or "env" in unknown:
         raise ConfigError(
-            "--env is missing: the environment is no id that the checkpoint could hold; give the path of its class, "
+            "--env is missing: the checkpoint does not hold the environment's class; give its path, "
             "package.module.Class"
         )
     config = {key: value for key, value in config.items() if key not in unknown}
@@ -83,7 +83,7 @@ def run_rollout(args: argparse.Namespace) -> None:
         if args.checkpoint:
             trainer.restore(args.checkpoint)
         elif unknown:
-            say(f"left out, as a file cannot hold them: {', '.join(unknown)}")
+            say(f"left out, because a file cannot hold them: {', '.join(unknown)}")
         saver = Saver(args.out, args.use_shelve, args.track_progress, args.save_info, args.steps, args.episodes)
         with closing(saver):
             play(trainer, saver, args.steps, args.episodes, evaluation.get("explore"))
@@ -113,32 +113,32 @@ def saved_config(checkpoint: str | None) -> dict[str, Any]:
 def film(trainer: Any, folder: Path) -> None:
     inside = getattr(trainer, "rookery", None)
     if inside is None:
-        raise ConfigError(f"--video-dir: {trainer} is no trainer of Rookery's, which alone can be filmed")
+        raise ConfigError(f"--video-dir: {trainer} is not a trainer of Rookery, and videos need one")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "episode.webp"
     inside.record(path)
     say(f"film: {path}")
 
 
-# --- playing ----------------------------------------------------------------------------------------------------------
+# --- episodes ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Saver:
-    """Keeps the steps of episodes.
+    """Stores the steps of episodes.
 
     Attributes:
-        path: File; None = nothing is kept.
-        as_shelf: Whether each episode is written as it ends.
-        tells: Whether a file beside it says how far it is.
-        with_info: Whether info dicts are kept.
-        steps: Steps that are wanted.
-        episodes: Episodes that are wanted.
+        path: File; None = nothing is stored.
+        as_shelf: Whether each episode is written when it ends.
+        has_progress: Whether the progress is written to a file beside it.
+        with_info: Whether info dicts are stored.
+        steps: Requested steps.
+        episodes: Requested episodes.
     """
 
     path: str | None = None
     as_shelf: bool = False
-    tells: bool = False
+    has_progress: bool = False
     with_info: bool = False
     steps: int = 0
     episodes: int = 0
@@ -149,7 +149,7 @@ class Saver:
 
     def __post_init__(self) -> None:
         if self.path is not None:
-            Path(self.path).touch()  # before anything is played in vain
+            Path(self.path).touch()  # fails before the first episode
         self._shelf = shelve.open(self.path, flag="n") if self.path and self.as_shelf else None  # noqa: SIM115
 
     @property
@@ -171,7 +171,7 @@ class Saver:
         elif self.path:
             self._rollouts.append(self._current)
         self._ended += 1
-        if self.tells:
+        if self.has_progress:
             wanted = f" / {self.episodes}" if self.episodes else ""
             steps = f" / {self.steps}" if self.steps else ""
             text = f"{self._ended}{wanted} episodes, {self._played}{steps} steps completed\n"
@@ -182,17 +182,17 @@ class Saver:
             self._shelf["num_episodes"] = self._ended
             self._shelf.close()
         elif self.path:
-            with Path(self.path).open("wb") as file:  # what scripts of 2021 read with pickle.load
+            with Path(self.path).open("wb") as file:  # scripts of 2021 read it with pickle.load
                 pickle.dump(self._rollouts, file)
-        if self.tells:
+        if self.has_progress:
             self.progress_file.unlink(missing_ok=True)
 
 
 def play(trainer: Any, saver: Saver, num_steps: int, num_episodes: int, explore: bool | None = None) -> list[float]:
-    """Plays until `num_steps` or `num_episodes` are reached (0: any number), and prints the reward of each episode.
+    """Runs episodes until `num_steps` or `num_episodes` (0: no limit), and prints the reward of each.
 
     Returns:
-        The sum of all rewards of each whole episode.
+        The return of each complete episode.
     """
     if not (num_steps or num_episodes):
         raise ConfigError("--steps 0 --episodes 0: this would never end; limit one of them")
@@ -223,7 +223,7 @@ def play(trainer: Any, saver: Saver, num_steps: int, num_episodes: int, explore:
 
 
 def ended(flags: Any) -> bool:
-    """Says whether an episode is over, of one agent or of all."""
+    """Returns whether an episode is over, of one agent or of all."""
     return bool(flags.get(ALL)) if isinstance(flags, Mapping) else bool(flags)
 
 
@@ -251,7 +251,7 @@ class Player:
         return {agent: self._act_of(agent, part) for agent, part in obs.items() if part is not None}
 
     def speaks_in_dicts(self, obs: Any) -> bool:
-        """Says whether observations are by agent."""
+        """Returns whether observations are by agent."""
         multiagent = self.trainer.config.get("multiagent") or {}
         mapped = multiagent.get("policy_mapping_fn") is not None and bool(multiagent.get("policies"))
         return isinstance(obs, Mapping) and (mapped or not isinstance(self._space(), gymnasium.spaces.Dict))
@@ -262,7 +262,7 @@ class Player:
         return getattr(space, "original_space", space)
 
     def _policy_of(self, agent: Any) -> str:
-        """The policy of an agent, the same all through an episode."""
+        """Returns the policy of an agent, which is the same throughout an episode."""
         if agent not in self.policies:
             chosen = getattr(getattr(self.trainer, "translation", None), "policy_mapping", None)
             self.policies[agent] = "default_policy" if agent is None or chosen is None else chosen(agent, None)

@@ -1,4 +1,4 @@
-"""Runs a script of 2021 as Python itself would, with the old names in sight of it and of the modules of its folder."""
+"""Runs a script of 2021 as Python would, with the old names visible to it and the modules of its folder."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rookery_rllib.script.finder import IMPORTER
 
 
 def run(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> int | str | None:
-    """Runs a script as a program and returns what it exits with; see `rookery.script.runner.run`."""
-    importing.install()  # of mlagents_envs, where it is missing
+    """Runs a script as a program and returns its exit code; see `rookery.script.runner.run`."""
+    importing.install()  # of mlagents_envs, if it is missing
     return runner.run(path, arguments, IMPORTER)
 
 
 def main(arguments: Sequence[str]) -> int | str | None:
-    """Runs ``python -m rookery_rllib run script.py [-- ARGUMENTS...]`` and returns what it exits with."""
+    """Runs ``python -m rookery_rllib run script.py [-- ARGUMENTS...]`` and returns its exit code."""
     usage = "usage: python -m rookery_rllib run script.py [-- the script's own arguments]\n"
     match list(arguments):
         case ["run", path, *own] if not path.startswith("-"):
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int | str | None:
             sys.stdout.write(usage)
             return 0
         case [("train" | "rollout" | "evaluate") as verb, *_]:
-            sys.stderr.write(f"{usage}error: {verb} is a command of its own: rookery rllib {verb}\n")
+            sys.stderr.write(f"{usage}error: {verb} is a separate command: rookery rllib {verb}\n")
         case _:
             sys.stderr.write(usage)
     return 2

@@ -1,7 +1,7 @@
-"""What trainers of 2021 have in common: ``train()`` is an iteration of an ordinary `rookery.Trainer`.
+"""Base of trainers of 2021: ``train()`` is an iteration of an ordinary `rookery.Trainer`.
 
-`BaseTrainer.setup` makes that trainer from the configuration; `BaseTrainer.step` is the iteration. The classes that
-scripts know, an algorithm each, are in `trainers`.
+`BaseTrainer.setup` makes that trainer from the configuration; `BaseTrainer.step` is the iteration. The classes
+for scripts, one per algorithm, are in `trainers`.
 """
 
 from __future__ import annotations
@@ -75,33 +75,33 @@ from rookery_rllib.trainer.workers import WorkerSet
 
 PLANS = {
     "on policy": (
-        "play: rollout fragments of all copies until train_batch_size (rollout/worker.py:RolloutWorker.sample)",
+        "sample: rollout fragments of all environments until train_batch_size (rollout/worker.py:RolloutWorker.sample)",
         "targets: advantages and value targets (algorithms/on_policy/ppo.py:PPO.targets)",
-        "learn: num_sgd_iter passes in minibatches (algorithms/on_policy/ppo.py:PPO.training_step)",
-        "hand out weights (rollout/pool.py:LocalPool.set_weights)",
+        "learn: num_sgd_iter epochs of minibatches (algorithms/on_policy/ppo.py:PPO.training_step)",
+        "broadcast weights (rollout/pool.py:LocalPool.set_weights)",
         "report (run/results.py:result_of)",
     ),
     "replay": (
-        "play: rollout_fragment_length steps of all copies (rollout/worker.py:RolloutWorker.sample)",
+        "sample: rollout_fragment_length steps of all environments (rollout/worker.py:RolloutWorker.sample)",
         "store in replay (replay/replay.py:Replay.store)",
-        "learn from replay as much as is due (algorithms/off_policy/dqn.py:DQN.learn)",
-        "target network follows (core/optim.py:track)",
-        "hand out weights (rollout/pool.py:LocalPool.set_weights)",
+        "learn from replay at the configured rate (algorithms/off_policy/dqn.py:DQN.learn)",
+        "update the target network (core/optim.py:track)",
+        "broadcast weights (rollout/pool.py:LocalPool.set_weights)",
         "report (run/results.py:result_of)",
     ),
 }
-"""Steps of the loop, with the functions that make them."""
+"""Steps of the loop, with their functions."""
 
 
 class BaseTrainer(Trainable):
-    """Trains policies as a configuration of 2021 says; raises a ConfigError for keys that are unknown or cannot be."""
+    """Trains policies by a configuration of 2021; raises a ConfigError for unknown or impossible keys."""
 
     _name: ClassVar[str] = ""
     _default_config: ClassVar[dict[str, Any]] = COMMON_CONFIG
     _policy_class: ClassVar[Any] = None
     _allow_unknown_configs: ClassVar[bool] = False
     _beyond: ClassVar[dict[str, Any]] = {}
-    """Keys that only policies of scripts know."""
+    """Keys for policies of scripts only."""
 
     def __init__(
         self,
@@ -125,9 +125,7 @@ class BaseTrainer(Trainable):
 
     @classmethod
     def cores_beside(cls, config: Mapping[str, Any]) -> float:
-        """Returns the cores that a trial takes on a cluster beside its own, for workers; of keys that are still open,
-        what their defaults say.
-        """
+        """Returns the cores of a trial's workers on a cluster; for keys without a value yet, of their defaults."""
         known = {key: value for key, value in config.items() if isinstance(value, int | float)}
         whole = {**cls._default_config, **known}
         return float(whole["num_cpus_per_worker"] * (whole["num_workers"] + whole["evaluation_num_workers"]))
@@ -136,14 +134,14 @@ class BaseTrainer(Trainable):
 
     @property
     def algorithm(self) -> str:
-        """Name of the algorithm, of which a script's own trainer is a variant."""
+        """Name of the algorithm; a script's own trainer is a variant of it."""
         return next(str(name) for cls in type(self).__mro__ if (name := vars(cls).get("_algorithm")))
 
     def setup(self, config: dict[str, Any]) -> None:
         self.raw_user_config = config
         own = differing(self._default_config, DEFAULT_CONFIGS[self.algorithm])
         given = {**own, **config}
-        clients = served(given)  # who play, where the configuration says so
+        clients = served(given)  # clients that step environments, if configured
         env, env_config = given.get("env"), given.get("env_config") or {}
         if env is None and clients is not None:
             env = PolicyServerInput
@@ -155,7 +153,7 @@ class BaseTrainer(Trainable):
         if self.algorithm in TEAM_KIND:
             acts = action_spaces_of(given.get("multiagent") or {})
             self.env_maker.members = functools.partial(as_members, self.algorithm, agents_spaces=acts)
-        self._stage: tuple[EnvMaker, Any] = self.env_maker, None  # where is played now: training, or an evaluation
+        self._stage: tuple[EnvMaker, Any] = self.env_maker, None  # environments of training, or of an evaluation
         first = None if self._known is not None else self.env_maker.first()
         self.is_multi_agent = first is not None and self.env_maker.is_multi_agent
         if self.env_maker.copies is not None:
@@ -177,8 +175,8 @@ class BaseTrainer(Trainable):
             if not (scripts and line.startswith((WHOLE_EPISODES, VALUE_CLIP_IGNORED))):
                 say_once(f"{self}: {line}")
         if not self.config["explore"] and self.algorithm in (*ON_POLICY, "PG"):
-            say_once(f"{self}: explore = False: actions that are asked for are the most likely ones; what is learned "
-                     "from is drawn all the same")  # fmt: skip
+            say_once(f"{self}: explore = False: compute_action returns the most likely actions; training samples "
+                     "all the same")  # fmt: skip
         self.book = EpisodeBook(self.callbacks, self)
         self._evaluation = TrainerEvaluation(self)
         self.policy_facades: dict[str, Policy] = {}
@@ -192,7 +190,7 @@ class BaseTrainer(Trainable):
         self._stage = self.env_maker, self.rookery.env
         self._make_facades()
         self._listen()
-        self._away: list[EpisodeResult] = []  # episodes of workers on a cluster that nobody has asked for yet
+        self._away: list[EpisodeResult] = []  # episodes of cluster workers that are not reported yet
         if self.rookery.config.sampling.workers:
             self.rookery.windows.kept = self._away
         self._window = EpisodeWindow(self.config["metrics_smoothing_episodes"])
@@ -201,7 +199,7 @@ class BaseTrainer(Trainable):
         self._init(self.config, self.env_creator)
 
     def _translate(self, given: dict[str, Any], agents: list[Any] | None, env: Any) -> None:
-        """Translates the configuration: for workers on the cluster that the script has joined, if they can be there."""
+        """Translates the configuration, for workers on a joined cluster if possible."""
         cluster = address()
         asks = cluster and any(
             {**DEFAULT_CONFIGS[self.algorithm], **given}[key] for key in ("num_workers", "evaluation_num_workers")
@@ -211,11 +209,9 @@ class BaseTrainer(Trainable):
         self._take_over_translation(env)
         why = why_local(self) if asks else ""
         if asks and not why and self.translation.settings["device"] != "cpu" and not self.config["num_gpus_per_worker"]:
-            why = "policies act where they learn, on a GPU, and workers have none; set num_gpus_per_worker"
+            why = "policies act on the learner's GPU, and workers have none; set num_gpus_per_worker"
         if why:
-            say_once(
-                f"{self}: num_workers: copies of the environment in this process, and not workers on the cluster: {why}"
-            )
+            say_once(f"{self}: num_workers: environments run in this process, not in workers on the cluster: {why}")
             self.translation = translated(self.algorithm, given, agents=agents)
             self._take_over_translation(env)
 
@@ -229,7 +225,7 @@ class BaseTrainer(Trainable):
             self.recorded_mapping = RecordedMapping(told.policy_mapping, self.agent_ids, spaces_by_policy(told))
 
     def _listen(self) -> None:
-        """Hooks callbacks of 2021, and what models and policies of scripts add, into the learning of new policies."""
+        """Adds callbacks of 2021, and hooks of models and policies of scripts, to the learning of new policies."""
         learners = self.rookery.learners
         scripted = any(isinstance(learner, ScriptLearning) for learner in learners.values())
         wanted = scripted or any(overrides(self.callbacks, moment) for moment in LearnHook.MOMENTS)
@@ -270,13 +266,13 @@ class BaseTrainer(Trainable):
 
     @property
     def _envs(self) -> list[Any]:
-        """The script's environments that are here: those that are played, where this process steps them."""
+        """The script's environments that this process steps."""
         maker, env = self._stage
         return maker.played(env)
 
     @contextmanager
     def _played_in(self, maker: EnvMaker, env: Any) -> Iterator[None]:
-        """Lets functions of the script find other environments in the workers as long as those are played."""
+        """Makes workers expose other environments to the script inside the block."""
         known = self._stage
         try:
             self._stage = maker, env
@@ -295,7 +291,7 @@ class BaseTrainer(Trainable):
         )
 
     def _listeners(self) -> list[Any]:
-        """Returns who hears of the episodes that are learned from, where they are played."""
+        """Returns the listeners of training episodes."""
         if not self.translation.settings.get("sampling.workers"):
             return list(self.book.listeners())
         if not has_episode_hooks(self.callbacks):
@@ -304,16 +300,16 @@ class BaseTrainer(Trainable):
 
     @property
     def makes_environments(self) -> bool:
-        """Whether environments are the script's, made by its maker, and not Gymnasium's."""
+        """Whether environments are made by the script's maker, not by Gymnasium."""
         return self._known is None
 
     @property
     def plays_elsewhere(self) -> bool:
-        """Whether the environments that are played now are with workers on a cluster."""
+        """Whether the current environments are with workers on a cluster."""
         return isinstance(self._stage[1], RemoteEnvStub)
 
     def check_reach(self) -> None:
-        """Raises a ConfigError if environments are with workers on a cluster, where they cannot be handed out."""
+        """Raises a ConfigError if environments are with workers on a cluster, out of the script's reach."""
         if self.plays_elsewhere:
             raise ConfigError(
                 f"{self}: its environments are with {self.config['num_workers']} workers on the cluster, out of the "
@@ -323,7 +319,7 @@ class BaseTrainer(Trainable):
 
     @property
     def scripted_policies(self) -> list[str]:
-        """Names of the policies that are, or are learned by, classes of the script's own."""
+        """Names of the policies that are, or learn by, classes of the script."""
         return [name for name, entry in self.translation.policies.items() if class_of(self, entry) is not None]
 
     @property
@@ -333,13 +329,13 @@ class BaseTrainer(Trainable):
 
     @property
     def explorers(self) -> dict[str, Any]:
-        """The explorations of the script by policy, of those that Rookery learns."""
+        """The explorations of the script by policy, for policies that Rookery trains."""
         found = {name: explorer_of(policy) for name, policy in self.rookery.policies.items()}
         return {name: each for name, each in found.items() if each is not None}
 
     @property
     def assigned(self) -> dict[int, dict[int, dict[str, str]]]:
-        """Which policies play the agents of the latest episodes, by copy and number of the episode."""
+        """Policies of the agents in the latest episodes, by environment and episode number."""
         return {} if self.recorded_mapping is None else self.recorded_mapping.latest
 
     @assigned.setter
@@ -355,7 +351,7 @@ class BaseTrainer(Trainable):
         return agent if agent in names else names[0]
 
     def welcome(self) -> None:
-        """Gives policies that have appeared their faces, and hooks into how they learn."""
+        """Creates interfaces for new policies, and adds hooks to their learning."""
         self._make_facades()
         self._listen()
 
@@ -406,7 +402,7 @@ class BaseTrainer(Trainable):
         return self.agent_ids(name) if self.is_multi_agent else SINGLE
 
     def _set_tasks(self, task_of: Callable[..., Any], result: dict[str, Any]) -> None:
-        """Sets each environment to the task that a script's function gives; raises a ConfigError without tasks."""
+        """Sets the task of each environment by the script's function; raises a ConfigError without tasks."""
         for env in self._envs or [None]:
             if not callable(getattr(env, "set_task", None)):
                 raise ConfigError(f"env_task_fn: {self._env_id} has no set_task: derive it from TaskSettableEnv")
@@ -451,12 +447,12 @@ class BaseTrainer(Trainable):
         return [ended_episode(episode) for episode in self.book.take()] + away
 
     def evaluate(self, episodes_left_fn: Any = None) -> dict[str, Any]:
-        """Plays episodes to measure, exploring unless ``evaluation_config`` says otherwise; nothing is learned."""
+        """Runs evaluation episodes, with exploration unless ``evaluation_config`` turns it off; nothing is learned."""
         return {"evaluation": self._evaluation.result()}
 
     @functools.cached_property
     def evaluation_workers(self) -> EvaluationWorkers:
-        """The workers that evaluate, for functions of scripts; they are made when they are first asked for."""
+        """The evaluation workers, for functions of scripts; they are made on first use."""
         return EvaluationWorkers(self)
 
     # --- acting -------------------------------------------------------------------------------------------------------
@@ -514,7 +510,7 @@ class BaseTrainer(Trainable):
         actions, *beside = policy.compute_actions(rows, state, explore=explore)
         return actor.action_spec.to_env(actor.stored(actions)), *beside
 
-    # --- looking inside -----------------------------------------------------------------------------------------------
+    # --- inspection ---------------------------------------------------------------------------------------------------
 
     def get_policy(self, policy_id: str = DEFAULT_POLICY_ID) -> Any:
         return self.policy_facades.get(policy_id)
@@ -532,13 +528,13 @@ class BaseTrainer(Trainable):
 
     @property
     def execution_plan(self) -> list[str]:
-        """The steps of the loop, in order, with the functions that make them."""
+        """The steps of the loop, in order, with their functions."""
         kind = "replay" if self.rookery.replays else "on policy"
         return list(PLANS[kind])
 
     @property
     def local_replay_buffer(self) -> Any:
-        """The replay memories by policy: their `save` writes one, and ``replay.start_from`` reads it."""
+        """The replay buffers by policy: their `save` writes one, and ``replay.start_from`` reads it."""
         return self.rookery.replays or None
 
     def export_policy_model(self, export_dir: str, policy_id: str = DEFAULT_POLICY_ID, onnx: int | None = None) -> None:
@@ -556,12 +552,12 @@ class BaseTrainer(Trainable):
     # --- saving -------------------------------------------------------------------------------------------------------
 
     def save_checkpoint(self, tmp_checkpoint_dir: str) -> str:
-        """Writes a checkpoint of Rookery into the directory, and the file that stands for it."""
+        """Writes a checkpoint of Rookery into the directory, and RLlib's file for it."""
         told = {"trainer": str(self), "env": self._env_id, "decisions": self.decisions}
         return str(write_checkpoint(self, Path(tmp_checkpoint_dir), told))
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Takes over the state of a checkpoint; the settings stay those of this trainer."""
+        """Loads the state of a checkpoint; the settings stay those of this trainer."""
         told = restore_checkpoint(self, Path(checkpoint))
         self._steps_before = self.rookery.env_steps
         self._decisions_before += int(told.get("decisions", 0)) - self.decisions
@@ -587,12 +583,12 @@ class BaseTrainer(Trainable):
 
 
 def spaces_by_policy(told: Translation) -> dict[str, tuple[Any, Any]]:
-    """Returns observation and action space of each policy, None where the configuration does not say them."""
+    """Returns observation and action space of each policy, None if the configuration does not have them."""
     return {name: (entry.observation_space, entry.action_space) for name, entry in told.policies.items()}
 
 
 def differing(config: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the keys of a configuration whose values are not those of another."""
+    """Returns the keys of a configuration whose values differ from those of another."""
     found = {}
     for key, value in config.items():
         if key not in base or not (value is base[key] or value == base[key]):

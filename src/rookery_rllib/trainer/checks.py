@@ -1,4 +1,4 @@
-"""Checks that scripts and their tests make: equal structures, a return that was reached, actions within bounds."""
+"""Checks for scripts and their tests: equal structures, a reached return, actions within bounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rookery_rllib.gym.rllib_spaces import holds
 def framework_iterator(
     config: dict[str, Any] | None = None, frameworks: Any = ("tf2", "tf", "tfe", "torch"), session: bool = False
 ) -> Iterator[Any]:
-    """Yields ``torch`` if it is among the frameworks; leaves those of TensorFlow out, with a line."""
+    """Yields ``torch`` if it is among the frameworks; skips those of TensorFlow, with a note."""
     wanted = [frameworks] if isinstance(frameworks, str) else list(frameworks)
     others = [name for name in wanted if name != "torch"]
     if others:

@@ -1,5 +1,5 @@
-"""Workers of a trainer of 2021 on the cluster that its script has joined: whether they can be there (`why_local`),
-what callbacks get of the trainer where they are (`RemoteTrainerView`), and those that evaluate (`RemoteEvaluation`).
+"""Workers of a trainer of 2021 on a joined cluster: whether that is possible (`why_local`), the trainer that callbacks
+get there (`RemoteTrainerView`), and evaluation (`RemoteEvaluation`).
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from rookery_rllib.policy.episodes import MultiAgentEpisode
 from rookery_rllib.trainer import workers
 
 EPISODE_MOMENTS = ("on_episode_start", "on_episode_step", "on_episode_end")
-"""What callbacks are told of where an episode is played."""
+"""Hooks that are called in the process of the environment."""
 
 REACHING = {"workers", "foreach_worker", "foreach_worker_with_index", "foreach_env", "foreach_env_with_context"}
-"""Names by which a function gets at the environments of a trainer."""
+"""Names by which a function accesses the environments of a trainer."""
 
 
 def has_episode_hooks(callbacks: DefaultCallbacks) -> bool:
-    """Says whether callbacks do anything at a moment of an episode."""
+    """Returns whether callbacks override an episode hook."""
     return any(overrides(callbacks, moment) for moment in EPISODE_MOMENTS)
 
 
 def why_local(trainer: Any) -> str:
-    """Returns why the workers of a trainer have to be in its process; empty if they can be on a cluster."""
+    """Returns the reason to keep workers in the trainer's process; empty if they can be on a cluster."""
     config, maker, callbacks = trainer.config, trainer.env_maker, trainer.callbacks
     if trainer.has_clients or any(isinstance(env, ExternalEnv) for env in maker.made):
-        return "those who play dial, or live in, the trainer's process"
+        return "clients or external environments need the trainer's process"
     if maker.copies is not None:
-        return "a VectorEnv is one object with all its copies"
+        return "a VectorEnv is one object with all its environments"
     for key, given in (("env_task_fn", config["env_task_fn"]), ("observation_fn", maker.rewritten)):
         if given:
             return f"{key} needs the environments in the trainer's process"
     for moment in ("on_postprocess_trajectory", "on_sample_end"):
         if overrides(callbacks, moment):
-            return f"callbacks have {moment}, which looks at running episodes"
+            return f"callbacks have {moment}, which reads running episodes"
     if overrides(callbacks, "on_train_result") and REACHING & names_in(callbacks):
-        return "on_train_result of the callbacks asks for the trainer's workers, and so for its environments"
+        return "on_train_result of the callbacks uses the trainer's workers, and so its environments"
     if trainer.scripted_policies:
         return f"policy {trainer.scripted_policies[0]!r} is the script's own, and acts in the trainer's process"
     if any(map(own_exploration, trainer.policy_configs.values())):
@@ -68,7 +68,7 @@ def why_local(trainer: Any) -> str:
 
 
 def names_in(callbacks: DefaultCallbacks) -> set[str]:
-    """Returns the names that the functions for ``on_train_result`` use, those of functions inside them too."""
+    """Returns the names that the functions for ``on_train_result`` use, also in functions inside them."""
     own = vars(callbacks).get("on_train_result")
     told = list(own.args[0]) if isinstance(own, functools.partial) else [type(callbacks).on_train_result]
     told.append(callbacks.legacy_callbacks.get("on_train_result"))
@@ -82,7 +82,7 @@ def names_in(callbacks: DefaultCallbacks) -> set[str]:
 
 
 class RemotePolicies(Mapping[str, Any]):
-    """The policies as callbacks see them in a worker on a cluster: their spaces, and nothing that acts or learns."""
+    """The policies for callbacks in a worker on a cluster: their spaces alone."""
 
     def __init__(self, trainer: RemoteTrainerView) -> None:
         self._trainer = trainer
@@ -100,7 +100,7 @@ class RemotePolicies(Mapping[str, Any]):
 
 
 class RemotePolicy:
-    """A policy as callbacks see it in a worker on a cluster."""
+    """A policy for callbacks in a worker on a cluster."""
 
     def __init__(self, name: str, space: Space[Any]) -> None:
         self._name, self.raw_observation_space = name, space
@@ -108,7 +108,7 @@ class RemotePolicy:
     def __getattr__(self, name: str) -> Any:
         raise ConfigError(
             f"callbacks: policies[{self._name!r}].{name}: policies act for callbacks in the trainer's process only, "
-            "and workers play on a cluster; ask in on_learn_on_batch or on_train_result, or set num_workers to 0"
+            "and workers are on a cluster; use it in on_learn_on_batch or on_train_result, or set num_workers to 0"
         )
 
 
@@ -127,14 +127,14 @@ class RemoteWorkerView(workers.RolloutWorker):
 
 
 class RemoteTrainerView:
-    """Stands for a trainer in the processes of its workers on a cluster; it can be sent.
+    """View of a trainer in the processes of its workers on a cluster; it can be sent.
 
     Args:
         trainer: The trainer, as of 2021.
 
     Attributes:
         names: Names of the policies.
-        mapping: Which policy plays whom; None where there is one policy, or policies are named like agents.
+        mapping: Agent to policy; None if there is one policy, or policies are named like agents.
     """
 
     assigned: Mapping[int, Any] = {}
@@ -170,7 +170,7 @@ class RemoteTrainerView:
 
 
 class RemoteEpisodes(EpisodeBook):
-    """Keeps the episodes of a worker on a cluster; what callbacks have measured goes to the trainer with each."""
+    """Stores the episodes of a worker on a cluster; metrics of callbacks are sent with each."""
 
     def __init__(self, trainer: RemoteTrainerView) -> None:
         super().__init__(trainer.callbacks, trainer)
@@ -179,7 +179,7 @@ class RemoteEpisodes(EpisodeBook):
         self.trainer.set_share(share, env)
 
     def end(self, episode: MultiAgentEpisode) -> None:
-        """Takes an episode out of those that run, and writes down its numbers where they are sent with it."""
+        """Removes a running episode, and stores its metrics for sending."""
         super().end(episode)
         self.ended.clear()
         played = episode.played
@@ -191,7 +191,7 @@ class RemoteEpisodes(EpisodeBook):
 
 
 class RemoteEvaluation:
-    """The workers on a cluster that evaluate a trainer's policies, each in a share of the copies."""
+    """The workers on a cluster that evaluate a trainer's policies, each with a share of the environments."""
 
     def __init__(self, trainer: Any) -> None:
         run, told = trainer.rookery, trainer.translation.evaluation
@@ -205,14 +205,14 @@ class RemoteEvaluation:
         self._workers = EvaluationWorkers(config, run.streams, run.draws, run.interrupt, run.note)
 
     def ask(self) -> None:
-        """Lets them play what the trainer has learned so far."""
+        """Starts an evaluation of the current policies."""
         run = self._run
         limit = run.config.evaluation.max_episode_steps
         task = EvaluationTask(run.policies, run.mapping, {}, self._episodes, self._deterministic, limit)
         self._workers.ask(task, run.env_steps)
 
     def answer(self) -> list[EpisodeResult]:
-        """Returns the episodes that they have played, in their order; asks them first where nobody has."""
+        """Returns the episodes of the evaluation, in their order; starts one if none is under way."""
         if not self._workers.under_way:
             self.ask()
         played, _ = self._workers.answer()

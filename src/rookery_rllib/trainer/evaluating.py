@@ -17,7 +17,7 @@ from rookery_rllib.trainer.results import EndedEpisode, as_measured, performance
 
 
 class TrainerEvaluation:
-    """Plays episodes with the policies of a trainer, here or with workers on a cluster; nothing is learned.
+    """Runs episodes with the policies of a trainer, here or with workers on a cluster; nothing is learned.
 
     Args:
         trainer: The trainer, as of 2021.
@@ -28,19 +28,18 @@ class TrainerEvaluation:
 
     @functools.cached_property
     def _is_remote(self) -> bool:
-        """Whether workers on a cluster play."""
+        """Whether workers on a cluster evaluate."""
         told = self._trainer.translation.evaluation
         if told["workers"] and has_episode_hooks(self._trainer.callbacks):
             say_once(
-                f"{self._trainer}: evaluation_num_workers: evaluated in this process, where callbacks hear of the "
-                "episodes"
+                f"{self._trainer}: evaluation_num_workers: evaluated in this process, where callbacks get the episodes"
             )
             return False
         return bool(told["workers"])
 
     @functools.cached_property
     def _remote(self) -> RemoteEvaluation:
-        """The workers on a cluster; they begin when they are first asked for."""
+        """The workers on a cluster; they start on first use."""
         return RemoteEvaluation(self._trainer)
 
     def runs_after(self, iteration: int) -> bool:
@@ -49,12 +48,12 @@ class TrainerEvaluation:
         return bool(every) and iteration % every == 0
 
     def begin(self) -> None:
-        """Lets workers on a cluster play while the trainer learns, where the configuration says so."""
+        """Starts an evaluation by workers on a cluster during learning, if configured."""
         if self._trainer.translation.evaluation["beside"] and self._is_remote:
             self._remote.ask()
 
     def result(self) -> dict[str, Any]:
-        """Returns what an evaluation comes to; actions explore unless ``evaluation_config`` says otherwise."""
+        """Returns the result of an evaluation; actions explore unless ``evaluation_config`` turns it off."""
         trainer, told = self._trainer, self._trainer.translation.evaluation
         if told["custom_function"] is not None:
             found: dict[str, Any] = told["custom_function"](trainer, trainer.evaluation_workers)
@@ -69,7 +68,7 @@ class TrainerEvaluation:
         return {**summarized(episodes, len(episodes)), "sampler_perf": spent, "timesteps_this_iter": steps}
 
     def episodes(self, played: BoundedEpisodes, book: EpisodeBook) -> list[EndedEpisode]:
-        """Returns the episodes of an evaluation in their order, with what callbacks have noted of them."""
+        """Returns the episodes of an evaluation in their order, with the metrics of callbacks."""
         of_lane: dict[int, list[Any]] = {}
         for each in book.take():
             of_lane.setdefault(each.env_id, []).append(each)
@@ -79,7 +78,7 @@ class TrainerEvaluation:
         ]
 
     def _played(self, book: EpisodeBook, count: int, deterministic: bool) -> BoundedEpisodes:
-        """Plays so many episodes in copies of their own, of which callbacks are told as of others."""
+        """Runs a number of episodes in separate environments; callbacks are called as in training."""
         trainer, run = self._trainer, self._trainer.rookery
         env_config = trainer.translation.evaluation["config"].get("env_config")
         maker = trainer.env_maker.another(env_config) if trainer.makes_environments else None
@@ -99,6 +98,6 @@ class TrainerEvaluation:
         return played
 
     def close(self) -> None:
-        """Ends the workers on a cluster, if they have begun."""
+        """Ends the workers on a cluster, if they were started."""
         if "_remote" in self.__dict__:
             self._remote.close()

@@ -1,6 +1,6 @@
-"""The workers that evaluate, as functions of scripts ask for them: each plays whole episodes in copies of its own.
+"""Evaluation workers for functions of scripts: each runs whole episodes in its own environments.
 
-They play a trainer's policies, in this process and one after the other; ``.remote`` calls them all the same.
+They run a trainer's policies in this process, one after the other; ``.remote`` works too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rookery_rllib.trainer import workers
 
 
 class Recorder(Callback):
-    """Keeps what is played, as rows by policy."""
+    """Records steps as rows by policy."""
 
     def __init__(self, book: EpisodeBook) -> None:
         self.book = book
@@ -70,7 +70,7 @@ class Recorder(Callback):
 
 
 def column(key: str, values: list[Any]) -> Any:
-    """Returns the values of all rows as an array; infos and actions of several parts stay objects."""
+    """Returns the values of all rows as an array; infos and composite actions stay objects."""
     if key == "infos" or isinstance(values[0], Mapping | tuple):
         whole = np.empty(len(values), dtype=object)
         whole[:] = values
@@ -79,7 +79,7 @@ def column(key: str, values: list[Any]) -> Any:
 
 
 class EvaluationWorker(workers.RolloutWorker):
-    """Plays a trainer's policies in environments of its own, made with what ``evaluation_config`` says."""
+    """Runs a trainer's policies in its own environments, made with ``evaluation_config``."""
 
     def __init__(self, trainer: Any, worker_index: int, num_workers: int) -> None:
         super().__init__(trainer)
@@ -118,9 +118,7 @@ class EvaluationWorker(workers.RolloutWorker):
         return [func(env, self._maker.context(place)) for place, env in enumerate(self._envs)]
 
     def sample(self) -> Any:
-        """Plays an episode in each copy, and returns what happened: observations, actions, rewards, nothing
-        postprocessed.
-        """
+        """Runs an episode in each environment; returns observations, actions and rewards, without postprocessing."""
         trainer, run, lanes = self._trainer, self._trainer.rookery, self._env.num_lanes
         self._samples += 1
         self._book.forget()
@@ -145,7 +143,7 @@ class EvaluationWorker(workers.RolloutWorker):
 
 
 class EvaluationWorkers(workers.WorkerSet):
-    """The workers that evaluate: one, and as many others as ``evaluation_num_workers`` says."""
+    """The evaluation workers: a local one, and ``evaluation_num_workers`` others."""
 
     def __init__(self, trainer: Any) -> None:
         count = int(trainer.config["evaluation_num_workers"])
@@ -155,7 +153,7 @@ class EvaluationWorkers(workers.WorkerSet):
         self._remote = [ray_core.wrap_as_actor(worker) for worker in self._others]
 
     def local_worker(self) -> EvaluationWorker:
-        """Returns the worker that is not called with ``.remote``; its environments are made now."""
+        """Returns the local worker; its environments are made now."""
         if self._made is None:
             self._made = EvaluationWorker(self._trainer, 0, self._count)
         return self._made

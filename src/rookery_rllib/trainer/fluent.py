@@ -1,8 +1,8 @@
-"""The fluent form of RLlib 2: ``PPOConfig().environment(...).training(...).build()``, which gives a dict of 2021.
+"""The fluent form of RLlib 2: ``PPOConfig().environment(...).training(...).build()``, as a dict of 2021.
 
 Each method takes the arguments it had in any version, by keyword; an argument becomes a key of 2021, with the defaults
-of 2021 for all that is not said. The rows of `config/table.py` name the methods that take their keys. What belongs to
-RLModules, Learners and connectors is refused with the seam that takes their place.
+of 2021 for all other keys. The rows of `config/table.py` name the methods that take their keys. What belongs to
+RLModules, Learners and connectors is refused with its replacement here.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from rookery_rllib.trainer import trainers
 
 
 class Nothing:
-    """Stands for an argument that nobody gave."""
+    """Placeholder of an argument that was not passed."""
 
 
 NotProvided = Nothing()
-"""What RLlib 2 has in the place of an argument that nobody gave."""
+"""RLlib 2's placeholder of an argument that was not passed."""
 
 MODULE = "networks are models here: register one with ModelCatalog, or use Rookery's own model.module"
-LEARNER = "an algorithm of your own takes a Learner's place: docs/how-to/own-algorithm.md"
+LEARNER = "a custom algorithm replaces a Learner: docs/how-to/own-algorithm.md"
 CONNECTOR = "wrap the environment, or change batches in on_postprocess_trajectory and on_learn_on_batch"
-AGGREGATION = "the trainer itself puts together what workers send"
+AGGREGATION = "the trainer itself combines what workers send"
 ONE_LEARNER = (
     "a policy has one learner; several are cluster.learners of Rookery's own (docs/how-to/several-learners.md)"
 )
@@ -113,7 +113,7 @@ def _nested(key: str, value: Any) -> Config:
 
 
 def _extra(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
-    """Reads ``model_config`` of an RLModule, of which most keys are those of ``model``."""
+    """Reads ``model_config`` of an RLModule, whose keys are mostly those of ``model``."""
     known = keys_of("model", config.algorithm)
     if isinstance(value, Mapping):
         return {"model": dict(value)}
@@ -121,18 +121,18 @@ def _extra(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
 
 
 def only(*allowed: Any, why: str) -> Taken:
-    """Takes one of a few values, which say what is here anyway."""
+    """Accepts the values that describe the fixed behaviour here."""
 
     def check(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
         if not any(value is one or value == one for one in allowed):
-            raise ConfigError(f"rllib config: {why}, and not {show(value)}; leave it out")
+            raise ConfigError(f"rllib config: {why}, not {show(value)}; leave it out")
         return {}
 
     return check
 
 
 def no(why: str) -> Taken:
-    """Takes nothing but None and False, and says why."""
+    """Accepts None and False only; the error states the reason."""
 
     def refuse(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
         if value is None or value is False or value == {} or value == 0:
@@ -143,12 +143,12 @@ def no(why: str) -> Taken:
 
 
 def nothing(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
-    """Takes an argument that has no effect here."""
+    """Accepts an argument without an effect here."""
     return {}
 
 
 def all_are(taken: Taken, names: str) -> dict[str, str | Taken]:
-    """Arguments of which the same is said."""
+    """Returns arguments with the same handling."""
     return dict.fromkeys(names.split(), taken)
 
 
@@ -157,8 +157,8 @@ PPO_TRAINING: dict[str, str | Taken] = {"entropy_coeff": _entropy, "use_kl_loss"
 DQN_TRAINING: dict[str, str | Taken] = {
     "replay_buffer_config": _replay,
     "epsilon": _epsilon,
-    "tau": only(1, 1.0, why="the target network of DQN becomes a copy, tau = 1"),
-    "td_error_loss_fn": only("huber", why="errors of DQN count as Huber's do"),
+    "tau": only(1, 1.0, why="the target network of DQN is copied, tau = 1"),
+    "td_error_loss_fn": only("huber", why="DQN has a Huber loss"),
     "burn_in_len": only(0, why="burn_in is a key of R2D2"),
     "categorical_distribution_temperature": only(1, 1.0, why="the temperature of atoms is 1"),
 }
@@ -172,7 +172,7 @@ SAC_TRAINING: dict[str, str | Taken] = {
 METHODS: dict[str, dict[str, str | Taken]] = {
     "environment": {
         **all_are(nothing, "disable_env_checking observation_space action_space is_atari auto_wrap_old_gym_envs"),
-        "action_mask_key": only("action_mask", why="the part of an observation that masks actions is action_mask"),
+        "action_mask_key": only("action_mask", why="the key of action masks in an observation is action_mask"),
     },
     "env_runners": {
         "exploration_config": "exploration_config", "rollout_fragment_length": _fragment,
@@ -184,7 +184,7 @@ METHODS: dict[str, dict[str, str | Taken]] = {
                   "add_default_connectors_to_env_to_module_pipeline "
                   "add_default_connectors_to_module_to_env_pipeline"),
         **all_are(no(CONNECTOR), "env_to_module_connector module_to_env_connector"),
-        **all_are(no("the loop that plays is one: see rollout/worker.py"), "env_runner_cls sample_collector"),
+        **all_are(no("there is one sampling loop: see rollout/worker.py"), "env_runner_cls sample_collector"),
     },
     "training": {
         "model": "model", "lr": _lr,
@@ -213,7 +213,7 @@ METHODS: dict[str, dict[str, str | Taken]] = {
                   "enable_async_evaluation always_attach_evaluation_results "
                   "evaluation_auto_duration_min_env_steps_per_sample "
                   "evaluation_auto_duration_max_env_steps_per_sample"),
-        **all_are(no("policies are evaluated by playing"), "off_policy_estimation_methods ope_split_batch_by_episode "
+        **all_are(no("evaluations run episodes"), "off_policy_estimation_methods ope_split_batch_by_episode "
                   "offline_evaluation_interval"),
     },
     "multi_agent": {
@@ -232,7 +232,7 @@ METHODS: dict[str, dict[str, str | Taken]] = {
     },
     "debugging": all_are(nothing, "logger_creator worker_cls"),
     "offline_data": all_are(
-        no("experience is played here; rookery learn RUN learns from a replay that was recorded"),
+        no("experience is collected here; rookery learn RUN learns from a replay that was recorded"),
         "input_config actions_in_input_normalized output_config offline_sampling dataset_num_iters_per_learner "
         "input_read_method input_read_method_kwargs input_read_schema map_batches_kwargs iter_batches_kwargs "
         "prelearner_class output_write_method output_max_rows_per_file output_write_episodes"),
@@ -252,12 +252,12 @@ METHODS: dict[str, dict[str, str | Taken]] = {
                             "_disable_initialize_loss_from_dummy_batch _torch_grad_scaler_class "
                             "_use_default_native_models _validate_config"),
 }  # fmt: skip
-"""Arguments of each method that are not simply a key: a function gives keys; a few are sections of keys."""
+"""Arguments of each method that are not simply a key: a function returns keys; a few are sections of keys."""
 
 
 @cache
 def arguments(method: str, algorithm: str) -> dict[str, str | Taken]:
-    """Returns the arguments of a method, and what becomes of them: a key of 2021, or a function that gives keys."""
+    """Returns the arguments of a method, each with its key of 2021, or a function that returns keys."""
     later = LATER_ARGUMENTS.get(method, {})
     by_row = {row.key.rpartition(".")[2]: row.key for row in ROWS if method in row.methods}
     known = DEFAULT_CONFIGS[algorithm] if algorithm else {key for config in DEFAULT_CONFIGS.values() for key in config}
@@ -270,11 +270,11 @@ POSITIONS = {
     "framework": ("framework",),
     "callbacks": ("callbacks_class",),
 }
-"""Arguments that may be given without their names."""
+"""Positional arguments."""
 
 
 def _method(name: str) -> Callable[..., Any]:
-    """Returns the method of a name, which takes its `arguments` and returns the configuration."""
+    """Creates a method, which takes its `arguments` and returns the configuration."""
 
     def method(self: AlgorithmConfig, *args: Any, **kwargs: Any) -> AlgorithmConfig:
         return self._say(name, args, kwargs)
@@ -284,12 +284,12 @@ def _method(name: str) -> Callable[..., Any]:
 
 
 class AlgorithmConfig:
-    """A configuration that is built up by methods, each of which returns it.
+    """A configuration with chainable methods.
 
     Attributes:
-        algorithm: Name of the algorithm; empty = of none yet, and arguments may be keys of any.
-        given: The keys of 2021 that were said so far.
-        auto_fragment: Whether fragments are to be as long as a batch needs them.
+        algorithm: Name of the algorithm; empty = none yet, and arguments may be keys of any.
+        given: The keys of 2021 that were set so far.
+        auto_fragment: Whether fragment lengths follow from the batch size.
     """
 
     algorithm: ClassVar[str] = ""
@@ -318,7 +318,7 @@ class AlgorithmConfig:
     experimental = _method("experimental")
 
     def _say(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Self:
-        """Takes the arguments of a method; raises a ConfigError with a line for each that is unknown or cannot be."""
+        """Sets the arguments of a method; raises a ConfigError with a line for each unknown or impossible one."""
         here = arguments(method, self.algorithm) | (dict(self.own) if method == "training" else {})
         places = POSITIONS.get(method, ())
         where = f"{type(self).__name__}.{method}"
@@ -361,7 +361,7 @@ class AlgorithmConfig:
         return other
 
     def to_dict(self) -> Config:
-        """Gives all keys of 2021, those that were not said with their defaults."""
+        """Returns all keys of 2021, with defaults for those not set."""
         whole = merge_trainer_configs(DEFAULT_CONFIGS[self.algorithm], self.given)
         if self.auto_fragment and "train_batch_size" in whole:
             lanes = max(int(whole["num_workers"]), 1) * int(whole["num_envs_per_worker"])

@@ -1,7 +1,7 @@
-"""Policies asked from outside: `PolicyServerInput` in a trainer's configuration, `PolicyClient` in a simulator.
+"""Policy serving for external simulators: `PolicyServerInput` in a configuration, `PolicyClient` in a simulator.
 
-Both stand on Rookery's own external environments. Bytes on the wire are Rookery's, and a token is needed; a server that
-is not told one keeps a new one in a file of its user, where clients of that user find it.
+Both use Rookery's external environments. The protocol is Rookery's, and a token is needed; a server without one writes
+a new one to a file of its user, where clients of that user find it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rookery_rllib.gym.old_envs import adapted, speaks_in_dicts
 from rookery_rllib.gym.old_ids import CurrentId
 
 EPISODES_AT_ONCE = 16
-"""Episodes that clients of a trainer may play at a time; those that begin beyond that wait."""
+"""Limit of concurrent episodes of a trainer's clients; further ones wait."""
 
 
 def token_file(port: int) -> Path:
@@ -31,9 +31,9 @@ def token_file(port: int) -> Path:
 
 
 class PolicyServerInput:
-    """Says that clients play: ``"input": lambda ioctx: PolicyServerInput(ioctx, "localhost", 9900)`` in a config.
+    """External clients as input: ``"input": lambda ioctx: PolicyServerInput(ioctx, "localhost", 9900)`` in a config.
 
-    The trainer listens at that port; nobody calls anything of this object.
+    The trainer listens at that port; the methods of this object are not called.
     """
 
     def __init__(self, ioctx: Any, address: str, port: int, idle_timeout: float = 3.0) -> None:
@@ -41,9 +41,9 @@ class PolicyServerInput:
 
 
 def served(given: dict[str, Any]) -> CurrentId | None:
-    """Takes out of a configuration that clients play, and returns the environment that they make; None if none play.
+    """Removes a `PolicyServerInput` from a configuration, and returns the environment of its clients; None without one.
 
-    Raises a ConfigError if `input` is something else, or nothing says the spaces.
+    Raises a ConfigError if `input` is something else, or the spaces are missing.
     """
     source = given.get("input")
     if not callable(source):
@@ -53,8 +53,8 @@ def served(given: dict[str, Any]) -> CurrentId | None:
     server = source(IOContext(config=given, worker_index=0, worker=worker))
     if not isinstance(server, PolicyServerInput):
         raise ConfigError(
-            f"rllib config: input: the function gave {type(server).__name__}, expected a PolicyServerInput; rookery "
-            "learn RUN learns from a replay that was recorded"
+            f"rllib config: input: the function returned {type(server).__name__}, expected a PolicyServerInput; "
+            "rookery learn RUN learns from a replay that was recorded"
         )
     spaces = spaces_of_clients(given)
     given["env_config"] = {}
@@ -75,7 +75,7 @@ def served(given: dict[str, Any]) -> CurrentId | None:
 
 
 def agents_of(clients: CurrentId | None) -> list[str] | None:
-    """Returns the agents that clients play, one of each group; None if it is one, or nobody."""
+    """Returns the agents of clients, one of each group; None for a single agent, or without clients."""
     agents = None if clients is None else clients.kwargs["spaces"].get("agents")
     return None if agents is None else [f"{agent}0" if agent.endswith("#") else agent for agent in agents]
 
@@ -85,10 +85,10 @@ def _written(pair: tuple[Any, Any]) -> dict[str, Any]:
 
 
 def spaces_of_clients(given: dict[str, Any]) -> tuple[Any, Any] | dict[Any, tuple[Any, Any]]:
-    """Takes the spaces of clients out of a configuration and returns both, by agent where there are several.
+    """Removes the spaces of clients from a configuration and returns both, by agent if there are several.
 
-    Clients play several agents where the spaces are dicts, or ``env`` names an environment of several agents. Raises a
-    ConfigError if nothing says the spaces, or not who the agents are.
+    Clients have several agents if the spaces are dicts, or ``env`` is a multi-agent environment. Raises a ConfigError
+    if the spaces or the agents are missing.
     """
     seen, done = (given.pop(key, None) for key in ("observation_space", "action_space"))
     if isinstance(seen, dict) or isinstance(done, dict):
@@ -98,14 +98,14 @@ def spaces_of_clients(given: dict[str, Any]) -> tuple[Any, Any] | dict[Any, tupl
     policies = (given.get("multiagent") or {}).get("policies")
     if given.get("env") is None and policies:
         raise ConfigError(
-            "rllib config: multiagent.policies: nothing says who the agents of clients are: give observation_space and "
+            "rllib config: multiagent.policies: the agents of clients are missing: give observation_space and "
             "action_space as dicts by agent ('walker#' stands for walker#1, walker#left, ...), or name an env that "
             "has the same agents"
         )
     if given.get("env") is None and (seen is None or done is None):
         raise ConfigError(
-            "rllib config: observation_space and action_space are missing: nothing else says what clients see and "
-            "do; or name an env that has the same spaces"
+            "rllib config: observation_space and action_space are missing: clients need them; or name an env that "
+            "has the same spaces"
         )
     if seen is not None and done is not None and not policies:
         return seen, done
@@ -121,7 +121,7 @@ def spaces_of_clients(given: dict[str, Any]) -> tuple[Any, Any] | dict[Any, tupl
 
 
 def _pair(env: Any, agent: Any) -> tuple[Any, Any]:
-    """The spaces of an agent of an environment."""
+    """Returns the spaces of an agent of an environment."""
     if hasattr(env, "get_observation_space"):
         return env.get_observation_space(agent), env.get_action_space(agent)
     if isinstance(getattr(env, "observation_spaces", None), Mapping):
@@ -130,7 +130,7 @@ def _pair(env: Any, agent: Any) -> tuple[Any, Any]:
 
 
 def spaces_by_mapping(given: Mapping[str, Any], agent: Any) -> tuple[Any, Any]:
-    """Returns the spaces that a configuration gives to the policy of an agent; None where it does not."""
+    """Returns the spaces of an agent's policy in a configuration; None if it has none."""
     policies, mapping = policies_of({"multiagent": given.get("multiagent") or {}})
     name = str(agent) if mapping is None else mapping(agent, None)
     entry = policies.get(name) or next(iter(policies.values()))
@@ -138,10 +138,10 @@ def spaces_by_mapping(given: Mapping[str, Any], agent: Any) -> tuple[Any, Any]:
 
 
 class PolicyClient:
-    """Plays episodes of a trainer with a `PolicyServerInput`; ``local`` inference is the same as ``remote``.
+    """Runs episodes for a trainer with a `PolicyServerInput`; ``local`` inference is the same as ``remote``.
 
-    An episode that the trainer has given up, for an evaluation or because it was started anew, goes on as a new one
-    from what is seen then.
+    An episode that the trainer has dropped, for an evaluation or after a restart, continues as a new one from its next
+    observation.
     """
 
     def __init__(self, address: str, inference_mode: str = "local", update_interval: float = 10.0) -> None:
@@ -149,8 +149,8 @@ class PolicyClient:
             raise ValueError(f"inference_mode = {inference_mode!r}: use 'remote' or 'local'")
         if inference_mode == "local":
             say_once(
-                "PolicyClient(inference_mode='local'): the trainer is asked for each action all the same, so that all "
-                "of them are of its newest weights; a client alone can play an exported policy (rookery export)"
+                "PolicyClient(inference_mode='local'): the trainer computes each action all the same, so that all "
+                "of them are of its newest weights; a client alone can run an exported policy (rookery export)"
             )
         place = address.rpartition("://")[2].rstrip("/").rpartition(":")[2]
         file = token_file(int(place)) if place.isdigit() else None
@@ -158,13 +158,13 @@ class PolicyClient:
         if not token and file is not None and file.is_file():
             token = file.read_text(encoding="utf-8").strip()
         self._client = Client(address, token)
-        self._now: dict[str, str] = {}  # what is played now as an episode of the script
-        self._unlearned: set[str] = set()  # episodes of the script that nobody learns from
+        self._now: dict[str, str] = {}  # the current episode of the script
+        self._unlearned: set[str] = set()  # episodes of the script without training
 
     def start_episode(self, episode_id: str | None = None, training_enabled: bool = True) -> str:
         """Starts an episode and returns its name.
 
-        Without `training_enabled` the policy plays it as it is now: nothing learns from it, and no result counts it.
+        Without `training_enabled` nothing is learned from it, and no result counts it.
         """
         name = self._client.start_episode(episode_id, learned=training_enabled)
         self._now[name] = name
@@ -180,7 +180,7 @@ class PolicyClient:
         return {agent: action[str(agent)] for agent in observation} if self._several else action
 
     def log_action(self, episode_id: str, observation: Any, action: Any) -> None:
-        """Says that another action was taken than one of the policy; algorithms with replay learn from it."""
+        """Reports an action that is not the policy's; algorithms with replay learn from it."""
         try:
             self._client.log_action(self._played(episode_id), observation, action)
         except EpisodeLost:
@@ -193,7 +193,7 @@ class PolicyClient:
         self._client.log_returns(self._played(episode_id), reward, told or None, multiagent_done_dict)
 
     def end_episode(self, episode_id: str, observation: Any) -> None:
-        with suppress(EpisodeLost):  # what was learned from it was cut off before
+        with suppress(EpisodeLost):  # its training data ended earlier
             self._client.end_episode(self._played(episode_id), observation)
         del self._now[episode_id]
         self._unlearned.discard(episode_id)
@@ -216,5 +216,5 @@ class PolicyClient:
 
 
 def _sent(info: Mapping[Any, Any] | None) -> dict[str, Any]:
-    """What can be sent of an info."""
+    """Returns the part of an info that can be sent."""
     return {str(key): value for key, value in (info or {}).items() if isinstance(value, bool | int | float | str)}

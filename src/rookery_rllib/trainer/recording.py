@@ -1,4 +1,4 @@
-"""The key ``output``: what is played while training, written down as RLlib of 2021 wrote it."""
+"""The key ``output``: writes the training experience in the format of RLlib of 2021."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rookery_rllib.batch.trajectories import Reading, Slots, trajectories
 
 
 def writer_of(config: Mapping[str, Any], folder: str) -> OutputWriter | None:
-    """Returns what the key ``output`` names: a writer of files in a directory, or a script's own; None if nothing.
+    """Returns the writer of the key ``output``: of files in a directory, or a script's own; None without one.
 
     Args:
         config: The configuration.
-        folder: Directory of results, which ``logdir`` stands for.
+        folder: Directory of results, for ``logdir``.
 
     Raises:
         ConfigError: If it is neither a directory nor a function.
@@ -34,7 +34,7 @@ def writer_of(config: Mapping[str, Any], folder: str) -> OutputWriter | None:
 
 
 class Recorder(BatchHook):
-    """Writes what a policy has played, each trajectory with its targets."""
+    """Writes the trajectories of a policy with their targets."""
 
     def __init__(self, trainer: Any, name: str, writer: OutputWriter) -> None:
         self._trainer, self._name, self._writer = trainer, name, writer

@@ -1,4 +1,4 @@
-"""Checkpoints of a trainer of 2021: a checkpoint of Rookery, with a file beside it that stands for it."""
+"""Checkpoints of a trainer of 2021: a checkpoint of Rookery, with RLlib's file beside it."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from rookery.face import ConfigError, EnvError, read_checkpoint
 from rookery_rllib.base.notices import say_once
 
 
-def write_checkpoint(trainer: Any, folder: Path, told: Mapping[str, Any]) -> Path:
-    """Writes a checkpoint of Rookery into a directory, and the file that stands for it; returns that file.
+def write_checkpoint(trainer: Any, folder: Path, content: Mapping[str, Any]) -> Path:
+    """Writes a checkpoint of Rookery into a directory, and RLlib's file; returns that file.
 
     Args:
         trainer: The trainer, as of 2021.
         folder: The directory.
-        told: What the file holds.
+        content: Content of the file.
     """
     made = trainer.rookery.save(folder.with_name(folder.name + ".new"))
     for part in made.iterdir():
         os.replace(part, folder / part.name)
     made.rmdir()
     path = folder / f"checkpoint-{trainer.iteration}"
-    path.write_text(json.dumps(told) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(content) + "\n", encoding="utf-8")
     return path
 
 
 def restore_checkpoint(trainer: Any, path: Path) -> dict[str, Any]:
-    """Takes over the state of a checkpoint, and returns what the file holds; the settings stay those of the trainer."""
+    """Loads the state of a checkpoint, and returns the file's content; the settings stay those of the trainer."""
     saved = read_checkpoint(path.parent)
-    told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     run = trainer.rookery
     trainer.book.forget()
     same = set(saved.state["learners"]) == set(run.learners)
@@ -40,7 +40,7 @@ def restore_checkpoint(trainer: Any, path: Path) -> dict[str, Any]:
     if same and set(saved.state["policies"]) == set(run.policies):
         try:
             run.load_state_dict(saved.state)
-        except EnvError:  # there are other copies, or other settings of them
+        except EnvError:  # the number or the settings of environments differ
             same = False
     if same:
         run.saved_replays.restore(saved, run.replays, lambda line: say_once(f"{trainer}: {line}"))
@@ -48,17 +48,17 @@ def restore_checkpoint(trainer: Any, path: Path) -> dict[str, Any]:
         trainer.book.forget()
         _load_policies(trainer, saved.state)
     run.pool.set_weights({name: each.behaviour for name, each in run.learners.items()})
-    return told
+    return content
 
 
 def _load_policies(trainer: Any, state: Mapping[str, Any]) -> None:
-    """Takes over what is saved of policies, where environments differ or others learn; episodes begin anew.
+    """Loads the policies of a checkpoint if environments or learning policies differ; episodes restart.
 
     Raises a ConfigError if there is no policy of a name that the checkpoint has.
     """
     run = trainer.rookery
     say_once(f"{trainer}: the checkpoint is of other environments, or other policies learn there: weights and "
-             "optimizers are taken over, episodes begin anew")  # fmt: skip
+             "optimizers are loaded, episodes restart")  # fmt: skip
     shared = [name for name in state["policies"] if name in run.policies]
     if not shared:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Results of 2021: what ``train()`` and ``evaluate()`` return, from what Rookery measures."""
+"""Results of ``train()`` and ``evaluate()`` in the form of 2021, from Rookery's metrics."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ DEFAULT_POLICY_ID = "default_policy"
 
 @dataclass(frozen=True)
 class EndedEpisode:
-    """An episode as results count it.
+    """An episode in results.
 
     Attributes:
         reward: Sum of the rewards of all agents.
         length: Environment steps.
         agent_rewards: Sum of the rewards of each agent, by pairs of agent and policy.
-        custom_metrics: What callbacks measured.
-        hist_data: What callbacks collected.
-        media: Whatever else callbacks left.
+        custom_metrics: Metrics of callbacks.
+        hist_data: Histogram data of callbacks.
+        media: Media of callbacks.
     """
 
     reward: float
@@ -51,11 +51,11 @@ def ended_episode(episode: Any) -> EndedEpisode:
 
 
 def as_measured(result: EpisodeResult, noted: list[Any]) -> EndedEpisode:
-    """Returns a finished episode with what callbacks have noted of it.
+    """Returns a finished episode with the data of callbacks.
 
     Args:
         result: The episode.
-        noted: Those that ended in its copy and have not been asked for yet, in the order of time.
+        noted: Ended episodes of its environment that were not returned yet, in the order of time.
     """
     for place, episode in enumerate(noted):
         if episode.length == result.length and isclose(episode.total_reward, result.total, abs_tol=1e-6):
@@ -65,10 +65,10 @@ def as_measured(result: EpisodeResult, noted: list[Any]) -> EndedEpisode:
 
 
 class EpisodeWindow:
-    """The episodes that means are taken over: those of the iteration, filled up with earlier ones.
+    """Window of episodes for means: those of the iteration, filled up with earlier ones.
 
     Args:
-        smallest: Episodes to fill up to (``metrics_smoothing_episodes``).
+        smallest: Smallest number of episodes (``metrics_smoothing_episodes``).
     """
 
     def __init__(self, smallest: int) -> None:
@@ -76,7 +76,7 @@ class EpisodeWindow:
         self._earlier: deque[EndedEpisode] = deque(maxlen=max(smallest, 1))
 
     def with_earlier(self, new: Sequence[EndedEpisode]) -> list[EndedEpisode]:
-        """Returns the new episodes after as many earlier ones as are missing; remembers them."""
+        """Returns earlier episodes, as many as are missing, and the new ones; stores them."""
         missing = max(self.smallest - len(new), 0)
         earlier = list(self._earlier)[-missing:] if missing else []
         self._earlier.extend(new)
@@ -118,7 +118,7 @@ def summarized(episodes: Sequence[EndedEpisode], new: int) -> dict[str, Any]:
 
 
 def _statistics(measured: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """Mean, smallest and largest of each number; nested ones and lists stay as they are."""
+    """Returns mean, minimum and maximum of each number; nested ones and lists stay as they are."""
     found: dict[str, Any] = {}
     for name, values in measured.items():
         flat = [float(value) for value in values if np.ndim(value) == 0]
@@ -132,7 +132,7 @@ def _statistics(measured: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
 
 
 class Stopwatch:
-    """Tells how long parts of the iterations took, from Rookery's tree of timers."""
+    """Measures parts of the iterations, from Rookery's tree of timers."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
@@ -180,7 +180,7 @@ def performance(spent: Mapping[str, tuple[float, int]], env_steps: int) -> dict[
 
 
 def _machine_use() -> dict[str, float]:
-    """Shares of the machine's cores and memory that are in use, in percent, where the system tells."""
+    """Returns CPU and memory use of the machine in percent, if the system provides it."""
     found = {}
     with suppress(OSError, AttributeError):
         found["cpu_util_percent"] = min(100.0 * os.getloadavg()[0] / usable_cores(), 100.0)
@@ -191,10 +191,10 @@ def _machine_use() -> dict[str, float]:
 
 
 def counters(result: IterationResult, earlier: int, decisions: int) -> dict[str, Any]:
-    """Returns how much was played and learned from.
+    """Returns the counters of sampled and trained steps.
 
     Args:
-        result: Where the run stands.
+        result: The latest result of the run.
         earlier: Environment steps an iteration earlier.
         decisions: Decisions of all agents so far.
     """
@@ -213,7 +213,7 @@ def counters(result: IterationResult, earlier: int, decisions: int) -> dict[str,
 
 
 def learner_extras(stats: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what stands beside ``learner_stats`` for algorithms with replay."""
+    """Returns the further entries beside ``learner_stats`` for algorithms with replay."""
     return {name: stats[name] for name in ("mean_td_error",) if name in stats}
 
 
@@ -226,7 +226,7 @@ def collect_episodes(
     to_be_collected: Any = (),
     timeout_seconds: float | None = None,
 ) -> tuple[list[Any], list[Any]]:
-    """Returns the episodes that have ended since the last call, and an empty list: nothing is still on its way."""
+    """Returns the episodes that have ended since the last call, and an empty list: none is pending."""
     found = [] if local_worker is None else list(local_worker.get_metrics())
     for ended in ray_core.get(
         [worker.get_metrics.remote() for worker in remote_workers or ()], timeout=timeout_seconds

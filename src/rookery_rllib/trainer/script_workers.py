@@ -1,4 +1,4 @@
-"""RolloutWorker and WorkerSet as scripts make them themselves: workers that play, and learn, by hand."""
+"""RolloutWorker and WorkerSet that scripts construct themselves: workers that sample and learn on request."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ KEYS = {
     "no_done_at_end": "no_done_at_end", "seed": "seed", "preprocessor_pref": "preprocessor_pref",
     "observation_fn": "multiagent.observation_fn",
 }  # fmt: skip
-"""Which key of a configuration an argument of a worker is."""
+"""Keys of a configuration by arguments of a worker."""
 
 IGNORED = (
     "tf_session_creator", "sample_async", "compress_observations", "record_env", "log_dir", "log_level",
     "input_creator", "input_evaluation", "output_creator", "remote_worker_envs", "remote_env_batch_wait_ms",
     "extra_python_environs", "fake_sampler", "spaces", "monitor_path", "policies_to_train", "validate_env",
 )  # fmt: skip
-"""Arguments that change nothing of what is played."""
+"""Arguments without an effect."""
 
 
 class RolloutWorker(workers.RolloutWorker):
-    """A worker that plays policies in an environment, and lets them learn, where a script says so."""
+    """A worker that runs policies in an environment, and trains them on request of a script."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class RolloutWorker(workers.RolloutWorker):
 
     @classmethod
     def as_remote(cls, num_cpus: Any = None, num_gpus: Any = None, memory: Any = None, **options: Any) -> Any:
-        """Returns the class with ``remote(...)``, by which workers are made that are called with ``.remote``."""
+        """Returns the class with ``remote(...)``, which makes workers that are called with ``.remote``."""
         return ray_core.remote(cls)
 
     def stop(self) -> None:
@@ -97,10 +97,10 @@ def _classes(spec: Any) -> list[Any]:
 
 
 def _trainer_for(spec: Any, config: Mapping[str, Any]) -> type[Trainer]:
-    """The trainer whose algorithm the policies are of; PG's, of policies with a way of their own."""
+    """Returns the trainer of the policies' algorithm; PG's for custom policies."""
     for cls in _classes(spec):
         if not (isinstance(cls, type) and issubclass(cls, Policy)):
-            raise ConfigError(f"RolloutWorker: policy_spec: {cls!r} is no class derived from Policy")
+            raise ConfigError(f"RolloutWorker: policy_spec: {cls!r} is not a class derived from Policy")
         if cls.algorithm is not None:
             return TRAINERS[cls.algorithm]
     return TRAINERS["PPO" if "num_sgd_iter" in config else "PG"]
@@ -161,7 +161,7 @@ class WorkerSet(workers.WorkerSet):
         return list(self._remote)
 
     def sync_weights(self) -> None:
-        """Gives the others the weights of the one in the script's hands."""
+        """Copies the weights of the local worker to the others."""
         weights = self._local.get_weights()
         for worker in self._remote:
             worker.set_weights.remote(weights)

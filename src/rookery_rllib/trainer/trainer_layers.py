@@ -1,4 +1,4 @@
-"""Layers of settings that Rookery's trainer is made with, from the translated configuration of a trainer of 2021."""
+"""Layers of settings for Rookery's trainer, from the translated configuration of a trainer of 2021."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def trainer_layers(trainer: Any) -> list[Layer]:
     elif (
         trainer.env_maker.copies is None and reaches_environments(trainer) and not told.settings.get("sampling.workers")
     ):
-        why = "callbacks, which may reach into environments: those of other processes are out of reach"
+        why = "callbacks, which may access environments: those of other processes are not accessible"
         layers.insert(0, Layer(why, {"env.implementation": "serial"}))
     if trainer.teams:
         layers.append(Layer("rllib config: env", {"teams": trainer.teams}))
@@ -42,14 +42,14 @@ def trainer_layers(trainer: Any) -> list[Layer]:
 
 
 def reaches_environments(trainer: Any) -> bool:
-    """Whether callbacks are told of something by which they can get hold of environments."""
+    """Whether callbacks have a hook with access to environments."""
     moments = ("on_episode_start", "on_episode_step", "on_episode_end", "on_sample_end", "on_train_result")
     told = any(overrides(trainer.callbacks, moment) for moment in moments)
     return told or trainer.config["env_task_fn"] is not None or trainer.env_maker.rewritten
 
 
 def class_of(trainer: Any, entry: Any) -> Any:
-    """Returns the class of the script, or of a loss in torch, that a policy is; None where Rookery learns it."""
+    """Returns the policy class of a script, or with a torch loss; None if Rookery trains the policy."""
     cls = entry.policy_class or trainer._policy_class
     if cls is None or getattr(cls, "algorithm", None) is not None:
         options = model_options(trainer, entry)
@@ -64,7 +64,7 @@ def model_options(trainer: Any, entry: Any) -> dict[str, Any]:
 
 
 def policy_layers(trainer: Any, name: str, entry: Any) -> list[Layer]:
-    """What a policy has that is more than values: a model, or an algorithm of the script's."""
+    """Returns the settings of a policy that are objects: a model, or an algorithm of the script."""
     cls, options = class_of(trainer, entry), model_options(trainer, entry)
     own = {**trainer.config, **entry.config, **trainer._beyond}
     if cls is not None:
@@ -85,7 +85,7 @@ def policy_layers(trainer: Any, name: str, entry: Any) -> list[Layer]:
         "model.module": ViewingNetwork if looks else ScriptNetwork,
         "model.output": "outputs",
         "model.hidden": (),
-        "model.memory.kind": "none",  # what it remembers is the model's own state
+        "model.memory.kind": "none",  # its memory is the model's own state
         "model.memory.frame_stack": 1,
         "model.memory.previous_action": looks,
         "model.memory.previous_reward": looks,

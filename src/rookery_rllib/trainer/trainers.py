@@ -1,6 +1,6 @@
 """Trainers of 2021, a class for each algorithm, and `build_trainer`, which makes trainer classes of functions.
 
-What algorithms differ in is in the room `config`; how each of them trains is in `base_trainer`.
+The package `config` has the differences of algorithms, `base_trainer` the training.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ QMixTrainer, MADDPGTrainer = TRAINERS["QMIX"], TRAINERS["MADDPG"]
 ImpalaTrainer, APPOTrainer = TRAINERS["IMPALA"], TRAINERS["APPO"]
 ApexTrainer, ApexDDPGTrainer = TRAINERS["APEX"], TRAINERS["APEX_DDPG"]
 GenericOffPolicyTrainer = DQNTrainer
-"""What off-policy trainers were made of by ``with_updates``."""
+"""Base of off-policy trainers made by ``with_updates``."""
 
 UNSUPPORTED = {
     "ES": "evolution strategies", "ARS": "augmented random search", "DREAMER": "Dreamer", "MAML": "MAML",
@@ -59,11 +59,11 @@ UNSUPPORTED = {
     "CQL": "CQL as a trainer (rookery train --algo cql --replay DATA learns by it; docs/from-rllib.md has its keys)",
     "contrib/RandomAgent": "the random agent (use a Policy that draws from its action space)",
 }  # fmt: skip
-"""Trainers of 2021 that are not here, and what they were."""
+"""Unsupported trainers of 2021, with descriptions."""
 
 
 def get_trainer_class(alg: str) -> type[Trainer]:
-    """Returns the trainer of a name, ``PPO``; raises a ConfigError that says what it was if it is not here."""
+    """Returns the trainer of a name, ``PPO``; raises a ConfigError with a description for unsupported ones."""
     if alg.removeprefix("contrib/") in TRAINERS:
         return TRAINERS[alg.removeprefix("contrib/")]
     known = list(TRAINERS)
@@ -81,7 +81,7 @@ def with_base_config(base_config: Mapping[str, Any], extra_config: Mapping[str, 
 
 @dataclass(frozen=True)
 class Functions:
-    """What a script adds to a trainer; arguments of `build_trainer`."""
+    """Functions that a script adds to a trainer; arguments of `build_trainer`."""
 
     validate_config: Callable[..., Any] | None = None
     get_policy_class: Callable[[Any], Any] | None = None
@@ -142,7 +142,7 @@ def build_trainer(
     if execution_plan is not None and not getattr(execution_plan, "is_ours", False):
         raise ConfigError(
             f"build_trainer: {name}: execution_plan: the loop is Rookery's (trainer.execution_plan lists its steps); "
-            "put what you add into callbacks, a policy's learn_on_batch, or a rookery.extend.Algorithm of your own"
+            "put additions into callbacks, a policy's learn_on_batch, or your own rookery.extend.Algorithm"
         )
     if further:
         raise ConfigError(f"build_trainer: {name}: {', '.join(further)}: no such argument")

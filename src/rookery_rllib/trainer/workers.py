@@ -1,4 +1,4 @@
-"""The workers of a trainer as of 2021: one, which plays and learns, and views of it that are called with `.remote`."""
+"""The workers of a trainer of 2021: a local one, which samples and learns, and views of it with `.remote`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rookery_rllib.batch.trajectories import Reading, trajectories
 from rookery_rllib.model.preprocessors import get_preprocessor
 
 MOST_STEPS = 1_000_000_000
-"""Env steps after which `RolloutWorker.sample` looks again, although nothing is complete."""
+"""Limit of env steps in a round of `RolloutWorker.sample`."""
 
 MOST_ROUNDS = 4
-"""How often it plays on for policies whose agents act more rarely."""
+"""Limit of further rounds for policies whose agents act less often."""
 
 
 class BaseEnv:
-    """The copies of the environment."""
+    """The environments of a worker."""
 
     def __init__(self, envs: list[Any]) -> None:
         self._envs = envs
@@ -66,7 +66,7 @@ class RolloutWorker:
 
     @property
     def agent_ids(self) -> Callable[[str], Any]:
-        """What gives an environment's own name of an agent for Rookery's."""
+        """Maps Rookery's id of an agent to the environment's own."""
         found: Callable[[str], Any] = self._trainer.agent_ids
         return found
 
@@ -112,7 +112,7 @@ class RolloutWorker:
 
     @property
     def filters(self) -> dict[str, Any]:
-        """The running statistics of observations, of each policy that normalizes them."""
+        """The observation statistics of each policy that normalizes observations."""
         return {name: policy.normalizer for name, policy in self._trainer.rookery.policies.items()}
 
     @property
@@ -158,24 +158,24 @@ class RolloutWorker:
     def get_host(self) -> str:
         return socket.gethostname()
 
-    # --- playing and learning by hand ---------------------------------------------------------------------------------
+    # --- sampling and learning on request -----------------------------------------------------------------------------
 
     @property
     def _rounds(self) -> dict[str, Any]:
-        """Where the slots of each policy stand, kept from one `sample` to the next."""
+        """State of each policy's slots, kept between calls of `sample`."""
         found: dict[str, Any] = self.__dict__.setdefault("_slots", {})
         return found
 
     def sample(self) -> Any:
-        """Plays what the policies learn from at once, and returns it, postprocessed: a `SampleBatch`, or, of several
-        policies, a `MultiAgentBatch`. Of policies that play less than others there may be nothing yet.
+        """Samples a batch for the policies, and returns it postprocessed: a `SampleBatch`, or a `MultiAgentBatch` for
+        several policies. Policies that act less often may be missing.
 
         Raises:
-            ConfigError: If no policy learns: nothing is kept of others.
+            ConfigError: If no policy learns: the experience of others is not stored.
         """
         run = self._trainer.rookery
         if not run.learners:
-            raise ConfigError("RolloutWorker.sample: no policy learns (policies_to_train): nothing is kept of others")
+            raise ConfigError("RolloutWorker.sample: no policy learns (policies_to_train): no experience is stored")
         before = run.env_steps
         found: dict[str, list[SampleBatch]] = {}
         for _ in range(MOST_ROUNDS):
@@ -187,7 +187,7 @@ class RolloutWorker:
         return MultiAgentBatch.wrap_as_needed(batches, run.env_steps - before)
 
     def _round(self) -> dict[str, SampleBatch]:
-        """Plays until the experience of a policy is complete; returns all that is, postprocessed."""
+        """Samples until the batch of a policy is complete; returns the complete ones, postprocessed."""
         run = self._trainer.rookery
         sample = run.pool.sample(MOST_STEPS)
         run.count_played(sample)
@@ -199,7 +199,7 @@ class RolloutWorker:
         return {name: self._postprocessed(name, sample.rollouts) for name in sample.rollouts}
 
     def _postprocessed(self, name: str, rollouts: Mapping[str, Rollout]) -> SampleBatch:
-        """The trajectories of a policy, as it wants to learn them."""
+        """Returns the postprocessed trajectories of a policy."""
         learner, policy = self._trainer.rookery.learners[name], self.policy_map[name]
         rollout = learner.before_targets(rollouts[name], rollouts)
         if hasattr(learner, "postprocessed"):
@@ -212,7 +212,7 @@ class RolloutWorker:
         return joined
 
     def sample_with_count(self) -> tuple[Any, int]:
-        """Plays as `sample` does; returns the batch and its number of rows, or of env steps of several policies."""
+        """Samples as `sample`; returns the batch and its number of rows, or of env steps for several policies."""
         batch = self.sample()
         return batch, batch.count
 
@@ -253,8 +253,8 @@ class RolloutWorker:
 
 
 class RemoteWorker(RolloutWorker):
-    """One of the workers that a configuration asks for, in the trainer's process: its copies of the environment, and
-    the policies of all. What it is asked to play, all copies play.
+    """One of the configured workers, as a view in the trainer's process: its own environments, and the policies of all.
+    A request to sample steps the environments of all workers.
     """
 
     def __init__(self, trainer: Any, worker_index: int) -> None:
@@ -269,7 +269,7 @@ class RemoteWorker(RolloutWorker):
 
 
 class WorkerSet:
-    """The workers of a trainer: one, which does the work, and views of it as the remote ones."""
+    """The workers of a trainer: a local one, which does the work, and views of it as remote ones."""
 
     def __init__(self, trainer: Any) -> None:
         self._local = RolloutWorker(trainer)
@@ -279,13 +279,13 @@ class WorkerSet:
         return self._local
 
     def remote_workers(self) -> list[Any]:
-        """Returns as many workers as ``num_workers`` says, which are called with ``.remote``, in this process."""
+        """Returns ``num_workers`` workers in this process, which are called with ``.remote``."""
         for number in range(len(self._remote), self._local.num_workers):
             self._remote.append(wrap_as_actor(RemoteWorker(self._local._trainer, number + 1)))
         return list(self._remote)
 
     def _here(self) -> list[Any]:
-        """Returns the workers whose environments are in the script's hands."""
+        """Returns the workers with environments in this process."""
         return [self.local_worker()]
 
     def foreach_worker(self, func: Callable[[Any], Any]) -> list[Any]:
@@ -310,6 +310,6 @@ class WorkerSet:
         return [worker.foreach_env_with_context(func) for worker in self._here()]
 
     def sync_weights(self) -> None:
-        """Does nothing: whoever plays has the weights already."""
+        """Does nothing: all workers have the weights already."""
 
     def stop(self) -> None: ...

@@ -1,11 +1,11 @@
 """Checkpoints in the layout of 2021: ``checkpoint_000031/checkpoint-31`` with its marker files, without any pickle.
 
     checkpoint_000031/.is_checkpoint                    marks the directory
-    checkpoint_000031/checkpoint-31                     whatever the trainable writes
+    checkpoint_000031/checkpoint-31                     files of the trainable
     checkpoint_000031/checkpoint-31.tune_metadata       counters, as JSON
 
-What a trainable returns as a dict instead of writing it goes into one file: JSON where JSON gives the same back, else
-tensors and arrays in the format of ``torch.save`` that loads without running code.
+A dict that a trainable returns is written to one file: as JSON if that restores it exactly, else with tensors and
+arrays in the format of ``torch.save`` that loads without running code.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ MARKER = ".is_checkpoint"
 """File that makes a directory a checkpoint."""
 
 METADATA = ".tune_metadata"
-"""What the name of the file with the counters ends with."""
+"""Suffix of the file with the counters."""
 
 PICKLE = b"\x80"
 """First byte of every pickle since protocol 2."""
 
 ZIP = b"PK"
-"""First bytes of what ``torch.save`` writes."""
+"""First bytes of files of ``torch.save``."""
 
 
 def make_checkpoint_dir(parent: str | os.PathLike[str], index: int | str) -> str:
@@ -44,7 +44,7 @@ def make_checkpoint_dir(parent: str | os.PathLike[str], index: int | str) -> str
 
 
 def finish_checkpoint(saved: Any, folder: str, facts: Mapping[str, Any]) -> str:
-    """Writes the counters beside what a trainable has saved, and returns the path that `restore` takes.
+    """Writes the counters beside the files of a trainable, and returns the path for `restore`.
 
     Raises a ConfigError if `saved` is neither a path inside of `folder` nor a dict to be written there.
     """
@@ -59,7 +59,7 @@ def finish_checkpoint(saved: Any, folder: str, facts: Mapping[str, Any]) -> str:
                 f"save_checkpoint returned {path!r}: must lie in the directory that it was given, {folder}"
             )
         if os.path.isdir(path):
-            path = os.path.join(path, "")  # the counters go inside, and not beside the directory
+            path = os.path.join(path, "")  # the counters go inside the directory, not beside it
     else:
         raise ConfigError(
             f"save_checkpoint returned {type(saved).__name__}: must return a path inside of its directory, or a dict"
@@ -93,7 +93,7 @@ def read_metadata(path: str) -> dict[str, Any]:
     if content.startswith(PICKLE):
         raise FileError(
             f"{path}: was written by Ray: a pickle, which runs code when it is read and holds objects of its own "
-            "classes; nothing of it can be loaded here. Export the weights where that Ray is installed "
+            "classes; it cannot be loaded here. Export the weights where that Ray is installed "
             "(numpy.savez of trainer.get_weights()), and set them here with trainer.set_weights"
         )
     try:
@@ -101,7 +101,7 @@ def read_metadata(path: str) -> dict[str, Any]:
     except ValueError as error:
         raise FileError(f"{path}{METADATA}: is damaged: {error}") from None
     if not isinstance(facts, dict) or "iteration" not in facts:
-        raise FileError(f"{path}{METADATA}: is no file of counters")
+        raise FileError(f"{path}{METADATA}: is not a file of counters")
     return facts
 
 
@@ -112,11 +112,11 @@ def checkpoint_directory(path: str | os.PathLike[str]) -> str:
     for folder in (start, *start.parents):
         if (folder / MARKER).exists():
             return str(folder)
-    raise FileError(f"{path}: lies in no checkpoint: no directory above it has a file {MARKER}")
+    raise FileError(f"{path}: is not in a checkpoint: no directory above it has a file {MARKER}")
 
 
 def checkpoints_in(folder: str | os.PathLike[str]) -> list[tuple[int, str]]:
-    """Returns (iteration, path to restore) of all whole checkpoints of a trial, oldest first."""
+    """Returns (iteration, path to restore) of all complete checkpoints of a trial, oldest first."""
     found = []
     for marker in Path(folder).expanduser().glob(f"checkpoint_*/{MARKER}"):
         number = re.fullmatch(r"checkpoint_(\d+)", marker.parent.name)
@@ -133,7 +133,7 @@ def packed_object(data: Any) -> bytes:
     """Writes numbers, texts, lists, dicts, arrays and tensors so that reading them runs no code.
 
     Raises:
-        ConfigError: If there is anything else in it; says of which type.
+        ConfigError: If it has an object of another type; the message names it.
     """
     try:
         text = json.dumps(data)
@@ -148,7 +148,7 @@ def packed_object(data: Any) -> bytes:
         torch.save(data, buffer)
         content = buffer.getvalue()
         unpacked_object(content)
-    except Exception as error:  # whatever an object does when it is pickled
+    except Exception as error:  # pickling may raise anything
         why = " ".join(str(error).split())[:300]
         raise ConfigError(
             "save_checkpoint returned a dict with an object in it that cannot be read back without running code "
@@ -167,7 +167,7 @@ def unpacked_object(content: bytes) -> Any:
     import torch
 
     numbers = [np.dtype, np.ndarray, *{type(np.dtype(code)) for code in "?bBhHiIlLqQefd"}]
-    multiarray = import_module("numpy._core.multiarray")  # of which arrays and their numbers are made when read
+    multiarray = import_module("numpy._core.multiarray")  # needed to load arrays and their numbers
     known: list[Any] = [*numbers, multiarray._reconstruct, multiarray.scalar]
     with torch.serialization.safe_globals(known):
         return torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")

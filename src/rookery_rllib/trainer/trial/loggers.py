@@ -1,4 +1,4 @@
-"""Loggers: what a trial's directory holds of its results, and the classes that scripts derive from.
+"""Loggers of a trial's results, and the classes that scripts derive from.
 
 - params.json: the configuration
 - result.json: a line of JSON for each result
@@ -31,10 +31,10 @@ from rookery_rllib.trainer.trial.result_keys import (
 )
 
 TAGS = "ray/tune/"
-"""What TensorBoard tags begin with."""
+"""Prefix of TensorBoard tags."""
 
 NOT_DRAWN = ("config", "pid", "timestamp", TIME_TOTAL_S, TRAINING_ITERATION)
-"""Results that say nothing as a curve."""
+"""Results that are not useful as a curve."""
 
 
 def flatten_dict(dt: Mapping[Any, Any], delimiter: str = "/", prevent_delimiter: bool = False) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class SafeFallbackEncoder(json.JSONEncoder):
 
 
 def json_text(value: Any, **options: Any) -> str:
-    """Writes a result or configuration as JSON; keys that are no texts are written as they print."""
+    """Writes a result or configuration as JSON; other keys than texts are written as printed."""
     return json.dumps(_with_text_keys(value), cls=SafeFallbackEncoder, **options)
 
 
@@ -73,7 +73,7 @@ def _with_text_keys(value: Any) -> Any:
 
 
 def pretty_print(result: Mapping[str, Any]) -> str:
-    """Returns a result as indented lines of YAML, without its configuration and without what is None."""
+    """Returns a result as indented lines of YAML, without its configuration and without None values."""
     from ruamel.yaml import YAML
 
     shown = {key: value for key, value in result.items() if value is not None and key not in ("config", "hist_stats")}
@@ -156,7 +156,7 @@ class CSVLogger(Logger):
 
 
 def first_row(path: Path) -> list[str]:
-    """Returns the columns of a CSV file; none where there is none."""
+    """Returns the columns of a CSV file; none without a file."""
     if not path.exists():
         return []
     with path.open(encoding="utf-8", newline="") as file:
@@ -195,7 +195,7 @@ class TBXLogger(Logger):
 
 
 def finite_numbers(values: Any) -> Any:
-    """Returns the finite numbers of a list as an array ``[n]``; None if it holds none, or anything else."""
+    """Returns the finite numbers of a list as an array ``[n]``; None for other values."""
     try:
         numbers = np.asarray(values, dtype=np.float64).ravel()
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""What trials ask of the machine, under the names of 2021. Trials share the cores of this machine."""
+"""Resource requests of trials, under the names of 2021. Trials share the cores of this machine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Resources:
 
 
 class PlacementGroupFactory:
-    """Bundles of resources of a trial: the first its own, the others its workers'.
+    """Resource bundles of a trial: the first is its own, the others its workers'.
 
     `strategy` and further arguments have no meaning on one machine.
     """
@@ -61,7 +61,7 @@ class PlacementGroupFactory:
         return total
 
     def to_json(self) -> dict[str, float]:
-        """Returns the resources in the form that ``resources_per_trial`` takes."""
+        """Returns the resources in the form of ``resources_per_trial``."""
         return {name.lower(): amount for name, amount in self.required_resources.items()}
 
     def __eq__(self, other: object) -> bool:
@@ -79,7 +79,7 @@ class PlacementGroupFactory:
 
 @dataclass
 class SyncConfig:
-    """Where results go: all of it lies on this machine, so `upload_dir` must be None, and the rest has no meaning."""
+    """Destination of results: this machine, so `upload_dir` must be None, and other arguments have no meaning."""
 
     upload_dir: str | None = None
     sync_to_cloud: Any = None
@@ -90,7 +90,7 @@ class SyncConfig:
 
 
 def cpus_and_gpus(asked: Any) -> tuple[float | None, float]:
-    """Returns the cores and GPUs of a trial, as far as they are said; raises a ConfigError for an unknown key."""
+    """Returns the given cores and GPUs of a trial; raises a ConfigError for an unknown key."""
     if asked is None:
         return None, 0.0
     if isinstance(asked, PlacementGroupFactory):

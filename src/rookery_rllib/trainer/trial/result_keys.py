@@ -1,4 +1,4 @@
-"""Keys of results, and where results go, under the names of ``ray.tune.result``."""
+"""Keys and directories of results, under the names of ``ray.tune.result``."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ EXPR_PROGRESS_FILE = "progress.csv"
 EXPR_RESULT_FILE = "result.json"
 
 DATE = "%Y-%m-%d_%H-%M-%S"
-"""How moments are written in names and results."""
+"""Format of times in names and results."""
 
 AUTO_RESULT_KEYS = (
     TRAINING_ITERATION, TIME_TOTAL_S, EPISODES_TOTAL, TIMESTEPS_TOTAL, NODE_IP, HOSTNAME, PID, TIME_THIS_ITER_S,
     "timestamp", "experiment_id", "date", "time_since_restore", "iterations_since_restore", "timesteps_since_restore",
     "config",
 )  # fmt: skip
-"""Keys that `Trainable.train` adds to what a step returns."""
+"""Keys that `Trainable.train` adds to the result of a step."""
 
 
 def results_directory() -> str:
-    """Returns where results go unless told otherwise: ``TUNE_RESULT_DIR``, else ``~/ray_results``."""
+    """Returns the default directory of results: ``TUNE_RESULT_DIR``, else ``~/ray_results``."""
     return os.environ.get("TEST_TMPDIR") or os.environ.get("TUNE_RESULT_DIR") or os.path.expanduser("~/ray_results")
 
 
@@ -59,6 +59,6 @@ def new_directory(prefix: str = "", parent: str | None = None) -> str:
 
 
 def __getattr__(name: str) -> str:
-    if name == "DEFAULT_RESULTS_DIR":  # asked late, so that TUNE_RESULT_DIR may be set in a script
+    if name == "DEFAULT_RESULTS_DIR":  # read late, so that TUNE_RESULT_DIR may be set in a script
         return results_directory()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

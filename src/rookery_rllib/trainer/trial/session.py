@@ -1,4 +1,4 @@
-"""What a function that is a trial calls: ``tune.report``, ``tune.checkpoint_dir`` and who it is."""
+"""Functions for a function trainable: ``tune.report``, ``tune.checkpoint_dir`` and its identity."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def is_session_enabled() -> bool:
 def get_session() -> Any:
     if _Session.reporter is None:
         raise RookeryError(
-            "tune: no function is being tried here: report and its like are for a function that tune.run calls; a "
+            "tune: no trial runs here: report and similar functions are for a function that tune.run calls; a "
             "Trainable class returns its results from step()"
         )
     return _Session.reporter
 
 
 def report(_metric: Any = None, **kwargs: Any) -> None:
-    """Reports an iteration of the function that runs here, and waits until another one is wanted."""
+    """Reports an iteration of the running function, and waits until the next one is requested."""
     get_session()(_metric, **kwargs)
 
 
 @contextlib.contextmanager
 def checkpoint_dir(step: int) -> Iterator[str]:
-    """Gives a directory to write a checkpoint to; it counts when the block ends without an exception."""
+    """Yields a directory for a checkpoint, which counts if the block ends without an exception."""
     reporter = get_session()
     folder = reporter.make_checkpoint_dir(step)
     yield folder

@@ -1,4 +1,4 @@
-"""Trainable: what Tune drives and every Trainer is, with the methods, result keys and directories of 2021.
+"""Trainable, the base of trainers for Tune, with the methods, result keys and directories of 2021.
 
     class Counter(Trainable):
         def setup(self, config): self.count = config["start"]
@@ -64,19 +64,19 @@ from rookery_rllib.trainer.trial.result_keys import (
 from rookery_rllib.trainer.trial.tune_errors import TuneError
 
 VERSION = "1.4.0"
-"""The Ray whose names these are."""
+"""The emulated version of Ray."""
 
 LEAVE_SECONDS = 10.0
-"""How long a function that is stopped may take for what it does at its end."""
+"""Time limit of a stopped function for its cleanup, in seconds."""
 
 RENAMED = {"_setup": "setup", "_train": "step", "_save": "save_checkpoint", "_restore": "load_checkpoint",
            "_stop": "cleanup", "_log_result": "log_result", "_export_model": None}  # fmt: skip
-"""Methods as they were called before 2020, and what they are called since."""
+"""Names of methods before 2020, and since."""
 
 
 class Trainable:
     reaches_when_made = "a folder of results"
-    """Why foreign files may not name it (`core/settings/trust.py`)."""
+    """Reason why untrusted files may not name it (`core/settings/trust.py`)."""
 
     def __init__(
         self, config: dict[str, Any] | None = None, logger_creator: Callable[[dict[str, Any]], Any] | None = None
@@ -107,7 +107,7 @@ class Trainable:
         self._timesteps_since_restore = 0
         self._iterations_since_restore = 0
 
-    # --- what a subclass writes ---------------------------------------------------------------------------------------
+    # --- for subclasses -----------------------------------------------------------------------------------------------
 
     def setup(self, config: dict[str, Any]) -> None:
         self._refuse_old_name("_setup")
@@ -117,7 +117,7 @@ class Trainable:
         raise NotImplementedError(f"{type(self).__name__} has no step()")
 
     def save_checkpoint(self, tmp_checkpoint_dir: str) -> Any:
-        """Writes the state. Subclasses write it if they are to be saved.
+        """Writes the state. Subclasses implement it to support checkpoints.
 
         Returns:
             The path written, inside of the directory; or a dict of numbers, texts, arrays and tensors.
@@ -143,14 +143,14 @@ class Trainable:
         return {}
 
     def _refuse_old_name(self, old: str) -> None:
-        """Refuses a subclass that has a method under the name of before 2020, which nobody would call."""
+        """Refuses a subclass with a method under its name of before 2020, which would not be called."""
         if hasattr(type(self), old):
             name = type(self).__name__
             raise ConfigError(f"{name}.{old} is not called since Ray 0.8.7; rename it to {name}.{RENAMED[old]}")
 
     @classmethod
     def cores_beside(cls, config: Mapping[str, Any]) -> float:
-        """Returns the cores that a trial takes on a cluster beside its own, for workers."""
+        """Returns the cores of a trial's workers on a cluster."""
         return 0.0
 
     @classmethod
@@ -186,7 +186,7 @@ class Trainable:
         return result
 
     def _count(self, result: dict[str, Any], began: float) -> None:
-        """Moves the counters by what an iteration has reported, and puts them into its result."""
+        """Updates the counters by an iteration, and adds them to its result."""
         given = result.get(TIME_THIS_ITER_S)
         seconds = time.time() - began if given is None else given
         timesteps, episodes = result.get(TIMESTEPS_THIS_ITER), result.get(EPISODES_THIS_ITER)
@@ -226,7 +226,7 @@ class Trainable:
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the counters that stand in a checkpoint's metadata."""
+        """Returns the counters for a checkpoint's metadata."""
         return {
             "experiment_id": self._experiment_id,
             "iteration": self._iteration,
@@ -275,7 +275,7 @@ class Trainable:
         formats = [export_formats] if isinstance(export_formats, str) else list(export_formats)
         return self._export_model(formats, export_dir or self.logdir)
 
-    # --- life ---------------------------------------------------------------------------------------------------------
+    # --- lifecycle ----------------------------------------------------------------------------------------------------
 
     def reset(self, new_config: dict[str, Any], logger_creator: Callable[..., Any] | None = None) -> bool:
         self.config = new_config
@@ -309,11 +309,11 @@ class Trainable:
             self._result_logger = UnifiedLogger(config, self._logdir)
 
     def _directory_prefix(self, config: dict[str, Any]) -> str:
-        """Returns what the name of a new directory of results begins with; subclasses may write it."""
+        """Returns the prefix of new directories of results; subclasses may override it."""
         return ""
 
     def _open_logfiles(self, stdout_file: str | None, stderr_file: str | None) -> None:
-        """Sends what is printed to files of `logdir` too."""
+        """Copies printed output to files of `logdir`."""
         if not (stdout_file or stderr_file):
             return
         self._log_files = contextlib.ExitStack()
@@ -331,11 +331,11 @@ class Trainable:
             self._log_files.close()
             self._log_files = None
 
-    # --- what it is ---------------------------------------------------------------------------------------------------
+    # --- properties ---------------------------------------------------------------------------------------------------
 
     @property
     def logdir(self) -> str:
-        """The directory of results and checkpoints, with a slash behind it."""
+        """The directory of results and checkpoints, with a trailing slash."""
         return os.path.join(self._logdir, "")
 
     @property
@@ -421,11 +421,11 @@ def unpacked_directory(content: bytes, folder: str) -> str:
 
 
 class TrialLeft(BaseException):
-    """Ends a function of which nothing more is wanted. Its ``finally`` clauses run."""
+    """Raised in a function to end it. Its ``finally`` clauses run."""
 
 
 class StatusReporter:
-    """What a function reports to: ``reporter(mean_loss=0.1)``. It waits until another iteration is wanted."""
+    """Reporter of a function trainable: ``reporter(mean_loss=0.1)``. It waits until the next iteration is requested."""
 
     def __init__(self, trainable: FunctionTrainable) -> None:
         self._trainable = trainable
@@ -435,7 +435,7 @@ class StatusReporter:
         """Reports an iteration; ``done=True`` ends the trial.
 
         Raises:
-            TrialLeft: No Exception, so that ``except Exception`` lets it pass: nothing more is wanted.
+            TrialLeft: A BaseException, so that ``except Exception`` does not catch it: the trial ends.
         """
         result = dict(kwargs)
         if _metric is not None:
@@ -449,7 +449,7 @@ class StatusReporter:
         return make_checkpoint_dir(self.logdir, step)
 
     def set_checkpoint(self, checkpoint: Any, is_new: bool = True) -> None:
-        """Takes the directory that the function has written a checkpoint to."""
+        """Sets the directory to which the function has written a checkpoint."""
         self._trainable.checkpoint = checkpoint
         self._trainable.is_checkpoint_new = is_new
 
@@ -471,12 +471,12 @@ class StatusReporter:
 
 
 class FunctionTrainable(Trainable):
-    """One call of a function, in a thread of its own that waits at each report."""
+    """A function trainable, run in its own thread that waits at each report."""
 
     _name = "func"
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Prepares the thread, which begins with the first step."""
+        """Prepares the thread, which starts with the first step."""
         self.checkpoint: Any = None
         self.is_checkpoint_new = False
         self._reports: SimpleQueue[dict[str, Any] | BaseException | None] = SimpleQueue()
@@ -488,7 +488,7 @@ class FunctionTrainable(Trainable):
         session.begin(self._reporter)
 
     def _trainable_func(self, config: Any, reporter: Any, checkpoint_dir: Any) -> Any:
-        """Calls the function; written by `wrap_function`."""
+        """Calls the function; implemented by `wrap_function`."""
         raise NotImplementedError
 
     def _run(self) -> None:
@@ -497,11 +497,11 @@ class FunctionTrainable(Trainable):
             self._reports.put(None)
         except (TrialLeft, StopIteration):
             self._reports.put(None)
-        except BaseException as error:  # it is raised again where the function is waited for
+        except BaseException as error:  # it is raised again in the waiting thread
             self._reports.put(error)
 
     def hand_over(self, result: dict[str, Any]) -> None:
-        """Hands a result over, in the function's thread, and waits until another one is wanted."""
+        """Passes a result on, in the function's thread, and waits until the next one is requested."""
         if self._left:
             raise TrialLeft
         self._reports.put(result)
@@ -522,8 +522,8 @@ class FunctionTrainable(Trainable):
             if not self._last:
                 name = type(self)._name
                 raise TuneError(
-                    f"{name} has ended and has never reported anything: call tune.report(metric=...) in it, or let it "
-                    "return or yield a number or a dict"
+                    f"{name} has ended without a report: call tune.report(metric=...) in it, or return or "
+                    "yield a number or a dict"
                 )
             return {**self._last, DONE: True, RESULT_DUPLICATE: True}
         self._last = reported
@@ -541,7 +541,7 @@ class FunctionTrainable(Trainable):
         if self.checkpoint is None:
             raise ConfigError(
                 f"{type(self)._name} has written no checkpoint: give it the argument checkpoint_dir=None, and write in "
-                "it to what `with tune.checkpoint_dir(step) as folder:` gives"
+                "it to the directory of `with tune.checkpoint_dir(step) as folder:`"
             )
         if isinstance(self.checkpoint, Mapping):
             folder = make_checkpoint_dir(checkpoint_dir or self.logdir, self.iteration)
@@ -559,18 +559,18 @@ class FunctionTrainable(Trainable):
         return self.checkpoint is not None
 
     def restore_from_object(self, obj: bytes) -> None:
-        """Goes on from what `save_to_object` returned; the function reads the files when it begins."""
+        """Resumes from the bytes of `save_to_object`; the function reads the files when it starts."""
         self._unpacked = tempfile.mkdtemp(prefix="checkpoint_tmp", dir=self.logdir)
         self.restore(unpacked_directory(obj, self._unpacked))
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Gives the function the directory that it has written."""
+        """Passes the directory of its checkpoint to the function."""
         if isinstance(checkpoint, dict):
             checkpoint.pop("tune_checkpoint_path", None)
         self._reporter.set_checkpoint(checkpoint, is_new=False)
 
     def cleanup(self) -> None:
-        """Ends the function where it waits; raises a TuneError if it does not end."""
+        """Ends the waiting function; raises a TuneError if it does not end."""
         self._left = True
         self._wanted.release()
         if self._thread.ident is not None:
@@ -580,8 +580,8 @@ class FunctionTrainable(Trainable):
             shutil.rmtree(self._unpacked, ignore_errors=True)
         if self._thread.is_alive():
             raise TuneError(
-                f"{type(self)._name} did not end within {LEAVE_SECONDS:g} s after it was stopped, and goes on beside "
-                "later trials; let tune's exception pass, and keep finally clauses short"
+                f"{type(self)._name} did not end within {LEAVE_SECONDS:g} s after it was stopped, and continues beside "
+                "later trials; do not catch tune's exception, and keep finally clauses short"
             )
 
 
@@ -599,7 +599,7 @@ def wrap_function(train_func: Callable[..., Any], durable: bool = False, warn: b
     if not (takes_checkpoint or takes_reporter or _takes(train_func, {})):
         raise ConfigError(
             f"{_title(train_func)} takes ({', '.join(_names(train_func))}): must take config, or config and "
-            "checkpoint_dir=None; tune.with_parameters gives it anything else"
+            "checkpoint_dir=None; tune.with_parameters passes it further arguments"
         )
 
     def call(self: FunctionTrainable, config: Any, reporter: Any, checkpoint_dir: Any) -> Any:
@@ -629,7 +629,7 @@ def _report_output(reporter: Any, output: Any, function: Any) -> None:
         reporter(_metric=output)
     else:
         raise ConfigError(
-            f"{_title(function)} gave {type(output).__name__}: must return or yield a number or a dict of results"
+            f"{_title(function)} returned {type(output).__name__}: must return or yield a number or a dict of results"
         )
 
 
@@ -642,7 +642,7 @@ def _names(function: Any) -> list[str]:
 
 
 def _takes(function: Any, *arguments: Any, **keywords: Any) -> bool:
-    """Says whether a function can be called so, as far as its signature says."""
+    """Returns whether a function accepts arguments, by its signature."""
     try:
         inspect.signature(function).bind(*arguments, **keywords)
     except (TypeError, ValueError):
@@ -651,9 +651,9 @@ def _takes(function: Any, *arguments: Any, **keywords: Any) -> bool:
 
 
 def with_parameters(trainable: Any, **kwargs: Any) -> Any:
-    """Gives further keyword arguments to a function, or to the ``setup`` of a class.
+    """Binds further keyword arguments to a function, or to the ``setup`` of a class.
 
-    Each trial has the same objects, or copies where it runs in a process of its own.
+    Each trial gets the same objects, or copies if it runs in its own process.
     """
     if isinstance(trainable, type):
 

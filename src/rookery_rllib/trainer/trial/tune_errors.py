@@ -1,4 +1,4 @@
-"""What goes wrong with trials, under the names that scripts catch."""
+"""Errors of trials, under the names that scripts catch."""
 
 from __future__ import annotations
 
