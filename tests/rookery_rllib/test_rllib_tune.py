@@ -337,7 +337,7 @@ def test_an_experiment_goes_on_where_it_was_stopped():
     analysis = run(Stops, stop={"training_iteration": 5}, resume=True, **arguments)
     assert [trial.last_result["score"] for trial in analysis.trials] == [5, 10]
     assert len({trial.trial_id[:5] for trial in analysis.trials}) == 1
-    with pytest.raises(ConfigError, match="leaves other values open"):
+    with pytest.raises(ConfigError, match="has other search dimensions"):
         run(Stops, resume=True, name="again")
     with pytest.raises(ConfigError, match="holds no experiment"):
         run(resume=True, name="other")
@@ -718,7 +718,7 @@ REFUSED = [
     ({"resources_per_trial": {"cpus": 1}}, "ConfigError: did you mean 'cpu'"),
     ({"typo": 1}, "ConfigError: no argument 'typo'"),
     ({"metric": "scor", "mode": "max"}, "ConfigError: scor: "),
-    ({"search_alg": "hyperopt"}, "ConfigError: HyperOptSearch: is not here; OptunaSearch"),
+    ({"search_alg": "hyperopt"}, "ConfigError: HyperOptSearch: is not supported; OptunaSearch"),
     ({"stop": {"episode_reward_meen": 1}}, "ConfigError: episode_reward_meen: trials report no such result ... score"),
     ({"stop": {"info": {"loss": 1}}}, "ConfigError: as one key"),
     ({"config": {"lr": {"eval": "1+1"}}}, "ConfigError: not run as code"),

@@ -1,1 +1,1 @@
-"""Ray Tune's names of 2021 on Rookery's own runner of many trainings (`rookery.tune`)."""
+"""Ray Tune's names of 2021 on Rookery's own trial runner (`rookery.tune`)."""

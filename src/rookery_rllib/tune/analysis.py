@@ -1,4 +1,4 @@
-"""What came of an experiment, with the attributes and methods of ``ExperimentAnalysis``."""
+"""Results of an experiment, with the attributes and methods of ``ExperimentAnalysis``."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def pandas() -> Any:
 
 
 class Analysis:
-    """Looks at the results in a directory."""
+    """Reads the results in a directory."""
 
     def __init__(self, experiment_dir: str, default_metric: str | None = None, default_mode: str | None = None) -> None:
         folder = os.path.expanduser(experiment_dir)
         if not os.path.isdir(folder):
-            raise ConfigError(f"{experiment_dir}: is no directory")
+            raise ConfigError(f"{experiment_dir}: is not a directory")
         if default_mode not in (None, "min", "max"):
             raise ConfigError(f"default_mode = {default_mode!r}: must be min or max")
         self._experiment_dir = folder
@@ -96,7 +96,7 @@ class Analysis:
         return pandas().DataFrame(list(rows.values()))
 
     def _retrieve_rows(self, metric: str | None, mode: str | None) -> dict[str, dict[str, Any]]:
-        """One result of each trial as a flat dict, by its directory."""
+        """Returns one result of each trial as a flat dict, by its directory."""
         rows: dict[str, dict[str, Any]] = {}
         for path in self._get_trial_paths():
             results = [flatten_dict(result) for result in read_results(path)]
@@ -109,7 +109,7 @@ class Analysis:
         return rows
 
     def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
-        """Returns the configuration of each trial as it was written, by its directory."""
+        """Returns the stored configuration of each trial, by its directory."""
         found: dict[str, dict[str, Any]] = {}
         for path in self._get_trial_paths():
             file = Path(path, EXPR_PARAM_FILE)
@@ -134,7 +134,7 @@ class Analysis:
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
     def get_trial_checkpoints_paths(self, trial: Any, metric: str | None = None) -> list[tuple[str, Any]]:
-        """Returns the checkpoints of a trial, each with a result that it was made after."""
+        """Returns the checkpoints of a trial, each with a value of its result."""
         key = metric or self.default_metric or TRAINING_ITERATION
         folder = str(trial.logdir if isinstance(trial, Trial) else os.path.expanduser(trial))
         results = {result.get(TRAINING_ITERATION): result for result in read_results(folder)}
@@ -159,7 +159,7 @@ class Analysis:
 
 
 class ExperimentAnalysis(Analysis):
-    """Looks at an experiment; what gives data frames needs pandas."""
+    """Analyzes an experiment; data frames need pandas."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class ExperimentAnalysis(Analysis):
         try:
             self._experiment_state = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise ConfigError(f"{experiment_checkpoint_path}: is no state of an experiment: {error}") from None
+            raise ConfigError(f"{experiment_checkpoint_path}: is not a state of an experiment: {error}") from None
         super().__init__(str(path.parent), default_metric, default_mode)
         self.trials = trials_of(self._experiment_state) if trials is None else trials
 
@@ -284,7 +284,7 @@ def read_results(folder: str) -> list[dict[str, Any]]:
 
 
 def trials_of(state: Mapping[str, Any]) -> list[Trial]:
-    """Returns the trials of an experiment as its file says, with their results as they were written."""
+    """Returns the trials of an experiment's file, with their stored results."""
     found = []
     for facts in state.get("checkpoints", []):
         facts = json.loads(facts) if isinstance(facts, str) else facts
@@ -303,7 +303,7 @@ def trials_of(state: Mapping[str, Any]) -> list[Trial]:
 
 
 def is_finite(value: Any) -> bool:
-    """Says whether a value is a finite number."""
+    """Returns whether a value is a finite number."""
     try:
         return math.isfinite(float(value))
     except (TypeError, ValueError):

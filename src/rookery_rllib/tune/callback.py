@@ -1,4 +1,4 @@
-"""Callbacks: code that hears of trials, results and checkpoints, in the process of the script."""
+"""Callbacks for trials, results and checkpoints, in the process of the script."""
 
 from __future__ import annotations
 
@@ -9,68 +9,68 @@ from rookery_rllib.trainer.trial.loggers import CSVLogger, JsonLogger, Logger, T
 
 
 class Callback:
-    """Hears of what happens. Subclasses write what they need; all arguments come by name."""
+    """Base of callbacks. Subclasses override what they need; all arguments are passed by name."""
 
     def setup(self) -> None:
-        """Hears that the experiment begins."""
+        """Called when the experiment begins."""
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """Hears that the loop begins another round."""
+        """Called before each round of the loop."""
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """Hears that the loop has ended a round."""
+        """Called after each round of the loop."""
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Hears that a trial begins or goes on."""
+        """Called when a trial begins or resumes."""
 
     def on_trial_restore(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Hears that a trial goes on from a checkpoint."""
+        """Called when a trial resumes from a checkpoint."""
 
     def on_trial_save(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Hears that a trial has been saved."""
+        """Called after a trial was saved."""
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: Any, **info: Any) -> None:
-        """Hears of a result."""
+        """Called with each result."""
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Hears that a trial is over."""
+        """Called when a trial is complete."""
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Hears that a trial has failed for good."""
+        """Called when a trial has failed for good."""
 
     def on_checkpoint(self, iteration: int, trials: list[Any], trial: Any, checkpoint: Any, **info: Any) -> None:
-        """Hears of a new checkpoint in the directory of a trial."""
+        """Called with a new checkpoint in the directory of a trial."""
 
 
 class CallbackList:
-    """Tells several callbacks the same."""
+    """Calls several callbacks."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self._callbacks = list(callbacks)
 
     def notify(self, event: str, **info: Any) -> None:
-        """Calls a method of each."""
+        """Calls a hook of each callback."""
         for callback in self._callbacks:
             getattr(callback, event)(**info)
 
 
 class LoggerCallback(Callback):
-    """Writes the results of all trials. Subclasses write the ``log_`` methods they need."""
+    """Writes the results of all trials. Subclasses override the ``log_`` methods they need."""
 
     def log_trial_start(self, trial: Any) -> None:
-        """Hears that a trial begins or goes on."""
+        """Called when a trial begins or resumes."""
 
     def log_trial_restore(self, trial: Any) -> None:
-        """Hears that a trial goes on from a checkpoint."""
+        """Called when a trial resumes from a checkpoint."""
 
     def log_trial_save(self, trial: Any) -> None:
-        """Hears that a trial has been saved."""
+        """Called after a trial was saved."""
 
     def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
         """Writes a result."""
 
     def log_trial_end(self, trial: Any, failed: bool = False) -> None:
-        """Hears that a trial is over."""
+        """Called when a trial is complete."""
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.log_trial_start(trial)
@@ -92,7 +92,7 @@ class LoggerCallback(Callback):
 
 
 class LegacyLoggerCallback(LoggerCallback):
-    """Lets classes that log one trial log all of them."""
+    """Logs all trials by loggers of single trials."""
 
     def __init__(self, logger_classes: Sequence[Any]) -> None:
         self.logger_classes = [logger_classes] if isinstance(logger_classes, type) else list(logger_classes)
@@ -145,6 +145,6 @@ class TBXLoggerCallback(LegacyLoggerCallback):
 
 
 def default_loggers(callbacks: Sequence[Callback]) -> list[Callback]:
-    """Returns the callbacks that write a trial's files, but for those that are given already."""
+    """Returns the callbacks that write a trial's files, without those that are given already."""
     kinds = (JsonLoggerCallback, CSVLoggerCallback, TBXLoggerCallback)
     return [kind() for kind in kinds if not any(isinstance(given, kind) for given in callbacks)]

@@ -1,6 +1,6 @@
-"""What Tune's process did beside the loop: names and directories of trials, stoppers, callbacks, progress, states.
+"""Tasks of Tune's process beside the loop: names and directories of trials, stoppers, callbacks, progress, states.
 
-`Driver` follows Rookery's runner: `WatchedExecutor` shows it every event before the runner sees it, and `Progress`
+`Driver` follows Rookery's runner: `WatchedExecutor` passes it every event before the runner gets it, and `Progress`
 every result after the scheduler has decided.
 """
 
@@ -55,30 +55,30 @@ from rookery_rllib.tune.stopper import Stopper, value_at
 from rookery_rllib.tune.trial import Trial, experiment_tag
 
 NOTICE = "rookery: "
-"""What a line begins with that `say_once` has printed in the process of a trial."""
+"""Prefix of lines that `say_once` printed in the process of a trial."""
 
 STATE_SECONDS = 10.0
-"""Least time between two writes of the experiment's state."""
+"""Minimum interval of writes of the experiment's state, in seconds."""
 
 ENDED = "stop"
-"""Why a trial ends that has met a criterion."""
+"""Reason for the end of a trial that met a criterion."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Orders:
-    """How an experiment is to be watched over.
+    """Settings of a `Driver`.
 
     Attributes:
         folder: Directory of the experiment, with those of its trials.
-        job: What a trial is.
+        job: The work of a trial.
         stopper: Ends trials.
-        callbacks: Hear of everything.
+        callbacks: Called at all events.
         reporter: Shows progress.
-        metric: Key of results that trials are judged by, if there is one.
+        metric: Key of the objective in results, if there is one.
         mode: ``max`` or ``min``.
-        checkpoint_at_end: Whether a trial's last state goes into its directory.
-        keep_checkpoints_num: How many checkpoints of a trial stay; None = all.
-        checkpoint_score_attr: Which are kept: the newest, or those with the largest such result, ``min-`` for smallest.
+        checkpoint_at_end: Whether a trial's last state is written to its directory.
+        keep_checkpoints_num: Number of checkpoints to keep per trial; None = all.
+        checkpoint_score_attr: Result by which checkpoints are kept: the largest, or with ``min-`` the smallest.
         fail_fast: Whether the first failure ends everything; ``raise`` = with the exception itself.
         trial_name_creator: Names trials.
         trial_dirname_creator: Names their directories.
@@ -102,13 +102,13 @@ class Orders:
 
 
 class Driver:
-    """Keeps the trials of a script beside those of the runner.
+    """Manages the trials of a script beside those of the runner.
 
     Args:
-        orders: How the experiment is to be watched over.
-        scheduler: The scheduler, with what it said last.
-        prefix: What identifiers of trials begin with, ``55818``.
-        moment: When the experiment began, as it stands in names.
+        orders: The settings.
+        scheduler: The scheduler, with its last decisions.
+        prefix: Prefix of trial identifiers, ``55818``.
+        moment: Start time of the experiment, as in names.
         searcher: A script's own searcher.
     """
 
@@ -123,7 +123,7 @@ class Driver:
         self.runner: Runner | None = None
         self.iteration = 0
         self.stopping = ""
-        """Why everything is to end; empty while it goes on."""
+        """Reason to end the experiment; empty while it continues."""
         self._ended: set[str] = set()
         self._params: dict[str, Mapping[str, Any]] = {}
         self._read: dict[str, int] = {}
@@ -143,7 +143,7 @@ class Driver:
         known = self.trials.get(start.trial)
         if known is None:
             known = self.trials[start.trial] = self._new(start)
-        elif self._params[start.trial] != start.params:  # a clone, or a schedule of parameters
+        elif self._params[start.trial] != start.params:  # a clone, or scheduled parameters
             tag = known.experiment_tag.partition("@")[0]
             changed = {key: part for key, part in start.params.items() if part != self._params[start.trial].get(key)}
             known.experiment_tag = f"{tag}@perturbed[{experiment_tag(0, changed).partition('_')[2]}]"
@@ -153,7 +153,7 @@ class Driver:
         return known
 
     def recall(self, theirs: OurTrial) -> None:
-        """Takes over a trial that was over before the experiment was stopped; callbacks know of its end already."""
+        """Restores a trial that was complete before the experiment stopped; callbacks were called at its end."""
         if not (theirs.folder / ABOUT).exists():
             return
         trial = self.made(Start(theirs.name, theirs.params, theirs.seed, theirs.folder))
@@ -167,7 +167,7 @@ class Driver:
             self.searcher.last[theirs.number] = trial.last_result
 
     def _configure(self, trial: Trial, start: Start) -> None:
-        """Gives a trial the configuration that its parameters make."""
+        """Sets the configuration of a trial from its parameters."""
         chosen = {path: value for path, value in start.params.items() if path != WHOLE}
         whole = start.params.get(WHOLE)
         trial.evaluated_params = {**chosen, **(flatten_dict(whole) if isinstance(whole, Mapping) else {})}
@@ -208,7 +208,7 @@ class Driver:
         return trial
 
     def _write_about(self, trial: Trial, start: Start, clone: bool) -> None:
-        """Tells the work of a trial who it is."""
+        """Writes a trial's identity for its process."""
         about = {
             "trial_id": trial.trial_id, "trial_name": str(trial), "custom_trial_name": trial.custom_trial_name,
             "logdir": trial.logdir, EXPERIMENT_TAG: trial.experiment_tag, "clone": clone,
@@ -216,13 +216,13 @@ class Driver:
         (start.folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
 
     def notify(self, event: str, trial: Trial, **info: Any) -> None:
-        """Tells the callbacks of something that happened to a trial."""
+        """Calls the callbacks with an event of a trial."""
         self.callbacks.notify(event, iteration=self.iteration, trials=self.everyone, trial=trial, **info)
 
     # --- results ------------------------------------------------------------------------------------------------------
 
     def judged(self, event: Stepped) -> Stepped:
-        """Returns a result, with why the trial ends if a stopper says so."""
+        """Returns a result, with the reason if a stopper ends the trial."""
         result = event.row.get(RESULT)
         if result is None or event.reason == RETURNED:
             return event
@@ -235,7 +235,7 @@ class Driver:
         return replace(event, reason=reason, row={**event.row, RESULT: {**result, DONE: bool(reason) or result[DONE]}})
 
     def result(self, name: str, row: Mapping[str, Any]) -> None:
-        """Tells callbacks of a result, after the scheduler has decided."""
+        """Calls callbacks with a result, after the scheduler has decided."""
         trial = self.trials[name]
         result = {**row[RESULT], "config": trial.config}
         if self.scheduler.said.get(name) is Action.STOP:
@@ -250,7 +250,7 @@ class Driver:
         self.look_at_checkpoints(trial)
 
     def look_at_checkpoints(self, trial: Trial) -> None:
-        """Tells callbacks of new checkpoints in a trial's directory, and removes those that are not to be kept."""
+        """Calls callbacks with new checkpoints in a trial's directory, and removes those beyond the limit."""
         found, seen = trial.checkpoints(), self._seen.setdefault(trial.trial_id, set())
         for checkpoint in found:
             if checkpoint.value not in seen:
@@ -273,7 +273,7 @@ class Driver:
             return sign * float(value) if isinstance(value, int | float) else -math.inf
 
         best = sorted(found, key=worth)[len(found) - keep :]
-        newest = found[-1]  # from which the trial goes on
+        newest = found[-1]  # from which the trial resumes
         for checkpoint in found:
             if checkpoint not in best and checkpoint is not newest:
                 shutil.rmtree(checkpoint_directory(str(checkpoint.value)), ignore_errors=True)
@@ -281,13 +281,13 @@ class Driver:
     # --- ends ---------------------------------------------------------------------------------------------------------
 
     def saves_at_end(self, name: str, save: bool) -> bool:
-        """Says whether the runner's own checkpoint is needed when a trial gives its worker away."""
+        """Returns whether the runner's own checkpoint is needed when a trial releases its worker."""
         assert self.runner is not None
         goes_on_later = self.runner.state.trials[name].status in (Status.PAUSED, Status.PENDING)
         return save and (goes_on_later or self.orders.checkpoint_at_end)
 
     def failed(self, event: Failed) -> None:
-        """Notes a failure; raises a TuneError if a failure is to end everything at once."""
+        """Records a failure; raises a TuneError if the first failure ends the experiment at once."""
         trial = self.trials[event.trial]
         trial.num_failures += 1
         trial.error_msg = event.problem
@@ -298,7 +298,7 @@ class Driver:
             raise TuneError(f"{trial} has failed: {event.problem}\n{event.traceback}")
 
     def sync(self, running: int = 0) -> None:
-        """Takes over how the runner's trials stand, tells of those that are over, shows and writes it down."""
+        """Updates trials from the runner, reports those that ended, and shows and writes the state."""
         assert self.runner is not None
         self.iteration += 1
         everyone = self.everyone
@@ -319,17 +319,17 @@ class Driver:
         self.write_state()
 
     def _end(self, folder: Path, trial: Trial, failed: bool) -> None:
-        """Does what follows from the end of a trial."""
+        """Finishes a trial."""
         if not failed and self.orders.checkpoint_at_end:
             self._keep_last(folder, trial)
-        for events in folder.glob("events.out.tfevents.*"):  # a second curve of the same trial, to TensorBoard
+        for events in folder.glob("events.out.tfevents.*"):  # it would be a second curve of the trial in TensorBoard
             events.unlink()
         if failed and self.orders.fail_fast and not self.stopping:
             self.stopping = f"{trial} has failed, and fail_fast is set"
         self.notify("on_trial_error" if failed else "on_trial_complete", trial)
 
     def _keep_last(self, folder: Path, trial: Trial) -> None:
-        """Puts the runner's last checkpoint of a trial into the trial's directory."""
+        """Copies the runner's last checkpoint of a trial to the trial's directory."""
         last = last_good(folder / FOLDER) if (folder / FOLDER).is_dir() else None
         if last is None:
             return
@@ -341,7 +341,7 @@ class Driver:
         self.look_at_checkpoints(trial)
 
     def _show_prints(self, folder: Path, trial: Trial) -> None:
-        """Prints what a trial in another process has printed since."""
+        """Prints new output of a trial in another process."""
         path = folder / LOG
         if not path.exists() or path.stat().st_size <= self._read.get(trial.trial_id, 0):
             return
@@ -381,15 +381,15 @@ class Driver:
 
 
 def named_by(creator: Callable[[Trial], str], trial: Trial, which: str) -> str:
-    """Returns what a script calls a trial; raises a ConfigError if it gives no text."""
+    """Returns a script's name of a trial; raises a ConfigError for other values than text."""
     name = creator(trial)
     if not isinstance(name, str) or not name:
-        raise ConfigError(f"{which}: must return a text, and gave {name!r}")
+        raise ConfigError(f"{which}: must return a text, not {name!r}")
     return name
 
 
 class LocalExecutor(InProcessExecutor):
-    """Runs one trial at a time in this process; what it prints is seen."""
+    """Runs one trial at a time in this process, with its output visible."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job, cpus=0.0, gpus=0.0, max_concurrent=None)
@@ -399,7 +399,7 @@ class LocalExecutor(InProcessExecutor):
 
 
 class WatchedExecutor(Executor):
-    """Lets a driver see what happens on another executor."""
+    """Passes the events of another executor to a driver."""
 
     def __init__(self, inner: Executor, driver: Driver) -> None:
         self.inner, self.driver = inner, driver
@@ -407,11 +407,11 @@ class WatchedExecutor(Executor):
 
     @property
     def free(self) -> int:
-        """How many more trials can begin now."""
+        """Number of further trials that can begin now."""
         return self.inner.free
 
     def begin(self, start: Start) -> None:
-        """Begins a trial, and says so."""
+        """Begins a trial, and calls callbacks."""
         trial = self.driver.made(start)
         trial.set_status(Trial.RUNNING)
         self.driver.notify("on_trial_start", trial)
@@ -421,7 +421,7 @@ class WatchedExecutor(Executor):
         self.inner.order(trial, order)
 
     def wait(self, seconds: float) -> Event | None:
-        """Returns the next event, judged by stoppers."""
+        """Returns the next event, after stoppers have decided."""
         event = self.inner.wait(seconds)
         if isinstance(event, Stepped):
             return self.driver.judged(event)
@@ -441,7 +441,7 @@ class WatchedExecutor(Executor):
 
 
 class Progress(Listener):
-    """Tells a driver of what the runner reports."""
+    """Passes reports of the runner to a driver."""
 
     def __init__(self, driver: Driver) -> None:
         super().__init__()
@@ -459,5 +459,5 @@ class Progress(Listener):
 
 
 def moment() -> str:
-    """Returns the time as it stands in names."""
+    """Returns the current time for names."""
     return datetime.now().strftime(DATE)

@@ -1,7 +1,7 @@
-"""``tune.run``: an experiment of 2021 on Rookery's runner of many trainings.
+"""``tune.run``: an experiment of 2021 on Rookery's trial runner.
 
-`run` takes the arguments of Tune; `Setup` is what they come to, and `execute` puts the parts together. What each
-argument does here, is ignored for or is refused for stands in `run`.
+`run` takes the arguments of Tune, `Setup` has the resulting settings, and `execute` combines the parts. The docstring
+of `run` has the differences of arguments.
 """
 
 from __future__ import annotations
@@ -74,21 +74,21 @@ OURS = ".rookery"
 """Folder of the runner's own files, in the directory of an experiment."""
 
 FOREVER = 1_000_000
-"""Samples or failures where a script wants any number."""
+"""Number of samples or failures without a limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setup(Orders):
-    """What the arguments of `run` come to.
+    """Settings from the arguments of `run`.
 
     Attributes:
         space: Domains by path.
-        plan: How values are suggested.
-        scheduler: Who goes on.
-        num_samples: How often the search is asked, each time for the whole grid.
+        plan: The search.
+        scheduler: The scheduler.
+        num_samples: Number of suggestions, each for the whole grid.
         gpus: GPUs of a trial.
-        resume: Whether to go on with the newest experiment in `folder`.
-        max_failures: How often a trial may fail and go on.
+        resume: Whether to resume the newest experiment in `folder`.
+        max_failures: Number of failures after which a trial may resume.
         raise_on_failed_trial: Whether a failed trial is an error at the end.
         max_concurrent: Trials at the same time, at most.
     """
@@ -105,7 +105,7 @@ class Setup(Orders):
 
     @property
     def total(self) -> int:
-        """How many trials there will be."""
+        """Number of trials."""
         return self.num_samples * grid_size(self.space) * self.plan.repeats
 
 
@@ -125,22 +125,22 @@ def run(
     raise_on_failed_trial: bool = True, callbacks: Sequence[Any] | None = None, loggers: Sequence[Any] | None = None,
     **old: Any,
 ) -> ExperimentAnalysis:
-    """Runs trials to their ends, and returns what came of them.
+    """Runs trials to their ends, and returns their results.
 
-    Arguments are those of Ray; these differ, or have limits:
+    Arguments are those of Ray, with these differences:
 
     Args:
         resources_per_trial: Cores and GPUs of a trial; None = one core.
-        keep_checkpoints_num: How many checkpoints of a trial stay; the newest does in any case. None = all.
-        sync_config: Without an ``upload_dir`` it changes nothing.
-        server_port, queue_trials, reuse_actors: Have no meaning: no server, trials wait for cores, none is used twice.
+        keep_checkpoints_num: Checkpoints to keep per trial, always with the newest. None = all.
+        sync_config: Without an ``upload_dir`` it has no effect.
+        server_port, queue_trials, reuse_actors: Have no meaning: no server, trials wait for cores, no actor is reused.
         trial_executor: Must be None.
         resume: True or ``LOCAL``: resume the newest experiment of this name.
         time_budget_s: Seconds, or a timedelta.
-        old: Arguments that were deprecated in 2021; those that asked for something say what to use.
+        old: Arguments that were deprecated in 2021; those with an effect are refused with a replacement.
 
     Raises:
-        ConfigError: If an argument is wrong, or of no use here.
+        ConfigError: If an argument is wrong, or unsupported.
         TuneError: If trials have failed.
     """
     return run_given(dict(locals()))
@@ -148,10 +148,10 @@ def run(
 
 
 def run_given(given: dict[str, Any]) -> ExperimentAnalysis:
-    """Runs what the arguments of `run` ask for.
+    """Runs an experiment with the arguments of `run`.
 
     Raises:
-        ConfigError: If it is several experiments, or an argument is wrong.
+        ConfigError: If there are several experiments, or an argument is wrong.
     """
     target, old = given["run_or_experiment"], given.pop("old")
     given["max_concurrent_trials"] = old.get("max_concurrent_trials")
@@ -165,13 +165,13 @@ def run_given(given: dict[str, Any]) -> ExperimentAnalysis:
 
 
 def refuse_unused(given: Mapping[str, Any], old: Mapping[str, Any]) -> None:
-    """Refuses arguments that ask for something which is not here."""
+    """Refuses unsupported arguments."""
     upload = getattr(given["sync_config"], "upload_dir", None) or old.get("upload_dir")
     resume = given["resume"]
     problems = {
         f"sync_config.upload_dir = {upload!r}: nothing is sent to cloud storage here; copy local_dir": bool(upload),
         "trial_executor: trials run on Rookery's own executors; leave it out": given["trial_executor"] is not None,
-        f"resume = {resume!r}: goes on with what lies here; use resume=True": resume
+        f"resume = {resume!r}: only a local experiment can be resumed; use resume=True": resume
         not in (False, None, True, "LOCAL", "AUTO"),
         f"mode = {given['mode']!r}: must be min or max": given["mode"] not in (None, "min", "max"),
         f"fail_fast = {given['fail_fast']!r}: must be True, False or 'raise'": given["fail_fast"]
@@ -180,7 +180,7 @@ def refuse_unused(given: Mapping[str, Any], old: Mapping[str, Any]) -> None:
             given["num_samples"], int
         )
         or (given["num_samples"] < 1 and given["num_samples"] != -1),
-        "run_errored_only: is not here; use resume=True, which goes on with all that is not over": bool(
+        "run_errored_only: is not supported; use resume=True, which resumes all unfinished trials": bool(
             old.get("run_errored_only")
         ),
     }
@@ -191,7 +191,7 @@ def refuse_unused(given: Mapping[str, Any], old: Mapping[str, Any]) -> None:
 
 
 def setup_of(given: Mapping[str, Any]) -> Setup:
-    """Returns what the arguments of `run` come to."""
+    """Returns the settings of the arguments of `run`."""
     target = given["run_or_experiment"]
     trainable = registry.trainable_class(target)
     name = title_of(target)
@@ -237,7 +237,7 @@ def setup_of(given: Mapping[str, Any]) -> Setup:
 
 
 def title_of(target: Any) -> str:
-    """Returns what something to be tried is called: ``PPO``, the name of a class or function."""
+    """Returns the name of a trainable: ``PPO``, or that of a class or function."""
     if isinstance(target, str):
         return target
     own = getattr(target, "_name", None) or getattr(target, "__name__", None)
@@ -252,11 +252,11 @@ def default_name(trainable: type[Trainable], name: str) -> str:
 
 
 def check_saving(trainable: type[Trainable], name: str, given: Mapping[str, Any], scheduler: TrialScheduler) -> None:
-    """Refuses what needs checkpoints of something that cannot be saved."""
+    """Refuses arguments that need checkpoints of a trainable without them."""
     if issubclass(trainable, FunctionTrainable):
         if given["checkpoint_freq"]:
             raise ConfigError(
-                f"checkpoint_freq: {name} is a function, which says itself when it saves: `with "
+                f"checkpoint_freq: {name} is a function, which saves by itself: `with "
                 "tune.checkpoint_dir(step) as folder:`"
             )
         return
@@ -268,18 +268,18 @@ def check_saving(trainable: type[Trainable], name: str, given: Mapping[str, Any]
 
 
 def callbacks_of(callbacks: Sequence[Any] | None, loggers: Sequence[Any] | None, metric: str | None) -> list[Callback]:
-    """Returns those of the script, what writes trials' files, and what prints results.
+    """Returns the callbacks of the script, the loggers, and the printer of results.
 
     Raises:
-        ConfigError: If something is no callback.
+        ConfigError: If an object is not a callback.
     """
     own = list(callbacks or ())
     for given in own:
         if not isinstance(given, Callback):
             kind = given.__name__ if isinstance(given, type) else type(given).__name__
-            hint = "; give an object of it" if isinstance(given, type) else ""
+            hint = "; pass an instance" if isinstance(given, type) else ""
             raise ConfigError(
-                f"callbacks: {kind} is no tune.Callback{hint}; callbacks of a Trainer stand in config['callbacks']"
+                f"callbacks: {kind} is not a tune.Callback{hint}; callbacks of a Trainer are in config['callbacks']"
             )
     files = [LegacyLoggerCallback(loggers)] if loggers else default_loggers(own)
     return [*own, *files, TrialProgressCallback(metric)]
@@ -315,7 +315,7 @@ def execute(setup: Setup) -> ExperimentAnalysis:
     }  # fmt: skip
     if before and json.loads(json.dumps(record["space"])) != before["space"]:
         raise ConfigError(
-            f"resume: {place.parent.parent}: config leaves other values open than before; use another name"
+            f"resume: {place.parent.parent}: config has other search dimensions than before; use another name"
         )
     with closing(Journal(place, anew=not before)) as journal:
         if not before:
@@ -326,15 +326,15 @@ def execute(setup: Setup) -> ExperimentAnalysis:
 
 
 def earlier(setup: Setup) -> tuple[Path, dict[str, Any]]:
-    """Returns the folder of the newest experiment, and what it began with; raises a ConfigError if there is none."""
+    """Returns the folder of the newest experiment, and its initial arguments; raises a ConfigError without one."""
     found = sorted(path.parent for path in (setup.folder / OURS).glob(f"*/{FILE}") if path.stat().st_size)
     if not found:
-        raise ConfigError(f"resume: {setup.folder}: holds no experiment to go on with; leave resume out to begin one")
+        raise ConfigError(f"resume: {setup.folder}: has no experiment to resume; leave resume out to begin one")
     return found[-1], read(found[-1])[0]
 
 
 def concurrent(setup: Setup) -> int | None:
-    """Returns how many trials may run at the same time; None = as many as there are cores for."""
+    """Returns the limit of concurrent trials; None = by the number of cores."""
     limits = [setup.plan.max_concurrent, setup.max_concurrent]
     if Machine.num_cpus:
         limits.append(max(1, int(Machine.num_cpus // setup.job.cpus)))
@@ -342,13 +342,13 @@ def concurrent(setup: Setup) -> int | None:
         limits.append(1)
     elif (theirs := joined()) is not None and (beside := setup.job.trainable.cores_beside(setup.job.config)):
         cores = theirs.cluster_resources().get("CPU", 0.0)
-        # so that no trial keeps another's workers waiting
+        # so that no trial waits for another's workers
         limits.append(max(1, int(cores // (setup.job.cpus + beside))))
     return min((limit for limit in limits if limit), default=None)
 
 
 def make_search(setup: Setup, streams: Streams, cfg: TuneConfig, prefix: str) -> AskTell:
-    """Returns what suggests values."""
+    """Returns the search."""
     search, space = setup.plan.search, dict(setup.space)
     if isinstance(search, Searcher):
         search.set_search_properties(setup.metric, setup.mode, setup.job.config)
@@ -357,8 +357,8 @@ def make_search(setup: Setup, streams: Streams, cfg: TuneConfig, prefix: str) ->
 
 
 def make_executor(setup: Setup, cfg: TuneConfig) -> Executor:
-    """Returns what runs trials: the cluster that the script has joined; else processes where several run at a time and
-    can be sent there; else this process.
+    """Returns the executor of trials: the joined cluster; else processes, if several trials can run at a time and
+    can be sent; else this process.
     """
     job, cpus = setup.job, setup.job.cpus
     try:
@@ -370,7 +370,7 @@ def make_executor(setup: Setup, cfg: TuneConfig) -> Executor:
         actors = Machine.actors()
         if not actors:
             return ProcessExecutor(job, cpus, setup.gpus, cfg.max_concurrent)
-        reason = f"the actor {actors[0]!r} lives here, and trials may ask it"
+        reason = f"the actor {actors[0]!r} lives here, and trials may call it"
     except ConfigError as error:
         reason = str(error)
     say(f"trials run one after the other in this process: {reason}")
@@ -385,7 +385,7 @@ def loop(
     journal: Journal,
     driver: Driver,
 ) -> None:
-    """Runs Rookery's loop, watched by a driver."""
+    """Runs Rookery's loop with a driver."""
     cfg = experiment.cfg
     survive_lost_output(setup.folder / LOG)
     if isinstance(search, Suggestions):
@@ -395,7 +395,7 @@ def loop(
         watched = WatchedExecutor(executor, driver)
         driver.runner = Runner(experiment, Gate(search, driver), scheduler, watched, journal, Progress(driver))
         if journal.records:
-            say(f"going on with {setup.folder.name} of {driver.moment}")
+            say(f"resuming {setup.folder.name} of {driver.moment}")
             before = ExperimentState.of(experiment.folder, journal.records, experiment.space)
             for trial in before.trials.values():
                 if trial.status.is_over:
@@ -403,7 +403,7 @@ def loop(
         try:
             driver.runner.run()
         except Interrupted:
-            say("stopped; resume=True goes on with what is not over")
+            say("stopped; resume=True resumes unfinished trials")
         finally:
             driver.runner.state.stop_running()
             driver.sync()
@@ -412,19 +412,19 @@ def loop(
                 if isinstance(callback, LegacyLoggerCallback):
                     callback.close()
         over = [trial for trial in driver.runner.state.trials.values() if trial.status.is_over]
-        if len(over) == len(driver.runner.state.trials):  # nobody goes on from these any more
+        if len(over) == len(driver.runner.state.trials):  # no trial resumes from these any more
             for trial in over:
                 shutil.rmtree(trial.folder / FOLDER, ignore_errors=True)
 
 
 class Gate:
-    """Passes questions on to a search until everything is to end."""
+    """Forwards requests to a search until the experiment ends."""
 
     def __init__(self, search: AskTell, driver: Driver) -> None:
         self.search, self.driver = search, driver
 
     def ask(self, number: int) -> Mapping[str, Any] | None:
-        """Returns the next suggestion; None when everything is to end."""
+        """Returns the next suggestion; None at the end of the experiment."""
         return None if self.driver.stopping else self.search.ask(number)
 
     def tell(self, number: int, values: Sequence[float] | None) -> None:
@@ -432,7 +432,7 @@ class Gate:
 
 
 def finished(setup: Setup, driver: Driver, seconds: float) -> ExperimentAnalysis:
-    """Shows how trials ended, and returns what came of them; raises a TuneError if some have failed."""
+    """Shows the ends of trials, and returns the results; raises a TuneError if some have failed."""
     trials = driver.everyone
     if has_verbosity(Verbosity.V1_EXPERIMENT) and setup.reporter.should_report(trials, done=True):
         setup.reporter.report(trials, True)
@@ -451,27 +451,27 @@ def finished(setup: Setup, driver: Driver, seconds: float) -> ExperimentAnalysis
 
 
 class Experiment:
-    """What is to be tried, for `run_experiments`."""
+    """An experiment for `run_experiments`."""
 
     SHARED = (
         "verbose", "progress_reporter", "resume", "raise_on_failed_trial", "scheduler", "search_alg", "callbacks",
         "server_port", "queue_trials", "reuse_actors", "trial_executor", "metric", "mode", "fail_fast",
     )  # fmt: skip
-    """Arguments that experiments of one call have in common."""
+    """Arguments shared by the experiments of one call."""
 
     def __init__(self, name: str, run: Any, **spec: Any) -> None:
         self.name, self.target, self.spec = name, run, spec
 
     @classmethod
     def from_json(cls, name: str, spec: Mapping[str, Any]) -> Experiment:
-        """Makes an experiment of a dict as tuned examples have it: ``{"run": "PPO", "env": ..., "config": {...}}``.
+        """Makes an experiment from a dict, as in tuned examples: ``{"run": "PPO", "env": ..., "config": {...}}``.
 
         Raises:
-            ConfigError: If it does not say what is tried.
+            ConfigError: If the trainable is missing.
         """
         rest = dict(spec)
         if "run" not in rest:
-            raise ConfigError(f"{name}: says not what is tried; write run: PPO")
+            raise ConfigError(f"{name}: run is missing, for example run: PPO")
         target = rest.pop("run")
         if "env" in rest:
             rest["config"] = {**(rest.get("config") or {}), "env": rest.pop("env")}
@@ -522,7 +522,7 @@ def run_experiments(
 
 
 def variants(config: Mapping[str, Any], number: int = 0) -> dict[str, Any]:
-    """Returns a nested configuration with a value drawn for each open place; the `number`-th of grids."""
+    """Returns a nested configuration with a sample of each domain, and the `number`-th value of grids."""
     space = space_of(config)
     suggestions = Suggestions(plan_of(None).search, space, ("max",), number + 1, (), Streams(seed_of_numpy()), space)
     return dict(filled(config, suggestions.ask(number) or {}))

@@ -1,7 +1,7 @@
-"""What a trial does: a Trainable of 2021 as the work of Rookery's runner.
+"""Trials: a Trainable of 2021 as a job of Rookery's runner.
 
-The runner's own files (its journal, the checkpoints with which trials pause, move and go on after a kill) lie in a
-folder ``.rookery`` of the experiment; what a script reads lies where Tune put it.
+The runner's own files (its journal, and checkpoints to pause, move and resume trials) are in a folder ``.rookery`` of
+the experiment; files for scripts are where Tune put them.
 """
 
 from __future__ import annotations
@@ -52,29 +52,29 @@ from rookery_rllib.tune.space import filled
 from rookery_rllib.tune.trial import TrialInfo
 
 ABOUT = "trial.json"
-"""File in a trial's folder of the runner that says who it is for scripts."""
+"""File in a trial's folder of the runner with its identity for scripts."""
 
 RESULT = "__result__"
-"""Key of the whole result in what is reported to the runner."""
+"""Key of the complete result in reports to the runner."""
 
 KEEP_LAST = 2
-"""Checkpoints of the runner's own that stay, of each trial."""
+"""Number of the runner's own checkpoints to keep per trial."""
 
 RETURNED = "the function has returned"
 
 
 @dataclass(frozen=True)
 class TrainableOf2021(Job):
-    """Tries a Trainable.
+    """Job that runs a Trainable.
 
     Attributes:
         trainable: The class.
-        name: What it is called.
-        config: The configuration, nested, with open places.
+        name: Its name.
+        config: The nested configuration with domains.
         checkpoint_freq: Iterations between checkpoints in the trial's directory; 0 = none.
-        log_to_file: Files that prints go to too: of standard output, of standard error.
-        restore: Checkpoint that each trial begins with.
-        export_formats: Formats the model is written in when a trial ends.
+        log_to_file: Files for copies of standard output and standard error.
+        restore: Checkpoint from which each trial starts.
+        export_formats: Formats of the exported model at the end of a trial.
         resources: Cores of a trial.
         known: Names that the script has registered.
     """
@@ -104,7 +104,7 @@ class TrainableOf2021(Job):
         """Returns the configuration of a trial.
 
         Args:
-            params: Values by path; those of places that the configuration does not have are put there.
+            params: Values by path; missing places are added to the configuration.
         """
         config: dict[str, Any] = filled(self.config, params)
         whole = params.get(WHOLE)
@@ -122,7 +122,7 @@ class TrainableOf2021(Job):
 
 
 def merged(config: dict[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a nested configuration with what another says over it."""
+    """Returns a nested configuration, overridden by another."""
     made = dict(config)
     for key, value in other.items():
         below = made.get(key)
@@ -131,7 +131,7 @@ def merged(config: dict[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def placed(config: Any, keys: list[str], value: Any) -> None:
-    """Puts a value into a nested configuration, and makes what is missing on the way."""
+    """Sets a value in a nested configuration, creating missing levels."""
     node = config
     for place, key in enumerate(keys):
         last = place == len(keys) - 1
@@ -141,7 +141,7 @@ def placed(config: Any, keys: list[str], value: Any) -> None:
             node = node[int(key)]
             continue
         if not isinstance(node, dict):
-            return  # a tuple, which `filled` has made anew
+            return  # a tuple, which `filled` has copied
         same = next((known for known in node if str(known) == key), key)
         if last:
             node[same] = value
@@ -149,7 +149,7 @@ def placed(config: Any, keys: list[str], value: Any) -> None:
 
 
 class TrialOf2021(Work):
-    """One trainable at work."""
+    """A running trainable."""
 
     def __init__(self, job: TrainableOf2021, start: Start) -> None:
         self._job, self._folder = job, start.folder
@@ -173,7 +173,7 @@ class TrialOf2021(Work):
         self.iteration = self.trainable.iteration
 
     def _restore(self, clone: bool) -> None:
-        """Goes on from the newest checkpoint: the runner's or one in the trial's directory; else from `job.restore`."""
+        """Resumes from the newest checkpoint: the runner's or one in the trial's directory; else from `job.restore`."""
         own = last_good(self._checkpoints) if self._checkpoints.is_dir() else None
         reached = read_manifest(own)["iteration"] if own is not None else -1
         visible = [] if clone else [(number, path) for number, path in checkpoints_in(self._logdir) if number > reached]
@@ -187,7 +187,7 @@ class TrialOf2021(Work):
             self.trainable.restore(self._job.restore)
 
     def step(self) -> tuple[Row, str]:
-        """Does an iteration; a checkpoint goes into the trial's directory where one is due."""
+        """Runs an iteration; writes a checkpoint to the trial's directory at the configured interval."""
         result = self.trainable.train()
         if RESULT_DUPLICATE in result:
             return self._last, RETURNED
@@ -233,10 +233,10 @@ class TrialOf2021(Work):
 
 
 def without_config(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a result without its configuration, which the script's process has itself."""
+    """Returns a result without its configuration, which the script's process has already."""
     return {key: value for key, value in result.items() if key != "config"}
 
 
 def is_plain(value: Any) -> bool:
-    """Says whether the runner can judge by a value, or show it."""
+    """Returns whether the runner can compare or show a value."""
     return isinstance(value, int | float) or (hasattr(value, "__float__") and getattr(value, "shape", ()) == ())

@@ -1,4 +1,4 @@
-"""Progress as Tune shows it: a status table of trials, and the results that they report."""
+"""Progress in Tune's form: a status table of trials, and their results."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from rookery_rllib.tune.stopper import value_at
 from rookery_rllib.tune.trial import Trial
 
 ORDER = (Trial.RUNNING, Trial.PAUSED, Trial.PENDING, Trial.TERMINATED, Trial.ERROR)
-"""In which statuses stand in a table."""
+"""Order of statuses in a table."""
 
 RESULT_SECONDS = 30.0
-"""Least time between two results of a trial that are printed."""
+"""Minimum interval of printed results of a trial, in seconds."""
 
 
 class Verbosity(IntEnum):
-    """How much is printed."""
+    """Verbosity levels."""
 
     V0_MINIMAL = 0
     V1_EXPERIMENT = 1
@@ -49,26 +49,26 @@ class _Level:
 
 
 def set_verbosity(level: int) -> None:
-    """Sets how much is printed, 0 to 3."""
+    """Sets the verbosity, 0 to 3."""
     _Level.now = Verbosity(min(max(int(level), 0), 3))
 
 
 def has_verbosity(level: int) -> bool:
-    """Says whether as much as `level` is printed."""
+    """Returns whether the verbosity is at least `level`."""
     return _Level.now >= level
 
 
 def is_notebook() -> bool:
-    """Says whether a notebook shows what is printed."""
+    """Returns whether the output goes to a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return type(shell).__name__ == "ZMQInteractiveShell"
 
 
 class ProgressReporter:
-    """Shows how trials stand. Subclasses write `should_report` and `report`."""
+    """Shows the state of trials. Subclasses implement `should_report` and `report`."""
 
     def should_report(self, trials: list[Trial], done: bool = False) -> bool:
-        """Says whether to report now."""
+        """Returns whether to report now."""
         raise NotImplementedError
 
     def report(self, trials: list[Trial], done: bool, *sys_info: str) -> None:
@@ -79,7 +79,7 @@ class ProgressReporter:
         return True
 
     def set_total_samples(self, total_samples: int) -> None:
-        """Hears how many trials there will be."""
+        """Sets the total number of trials."""
 
 
 class TuneReporterBase(ProgressReporter):
@@ -120,7 +120,7 @@ class TuneReporterBase(ProgressReporter):
         self._last_report_time = -float("inf")
 
     def set_search_properties(self, metric: str | None, mode: str | None) -> bool:
-        """Hears by what trials are judged; says whether it was not told before."""
+        """Sets the objective of trials; returns whether it was not set before."""
         if (self._metric and metric) or (self._mode and mode):
             return False
         self._metric, self._mode = self._metric or metric, self._mode or mode
@@ -130,7 +130,7 @@ class TuneReporterBase(ProgressReporter):
         self._total_samples = total_samples
 
     def should_report(self, trials: list[Trial], done: bool = False) -> bool:
-        """Says yes at the end, and every few seconds."""
+        """Returns True at the end, and every few seconds."""
         if not done and time.monotonic() - self._last_report_time <= self._max_report_frequency:
             return False
         self._last_report_time = time.monotonic()
@@ -177,7 +177,7 @@ class TuneReporterBase(ProgressReporter):
                     self._inferred[key] = self._metric_columns[key] = key
 
     def _best(self, trials: list[Trial]) -> Trial | None:
-        """The trial whose last result is best."""
+        """Returns the trial whose last result is best."""
         if not self._metric or not self._mode:
             return None
         sign = 1.0 if self._mode == "max" else -1.0
@@ -186,7 +186,7 @@ class TuneReporterBase(ProgressReporter):
         return max(numbers, key=lambda pair: pair[0])[1] if numbers else None
 
     def _counts(self, trials: list[Trial]) -> list[str]:
-        """Where results are, and how many trials there are of each status."""
+        """Returns the directory of results, and the number of trials of each status."""
         counts = Counter(trial.status for trial in trials)
         if not trials:
             return []
@@ -196,7 +196,7 @@ class TuneReporterBase(ProgressReporter):
         return [*folders, f"Number of trials: {len(trials)}{total} ({by_status})"]
 
     def _table(self, trials: list[Trial], most: int | None, fmt: str) -> list[str]:
-        """The table of trials, and what was left out of it."""
+        """Returns the table of trials, and a note about omitted ones."""
         if not trials:
             return []
         ordered = [trial for status in ORDER for trial in trials if trial.status == status]
@@ -222,7 +222,7 @@ class TuneReporterBase(ProgressReporter):
         return [table(head, rows, fmt), *([f"... {sum(left.values())} more trials not shown ({more})"] if left else [])]
 
     def _errors(self, trials: list[Trial], most: int | None, fmt: str) -> list[str]:
-        """The table of failures."""
+        """Returns the table of failures."""
         failed = [trial for trial in trials if trial.error_file]
         if not failed:
             return []
@@ -241,7 +241,7 @@ class CLIReporter(TuneReporterBase):
 
 
 class JupyterNotebookReporter(TuneReporterBase):
-    """Shows the table in a notebook; where there is none, prints it."""
+    """Shows the table in a notebook; elsewhere prints it."""
 
     def __init__(self, overwrite: bool = True, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -258,17 +258,17 @@ class JupyterNotebookReporter(TuneReporterBase):
 
 
 def default_reporter() -> TuneReporterBase:
-    """Returns the reporter for where this runs."""
+    """Returns the reporter for a notebook or a terminal."""
     return JupyterNotebookReporter() if is_notebook() else CLIReporter()
 
 
 def named(columns: Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """Returns what columns are called, by key."""
+    """Returns the column titles by key."""
     return dict(columns) if isinstance(columns, Mapping) else {key: key for key in columns}
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]], fmt: str = "psql") -> str:
-    """Returns a table with frames, or as HTML; numbers stand to the right."""
+    """Returns a table with frames, or as HTML; numbers are right-aligned."""
     texts = [[cell(value) for value in row] for row in rows]
     if fmt == "html":
         lines = ["".join(f"<td>{text}</td>" for text in row) for row in texts]
@@ -292,7 +292,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]], fmt: str = "psql")
 
 
 def cell(value: Any) -> str:
-    """Returns a value of a table: numbers with six digits."""
+    """Formats a value of a table: numbers with six digits."""
     if value is None:
         return ""
     if isinstance(value, float) or type(value).__module__ == "numpy":
@@ -304,7 +304,7 @@ def cell(value: Any) -> str:
 
 
 class TrialProgressCallback(Callback):
-    """Prints what trials report: whole results, or a line each, as verbosity says."""
+    """Prints results of trials: complete, or a line each, by verbosity."""
 
     def __init__(self, metric: str | None = None) -> None:
         self._metric = metric
@@ -312,14 +312,14 @@ class TrialProgressCallback(Callback):
         self._ended: set[Any] = set()
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: Any, **info: Any) -> None:
-        """Prints a result, at most every half minute for each trial, and its last."""
+        """Prints a result, at most every half minute for each trial, and the last one."""
         self._print(trial, result, failed=False)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._print(trial, trial.last_result, failed=True)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Prints that a trial is over, if that was not said with its last result."""
+        """Prints that a trial is complete, if its last result was not printed."""
         if trial not in self._ended and has_verbosity(Verbosity.V2_TRIAL_NORM):
             self._ended.add(trial)
             say(f"Trial {trial} completed. Last result: {self._line(trial.last_result)}")
@@ -345,6 +345,6 @@ class TrialProgressCallback(Callback):
             say(f"Trial {trial} failed: {trial.error_msg} (see {trial.error_file})")
 
     def _line(self, result: Mapping[str, Any]) -> str:
-        """A result in one line."""
+        """Returns a result in one line."""
         hidden = {*AUTO_RESULT_KEYS, "hist_stats", "trial_id", "experiment_tag", "done"}
         return ",".join(f"{key}={value}" for key, value in result.items() if key not in hidden)

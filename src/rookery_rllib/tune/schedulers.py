@@ -1,6 +1,6 @@
-"""Schedulers under Tune's names. Each makes one of Rookery's (`rookery.tune.schedulers`), which decides.
+"""Schedulers under Tune's names, each implemented by one of Rookery's (`rookery.tune.schedulers`).
 
-Where a scheduler of ours differs from Tune's, its docstring says so.
+Docstrings state the differences from Tune's schedulers.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ Space = Mapping[str, Any]
 
 
 class TrialScheduler:
-    """What all schedulers have. One of a script's own cannot derive from it: what decides here is another class.
+    """Base of schedulers. A script's own cannot derive from it, because another class decides here.
 
     Attributes:
-        metric: Key of results that trials are judged by; None = that of ``tune.run``.
+        metric: Key of the objective in results; None = that of ``tune.run``.
         mode: ``max`` or ``min``; None = that of ``tune.run``.
-        time_attr: Key of results that a trial's age is counted in.
+        time_attr: Key of a trial's age in results.
     """
 
     CONTINUE = "CONTINUE"
@@ -64,10 +64,10 @@ class TrialScheduler:
     time_attr: str = "training_iteration"
 
     clones: bool = False
-    """Whether trials take over checkpoints of others, or go on from their own with other parameters."""
+    """Whether trials copy checkpoints of others, or resume their own with other parameters."""
 
     makes: ClassVar[Callable[..., Scheduler[Any]]] = FIFO
-    """Scheduler of Rookery that decides."""
+    """Scheduler of Rookery."""
 
     cfg: Any = FIFOConfig(time=time_attr)
     """Settings of that scheduler."""
@@ -76,23 +76,23 @@ class TrialScheduler:
         super().__init_subclass__(**keywords)
         if not is_own(cls.__module__):
             raise ConfigError(
-                f"{cls.__name__}: a scheduler of a script's own is not asked here: write one below "
-                "rookery.tune.Scheduler, whose on_result says who goes on, and give it to rookery.tune.run(scheduler=)"
+                f"{cls.__name__}: a script's own scheduler cannot derive from it: derive one from "
+                "rookery.tune.Scheduler, whose on_result stops trials, and pass it to rookery.tune.run(scheduler=)"
             )
 
     def set_search_properties(self, metric: str | None, mode: str | None) -> bool:
-        """Takes the metric and mode of ``tune.run``; says whether it had none of its own."""
+        """Sets the metric and mode of ``tune.run``; returns whether it had none."""
         if (self.metric and metric) or (self.mode and mode):
             return False
         self.metric, self.mode = metric or self.metric, mode or self.mode
         return True
 
     def parameters(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns what it changes and the configuration leaves fixed: domains by path."""
+        """Returns domains by path of parameters that it changes and the configuration fixes."""
         return {}
 
     def make(self, space: Space, streams: Streams) -> Scheduler[Any]:
-        """Makes the scheduler that decides.
+        """Makes Rookery's scheduler.
 
         Args:
             space: Domains by path.
@@ -101,7 +101,7 @@ class TrialScheduler:
         return self.makes(self.cfg, space, streams)
 
     def finish(self, folder: str, ids: Mapping[str, str]) -> None:
-        """Writes what it knows at the end.
+        """Writes its files at the end.
 
         Args:
             folder: Directory of the experiment.
@@ -110,23 +110,23 @@ class TrialScheduler:
 
 
 class FIFOScheduler(TrialScheduler):
-    """Lets every trial run to its end."""
+    """Runs every trial to its end."""
 
 
 def setting(name: str, default: Any, read: Callable[[Any], Any] | None = None) -> Any:
-    """Returns an argument of Tune's that is a setting of Rookery's scheduler.
+    """Returns a field for an argument of Tune that is a setting of Rookery's scheduler.
 
     Args:
         name: The setting.
         default: Default of the argument.
-        read: Makes a value of the setting of one of the argument; None = it is the same.
+        read: Converts the argument to the setting; None = unchanged.
     """
     return field(default=default, metadata={"setting": name, "read": read or (lambda value: value)})
 
 
 @dataclass(eq=False, repr=False)
 class ComparingScheduler(TrialScheduler):
-    """What schedulers take that compare trials, the first four arguments; `reward_attr` is a metric of mode ``max``."""
+    """Base of schedulers that compare trials: the first four arguments; `reward_attr` is a metric of mode ``max``."""
 
     config: ClassVar[Callable[..., Any]]
     """Class of the settings."""
@@ -144,16 +144,16 @@ class ComparingScheduler(TrialScheduler):
         self.cfg = self.config(**self.settings())
 
     def settings(self) -> dict[str, Any]:
-        """Returns the settings of Rookery's scheduler; raises a ConfigError for arguments that cannot be."""
+        """Returns the settings of Rookery's scheduler; raises a ConfigError for invalid arguments."""
         taken = {part.name: part.metadata for part in fields(self) if "setting" in part.metadata}
         return {about["setting"]: about["read"](getattr(self, name)) for name, about in taken.items()}
 
 
 @dataclass(eq=False, repr=False)
 class AsyncHyperBandScheduler(ComparingScheduler):
-    """Stops trials that are not among the best of those that came as far; nobody waits.
+    """Stops trials that are not among the best at a rung; trials do not wait for each other.
 
-    Equal scores decide nothing here; Tune compares with a percentile, and stops the first of two by it.
+    Equal scores do not stop a trial here; Tune compares with a percentile, and stops the first of two.
     """
 
     makes, config = ASHA, ASHAConfig
@@ -169,7 +169,7 @@ class AsyncHyperBandScheduler(ComparingScheduler):
                 f"{type(self).__name__}: grace_period = {self.grace_period:g} must not be above max_t = {self.max_t:g}"
             )
         found = {**super().settings(), "reduction": whole_factor(self, self.reduction_factor)}
-        if self.max_t == self.grace_period:  # nothing is compared; trials end at max_t
+        if self.max_t == self.grace_period:  # no comparison; trials end at max_t
             found["grace"] = self.max_t / found["reduction"]
         return found
 
@@ -179,7 +179,7 @@ ASHAScheduler = AsyncHyperBandScheduler
 
 @dataclass(eq=False, repr=False)
 class HyperBandScheduler(ComparingScheduler):
-    """Lets the trials of a bracket wait for each other, and the best of them go on.
+    """Synchronizes the trials of a bracket, and continues the best of them.
 
     `stop_last_trials` must be True: trials end at `max_t`.
     """
@@ -202,7 +202,7 @@ class HyperBandScheduler(ComparingScheduler):
 class MedianStoppingRule(ComparingScheduler):
     """Stops trials whose best result is below the median of the others' running means.
 
-    `min_time_slice` has no meaning here: each result is looked at.
+    `min_time_slice` has no meaning here: each result is compared.
     """
 
     makes, config = Median, MedianConfig
@@ -218,7 +218,7 @@ class MedianStoppingRule(ComparingScheduler):
 
 
 class Mutations(Population[PopulationConfig]):
-    """Perturbs what a clone has from its donor as Tune does: numbers by 1.2 or 0.8, in lists one step aside.
+    """Perturbs a donor's parameters as Tune does: numbers by 1.2 or 0.8, list values by one step.
 
     Args:
         cfg: Interval, quantile and so on.
@@ -226,8 +226,8 @@ class Mutations(Population[PopulationConfig]):
         streams: Random streams of the experiment.
         mutations: Lists, domains and functions by path.
         resample: Probability of drawing a parameter anew.
-        custom: Takes a nested configuration and has the last word.
-        fill: Puts values by path into the configuration.
+        custom: Changes the nested configuration last.
+        fill: Sets values by path in the configuration.
     """
 
     def __init__(
@@ -243,10 +243,10 @@ class Mutations(Population[PopulationConfig]):
         super().__init__(cfg, space, streams)
         self.mutations, self.resample, self.custom, self.fill = mutations, resample, custom, fill
         self.history: dict[str, list[tuple[Any, ...]]] = {}
-        """What made each trial what it is: (clone, donor, clone's age, donor's age, donor's values, new ones)."""
+        """History of each trial: (clone, donor, clone's age, donor's age, donor's values, new ones)."""
 
     def explore(self, donor: str, going: Sequence[Mapping[str, Any]], rng: np.random.Generator) -> dict[str, Any]:
-        """Returns the parameters a clone goes on with."""
+        """Returns the new parameters of a clone."""
         before = self.members[donor].params
         params = {**before, **{path: self._changed(path, before[path], rng) for path in self.mutations}}
         if self.custom is None or self.fill is None:
@@ -257,7 +257,7 @@ class Mutations(Population[PopulationConfig]):
         return {path: value_of(explored, path, value) for path, value in params.items()}
 
     def _changed(self, path: str, value: Any, rng: np.random.Generator) -> Any:
-        """Draws a value anew, or takes one near it."""
+        """Resamples a value, or perturbs it."""
         choices, again = self.mutations[path], rng.random() < self.resample
         up = rng.random() > 0.5
         if isinstance(choices, list | tuple):
@@ -272,7 +272,7 @@ class Mutations(Population[PopulationConfig]):
         return int(new) if isinstance(value, int) and not isinstance(value, bool) else new
 
     def compare(self, trials: Sequence[str]) -> Actions:
-        """Notes who copies whom."""
+        """Records clones and donors."""
         members, history = dict(self.members), dict(self.history)
         ages = {name: member.since for name, member in members.items()}
         before = {name: dict(member.params) for name, member in members.items()}
@@ -286,7 +286,7 @@ class Mutations(Population[PopulationConfig]):
 
 
 def value_of(config: Mapping[str, Any], path: str, otherwise: Any) -> Any:
-    """Returns what stands in a nested configuration at a path."""
+    """Returns the value in a nested configuration at a path."""
     node: Any = config
     for key in path.split("/"):
         found = [part for name, part in parts_of(node) if str(name) == key]
@@ -298,7 +298,7 @@ def value_of(config: Mapping[str, Any], path: str, otherwise: Any) -> Any:
 
 @dataclass(eq=False, repr=False)
 class CloningScheduler(ComparingScheduler):
-    """What `PopulationBasedTraining` and `PB2` share: bad trials go on as copies of good ones, with other values."""
+    """Base of `PopulationBasedTraining` and `PB2`: bad trials continue as copies of good ones, with other values."""
 
     clones = True
 
@@ -309,12 +309,12 @@ class CloningScheduler(ComparingScheduler):
         """Returns a domain by path for each parameter that changes.
 
         Args:
-            space: The domains that trials begin with, by path.
+            space: The initial domains by path.
         """
         raise NotImplementedError
 
     def parameters(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns a domain for each parameter that the configuration does not leave open itself."""
+        """Returns a domain for each parameter that the configuration fixes."""
         found: dict[str, Any] = {}
         for path, domain in self.domains({}).items():
             fixed = value_of(config, path, self)
@@ -327,9 +327,9 @@ class CloningScheduler(ComparingScheduler):
 
 @dataclass(eq=False, repr=False)
 class PopulationBasedTraining(CloningScheduler):
-    """Lets the worst trials go on as changed copies of the best, every so often.
+    """Population based training: periodically replaces the worst trials by perturbed copies of the best.
 
-    `require_attrs` has no meaning here. Files ``pbt_global.txt`` and ``pbt_policy_<trial>.txt`` hold who copied whom.
+    `require_attrs` has no meaning here. Files ``pbt_global.txt`` and ``pbt_policy_<trial>.txt`` hold the history.
     """
 
     config = PopulationConfig
@@ -376,7 +376,7 @@ class PopulationBasedTraining(CloningScheduler):
 
 @dataclass(frozen=True)
 class Drawing:
-    """A function that draws a value, as one of the values chosen so far."""
+    """A function that samples a value, as a function of the values chosen so far."""
 
     function: Callable[[], Any]
 
@@ -385,19 +385,19 @@ class Drawing:
 
 
 def is_open(value: Any) -> bool:
-    """Says whether a value is still to be chosen."""
+    """Returns whether a value is not chosen yet."""
     return isinstance(value, Domain) or is_grid(value)
 
 
 def domain_of_mutation(choices: Any) -> Any:
-    """Returns the domain of a list, domain or function that draws a value."""
+    """Returns the domain of a list, a domain or a sampling function."""
     if isinstance(choices, Domain):
         return choices.domain
     return ours.choice(list(choices)) if isinstance(choices, list | tuple) else ours.Computed(Drawing(choices))
 
 
 def leaves(tree: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Yields path and value of all that is no dict in nested dicts."""
+    """Yields path and value of all leaves in nested dicts."""
     for key, value in tree.items():
         if isinstance(value, Mapping):
             yield from leaves(value, (*above, key))
@@ -406,7 +406,7 @@ def leaves(tree: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tup
 
 
 def flat_mutations(mutations: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns mutations by path; raises a ConfigError if one is no list, domain or function."""
+    """Returns mutations by path; raises a ConfigError for other values than lists, domains or functions."""
     found = dict(leaves(mutations))
     for path, value in found.items():
         if isinstance(value, Function) or not (isinstance(value, list | tuple | Domain) or callable(value)):
@@ -419,7 +419,7 @@ def flat_mutations(mutations: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(eq=False, repr=False)
 class PB2(CloningScheduler):
-    """Lets the worst trials go on as copies of the best, with the values that a model finds most promising.
+    """Population based bandits: replaces the worst trials by copies of the best, with values chosen by a model.
 
     `log_config` and `require_attrs` have no meaning here.
     """
@@ -439,10 +439,10 @@ class PB2(CloningScheduler):
         self.bounds = flat_bounds(self.hyperparam_bounds)
 
     def domains(self, space: Space) -> dict[str, Any]:
-        """Returns a domain for each pair of bounds, of whole numbers where both are and the trials begin with such.
+        """Returns a domain for each pair of bounds; of integers if the bounds and the initial values are.
 
         Args:
-            space: The domains that trials begin with, by path.
+            space: The initial domains by path.
         """
         return {
             path: ours.randint(low, high + 1)
@@ -456,14 +456,14 @@ class PB2(CloningScheduler):
 
 
 def has_fractions(domain: Any) -> bool:
-    """Returns whether a domain has numbers that are not whole; bounds such as [0, 1] are not of whole numbers then."""
+    """Returns whether a domain has fractions; bounds such as [0, 1] are then not integers."""
     if isinstance(domain, ours.Listed):
         return any(isinstance(value, float) for value in domain.values)
     return isinstance(domain, ours.Numeric) and not isinstance(domain, ours.Integer)
 
 
 def flat_bounds(bounds: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """Returns bounds by path; raises a ConfigError if something is no pair of numbers that ascend."""
+    """Returns bounds by path; raises a ConfigError for other values than ascending pairs."""
     found = dict(leaves(bounds))
     for path, value in found.items():
         if not isinstance(value, list | tuple) or len(value) != 2 or not value[0] < value[1]:
@@ -475,7 +475,7 @@ def flat_bounds(bounds: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
 
 
 class ReplayedSchedule(Scheduler[FIFOConfig]):
-    """Gives the one trial other parameters at the ages that a population found; it goes on from its own checkpoint."""
+    """Changes the parameters of the one trial at the recorded ages; it resumes from its own checkpoint."""
 
     def __init__(self, cfg: FIFOConfig, space: Space, streams: Streams, steps: Sequence[tuple[float, Any]]) -> None:
         super().__init__(cfg, space, streams)
@@ -501,7 +501,7 @@ class ReplayedSchedule(Scheduler[FIFOConfig]):
 
 
 class PopulationBasedTrainingReplay(TrialScheduler):
-    """Repeats the parameters that the best trial of a population had, age by age, with one trial.
+    """Replays the parameter schedule of the best trial of a population with one trial.
 
     Args:
         policy_file: A file ``pbt_policy_<trial>.txt`` that `PopulationBasedTraining` has written here.
@@ -531,7 +531,7 @@ class PopulationBasedTrainingReplay(TrialScheduler):
 
 
 def whole_factor(scheduler: TrialScheduler, factor: float) -> int:
-    """Returns a reduction factor as a whole number; raises a ConfigError if it is none."""
+    """Returns a reduction factor as an integer; raises a ConfigError for fractions."""
     if factor != int(factor) or factor < 2:
         raise ConfigError(
             f"{type(scheduler).__name__}: reduction_factor = {factor:g}: must be a whole number, 2 or more; "
@@ -555,20 +555,20 @@ SCHEDULERS: dict[str, type[TrialScheduler]] = {
 
 
 def create_scheduler(scheduler: str, **kwargs: Any) -> TrialScheduler:
-    """Makes a scheduler by its short name; arguments that it does not have are left out, as in Tune."""
+    """Makes a scheduler by its short name; unknown arguments are ignored, as in Tune."""
     name = scheduler.lower()
     if name == "hb_bohb":
-        raise ConfigError("hb_bohb (HyperBandForBOHB): BOHB is not here; use hyperband with OptunaSearch")
+        raise ConfigError("hb_bohb (HyperBandForBOHB): BOHB is not supported; use hyperband with OptunaSearch")
     if name not in SCHEDULERS:
         raise ConfigError(
-            f"create_scheduler({scheduler!r}): there is none of this name{nearest(name, list(SCHEDULERS))}"
+            f"create_scheduler({scheduler!r}): there is no such scheduler{nearest(name, list(SCHEDULERS))}"
         )
     known = inspect.signature(SCHEDULERS[name]).parameters
     return SCHEDULERS[name](**{key: value for key, value in kwargs.items() if key in known})
 
 
 def scheduler_of(given: Any) -> TrialScheduler:
-    """Returns a scheduler for what ``scheduler=`` is given; raises a ConfigError if it is none."""
+    """Returns the scheduler of the argument ``scheduler=``; raises a ConfigError for other values."""
     if given is None:
         return FIFOScheduler()
     if isinstance(given, str):
@@ -579,10 +579,10 @@ def scheduler_of(given: Any) -> TrialScheduler:
 
 
 class RecordingScheduler(Scheduler[Any]):
-    """Passes everything on to another scheduler, and remembers what it said last about the trial that reported.
+    """Forwards calls to another scheduler, and records its last decision for each reporting trial.
 
-    As in Tune, where comparisons with not-a-number are false, ASHA and median stopping leave a trial alone that has had
-    no number yet: no episode has ended.
+    As in Tune, where comparisons with NaN are false, ASHA and median stopping do not stop a trial before its first
+    number, which exists once an episode has ended.
     """
 
     def __init__(self, inner: Scheduler[Any]) -> None:
@@ -602,7 +602,7 @@ class RecordingScheduler(Scheduler[Any]):
         return self.inner.milestone(trial)
 
     def on_result(self, trial: str, time: float, score: float) -> Actions:
-        """Passes it on, and remembers the answer."""
+        """Forwards a result, and records the decision."""
         if score > -math.inf:
             self.scored.add(trial)
         judged = trial in self.scored or not isinstance(self.inner, ASHA | Median)

@@ -13,11 +13,11 @@ from rookery_rllib.trainer.trial.loggers import flatten_dict
 from rookery_rllib.tune.space import space_of
 
 WHOLE = "suggestion"
-"""Path of what a script's own searcher suggests, taken whole."""
+"""Path of the complete suggestion of a script's own searcher."""
 
 SAMPLERS = {"TPESampler": "tpe", "GPSampler": "gp", "CmaEsSampler": "cmaes", "QMCSampler": "qmc",
             "NSGAIISampler": "nsga2", "RandomSampler": "random"}  # fmt: skip
-"""Optuna's samplers that Rookery's search can make itself."""
+"""Optuna's samplers that Rookery's search supports."""
 
 UNSUPPORTED = {
     "ax": "AxSearch", "bayesopt": "BayesOptSearch", "bohb": "TuneBOHB", "dragonfly": "DragonflySearch",
@@ -28,12 +28,12 @@ UNSUPPORTED = {
 
 
 class SearchAlgorithm:
-    """What all search algorithms have.
+    """Base of search algorithms.
 
     Attributes:
-        metric: Key of results that trials are judged by; None = that of ``tune.run``.
+        metric: Key of the objective in results; None = that of ``tune.run``.
         mode: ``max`` or ``min``; None = that of ``tune.run``.
-        max_concurrent: Trials at the same time; None = as many as there is room for.
+        max_concurrent: Limit of concurrent trials; None = no limit.
     """
 
     metric: str | None = None
@@ -41,13 +41,13 @@ class SearchAlgorithm:
     max_concurrent: int | None = None
 
     def set_search_properties(self, metric: str | None, mode: str | None, config: Mapping[str, Any]) -> bool:
-        """Takes the metric and mode of ``tune.run``; says whether it can be used so."""
+        """Sets the metric and mode of ``tune.run``; returns whether they can be used."""
         self.metric, self.mode = self.metric or metric, self.mode or mode
         return True
 
 
 class BasicVariantGenerator(SearchAlgorithm):
-    """Tries every combination of grids, and draws everything else."""
+    """Grid search over grids, random search over other domains."""
 
     def __init__(self, points_to_evaluate: Sequence[Mapping[str, Any]] | None = None, max_concurrent: int = 0) -> None:
         self.points = [flatten_dict(point) for point in points_to_evaluate or ()]
@@ -55,7 +55,7 @@ class BasicVariantGenerator(SearchAlgorithm):
 
 
 class Searcher(SearchAlgorithm):
-    """A search of a script's own. Subclasses write `suggest` and `on_trial_complete`.
+    """Base of a script's own search. Subclasses implement `suggest` and `on_trial_complete`.
 
     `use_early_stopped_trials` has no meaning here.
     """
@@ -82,7 +82,7 @@ class Searcher(SearchAlgorithm):
         return getattr(self, "_mode", None)
 
     def set_search_properties(self, metric: str | None, mode: str | None, config: Mapping[str, Any]) -> bool:
-        """Takes the metric, mode and search space of ``tune.run``; says whether it does."""
+        """Sets the metric, mode and search space of ``tune.run``; returns whether they were accepted."""
         return False
 
     def suggest(self, trial_id: str) -> Any:
@@ -90,23 +90,23 @@ class Searcher(SearchAlgorithm):
         raise NotImplementedError(f"{type(self).__name__} has no suggest(trial_id)")
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Hears of a result."""
+        """Called with each result."""
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Hears that a trial is over."""
+        """Called when a trial is complete."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Writes its state; is not asked here."""
+        """Writes its state; not called here."""
 
     def restore(self, checkpoint_path: str) -> None:
-        """Reads its state; is not asked here."""
+        """Reads its state; not called here."""
 
 
 class OptunaSearch(SearchAlgorithm):
-    """Lets Optuna suggest (extra ``tune``).
+    """Search by Optuna (extra ``tune``).
 
     Args:
-        space: Domains of ``tune``, or distributions of Optuna; None = what ``tune.run(config=)`` leaves open.
+        space: Domains of ``tune``, or distributions of Optuna; None = the domains in ``tune.run(config=)``.
         sampler: A sampler of Optuna; one of the same kind is made for the experiment, with its seed.
     """
 
@@ -134,7 +134,7 @@ class OptunaSearch(SearchAlgorithm):
 
 
 def domain_of_optuna(path: str, node: Any) -> Any:
-    """Returns a domain for a distribution of Optuna; raises a ConfigError if it is none."""
+    """Returns a domain for a distribution of Optuna; raises a ConfigError for other values."""
     kind = type(node).__name__
     if kind == "CategoricalDistribution":
         return ours.choice(list(node.choices))
@@ -153,7 +153,7 @@ def domain_of_optuna(path: str, node: Any) -> Any:
 
 
 class ConcurrencyLimiter(SearchAlgorithm):
-    """Limits how many trials run at the same time; `batch` has no meaning here: a place that is free is filled."""
+    """Limits concurrent trials; `batch` has no meaning here: a new trial starts when one ends."""
 
     def __init__(self, searcher: SearchAlgorithm, max_concurrent: int, batch: bool = False) -> None:
         self.searcher, self.max_concurrent = searcher, max_concurrent
@@ -161,7 +161,7 @@ class ConcurrencyLimiter(SearchAlgorithm):
 
 
 class Repeater(SearchAlgorithm):
-    """Tries each suggestion with several seeds; the search is told the mean. `set_index` has no meaning here."""
+    """Repeats each suggestion with several seeds; the search gets the mean. `set_index` has no meaning here."""
 
     def __init__(self, searcher: SearchAlgorithm, repeat: int = 1, set_index: bool = True) -> None:
         self.searcher, self.repeat = searcher, repeat
@@ -170,17 +170,17 @@ class Repeater(SearchAlgorithm):
 
 @dataclass(frozen=True)
 class Plan:
-    """What a search algorithm comes to.
+    """Settings of a search algorithm.
 
     Attributes:
         search: Settings of Rookery's search, or a script's own searcher.
         space: Domains beside those of the configuration, by path.
         points: Values to try first, by path.
         repeats: Trials of each suggestion.
-        max_concurrent: Trials at the same time.
-        metric: Key of results that trials are judged by.
+        max_concurrent: Limit of concurrent trials.
+        metric: Key of the objective in results.
         mode: ``max`` or ``min``.
-        seed: Of the search.
+        seed: Seed of the search.
     """
 
     search: Any
@@ -194,10 +194,10 @@ class Plan:
 
 
 def plan_of(given: Any) -> Plan:
-    """Returns what to search with for what ``search_alg=`` is given.
+    """Returns the search of the argument ``search_alg=``.
 
     Raises:
-        ConfigError: If it is none of the searches here.
+        ConfigError: If it is not a supported search.
     """
     if given is None:
         given = BasicVariantGenerator()
@@ -223,30 +223,30 @@ def plan_of(given: Any) -> Plan:
 
 
 def no_value(known: Mapping[str, Any]) -> dict[str, Any]:
-    """Stands for a suggestion that is not made yet."""
+    """Placeholder of a suggestion that is not made yet."""
     return {}
 
 
 def create_searcher(search_alg: str, **kwargs: Any) -> SearchAlgorithm:
-    """Makes a search by its short name; arguments that it does not have are left out, as in Tune.
+    """Makes a search by its short name; unknown arguments are ignored, as in Tune.
 
     Raises:
-        ConfigError: If it is of a library that is not used here.
+        ConfigError: If it needs an unsupported library.
     """
     name = search_alg.lower()
     known: dict[str, Any] = {"variant_generator": BasicVariantGenerator, "random": BasicVariantGenerator,
                              "optuna": OptunaSearch}  # fmt: skip
     if name in UNSUPPORTED:
-        raise ConfigError(f"{UNSUPPORTED[name]}: is not here; OptunaSearch suggests by what it has seen, too")
+        raise ConfigError(f"{UNSUPPORTED[name]}: is not supported; OptunaSearch is also model-based")
     if name not in known:
-        raise ConfigError(f"create_searcher({search_alg!r}): there is none of this name{nearest(name, list(known))}")
+        raise ConfigError(f"create_searcher({search_alg!r}): there is no such search{nearest(name, list(known))}")
     made = known[name]
     parameters = inspect.signature(made).parameters
     return made(**{key: value for key, value in kwargs.items() if key in parameters})  # type: ignore[no-any-return]
 
 
 class SearcherAdapter:
-    """Asks a script's own searcher as Rookery's runner asks."""
+    """Adapts a script's own searcher to Rookery's runner."""
 
     def __init__(self, searcher: Searcher, total: int, prefix: str) -> None:
         self.searcher, self.total, self.prefix = searcher, total, prefix
@@ -258,7 +258,7 @@ class SearcherAdapter:
         return f"{self.prefix}_{number:05d}"
 
     def ask(self, number: int) -> dict[str, Any] | None:
-        """Returns what the searcher suggests, whole."""
+        """Returns the searcher's suggestion."""
         if number >= self.total:
             return None
         suggested = self.searcher.suggest(self.trial_id(number))
@@ -267,5 +267,5 @@ class SearcherAdapter:
         return {WHOLE: suggested}
 
     def tell(self, number: int, values: Sequence[float] | None) -> None:
-        """Tells the searcher the last result."""
+        """Passes the last result to the searcher."""
         self.searcher.on_trial_complete(self.trial_id(number), self.last.get(number), error=values is None)

@@ -1,7 +1,7 @@
-"""Search spaces of 2021: ``tune.uniform`` and its like anywhere in a nested configuration, and ``{"grid_search": []}``.
+"""Search spaces of 2021: ``tune.uniform`` and others anywhere in a nested configuration, and ``{"grid_search": []}``.
 
-Each holds a domain of Rookery's (`rookery.tune.space`), which draws the values. Paths are written with slashes, as Tune
-shows them: ``model/fcnet_hiddens``.
+Each has a domain of Rookery's (`rookery.tune.space`), which samples the values. Paths are written with slashes, as in
+Tune: ``model/fcnet_hiddens``.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from rookery.face import ConfigError
 from rookery.face import space as ours
 
 GRID = "grid_search"
-"""The one key of a dict that stands for values to be all tried."""
+"""The only key of a dict with grid values."""
 
 
 class Domain:
-    """What a parameter may be."""
+    """Domain of a parameter."""
 
     def __init__(self, domain: Any) -> None:
         self.domain = domain
 
     def sample(self, spec: Any = None, size: int = 1) -> Any:
-        """Draws a value, or a list of `size`, by numpy's global random numbers."""
+        """Samples a value, or a list of `size`, with NumPy's global generator."""
         drawn = [self.domain.quantile(np.random.random_sample()) for _ in range(size)]
         return drawn[0] if size == 1 else drawn
 
@@ -71,7 +71,7 @@ class Categorical(Domain):
 
 
 class Function(Domain):
-    """What a function makes of the rest of the configuration."""
+    """A value computed by a function of the rest of the configuration."""
 
     def __init__(self, func: Callable[..., Any]) -> None:
         if not callable(func):
@@ -155,26 +155,26 @@ def function(func: Callable[..., Any]) -> Callable[..., Any]:
     return func
 
 
-# --- what stands where ------------------------------------------------------------------------------------------------
+# --- places in a configuration ----------------------------------------------------------------------------------------
 
 
 def is_grid(node: Any) -> bool:
-    """Says whether a dict stands for values to be all tried."""
+    """Returns whether a dict has grid values."""
     return isinstance(node, Mapping) and len(node) == 1 and GRID in node
 
 
 def parts_of(node: Any) -> list[tuple[Any, Any]]:
-    """Returns the keys or places of a dict or list with what stands there; nothing for anything else."""
+    """Returns the items of a dict or list; nothing for other values."""
     if isinstance(node, Mapping) and not is_grid(node):
         return list(node.items())
     return list(enumerate(node)) if isinstance(node, list | tuple) else []
 
 
 def undecided(node: Any, path: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], Any]:
-    """Returns everything in a nested configuration that is no value yet, by its keys.
+    """Returns all domains and functions in a nested configuration, by their keys.
 
     Raises:
-        ConfigError: If something is written in a form that is not evaluated here.
+        ConfigError: If a value has a form that is not evaluated here.
     """
     if isinstance(node, Domain) or is_grid(node):
         return {path: node}
@@ -194,13 +194,13 @@ def written_path(path: Sequence[Any]) -> str:
 
 
 def filled(node: Any, values: Mapping[str, Any], path: tuple[Any, ...] = (), missing: Any = None) -> Any:
-    """Returns a copy of nested dicts and lists with a value in each open place; all other objects stay the same.
+    """Returns a copy of nested dicts and lists with domains replaced by values; other objects stay the same.
 
     Args:
         node: The configuration.
         values: Values by path, written with slashes.
         path: Keys that lead to `node`.
-        missing: What stands where no value is known.
+        missing: Value for places without a known value.
     """
     if isinstance(node, Domain) or is_grid(node):
         return values.get(written_path(path), missing)
@@ -215,7 +215,7 @@ def filled(node: Any, values: Mapping[str, Any], path: tuple[Any, ...] = (), mis
 
 
 def _like(node: Any, made: dict[Any, Any]) -> Any:
-    """A mapping of the class of another where it can be made of a dict."""
+    """Returns a mapping of the class of another, if that can be made from a dict."""
     try:
         return type(node)(made)
     except TypeError:
@@ -233,12 +233,12 @@ UNKNOWN = Unknown()
 
 
 class Spec(dict[str, Any]):
-    """A nested configuration whose keys are attributes too; a value that is not chosen yet cannot be asked for."""
+    """A nested configuration whose keys are attributes too; access to a value not chosen yet raises an error."""
 
     def __getitem__(self, key: Any) -> Any:
         value = super().__getitem__(key)
         if value is UNKNOWN:
-            raise ConfigError(f"sample_from: {key} is not chosen yet: of several sample_from, the first is asked first")
+            raise ConfigError(f"sample_from: {key} is not chosen yet: several sample_from are evaluated in order")
         return Spec(value) if type(value) is dict else value
 
     def __getattr__(self, name: str) -> Any:
@@ -255,7 +255,7 @@ class SpecFunction:
     Attributes:
         func: The function of the script.
         config: The whole configuration, with open places.
-        spec: What stands beside the configuration.
+        spec: Further entries beside the configuration.
     """
 
     func: Callable[..., Any]
@@ -272,7 +272,7 @@ class SpecFunction:
 
 
 def space_of(config: Mapping[str, Any], spec: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Returns Rookery's domains by path, in an order in which grids are tried as Tune does: the first path fastest."""
+    """Returns Rookery's domains by path, in Tune's order of grids: the first path varies fastest."""
     found = undecided(config)
     space: dict[str, Any] = {}
     grids: dict[str, Any] = {}
@@ -290,5 +290,5 @@ def space_of(config: Mapping[str, Any], spec: Mapping[str, Any] | None = None) -
 
 
 def seed_of_numpy() -> int:
-    """Draws a seed by the script's own random numbers, so that a script that seeds them repeats its search."""
+    """Draws a seed from the script's own generator, so that a script that seeds it repeats its search."""
     return int(np.random.randint(2**31 - 1)) ^ random.getrandbits(16)

@@ -15,7 +15,7 @@ from rookery_rllib.trainer.trial.loggers import flatten_dict
 
 
 class Stopper:
-    """Decides after each result. Subclasses write both methods."""
+    """Decides after each result. Subclasses implement both methods."""
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         raise NotImplementedError
@@ -35,13 +35,13 @@ class NoopStopper(Stopper):
 
 
 class CombinedStopper(Stopper):
-    """Ends what any of several stoppers ends."""
+    """Ends a trial when any of several stoppers does."""
 
     def __init__(self, *stoppers: Stopper) -> None:
         self._stoppers = stoppers
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Asks all, so that each sees every result."""
+        """Calls all stoppers, so that each gets every result."""
         said = [stopper(trial_id, result) for stopper in self._stoppers]
         return any(said)
 
@@ -51,7 +51,7 @@ class CombinedStopper(Stopper):
 
 
 class FunctionStopper(NoopStopper):
-    """Ends a trial when a function of its id and result says so."""
+    """Ends a trial when a function of its id and result returns true."""
 
     def __init__(self, function: Callable[[str, dict[str, Any]], bool]) -> None:
         if not callable(function) or isinstance(function, Stopper):
@@ -67,7 +67,7 @@ class FunctionStopper(NoopStopper):
 
 
 class MaximumIterationStopper(NoopStopper):
-    """Ends each trial after so many results."""
+    """Ends each trial after a number of results."""
 
     def __init__(self, max_iter: int) -> None:
         self._max_iter = max_iter
@@ -79,7 +79,7 @@ class MaximumIterationStopper(NoopStopper):
 
 
 class TimeoutStopper(NoopStopper):
-    """Ends all trials after some time, counted from the first question on."""
+    """Ends all trials after some time, measured from the first call."""
 
     def __init__(self, timeout: float | timedelta) -> None:
         if not isinstance(timeout, int | float | timedelta) or isinstance(timeout, bool):
@@ -179,7 +179,7 @@ class CriteriaStopper(NoopStopper):
         self.criteria = dict(criteria)
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Says whether a criterion is met; raises a ConfigError if there is no such result."""
+        """Returns whether a criterion is met; raises a ConfigError for an unknown result."""
         for key, number in self.criteria.items():
             value = value_at(result, key, missing=self)
             if value is self:
@@ -212,10 +212,10 @@ _NOTHING = object()
 
 
 def unflattened_lookup(flat_key: str, lookup: Mapping[str, Any], delimiter: str = "/", **kwargs: Any) -> Any:
-    """Returns what stands in nested dicts at a path; `default` if it is given and nothing does.
+    """Returns the value in nested dicts at a path, or `default` if it is given.
 
     Raises:
-        KeyError: If nothing does, and there is no default.
+        KeyError: If there is no value and no default.
     """
     value = value_at(lookup, flat_key.replace(delimiter, "/"), missing=_NOTHING)
     if value is not _NOTHING:
@@ -226,7 +226,7 @@ def unflattened_lookup(flat_key: str, lookup: Mapping[str, Any], delimiter: str 
 
 
 def stopper_of(stop: Any) -> Stopper:
-    """Returns a stopper for what ``stop=`` is given."""
+    """Returns the stopper of the argument ``stop=``."""
     if stop is None:
         return NoopStopper()
     if isinstance(stop, Stopper):

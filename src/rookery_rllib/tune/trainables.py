@@ -1,4 +1,4 @@
-"""Trainables by the names of scripts and algorithms, and the registry as `ray.tune.registry` shows it."""
+"""Trainables by the names of scripts and algorithms, and the registry of `ray.tune.registry`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ITERATIONS = 3
 
 
 def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
-    """Gives a class or function a name that `run` knows; `warn` has no meaning here."""
+    """Registers a class or function under a name for `run`; `warn` has no meaning here."""
     _TRAINABLES[name] = trainable_class(trainable)
 
 
@@ -45,7 +45,7 @@ def get_trainable_cls(trainable_name: str) -> type[Trainable]:
     """Returns the class of a name that a script has registered, or of an algorithm: ``PPO``.
 
     Raises:
-        ConfigError: If nobody knows it; with the nearest name.
+        ConfigError: If the name is unknown; with the nearest one.
     """
     if trainable_name in _TRAINABLES:
         return _TRAINABLES[trainable_name]
@@ -61,7 +61,7 @@ validate_trainable = get_trainable_cls
 def validate_save_restore(
     trainable_cls: Any, config: dict[str, Any] | None = None, num_gpus: float = 0, use_object_store: bool = False
 ) -> bool:
-    """Trains, saves, and restores in another object; says yes if it goes on as before. `num_gpus` has no meaning here.
+    """Trains, saves, and restores in another object; returns whether it continues alike. `num_gpus` has no meaning here.
 
     Raises:
         ConfigError: If the other object counts otherwise.
@@ -95,7 +95,7 @@ class GlobalRegistry:
     """The registry as ``ray.tune.registry._global_registry``."""
 
     def get(self, category: str, key: str) -> Any:
-        """Returns what is registered under a name; raises a ValueError if nothing is."""
+        """Returns the object registered under a name; raises a ValueError without one."""
         if not self.contains(category, key):
             raise ValueError(f"{category}: nothing is registered as {key!r}")
         return ENVIRONMENTS[key] if category == ENV_CREATOR else _TRAINABLES[key]

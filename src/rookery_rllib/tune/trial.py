@@ -1,4 +1,4 @@
-"""Trial: one configuration of an experiment, as scripts and callbacks see it."""
+"""Trial: one configuration of an experiment, for scripts and callbacks."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ LONGEST_NAME = 130
 """Characters of a directory's name before its date."""
 
 MEANS = (5, 10)
-"""Over so many last results means are kept."""
+"""Windows of last results for running means."""
 
 
 class Location:
-    """Where a trial runs."""
+    """Host and process of a trial."""
 
     def __init__(self, hostname: str | None = None, pid: int | None = None) -> None:
         self.hostname, self.pid = hostname, pid
@@ -34,7 +34,7 @@ class Location:
 
 
 class ExportFormat:
-    """Formats a model may be written in."""
+    """Formats of exported models."""
 
     CHECKPOINT = "checkpoint"
     MODEL = "model"
@@ -48,7 +48,7 @@ class Checkpoint:
 
     Attributes:
         value: The path to restore.
-        result: The result it was made after.
+        result: The result before it.
         storage: Always ``persistent``.
     """
 
@@ -62,7 +62,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class TrialInfo:
-    """What a trainable knows of its trial."""
+    """Name, id and resources of a trial, for its trainable."""
 
     trial_name: str
     trial_id: str
@@ -70,7 +70,7 @@ class TrialInfo:
 
 
 class Trial:
-    """One configuration and its life."""
+    """A trial with its configuration, status and results."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -110,7 +110,7 @@ class Trial:
         self.custom_dirname: str | None = None
         self.resources: Any = None
         self.results_at: dict[int, dict[str, Any]] = {}
-        """The results that checkpoints were made after, by iteration."""
+        """The results at checkpoints, by iteration."""
 
     @classmethod
     def generate_id(cls) -> str:
@@ -134,7 +134,7 @@ class Trial:
     # --- results ------------------------------------------------------------------------------------------------------
 
     def update_last_result(self, result: dict[str, Any]) -> None:
-        """Takes a result into account: the last one, and what metrics came to so far."""
+        """Updates the last result and the metric statistics."""
         self.last_result = result
         self.last_update_time = time.time()
         self.location = Location(result.get("node_ip"), result.get("pid"))
@@ -143,7 +143,7 @@ class Trial:
                 self._analyze(name, value)
 
     def _analyze(self, name: str, value: Any) -> None:
-        """Keeps the largest, smallest, mean and last number of a metric."""
+        """Updates maximum, minimum, mean and last value of a metric."""
         try:
             number = float(value)
         except (TypeError, ValueError):
@@ -184,7 +184,7 @@ class Trial:
         return self._trainable_name(include_trial_id=True)
 
     def _trainable_name(self, include_trial_id: bool = False) -> str:
-        """Joins what is tried, its environment and the trial: ``PPO_MultiAgentArena_55818_00000``."""
+        """Joins trainable, environment and trial id: ``PPO_MultiAgentArena_55818_00000``."""
         if self.custom_trial_name:
             return self.custom_trial_name
         parts = [self.trainable_name]
@@ -205,7 +205,7 @@ class Trial:
 
     @property
     def error_text(self) -> str:
-        """What went wrong last; empty if nothing did."""
+        """Returns the last error; empty without one."""
         return self.error_msg or ""
 
 
@@ -215,7 +215,7 @@ def experiment_tag(number: int, params: Mapping[str, Any]) -> str:
     for path in sorted(params):
         keys = path.split("/")
         if keys[0] not in ("run", "env", "resources_per_trial"):
-            # as Tune does: the last name, and the places in lists around it
+            # as in Tune: the last name, and indices of lists around it
             named = next((place for place in range(len(keys) - 1, -1, -1) if not keys[place].isdigit()), 0)
             shown = [key for place, key in enumerate(keys) if place == named or key.isdigit()]
             parts.append(f"{_clean('_'.join(shown))}={_clean(params[path])}")
@@ -223,7 +223,7 @@ def experiment_tag(number: int, params: Mapping[str, Any]) -> str:
 
 
 def format_vars(resolved_vars: Mapping[Any, Any]) -> str:
-    """Writes the values chosen for a trial as they stand in its name."""
+    """Formats the values of a trial for its name."""
     paths = {
         "/".join(map(str, path)) if isinstance(path, tuple) else path: part for path, part in resolved_vars.items()
     }
@@ -231,7 +231,7 @@ def format_vars(resolved_vars: Mapping[Any, Any]) -> str:
 
 
 def _clean(value: Any) -> str:
-    """A value as it may stand in a file's name."""
+    """Returns a value in a form for file names."""
     if isinstance(value, float):
         return f"{value:.5g}"
     text = str(value)

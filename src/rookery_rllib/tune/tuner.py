@@ -15,7 +15,7 @@ from rookery_rllib.tune.trial import Checkpoint, Trial
 
 @dataclass
 class TuneConfig:
-    """How values are chosen and trials judged; `reuse_actors` has no meaning here."""
+    """Search, scheduler and objective; `reuse_actors` has no meaning here."""
 
     metric: str | None = None
     mode: str | None = None
@@ -31,7 +31,7 @@ class TuneConfig:
 
 @dataclass
 class CheckpointConfig:
-    """Which checkpoints are written and kept."""
+    """Frequency and number of checkpoints."""
 
     num_to_keep: int | None = None
     checkpoint_score_attribute: str | None = None
@@ -42,7 +42,7 @@ class CheckpointConfig:
 
 @dataclass
 class FailureConfig:
-    """What failures lead to."""
+    """Handling of failures."""
 
     max_failures: int = 0
     fail_fast: bool | str = False
@@ -50,7 +50,7 @@ class FailureConfig:
 
 @dataclass
 class RunConfig:
-    """Where results go, and what ends trials; a `sync_config` without an ``upload_dir`` changes nothing."""
+    """Result directory and stop criteria; a `sync_config` without an ``upload_dir`` has no effect."""
 
     name: str | None = None
     storage_path: str | None = None
@@ -67,7 +67,7 @@ class RunConfig:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one trial."""
+    """Result of one trial."""
 
     metrics: Mapping[str, Any]
     config: Mapping[str, Any]
@@ -81,7 +81,7 @@ class Result:
 
 
 class ResultGrid:
-    """What came of all trials."""
+    """Results of all trials."""
 
     def __init__(self, analysis: ExperimentAnalysis) -> None:
         self._experiment_analysis = analysis
@@ -151,7 +151,7 @@ class Tuner:
 
     @classmethod
     def restore(cls, path: str, trainable: Any, param_space: Mapping[str, Any] | None = None, **others: Any) -> Tuner:
-        """Returns a tuner that goes on with the experiment in a directory."""
+        """Returns a tuner that resumes the experiment in a directory."""
         place, _, name = path.rstrip("/").rpartition("/")
         made = cls(trainable, param_space=param_space, **others)
         made._run.name, made._run.storage_path, made._resume = name, place, True
