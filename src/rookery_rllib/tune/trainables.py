@@ -61,7 +61,7 @@ validate_trainable = get_trainable_cls
 def validate_save_restore(
     trainable_cls: Any, config: dict[str, Any] | None = None, num_gpus: float = 0, use_object_store: bool = False
 ) -> bool:
-    """Trains, saves, and restores in another object; returns whether it continues alike. `num_gpus` has no meaning here.
+    """Trains, saves, restores in another object; returns whether it continues alike. `num_gpus` has no meaning here.
 
     Raises:
         ConfigError: If the other object counts otherwise.
