@@ -134,4 +134,4 @@ def test_trainers_of_a_script_have_their_workers_on_the_cluster(cluster, tmp_pat
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     assert run.stdout.endswith("all of it\n")
-    assert "IMPALA learns from what workers on the cluster send" in run.stderr
+    assert "IMPALA learns from rollouts of cluster workers" in run.stderr

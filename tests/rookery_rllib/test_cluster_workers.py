@@ -133,7 +133,7 @@ def test_impala_and_ape_x_learn_from_workers_that_play_on(joined, capfd):
     result, config, _ = trained("APEX", 2, **small | {"rollout_fragment_length": 5}, learning_starts=20,
                                 timesteps_per_iteration=100, hiddens=[8], buffer_size=1000)  # fmt: skip
     assert config.sampling.asynchronous and result["info"]["learner"]["default_policy"]["learner_stats"]["mean_q"]
-    assert "IMPALA learns from what workers on the cluster send" in capfd.readouterr().err
+    assert "IMPALA learns from rollouts of cluster workers" in capfd.readouterr().err
 
 
 class Measuring(DefaultCallbacks):

@@ -102,7 +102,7 @@ def test_policies_of_today():
         (lambda: PPOConfig().environment("CartPole-v1", {}), "takes its arguments by name"),
         (lambda: SACConfig().training(lr=1e-3), "actor_lr, critic_lr and alpha_lr"),
         (lambda: DQNConfig().training(replay_buffer_config={"capacty": 3}), "did you mean 'capacity'"),
-        (lambda: DQNConfig().training(tau=0.5), "the target network of DQN becomes a copy"),
+        (lambda: DQNConfig().training(tau=0.5), "the target network of DQN is copied"),
     ],
 )
 def test_what_is_not_there_is_refused_with_the_seam(say, text):

@@ -126,7 +126,7 @@ def test_scripts_of_2021_train_through_two_clients(agent, trainer, env, more, tm
     assert "saved" in out
     for client in clients:
         assert client.count("Total reward") > 2 and "the training is over" in client, client
-    assert "asked for each action all the same" in clients[1]
+    assert "computes each action all the same" in clients[1]
     assert (tmp_path / ".cache/rookery" / f"external-{port}.token").stat().st_mode & 0o777 == 0o600
 
 

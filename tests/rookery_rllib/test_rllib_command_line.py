@@ -237,7 +237,7 @@ def test_the_configuration_comes_from_beside_the_checkpoint(tmp_path):
         (["--run", "climb", "--use-shelve"], "--out FILE"),
         (["--run", "climb", "--track-progress"], "--out FILE"),
         (["--run", "climb"], "--env is missing"),
-        (["--run", "climb", "--config", '{"env": "<class X>"}'], "path of its class"),
+        (["--run", "climb", "--config", '{"env": "<class X>"}'], "give its path"),
     ],
 )
 def test_what_a_rollout_lacks_is_said(arguments, said):

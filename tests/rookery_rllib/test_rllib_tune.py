@@ -339,7 +339,7 @@ def test_an_experiment_goes_on_where_it_was_stopped():
     assert len({trial.trial_id[:5] for trial in analysis.trials}) == 1
     with pytest.raises(ConfigError, match="has other search dimensions"):
         run(Stops, resume=True, name="again")
-    with pytest.raises(ConfigError, match="holds no experiment"):
+    with pytest.raises(ConfigError, match="has no experiment to resume"):
         run(resume=True, name="other")
 
 
@@ -690,7 +690,7 @@ def test_experiments_are_run_one_after_the_other(results):
     trials = experiment.run_experiments(spec, verbose=0)
     assert len(trials) == 2 and trials[0].config["env"] == "E"
     assert Path(trials[0].logdir).parent == results / "second"
-    with pytest.raises(ConfigError, match="write run: PPO"):
+    with pytest.raises(ConfigError, match="for example run: PPO"):
         experiment.run_experiments({"third": {}})
 
 
