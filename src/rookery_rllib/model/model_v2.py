@@ -208,9 +208,9 @@ class ScriptNetwork(nn.Module):
         if found < wanted:
             names = [layer.name for layer in getattr(self.model, "_layers", [])]
             double = sorted({name for name in names if names.count(name) > 1})
-            names = f" ({', '.join(double)})" if double else ""
+            where = f" ({', '.join(double)})" if double else ""
             raise ConfigError(
-                f"model {type(self.model).__name__}: two layers have one name{names}, by which {wanted - found} of "
+                f"model {type(self.model).__name__}: two layers have one name{where}, by which {wanted - found} of "
                 f"{wanted} weights would not learn: give each layer a name of its own"
             )
 
