@@ -44,7 +44,7 @@ from rookery.face import (
 from rookery_mlagents.onnx_unity_rules import UNITY_RULES
 
 OPSET = 9
-"""What files for Unity are written in unless somebody says otherwise: every package reads it."""
+"""Default ONNX operator set of files for Unity: every version of the package reads it."""
 
 MASKS, MEMORY_IN, MEMORY_OUT = "action_masks", "recurrent_in", "recurrent_out"
 VECTOR, PICTURE, PLANE = "vector_observation", "visual_observation_", "obs_"
@@ -134,7 +134,9 @@ def _check(policy: Policy, version: int) -> None:
     """Refuses what Unity has no place for."""
     who, action, memory = f"policy {policy.name!r}", policy.action_spec, policy.model.memory
     if policy.reward_column is not None:
-        raise ExportError(f"{who}: Unity tells a model no rewards, and it sees its last one (memory.previous_reward)")
+        raise ExportError(
+            f"{who}: Unity passes no rewards to a model, and this one observes its last reward (memory.previous_reward)"
+        )
     if memory.previous_action:
         raise ExportError(
             f"{who}: memory.previous_action: a file for Unity both draws actions and takes the most probable ones, and "

@@ -302,5 +302,5 @@ def test_a_decision_transformer_is_exported_with_its_rewards_and_refused_for_uni
         given = outputs(path, obs=now, memory_in=theirs, previous_reward=reward)
         theirs = given["memory_out"]
         assert np.allclose(theirs, own, atol=1e-5) and np.allclose(given["action"], wanted, atol=1e-5)
-    with pytest.raises(ExportError, match="Unity tells a model no rewards"):
+    with pytest.raises(ExportError, match="Unity passes no rewards to a model"):
         write_unity(policy, tmp_path / "y.onnx")

@@ -439,7 +439,7 @@ def written(path, action=CHOICE, head=None, memory=None, **options):
 
 REFUSED = [
     ({"memory": {"kind": "gru", "previous_action": True}}, "ExportError: memory.previous_action: a file for Unity"),
-    ({"memory": {"previous_reward": True}}, "ExportError: Unity tells a model no rewards"),
+    ({"memory": {"previous_reward": True}}, "ExportError: Unity passes no rewards to a model"),
     ({"memory": {"kind": "gru"}, "version": 2}, "ExportError: remembers (gru), and Unity refuses"),
     ({"memory": {"frame_stack": 2}, "version": 2}, "ExportError: remembers (memory.frame_stack=2)"),
     ({"action": HYBRID, "version": 2}, "ExportError: acts by numbers and choices"),

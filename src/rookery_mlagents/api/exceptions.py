@@ -1,4 +1,4 @@
-"""What the low-level API raises, under ML-Agents' names; each is an `EnvError` too, and so told in words."""
+"""Exceptions of the low-level API, under ML-Agents' names; each is an `EnvError` too, so its message is printed."""
 
 from __future__ import annotations
 

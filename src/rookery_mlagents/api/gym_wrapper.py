@@ -155,7 +155,7 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         self._env.set_actions(self.name, actions)
 
     def _seen(self, steps: DecisionSteps | TerminalSteps) -> Any:
-        """What the only agent sees, as the observation space has it."""
+        """Returns the observation of the only agent, as the observation space has it."""
         pictures = [self._picture(steps.obs[place][0]) for place in self._pictures]
         if pictures:
             self.visual_obs = pictures[0]

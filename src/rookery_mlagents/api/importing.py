@@ -1,4 +1,4 @@
-"""Lets ``import mlagents_envs`` mean what is written here: `install`, for whoever imports it in this process."""
+"""Makes ``import mlagents_envs`` load this package in the current process: `install`."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def module(path: str) -> ModuleType:
 
 
 def _missing(path: str) -> str:
-    """What is said of a module or a name that is not here."""
+    """Returns the error message for a module or a name that this package does not have."""
     if (told := GONE.get(path)) is not None:
         return f"{path} is not here: {told}"
     above, _, name = path.rpartition(".")
@@ -96,12 +96,12 @@ def _missing(path: str) -> str:
 
 
 def is_installed(top: str) -> bool:
-    """Says whether a package of that name is installed, so that it need not be ours."""
+    """Returns whether a package of that name is installed, so that it need not be ours."""
     return PathFinder.find_spec(top) is not None
 
 
 def install(over: bool = False) -> None:
-    """Lets ``import mlagents_envs`` mean Rookery's, in this process: once, before such imports.
+    """Makes ``import mlagents_envs`` load Rookery's package in this process; call it once, before such imports.
 
     Args:
         over: Whether it does so even where the package is installed; else it is that, as always.

@@ -106,10 +106,10 @@ GONE = {
     "mlagents_envs.rpc_communicator": _PROTOCOL,
     "mlagents_envs.rpc_utils": _PROTOCOL,
     "mlagents_envs.mock_communicator": "a stand-in for tests; python -m rookery_mlagents.testing ENV is a player",
-    "mlagents_envs.timers": "how ML-Agents takes the time; a run's is told by rookery timers RUN",
+    "mlagents_envs.timers": "how ML-Agents takes the time; rookery timers RUN prints the timers of a run",
     "mlagents_envs.env_utils": "how players are launched; UnityEnvironment(file_name=PATH) does",
     "mlagents_envs.side_channel.default_training_analytics_side_channel": (
-        "what tells the Editor about Python's packages; nothing is told here"
+        "what reports Python's packages to the Editor; nothing is reported here"
     ),
     "mlagents_envs.envs.pettingzoo_env_factory": "a maker of players that are downloaded; UnityAECEnv(env) wraps one",
     "mlagents_envs.envs.env_helpers": "inner parts of the wrappers",

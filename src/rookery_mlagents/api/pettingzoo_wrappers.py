@@ -22,7 +22,7 @@ AGENT = "?agent_id="
 
 
 class UnityPettingzooBaseEnv:
-    """What both wrappers have in common: who is there, and what each sees, gets and is told.
+    """Base class of both wrappers: the agents, and the observation, reward and info of each.
 
     Observations are the sensors' arrays: one, or a tuple of several. Where actions are choices, it is a dict of
     ``observation`` and ``action_mask``, in which 1 is allowed, as everywhere in PettingZoo.
@@ -227,10 +227,10 @@ class UnityParallelEnv(UnityPettingzooBaseEnv, ParallelEnv):  # type: ignore[mis
         return dict(self._observations), dict(self.infos)
 
     def step(self, actions: Mapping[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
-        """Lets agents act; who is given no action does zeros."""
+        """Steps with the actions of agents; an agent without an action does zeros."""
         for agent, action in actions.items():
             if agent not in self._rows:
-                here = ", ".join(self._rows) or "nobody; reset() first"
+                here = ", ".join(self._rows) or "no agent; reset() first"
                 raise UnityEnvironmentException(f"agent {agent!r} asks for no action; there ask: {here}")
             self._set(agent, action)
         self._go_on()
@@ -240,7 +240,7 @@ class UnityParallelEnv(UnityPettingzooBaseEnv, ParallelEnv):  # type: ignore[mis
 
 
 class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]
-    """Agents act one after the other, and the game goes on when all who ask have acted."""
+    """Agents act one after the other; the game continues when all agents that ask have acted."""
 
     def __init__(self, env: Any, seed: int | None = None) -> None:
         self._cumulative_rewards: dict[str, float] = {}
@@ -252,7 +252,7 @@ class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]
     def agent_selection(self) -> str:
         """Whose turn it is: first those whose episode has ended, who give None, then those who ask."""
         if not self._turn:
-            raise UnityEnvironmentException("nobody is there: reset() first")
+            raise UnityEnvironmentException("there is no agent: reset() first")
         return self._turn[0]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
@@ -268,7 +268,7 @@ class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]
         }
 
     def step(self, action: Any) -> None:
-        """Lets the agent whose turn it is act; one whose episode has ended gives None, and leaves."""
+        """Acts for the agent whose turn it is; an agent whose episode has ended takes None, and leaves."""
         agent = self.agent_selection
         if self.terminations[agent] or self.truncations[agent]:
             if action is not None:

@@ -13,11 +13,11 @@ WHY = (
     "Rookery (rookery envs), some of which are ML-Agents' examples made anew: Basic, BallPlate for 3DBall, GoalGrid "
     "for GridWorld, PushBlock, Match3, FoodCollector"
 )
-"""What is said to whoever asks it for a player."""
+"""Message of the error that a request for a player raises."""
 
 
 class UnityEnvRegistry(Mapping[str, Any]):
-    """A registry that has nothing, and says why."""
+    """Empty registry: a lookup raises an error with the reason."""
 
     def __getitem__(self, identifier: str) -> NoReturn:
         raise UnityEnvironmentException(f"default_registry[{identifier!r}]: {WHY}")

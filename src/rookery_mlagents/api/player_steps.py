@@ -1,4 +1,4 @@
-"""What players say as steps of ML-Agents' low-level API, and the actions of scripts as answers to players."""
+"""Conversion of player messages to steps of ML-Agents' low-level API, and of a script's actions to answers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _seen(layout: BehaviorLayout, told: Asking) -> list[np.ndarray]:
 
 
 def _sent(sensor: SensorLayout, stored: np.ndarray) -> np.ndarray:
-    """What a sensor sent, of what is stored of it; pictures of bytes as numbers from 0 to 1."""
+    """Returns the values that a sensor sent, from the stored ones; uint8 images as numbers from 0 to 1."""
     if sensor.is_set:
         return np.array(stored[..., 1:], np.float32)
     if sensor.is_turned:

@@ -54,7 +54,7 @@ class _OneWayChannel(SideChannel):
 
 
 class EngineConfig(NamedTuple):
-    """How the player shows and times its game; None leaves a value as it is."""
+    """Display and time settings of the player; None leaves a value as it is."""
 
     width: int | None
     height: int | None
@@ -245,7 +245,7 @@ class SideChannelManager:
             self._side_channels_dict[channel.channel_id] = channel
 
     def process_side_channel_message(self, data: bytes) -> None:
-        """Gives each channel its messages; those of a channel that is not here are told of once in the log."""
+        """Passes each channel its messages; messages of an unknown channel are logged once."""
         try:
             messages = unpack(data)
         except SideChannelError as error:

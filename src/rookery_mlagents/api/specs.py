@@ -1,4 +1,4 @@
-"""What agents of a behaviour see and do, as ML-Agents' low-level API says it: `BehaviorSpec` and its parts."""
+"""Observations and actions of a behaviour, as in ML-Agents' low-level API: `BehaviorSpec` and its parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents show in a step, as ML-Agents' low-level API says it: who asks for an action, and whose episode ended."""
+"""Steps as in ML-Agents' low-level API: the agents that ask for an action, and those whose episode ended."""
 
 from __future__ import annotations
 

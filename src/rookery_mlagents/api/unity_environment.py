@@ -267,7 +267,7 @@ class UnityEnvironment(BaseEnv):
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Lets the player quit, and frees the port; nothing happens the second time."""
+        """Makes the player quit, and frees the port; a second call does nothing."""
         self._close()
 
     def _close(self, patience: float | None = None) -> None:

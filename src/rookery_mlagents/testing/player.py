@@ -42,7 +42,7 @@ RAW = frozenset({(AgentInfoProto, "observations"), (AgentInfoProto, "action_mask
 """What is written as bytes."""
 
 BALLAST = UUID("1f3d7a52-6f0e-4c86-9d0b-6f1d3f9b2c11")
-"""The side channel on which a player sends bytes that mean nothing; what it is told there it tells back."""
+"""The side channel on which a player sends meaningless bytes; it sends back the bytes that it receives there."""
 
 CRASHED = 134
 """Exit status of a process that dies at a fault of its own, as that of a native crash is."""
@@ -129,7 +129,7 @@ def faultless(options: PlayerOptions) -> PlayerOptions:
 
 
 class PlayerSession:
-    """What a player does from its connection to its end.
+    """Session of a player, from its connection to its end.
 
     Args:
         options: How it behaves.
@@ -172,7 +172,7 @@ class PlayerSession:
                     self._scene.close()
 
     def _greet(self, line: Line) -> tuple[int, int]:
-        """Says what it is; gives the number of areas and the seed that the trainer wants."""
+        """Greets the trainer; returns the number of areas and the seed that the trainer wants."""
         options = self._options
         major, minor = options.api_number
         can = UnityRLCapabilitiesProto(
@@ -220,7 +220,7 @@ class PlayerSession:
     # -- a turn --------------------------------------------------------------------------------------------------------
 
     def _turn(self, line: Line) -> None:
-        """Asks for decisions if somebody needs one, and steps the environment."""
+        """Asks for decisions if an agent needs one, and steps the environment."""
         scene = self._scene
         assert scene is not None
         self._fault(scene.steps, line)
@@ -279,7 +279,7 @@ class PlayerSession:
                 info.group_id, info.group_reward = groups[at], float(agents.group_reward[at])
 
     def _obey(self, answer: Any) -> None:
-        """Tells agents what they are to do."""
+        """Passes the actions of an answer to the agents."""
         assert self._scene is not None
         for moment in self._due:
             name, rows = moment.behavior.name, moment.asking.rows
@@ -305,7 +305,7 @@ class PlayerSession:
         if told.side_channel:
             self._listen(told.side_channel)
         if told.command == QUIT:
-            self._say("the trainer has told the player to quit")
+            self._say("the trainer has asked the player to quit")
             raise PlayerEnded(0)
         self._reset = told.command == RESET
         return told
@@ -331,7 +331,7 @@ class PlayerSession:
                 self._say(f"channel {channel}: {len(told)} bytes")
 
     def _side_channel(self) -> bytes:
-        """What the player says on side channels now."""
+        """Returns the side channel messages that the player sends now."""
         assert self._scene is not None
         options, messages = self._options, self._outbox
         self._outbox = []
@@ -356,11 +356,11 @@ class PlayerSession:
         return self._scene is not None and step > 0 and self._scene.steps == step
 
     def _fault(self, step: int, line: Line | None = None) -> None:
-        """Lets happen what is to go wrong at a step."""
+        """Causes the fault that the options set for a step."""
         options = self._options
         if step in (options.crash_at, options.hang_at, options.close_at, options.garbage_at) and step:
             if step == options.crash_at:
-                self._say(f"NullReferenceException: the player was told to crash at step {step}")
+                self._say(f"NullReferenceException: the options make the player crash at step {step}")
                 self._say("  at Rookery.Pretended.Agent.OnActionReceived () [0x00000] in Agent.cs:1")
                 os._exit(CRASHED)
             if step == options.hang_at:

@@ -20,7 +20,7 @@ UNLIMITED = [
 
 
 class LineLost(RookeryError):
-    """There is nobody at the other end of the line."""
+    """There is no process at the other end of the connection."""
 
 
 class Line:
@@ -43,7 +43,7 @@ class Line:
         self._lost, self._record = grpc.RpcError, record
         self._channel = grpc.insecure_channel(f"localhost:{port}", UNLIMITED)
         if patience:
-            with suppress(grpc.FutureTimeoutError):  # the first message will say that nobody is there
+            with suppress(grpc.FutureTimeoutError):  # the first message will report that no trainer listens
                 grpc.channel_ready_future(self._channel).result(timeout=patience)
         call: Any = self._channel.unary_unary(f"/{SERVICE}/{METHOD}")  # bytes out, bytes in
         self._call: Callable[[bytes], bytes] = call

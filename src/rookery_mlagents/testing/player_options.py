@@ -1,4 +1,4 @@
-"""How a pretended player is to behave: the command line of ``python -m rookery_mlagents.testing``."""
+"""Options of a pretended player: the command line of ``python -m rookery_mlagents.testing``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PACKAGES = {
     "0.15.0": "0.15.1-preview", "1.0.0": "1.0.2", "1.1.0": "1.4.0-preview", "1.2.0": "1.6.0-preview",
     "1.3.0": "1.8.0-preview", "1.4.0": "1.8.1-preview", "1.5.0": "2.0.1",
 }  # fmt: skip
-"""A package of Unity's for each version of the API, the one that is told where no other is asked for."""
+"""A package of Unity's for each version of the API, the default of ``--package`` unless ``--layout`` is chw."""
 
 Layout = Literal["hwc", "chw"]
 Pictures = Literal["float", "png", "png_each"]
@@ -24,7 +24,7 @@ Ids = Literal["kept", "new"]
 
 @dataclass(frozen=True)
 class PlayerOptions:
-    """How a player behaves.
+    """Behaviour of a player.
 
     Attributes:
         env: The environment, as ``make_env`` takes it.
@@ -123,7 +123,7 @@ def parser() -> argparse.ArgumentParser:
     add("--behavior", action="append", default=[], metavar="AGENT=NAME", help="behaviour of agents, by a pattern")
     add("--unity-names", action="store_true", help="names as Unity's: Basic?team=0, VectorSensor_size8")
     add("--api", choices=API_VERSIONS, default="1.5.0", help="version of the communicator's API")
-    add("--package", help="version of Unity's package that is said")
+    add("--package", help="version of Unity's package that the player reports")
     add("--layout", choices=get_args(Layout), default="hwc", help="axes of pictures; chw is that of package 3")
     add("--pictures", choices=get_args(Pictures), default="float", help="how pictures are sent")
     add("--goal", action="append", default=[], metavar="PART", help="part of observations whose sensor is a goal")
@@ -164,7 +164,7 @@ def unity_flags(found: argparse.ArgumentParser) -> None:
 
 
 def parse(arguments: Sequence[str]) -> PlayerOptions:
-    """Reads a command line; flags that nobody knows are passed over, as Unity does.
+    """Reads a command line; unknown flags are ignored, as in Unity.
 
     Raises:
         SystemExit: If an option has no proper value.

@@ -76,7 +76,7 @@ class Recorder:
         try:
             return self._line.exchange(content)
         except LineLost as error:
-            self._line.close()  # whoever comes next dials anew
+            self._line.close()  # the next caller dials anew
             self._line = Line(self._trainer, self._writer)
             context.abort(self._unavailable, str(error))
             raise
@@ -91,7 +91,7 @@ class Recorder:
 def record(arguments: Sequence[str]) -> int:
     """Records a session as a command line says: ``FILE --player PROGRAM`` or ``FILE --listen PORT``, and Unity's flags.
 
-    Flags that nobody knows are handed on to the player. Gives the player's exit status.
+    Unknown flags are passed to the player. Returns the player's exit status.
     """
     reader = argparse.ArgumentParser("python -m rookery_mlagents.testing record", allow_abbrev=False)
     reader.add_argument("file", metavar="FILE")
@@ -144,7 +144,7 @@ def replay(arguments: Sequence[str]) -> int:
 
 
 def _repeat(messages: list[SessionMessage], port: int, patience: float, real_time: bool, log: PlayerLog) -> int:
-    """Says again what a player said."""
+    """Sends the recorded messages of a player again."""
     read = proto(UnityMessageProto, CLOSED)
     said = [
         (read.FromString(one.content), messages[number + 1 : number + 2])

@@ -1,7 +1,7 @@
 """A scene of a pretended player: an environment of Rookery that runs as games of Unity do.
 
-Agents ask for a decision every so many steps and act on with what they were told last until the next; what they have
-earned since then comes with the question. Who ends is told of at once, with what it saw last.
+Agents ask for a decision every so many steps and repeat their last action until the next one; the rewards since
+then come with the request. The end of an episode is reported at once, with its last observation.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SceneAgents:
         obs: ``[N, ...]`` what they see.
         reward: ``[N]`` what they have earned since they asked last.
         group_reward: ``[N]`` what their groups have.
-        truncated: ``[N]`` bool, whose episode was cut off; False of those whose goes on.
+        truncated: ``[N]`` bool, whose episode was cut off; False where it continues.
     """
 
     rows: np.ndarray
@@ -58,7 +58,7 @@ class SceneAgents:
 
 @dataclass
 class SceneMoment:
-    """What there is to say of one behaviour after a step.
+    """Result of a step for one behaviour.
 
     Attributes:
         behavior: Which.
@@ -99,7 +99,7 @@ class SceneBehavior:
 
 
 class _KindState:
-    """What a scene keeps of the rows of one kind."""
+    """State of the rows of one kind."""
 
     def __init__(self, rows: Rows, env: VectorEnv, kind: int, ids: Iterator[int]) -> None:
         spec = env.kinds[kind]
@@ -114,7 +114,7 @@ class _KindState:
         self.starts = np.cumsum((0, *self.sizes))[:-1]
 
     def permit(self, mask: np.ndarray, which: np.ndarray) -> None:
-        """Lets agents that would act on with a choice that is not allowed by now take the first that is."""
+        """Replaces held discrete actions that the mask no longer allows by the first allowed one."""
         held = self.held[which]
         for place, (start, size) in enumerate(zip(self.starts, self.sizes, strict=True)):
             allowed = mask[which, start : start + size]
@@ -182,7 +182,7 @@ class Scene:
                 if options.is_staggered:
                     self._states[-1].phase[:] = np.arange(len(rows.reward)) % options.period
             elif len(self._states[kind].reward) != len(rows.reward):
-                raise EnvError(f"{env.name}: agents that nobody announced have come; a player cannot show that")
+                raise EnvError(f"{env.name}: agents that were not announced have come; a player cannot show that")
             names = [behavior_of(agent, options, self._alone()) for agent in spec.agents]
             if options.unity_names:
                 names = [name if TEAM_MARK in name else f"{name}{TEAM_MARK}team=0" for name in names]
@@ -213,7 +213,7 @@ class Scene:
             )
 
     def _alone(self) -> str:
-        """What agents are called after that have no name of their own."""
+        """Returns the name for agents that have no name of their own."""
         return env_name(self._options.env).rpartition(":")[2].rpartition(".")[2]
 
     # -- playing -------------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ class Scene:
         return name in has and name not in self.unknown
 
     def reset(self) -> list[SceneMoment]:
-        """Begins anew in all areas; nobody is told of the end of what ran."""
+        """Begins anew in all areas; the ends of running episodes are not reported."""
         self._resets += 1
         self._now = self._env.reset(_ScenePlan(self._seed, self._resets, self._values, self.unknown))
         self._lay_out(self._now)
@@ -234,7 +234,7 @@ class Scene:
         return [self._moment(one, self._now, over=False) for one in self._shown()]
 
     def act(self, behavior: SceneBehavior, rows: np.ndarray, actions: np.ndarray) -> None:
-        """Tells agents of a behaviour what to do from now on.
+        """Sets the actions of agents of a behaviour from now on.
 
         Args:
             behavior: Which.
@@ -244,7 +244,7 @@ class Scene:
         self._states[behavior.kind].held[rows] = actions
 
     def step(self) -> list[SceneMoment]:
-        """Steps the environment with what its agents have been told last."""
+        """Steps the environment with the last actions of its agents."""
         assert self._now is not None
         given = []
         for kind, rows, state in zip(self._env.kinds, self._now.rows, self._states, strict=True):
@@ -267,7 +267,7 @@ class Scene:
         return [one for one in self.behaviors if self.steps >= one.first_step]
 
     def _moment(self, behavior: SceneBehavior, step: Step, *, over: bool) -> SceneMoment:
-        """What there is to say of a behaviour; what agents have earned is taken from them."""
+        """Returns the result for a behaviour, and takes the rewards of its agents out of the state."""
         rows, state, mine = step.rows[behavior.kind], self._states[behavior.kind], behavior.rows
         if over:
             ended = self._told(state, mine[(rows.terminated | rows.truncated)[mine]], state.before)

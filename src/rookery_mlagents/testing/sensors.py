@@ -1,4 +1,4 @@
-"""What agents of a pretended player see and do, as its messages have it: the other end of `unity.layouts`.
+"""Observations and actions of a pretended player, as in its messages: the other end of `link.layouts`.
 
 Each leaf of an observation is a sensor; sensors stand in the order of their names. Categories are sent as one-hots,
 flags as numbers, sets of entities as tables whose rows are zeros from the last entity on, and pictures as numbers from
@@ -110,7 +110,7 @@ class SensorWriter:
         return mapping, (len(mapping) == 3 or can >= CONCATENATED) and (usual or can >= MAPPED)
 
     def numbers(self, values: np.ndarray) -> np.ndarray:
-        """What is shown, as numbers ``[N, *shape]`` float32.
+        """Returns the values that are sent, ``[N, *shape]`` float32.
 
         Args:
             values: ``[N, *leaf.shape]`` as it is stored.
@@ -186,7 +186,7 @@ def observations(sensors: Sequence[SensorWriter], tree: Tree) -> list[tuple[byte
 
 
 class ActionReader:
-    """Says what agents decide, and reads it.
+    """Describes the actions of agents, and reads them.
 
     Args:
         spec: Their actions.
@@ -213,7 +213,7 @@ class ActionReader:
             )
 
     def brain(self, hybrid: bool) -> BrainParametersProto:
-        """What the player says of the behaviour.
+        """Returns the player's description of the behaviour.
 
         Args:
             hybrid: Whether the trainer understands actions of both sorts.

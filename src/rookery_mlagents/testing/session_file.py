@@ -20,7 +20,7 @@ HEAD = struct.Struct("<dBI")
 
 Speaker = Literal["player", "trainer", "nobody"]
 SPEAKERS: tuple[Speaker, ...] = ("player", "trainer", "nobody")
-"""Who has said something, in the order of their numbers; nobody where a line broke."""
+"""Speakers in the order of their numbers; `nobody` where a connection broke."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def read_session(path: str | Path) -> list[SessionMessage]:
         seconds, speaker, size = HEAD.unpack_from(content, place)
         start, place = place + HEAD.size, place + HEAD.size + size
         if speaker >= len(SPEAKERS):
-            raise FileError(f"{path}: byte {start - HEAD.size:,}: nobody has the number {speaker}")
+            raise FileError(f"{path}: byte {start - HEAD.size:,}: no speaker has the number {speaker}")
         if place <= len(content):
             found.append(SessionMessage(seconds, SPEAKERS[speaker], content[start:place]))
     return found

@@ -35,7 +35,7 @@ def things(time: int) -> np.ndarray:
 
 
 def mask(time: int, width: int) -> np.ndarray:
-    """What is allowed in a step: all but one of the first three choices."""
+    """Returns the mask of a step: all but one of the first three actions are allowed."""
     allowed = np.ones(width, dtype=np.int8)
     allowed[time % 3] = 0
     return allowed

@@ -14,7 +14,7 @@ from rookery_mlagents.testing.player_options import parse
 
 
 def free_port() -> int:
-    """A port that nobody has at the moment."""
+    """A port that is free at the moment."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
@@ -39,7 +39,7 @@ class Pretended:
         self._thread.start()
 
     def start_when_heard(self, port: int) -> None:
-        """Starts it as soon as somebody listens: who calls in vain tries again only after a second."""
+        """Starts it as soon as a server listens: a client that cannot connect tries again only after a second."""
 
         def wait() -> None:
             until = monotonic() + 20

@@ -26,7 +26,7 @@ def right(env, step):
 
 
 def next_shown(env, actions):
-    """Steps until somebody has said something."""
+    """Steps until a lane has sent a step."""
     step = env.step(actions)
     for _ in range(20):
         if step.stepped.any():

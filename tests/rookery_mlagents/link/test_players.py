@@ -268,7 +268,7 @@ def test_garbage_in_place_of_a_message_ends_it(started):
 
 
 def editor(tmp_path, *arguments):
-    """An Editor in which Play is pressed: a player that nobody launches."""
+    """An Editor in which Play is pressed: a player that Rookery does not launch."""
     words = ["--mlagents-port", "25004", "-logFile", str(tmp_path / "editor.log"), *arguments]
     return subprocess.Popen([sys.executable, "-m", "rookery_mlagents.testing", BASIC, *words])
 

@@ -1,4 +1,4 @@
-"""What a pretended player does at the line: decisions, ends, ids, groups, parameters, faults; sessions as files."""
+"""A pretended player at its connection: decisions, ends, ids, groups, parameters, faults; sessions as files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Trainer:
         self.heard = []
 
     def next(self):
-        """What the player says next; greetings are kept, first messages answered with a reset."""
+        """Returns the next message of the player; greetings are kept, first messages answered with a reset."""
         while True:
             if not self.heard:
                 self.heard += [said for _, said in self.mailbox.take(10)]
@@ -80,7 +80,7 @@ class Trainer:
 
 @pytest.fixture
 def meet(tmp_path):
-    """Lets a player meet a trainer."""
+    """Connects a player to a trainer."""
     trainers, players = [], []
 
     def begin(*arguments, told=b"", hello=None):

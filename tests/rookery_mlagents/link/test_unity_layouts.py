@@ -233,7 +233,7 @@ def split(infos):
 
 
 def test_one_agent_that_says_more_than_others_is_read_too():
-    """What differs between messages in more than numbers is read one by one, with the same result."""
+    """Messages that differ in more than numbers are read one by one, with the same result."""
     first, named = seen([1, 2], "a"), seen([3, 4], "a", dimension_properties=(1,))
     reader = reader_of(first)
     for row in ((first, first), (first, named), (named, named), (named, first)):

@@ -1,4 +1,4 @@
-"""The line to a player: what it says and is told, in order, and everything that can come in between."""
+"""The connection to a player: messages in both directions, in order, and everything that can come in between."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Line:
         return said
 
     def silent(self, seconds: float = 0.0) -> bool:
-        """Says whether nothing is said for so long, and nothing was."""
+        """Returns whether no message comes for so long, and none came before."""
         return not self.heard and not self.mailbox.take(seconds)
 
     def begin(self) -> Client:
@@ -155,7 +155,7 @@ def test_agents_end_and_come_back_under_new_ids_and_behaviours_come_late(line):
     line.link.answer({"A": numbers([2, 7], [0, 1]), "B": Answer([11], np.array([[1, 2]]))})
     found = told(call).unity_input.rl_input.agent_actions
     assert found["B"].value == (AgentActionProto((1.0, 2.0), 0.0, (), (1, 2)),) and len(found["A"].value) == 2
-    call = client.begin(output({"A": agents([2], ended={2})}))  # nobody asks
+    call = client.begin(output({"A": agents([2], ended={2})}))  # no agent asks
     said = line.take()
     assert not said.asking and said.ended["A"].ids == [2] and not said.new
     line.link.answer({})

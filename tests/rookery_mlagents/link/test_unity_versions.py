@@ -38,7 +38,7 @@ FAST = [
 
 
 def told(step, env):
-    """What the rows of a step say, by the sensor that they come from: the first row, with the channels last."""
+    """Returns the observations of a step by their sensor: the first row, with the channels last."""
     (rows,) = step.rows
     names = [leaf.path for leaf in env.kinds[0].obs.leaves]
     values = {name: rows.obs[name][0] for name in names}
@@ -57,7 +57,7 @@ def play(tmp_path, api, layout, pictures, ids, actions, areas=1):
     """Plays some steps and compares all that comes with what the environment shows."""
     log = tmp_path / "Player.log"
     options = ["--api", api, "--layout", layout, "--pictures", pictures, "--ids", ids, "--num-areas", str(areas)]
-    # what is told to a player of 1.x is checked by the player itself
+    # messages to a player of 1.x are checked by the player itself
     with played(str(log), ENV, *options, "--env-args", f"actions={actions}", package_version="") as (env, _):
         step = env.reset(lambda lane, episode: episode)
         rng, time, episode = np.random.default_rng(0), 0, 0
