@@ -1,4 +1,4 @@
-"""What a Unity game says of its parameters: nothing, so that any name may be given a number, `ANY_NUMBER`."""
+"""Parameters of a Unity game: it announces none, so any name may have a number, `ANY_NUMBER`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class NumberParameter(Parameter):
     """A parameter that can be any number, and nothing else."""
 
     def objection(self, value: Any) -> str:
-        """Says what is wrong with a value; empty if nothing is."""
-        return "" if is_number(value) else f"{value!r} is no number, and Unity players take only numbers"
+        """Returns the error of a value, or an empty string."""
+        return "" if is_number(value) else f"{value!r} is not a number; Unity players take only numbers"
 
 
 ANY_NUMBER = OpenParameters(NumberParameter(0.0), (UniformSampler, NormalSampler, IntervalsSampler))

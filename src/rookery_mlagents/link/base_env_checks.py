@@ -1,4 +1,4 @@
-"""Which objects are environments of ML-Agents' low-level API (`BaseEnv`), told by what they can do."""
+"""Recognizes environments of ML-Agents' low-level API (`BaseEnv`) by their methods."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import inspect
 from typing import Any
 
 METHODS = ("get_steps", "set_actions", "step", "reset")
-"""What such an environment can do, beside its attribute `behavior_specs`."""
+"""Methods of such an environment, beside its attribute `behavior_specs`."""
 
 WORKER = "worker_id"
-"""A function with an argument of this name is given the number of the copy, from 0."""
+"""A function with an argument of this name receives the number of the environment, from 0."""
 
 
 def is_base_env(found: Any) -> bool:
-    """Says whether something is such an environment, or a class of them."""
+    """Returns whether an object is such an environment, or a class of them."""
     return all(callable(getattr(found, method, None)) for method in METHODS)
 
 
 def makes_base_envs(found: Any) -> bool:
-    """Says whether something is such an environment or makes them, as far as can be told without calling it: a class
-    of them, or a function that says it returns one, or has to be told its `WORKER`.
+    """Returns whether an object is such an environment or makes them, without calling it: a class of them, or a
+    function whose annotation names one as its result, or that requires the argument `WORKER`.
     """
     if is_base_env(found):
         return True

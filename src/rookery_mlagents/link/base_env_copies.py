@@ -1,8 +1,8 @@
 """Environments of ML-Agents' low-level API (`BaseEnv`) as copies that keep their own clock: `BaseEnvCopies`.
 
 Whatever has `behavior_specs`, `get_steps`, `set_actions`, `step` and `reset` as they are there counts: one of
-`mlagents_envs`, one of ours (`rookery_mlagents`), or one of somebody's own. A `step` of it blocks until an agent
-has something to say, so several copies have a thread each.
+`mlagents_envs`, one of ours (`rookery_mlagents`), or one of the user's own. Its `step` blocks until an agent
+asks for an action or ends, so several environments have a thread each.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def layout_of_spec(name: str, spec: Any) -> BehaviorLayout:
 
 
 def asking_of(layout: BehaviorLayout, steps: Any) -> Asking | None:
-    """Reads `DecisionSteps`; None if nobody is in them.
+    """Reads `DecisionSteps`; None if they have no agent.
 
     Raises:
         SpaceError: If they are not of the behaviour; names the sensor.
@@ -94,7 +94,7 @@ def asking_of(layout: BehaviorLayout, steps: Any) -> Asking | None:
 
 
 def ended_of(layout: BehaviorLayout, steps: Any) -> Ended | None:
-    """Reads `TerminalSteps`; None if nobody is in them.
+    """Reads `TerminalSteps`; None if they have no agent.
 
     Raises:
         SpaceError: If they are not of the behaviour; names the sensor.
@@ -109,7 +109,7 @@ def ended_of(layout: BehaviorLayout, steps: Any) -> Ended | None:
 
 
 def _seen(layout: BehaviorLayout, steps: Any) -> Tree:
-    """What agents see, ``[N, *leaf.shape]`` by leaf path."""
+    """Returns the observations of agents, ``[N, *leaf.shape]`` by leaf path."""
     if len(steps.obs) != len(layout.sensors):
         raise SpaceError(f"{len(steps.obs)} observations, where behavior_specs names {len(layout.sensors)}")
     tree = {}
@@ -126,7 +126,7 @@ def _ids(steps: Any) -> list[Hashable]:
 
 
 def _groups(steps: Any) -> list[Hashable | None]:
-    """The group of each agent; nothing where nobody has one. Releases before groups say nothing of them."""
+    """Returns the group of each agent; empty if no agent has one. Releases before groups have no such field."""
     numbers = [int(group) for group in getattr(steps, "group_id", ())]
     return [group or None for group in numbers] if any(numbers) else []
 
@@ -169,7 +169,7 @@ class BaseEnvCopy:
         self._order: dict[str, list[Hashable]] = {}
 
     def reset(self) -> StepMessage:
-        """Begins anew, and goes on until an agent has something to say.
+        """Begins anew, and runs until an agent asks for an action or ends.
 
         Raises:
             EnvError: If the environment raises, or shows what it did not announce.
@@ -178,7 +178,7 @@ class BaseEnvCopy:
         return self._arrival() or self.step({})
 
     def step(self, answers: Mapping[str, Answer]) -> StepMessage:
-        """Answers those who asked, and goes on until an agent has something to say.
+        """Answers the agents that asked, and runs until an agent asks for an action or ends.
 
         Raises:
             EnvError: As `reset`.
@@ -217,7 +217,7 @@ class BaseEnvCopy:
         return EnvError(f"{self.name}: copy {self.lane}: {method}() raised {described(error)}")
 
     def _arrival(self) -> StepMessage | None:
-        """Reads what agents show; None if there is nothing to say."""
+        """Reads the steps of agents; None if there are none."""
         asking: dict[str, Asking] = {}
         ended: dict[str, Ended] = {}
         self._order = {}
@@ -244,7 +244,7 @@ class BaseEnvCopy:
 
 @dataclass
 class Said:
-    """What a copy's thread hands over.
+    """Result of one order of an environment's thread.
 
     Attributes:
         lane: The copy.
@@ -288,7 +288,7 @@ class BaseEnvCopies:
         self._threads: list[threading.Thread] = []
         self._closed = False
         self._fresh: StepMessage | None = None
-        """What the first copy showed when it was looked at, until its first episode begins."""
+        """First step of the first environment, kept until its first episode begins."""
         self._known: dict[str, CopyBehavior] = {}
         self.behaviors: Mapping[str, CopyBehavior] = self._known
         try:
@@ -310,7 +310,7 @@ class BaseEnvCopies:
             self._known[behavior] = CopyBehavior(layout.obs, layout.action, seats.get(behavior, (-1,)))
 
     def begin(self, lane: int, episode: int, plan: SeedPlan) -> None:
-        """Resets a copy; what it said before and nobody has taken is forgotten. Such environments take no seeds."""
+        """Resets an environment; its earlier steps that were not taken are dropped. Such environments take no seeds."""
         self._begun[lane] += 1
         if lane == 0 and self._fresh is not None:
             self._said.put(Said(lane, self._begun[lane], self._fresh))
@@ -319,10 +319,10 @@ class BaseEnvCopies:
         self._orders[lane].put((self._begun[lane], self._copies[lane].reset))
 
     def replan(self, plan: SeedPlan) -> None:
-        """There is nothing to tell: such environments take neither seeds nor parameters."""
+        """Does nothing: such environments take neither seeds nor parameters."""
 
     def step_messages(self, seconds: float) -> list[StepMessage]:
-        """Waits until a copy has something to say; see `Copies.step_messages`. One copy alone is stepped here,
+        """Waits until an environment has a step; see `Copies.step_messages`. One copy alone is stepped here,
         without a time limit.
         """
         if not self._threads:
@@ -354,17 +354,17 @@ class BaseEnvCopies:
             )
 
     def answer(self, lane: int, episode: int, answers: Mapping[str, Answer]) -> None:
-        """Answers the last arrival of a copy, which goes on."""
+        """Answers the last arrival of an environment, which continues."""
         copy = self._copies[lane]
         self._orders[lane].put((self._begun[lane], lambda: copy.step(answers)))
 
     def _work(self, lane: int) -> None:
-        """What a copy's thread does: one order after the other, until there is none."""
+        """Runs an environment's thread: one order after the other, until there is none."""
         while self._do(lane):
             pass
 
     def _do(self, lane: int) -> bool:
-        """Follows the next order of a copy; without a thread only if there is one. Gives False at the end."""
+        """Follows the next order of an environment; without a thread only if there is one. Returns False at the end."""
         try:
             order = self._orders[lane].get(block=bool(self._threads))
         except Empty:
@@ -441,7 +441,7 @@ def _check_alone(env: Any, config: Mapping[str, Any], num_lanes: int, name: str)
 
 
 _in_use: list[Any] = []
-"""Environments that are being played."""
+"""Environments in use."""
 
 
 def _made(make: Any, config: Mapping[str, Any], lane: int, name: str) -> Any:

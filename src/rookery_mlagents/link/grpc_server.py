@@ -1,8 +1,8 @@
 """Our end of the line to a Unity player: a gRPC server on one port of this machine, for one player at a time.
 
-A player speaks first: it greets, and is told who we are; it sends an empty message, and is told to reset; from then on
-it sends a message whenever an agent asks for an action, and waits for the answer. Each message is taken apart in the
-thread that received it, which then sleeps until `PlayerLink.answer` wakes it. What players say comes to one `Mailbox`.
+A player speaks first: it greets, and receives our versions; it sends an empty message, and receives a reset; from then
+on it sends a message whenever an agent asks for an action, and waits for the answer. Each message is parsed in the
+thread that received it, which then sleeps until `PlayerLink.answer` wakes it. All messages are put into one `Mailbox`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from rookery_mlagents.link.protobuf_classes import METHOD, SERVICE, Raw, missing
 from rookery_mlagents.link.protobuf_wire import WireError, from_bytes, to_bytes
 
 HOSTS = ("127.0.0.1", "::1")
-"""Where players of this machine find us; nobody else does."""
+"""Addresses of the server: players of this machine reach it, other machines do not."""
 
 SAID: Raw = frozenset(
     {
@@ -50,19 +50,19 @@ SAID: Raw = frozenset(
         (UnityRLInitializationOutputProto, "brain_parameters"),
     }
 )
-"""What is raw in messages of players: arrays are made of it, or it comes once."""
+"""Raw fields in messages of players: they become arrays, or come once."""
 
 TOLD: Raw = frozenset({(UnityRLInputProto, "agent_actions")})
-"""What is raw in ours: actions, which are written all at once."""
+"""Raw fields in our messages: actions, which are written all at once."""
 
 BEFORE_1 = "0.15.0"
-"""The version of the exchange before 1.0; players of it want to hear the same."""
+"""The version of the protocol before 1.0; players of it expect the same version."""
 
 FIRST_PACKAGES = "0.20.0"
 """The Python package that all C# packages 1.x take: they refuse those of 0.26 and later."""
 
 PACKAGE = "1.1.0"
-"""The Python package that later C# packages are told."""
+"""The Python package that is named to later C# packages."""
 
 OUR_CAPABILITIES = UnityRLCapabilitiesProto(True, True, True, True, False, True, True)
 """Everything but to send analytics to the editor."""
@@ -71,7 +71,7 @@ SILENCE = 5.0
 """Seconds without a word after which a player counts as gone, if another one greets."""
 
 PARTING = 1.0
-"""Seconds that a player has to ask once more, after it is to quit, so that it can be told."""
+"""Seconds that a player has to ask once more after `quit`, so that it can receive the command."""
 
 THREADS = 4
 """Calls that are served at a time: one waits for its answer, others are refused meanwhile."""
@@ -89,13 +89,13 @@ OPTIONS = (
 
 @dataclass(frozen=True)
 class Hello:
-    """What players are told of us.
+    """Greeting of the trainer to players.
 
     Attributes:
         package_version: The version of mlagents_envs that we stand for; empty for one that the player takes.
-        communication_version: The version of the exchange; players of 0.15.0 are told theirs.
+        communication_version: The version of the protocol; players of 0.15.0 receive their own.
         seed: For what is drawn in the player.
-        num_areas: How many copies of its training area a player makes, if it can.
+        num_areas: Number of training areas that a player makes, if it can.
     """
 
     package_version: str = ""
@@ -106,7 +106,7 @@ class Hello:
 
 @dataclass(frozen=True)
 class Greeting:
-    """What a player says of itself.
+    """Greeting of a player.
 
     Attributes:
         name: Of the game.
@@ -131,8 +131,8 @@ class Output:
         asking: By behaviour, the agents that ask for an action.
         ended: By behaviour, those whose episode has ended.
         new: Behaviours that have agents for the first time.
-        side_channel: What the player tells beside it, see `side_channels`.
-        first: Whether this is the player's word that it is ready, for which it wants a reset; nobody is in it.
+        side_channel: Its messages on side channels, see `side_channel_codec`.
+        first: Whether the player reports with it that it is ready, and wants a reset; it has no agents.
     """
 
     asking: dict[str, Asking] = field(default_factory=dict)
@@ -147,7 +147,7 @@ class Closed:
     """A player is gone; another one may greet on the same port.
 
     Attributes:
-        reason: Why, as a sentence goes on after "player 2 on port 5007".
+        reason: The reason, as a sentence continues after "player 2 on port 5007".
         refused: Whether it would be gone again: its version is not understood, or what it sends cannot be used.
     """
 
@@ -159,17 +159,17 @@ Said = Greeting | Output | Closed
 
 
 class Mailbox:
-    """What all players have said and nobody has taken yet."""
+    """Queue of the messages of all players that were not taken yet."""
 
     def __init__(self) -> None:
         self._said: queue.SimpleQueue[tuple[int, Said]] = queue.SimpleQueue()
 
     def put(self, lane: int, said: Said) -> None:
-        """Adds something that a player has said."""
+        """Adds a message of a player."""
         self._said.put((lane, said))
 
     def take(self, seconds: float) -> list[tuple[int, Said]]:
-        """Waits until a player says something, `seconds` at most; gives all there is, each with its lane, in order."""
+        """Waits for a message, `seconds` at most; returns all messages, each with its lane, in order."""
         try:
             found = [self._said.get(timeout=max(seconds, 0.0))]
         except queue.Empty:
@@ -185,7 +185,7 @@ class Mailbox:
 
 
 def version_problem(version: str) -> str:
-    """Says why players of a version of the exchange are refused; empty if they are not."""
+    """Returns the reason why players of a protocol version are refused, or an empty string."""
     if version == BEFORE_1 or re.fullmatch(r"1\.\d+\.\d+\S*", version):
         return ""
     old = re.fullmatch(r"API-(\d+)", version)
@@ -201,7 +201,7 @@ def version_problem(version: str) -> str:
 
 
 def introduction(hello: Hello, greeting: Greeting) -> UnityRLInitializationInputProto:
-    """What a player that greets is told: our versions, as it wants to hear them."""
+    """Returns the answer to a greeting: our versions, as the player expects them."""
     before_1 = greeting.communication_version == BEFORE_1
     old = before_1 or re.match(r"[01]\.", greeting.package_version or "1.") is not None
     return UnityRLInitializationInputProto(
@@ -248,7 +248,7 @@ class PlayerLink:
             lane: The player's number.
             mailbox: Where what it says goes.
             port: The port; 0 for any that is free.
-            hello: What it is told of us.
+            hello: Our greeting.
 
         Raises:
             EnvError: If the port is taken.
@@ -294,7 +294,7 @@ class PlayerLink:
         return self._asked(peer, said.unity_output, context)
 
     def _not_understood(self, peer: str, context: Any) -> bytes:
-        """Somebody sent bytes that are no message."""
+        """Handles bytes that are not a message."""
         told = "bytes that are no message of ML-Agents came"
         with self._lock:
             if peer == self._peer and self._call is None:
@@ -304,14 +304,14 @@ class PlayerLink:
         return _abort(context, "INVALID_ARGUMENT", told)
 
     def _left(self, peer: str, message: str) -> bytes:
-        """A player says goodbye."""
+        """Handles the goodbye of a player."""
         with self._lock:
             if peer == self._peer:
                 self._gone(Closed("said goodbye" + (f": {message}" if message else "")))
         return _goodbye()
 
     def _greeted(self, peer: str, start: Any, context: Any) -> bytes:
-        """A player says who it is; it waits until another one that is there has been silent for long enough."""
+        """Handles a greeting; it waits until another connected player has been silent for long enough."""
         capabilities = from_bytes(UnityRLCapabilitiesProto, start.capabilities.SerializeToString())
         version = start.communication_version
         greeting = Greeting(start.name, start.package_version, version, capabilities, start.log_path)
@@ -343,7 +343,7 @@ class PlayerLink:
         return _abort(context, "ALREADY_EXISTS", f"port {self.port} has a player already: give this one another port")
 
     def _asked(self, peer: str, said: Any, context: Any) -> bytes:
-        """A player sends what its agents see, and waits for actions."""
+        """Handles a message with the observations of agents; the player waits for actions."""
         with self._lock:
             if self.greeting is None or not self._peer:
                 self._note_strange(f"a message came from {peer} before a greeting")
@@ -417,7 +417,7 @@ class PlayerLink:
         return reader
 
     def _dropped(self, call: OpenCall) -> None:
-        """A call is over; if it has not been answered, the player has gone."""
+        """Handles the end of a call; if it has not been answered, the player has gone."""
         with self._lock:
             if self._call is call:
                 self._gone(
@@ -446,7 +446,7 @@ class PlayerLink:
 
     @property
     def is_connected(self) -> bool:
-        """Whether a player has greeted and not gone since."""
+        """Whether a player has greeted and has not gone since."""
         return bool(self._peer)
 
     def answer(self, answers: Mapping[str, Answer], side_channel: bytes = b"", reset: bool = False) -> None:
@@ -454,7 +454,7 @@ class PlayerLink:
 
         Args:
             answers: By behaviour, an action for each agent that asked, in any order; none are looked at with `reset`.
-            side_channel: What it is told beside them, see `side_channels`.
+            side_channel: Messages to it on side channels, see `side_channel_codec`.
             reset: Whether it is to begin anew.
 
         Raises:
@@ -499,7 +499,7 @@ class PlayerLink:
                 call.replies.put(content)
 
     def quit(self) -> None:
-        """Tells the player to quit, at once if it waits for an answer, else as soon as it says something."""
+        """Makes the player quit, at once if it waits for an answer, else with its next message."""
         with self._lock:
             if not self._is_closing:
                 self._is_closing, self._parts_at = True, time.monotonic()
@@ -510,11 +510,11 @@ class PlayerLink:
             self._lock.notify_all()
 
     def close(self, patience: float = PARTING) -> None:
-        """Tells the player to quit, and frees the port; what still comes is refused.
+        """Makes the player quit, and frees the port; later calls are refused.
 
         Args:
-            patience: Seconds that a player that waits for no answer has, from `quit` on, to ask for one and be told; 0
-                for one that is known to be gone.
+            patience: Seconds that a player that waits for no answer has, from `quit` on, to ask for one and receive
+                the command; 0 for one that is known to be gone.
         """
         self.quit()
         with self._lock:
@@ -529,7 +529,7 @@ class PlayerLink:
 
 
 def _goodbye(message: str = "") -> bytes:
-    """Tells a player to quit."""
+    """Returns the message that makes a player quit."""
     return to_bytes(UnityMessageProto(HeaderProto(GOODBYE, message)))
 
 
@@ -560,7 +560,7 @@ class Threads(futures.Executor):
             thread.start()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> futures.Future[Any]:
-        """Lets a thread call a function."""
+        """Calls a function in a thread."""
         future: futures.Future[Any] = futures.Future()
 
         def call() -> None:
@@ -622,7 +622,7 @@ def _serve(call: Callable[[bytes, Any], bytes], threads: Threads, lane: int, por
 
 
 def _taken(port: int) -> str:
-    """Why a port cannot be opened; empty if it can."""
+    """Returns the reason why a port cannot be opened, or an empty string."""
     for host in HOSTS:
         kind = socket.AF_INET6 if ":" in host else socket.AF_INET
         if kind == socket.AF_INET6 and not _has_ipv6():
@@ -637,7 +637,7 @@ def _taken(port: int) -> str:
 
 
 def _has_ipv6() -> bool:
-    """Whether this machine has the address ::1."""
+    """Returns whether this machine has the address ::1."""
     if not socket.has_ipv6:
         return False
     try:

@@ -23,10 +23,9 @@ UNUSED = -1
 
 
 def channels_first(shape: Sequence[int], properties: Sequence[int]) -> bool:
-    """Says whether the first of a picture's three dimensions is that of its channels; the last one is, if not.
+    """Returns whether an image has its channels first, ``[C, H, W]``; else they are last.
 
-    Players of package 3 and later send such pictures, and older ones the others; the properties tell, where there are
-    any.
+    Players of package 3 and later send such images, older ones the others; the properties decide, if there are any.
     """
     return len(shape) == 3 and tuple(properties) == (PLAIN, TRANSLATIONAL, TRANSLATIONAL)
 

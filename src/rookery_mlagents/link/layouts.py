@@ -1,4 +1,4 @@
-"""What agents of Unity players see and do, as our spaces; their messages as arrays, and actions as messages.
+"""Observations and actions of Unity players as our spaces; their messages as arrays, and actions as messages.
 
 The convention, which ONNX files for Unity (`rookery_mlagents/onnx_unity.py`) and demonstrations
 (`rookery_mlagents/files/demo_replay.py`) share:
@@ -7,13 +7,13 @@ The convention, which ONNX files for Unity (`rookery_mlagents/onnx_unity.py`) an
   Unity, so that leaf i becomes the input ``obs_i`` of an exported model. A behaviour with one sensor has its plain
   space, others a Dict by the names of the sensors. A sensor without a name is called ``obs_i``; one whose name is
   taken, or means something here, is called ``NAME_i`` (`paths_of`).
-- Numbers are boxes without bounds, of the shape that the player says; sensors that give categories or flags say so to
-  nobody, and are numbers.
+- Numbers are boxes without bounds, of the shape that the player says; sensors of categories or flags
+  are not marked as such, and are numbers.
 - A sensor that is packed as PNG is a picture of bytes, and in units of 1/255 what a model gets. Pictures of bytes or
   floats keep the shape in which they come, ``[height, width, channels]`` or, of package 3 and later, ``[channels,
   height, width]``, unless networks would take another axis for the channels: then they are turned. A model gets the
   channels first in either case.
-- A table with any number of rows is an `EntitySet` of these; rows of zeros are nobody, as in exported models.
+- A table with any number of rows is an `EntitySet` of these; rows of zeros are absent entities, as in exported models.
 - Goals are leaves like others; `BehaviorLayout.goals` has their paths, for the setting ``model.goals``.
 - Numbers that are decided go from -1 to 1. Choices (branches) are Discrete or MultiDiscrete; who decides both has a
   Dict of ``continuous`` and ``discrete``. Behaviours with choices have a mask beside their observations, True where
@@ -68,7 +68,7 @@ from rookery_mlagents.link.protobuf_wire import (
 )
 
 NUMBERS, CHOICES = "continuous", "discrete"
-"""What the two parts of actions are called that have both."""
+"""Keys of actions with continuous and discrete parts."""
 
 VARIABLE_SIZE = 4
 """Property of a dimension: there may be any number along it, up to its size."""
@@ -87,7 +87,7 @@ OWN_NUMBER = re.compile(r"obs_\d+")
 
 @dataclass(frozen=True)
 class SensorLayout:
-    """How one sensor is laid out.
+    """Layout of one sensor.
 
     Attributes:
         path: Its leaf.
@@ -130,7 +130,7 @@ class SensorLayout:
         return spaces.Box(-np.inf, np.inf, shape, np.float32)
 
     def stored(self, values: np.ndarray) -> np.ndarray:
-        """What the player sent, ``[N, *shape]``, as it is stored, ``[N, *leaf.shape]``."""
+        """Returns values of the player, ``[N, *shape]``, as they are stored, ``[N, *leaf.shape]``."""
         if self.is_set:
             return with_presence(values)
         if self.is_turned:
@@ -142,7 +142,7 @@ class SensorLayout:
         return values
 
     def value(self, obs: ObservationProto) -> np.ndarray:
-        """What one observation of it says, ``[*shape]``, uint8 of PNGs and float32 of numbers.
+        """Returns the values of one observation, ``[*shape]``, uint8 of PNGs and float32 of numbers.
 
         Raises:
             WireError: If it is no observation of this sensor; names it.
@@ -162,8 +162,8 @@ class SensorLayout:
 
 
 def with_presence(values: np.ndarray) -> np.ndarray:
-    """Entities ``[N, rows, numbers]`` with a column before their numbers that says who is there: whoever is not all
-    zeros.
+    """Entities ``[N, rows, numbers]`` with a column before their numbers: 1 for present entities, which are not
+    all zeros.
     """
     return np.concatenate([values.any(axis=2, keepdims=True).astype(np.float32), values], axis=2)
 
@@ -262,7 +262,7 @@ def _is_picture(shape: tuple[int, ...], properties: tuple[int, ...], is_packed: 
 
 @dataclass(frozen=True)
 class BehaviorLayout:
-    """What agents of a behaviour see and do.
+    """Observations and actions of a behaviour.
 
     Attributes:
         name: Its name, with its team: ``Striker?team=1``.
@@ -358,7 +358,7 @@ def _around(content: bytes, count: int) -> Around | None:
 
 
 class BehaviorReader:
-    """Reads messages of agents of one behaviour, and writes theirs.
+    """Reads messages of agents of one behaviour, and writes their actions.
 
     Args:
         layout: The behaviour.
@@ -402,7 +402,7 @@ class BehaviorReader:
         return Ended(ids, self._seen(infos), reward, groups, group_reward, truncated)
 
     def _seen(self, infos: Sequence[Any]) -> Tree:
-        """What agents see, ``[N, *leaf.shape]`` by leaf path."""
+        """Returns the observations of agents, ``[N, *leaf.shape]`` by leaf path."""
         sensors = self.layout.sensors
         seen = [info.observations for info in infos]
         if set(map(len, seen)) != {len(sensors)}:
@@ -417,7 +417,7 @@ class BehaviorReader:
         return tree
 
     def _values(self, number: int, contents: list[bytes]) -> np.ndarray:
-        """What a sensor sends, ``[N, *shape]``, of its messages; all at once where only their numbers differ."""
+        """Returns the values of a sensor, ``[N, *shape]``; read all at once where messages differ only in numbers."""
         sensor, around = self.layout.sensors[number], self._arounds[number]
         if around is not None:
             whole = b"".join(contents)
@@ -433,7 +433,7 @@ class BehaviorReader:
         return np.stack(values)
 
     def _allowed(self, masks: list[bytes]) -> np.ndarray:
-        """``[N, sum of branches]`` bool, what agents may choose; one that says nothing may choose all."""
+        """Returns the action mask, ``[N, sum of branches]`` bool; all True for an agent that sends none."""
         width = self._width
         if not any(masks):
             return np.ones((len(masks), width), dtype=bool)

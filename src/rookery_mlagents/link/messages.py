@@ -16,18 +16,18 @@ UNCOMPRESSED, PNG = 0, 1
 """How an observation is packed."""
 
 DISCRETE, CONTINUOUS = 0, 1
-"""What actions were, before there were both."""
+"""Type of the actions, before a behaviour could have both."""
 
 OK, GOODBYE = 200, 400
-"""Status of a message: go on; this is the last one, from either side."""
+"""Status of a message: the exchange continues; this is the last message, from either side."""
 
 STEP, RESET, QUIT = 0, 1, 2
-"""What a player is told to do."""
+"""Commands to a player."""
 
 
 @dataclass(frozen=True)
 class DemonstrationMetaProto:
-    """What a demonstration file says of itself."""
+    """Header of a demonstration file."""
 
     api_version: Annotated[int, WireField(1, "int")] = 0
     demonstration_name: Annotated[str, WireField(2, "text")] = ""
@@ -38,7 +38,7 @@ class DemonstrationMetaProto:
 
 @dataclass(frozen=True)
 class ActionSpecProto:
-    """What an agent decides: numbers, and choices (branches), each of so many."""
+    """Action space of an agent: continuous actions, and discrete ones (branches) with their sizes."""
 
     num_continuous_actions: Annotated[int, WireField(1, "int")] = 0
     num_discrete_actions: Annotated[int, WireField(2, "int")] = 0
@@ -48,7 +48,7 @@ class ActionSpecProto:
 
 @dataclass(frozen=True)
 class BrainParametersProto:
-    """What a behaviour is called, and what it decides."""
+    """Name and action space of a behaviour."""
 
     vector_action_size_deprecated: Annotated[tuple[int, ...], WireField(3, "int", repeated=True)] = ()
     vector_action_descriptions_deprecated: Annotated[tuple[str, ...], WireField(5, "text", repeated=True)] = ()
@@ -67,7 +67,7 @@ class FloatData:
 
 @dataclass(frozen=True)
 class ObservationProto:
-    """What one sensor shows, as numbers or as pictures."""
+    """Observation of one sensor, as numbers or as images."""
 
     shape: Annotated[tuple[int, ...], WireField(1, "int", repeated=True)] = ()
     compression_type: Annotated[int, WireField(2, "int")] = 0
@@ -81,7 +81,7 @@ class ObservationProto:
 
 @dataclass(frozen=True)
 class AgentInfoProto:
-    """What an agent sees when it decides, or when its episode has ended."""
+    """Observations of an agent when it asks for an action, or when its episode has ended."""
 
     reward: Annotated[float, WireField(7, "float")] = 0.0
     ended: Annotated[bool, WireField(8, "bool")] = False
@@ -95,7 +95,7 @@ class AgentInfoProto:
 
 @dataclass(frozen=True)
 class AgentActionProto:
-    """What an agent decided."""
+    """Action of an agent."""
 
     vector_actions_deprecated: Annotated[tuple[float, ...], WireField(1, "float", repeated=True)] = ()
     value: Annotated[float, WireField(4, "float")] = 0.0
@@ -105,7 +105,7 @@ class AgentActionProto:
 
 @dataclass(frozen=True)
 class AgentInfoActionPairProto:
-    """A row of a demonstration: what an agent saw, and what it did."""
+    """Row of a demonstration: the observations and the action of an agent."""
 
     agent_info: Annotated[AgentInfoProto | None, WireField(1, "message", False, AgentInfoProto)] = None
     action_info: Annotated[AgentActionProto | None, WireField(2, "message", False, AgentActionProto)] = None
@@ -116,7 +116,7 @@ class AgentInfoActionPairProto:
 
 @dataclass(frozen=True)
 class UnityRLCapabilitiesProto:
-    """What one side understands beyond the first version of the exchange."""
+    """Features that one side supports beyond the first version of the protocol."""
 
     base_capabilities: Annotated[bool, WireField(1, "bool")] = False
     concatenated_png: Annotated[bool, WireField(2, "bool")] = False
@@ -129,7 +129,7 @@ class UnityRLCapabilitiesProto:
 
 @dataclass(frozen=True)
 class HeaderProto:
-    """How things stand: `OK`, or `GOODBYE`."""
+    """Status: `OK`, or `GOODBYE`."""
 
     status: Annotated[int, WireField(1, "int")] = 0
     message: Annotated[str, WireField(2, "text")] = ""
@@ -161,7 +161,7 @@ class UnityRLOutputProto:
 
 @dataclass(frozen=True)
 class UnityRLInitializationOutputProto:
-    """What a player says of itself in its first message; later, of behaviours that have their first agents."""
+    """First message of a player; later, behaviours that have their first agents."""
 
     name: Annotated[str, WireField(1, "text")] = ""
     communication_version: Annotated[str, WireField(2, "text")] = ""
@@ -177,7 +177,7 @@ class UnityRLInitializationOutputProto:
 
 @dataclass(frozen=True)
 class UnityOutputProto:
-    """What a player says."""
+    """Message of a player."""
 
     rl_output: Annotated[UnityRLOutputProto | None, WireField(1, "message", False, UnityRLOutputProto)] = None
     rl_initialization_output: Annotated[
@@ -187,7 +187,7 @@ class UnityOutputProto:
 
 @dataclass(frozen=True)
 class UnityRLInputProto:
-    """What a player is to do: `STEP` with these actions, `RESET`, or `QUIT`."""
+    """Command to a player: `STEP` with these actions, `RESET`, or `QUIT`."""
 
     agent_actions: Annotated[Mapping[str, ListAgentActionProto], WireField(1, "map", message=ListAgentActionProto)] = (
         field(default_factory=dict)
@@ -198,7 +198,7 @@ class UnityRLInputProto:
 
 @dataclass(frozen=True)
 class UnityRLInitializationInputProto:
-    """What a trainer says of itself."""
+    """First message of a trainer."""
 
     seed: Annotated[int, WireField(1, "int")] = 0
     communication_version: Annotated[str, WireField(2, "text")] = ""
@@ -211,7 +211,7 @@ class UnityRLInitializationInputProto:
 
 @dataclass(frozen=True)
 class UnityInputProto:
-    """What a player is told."""
+    """Message to a player."""
 
     rl_input: Annotated[UnityRLInputProto | None, WireField(1, "message", False, UnityRLInputProto)] = None
     rl_initialization_input: Annotated[
@@ -221,7 +221,7 @@ class UnityInputProto:
 
 @dataclass(frozen=True)
 class UnityMessageProto:
-    """All that goes over the line."""
+    """The one type of message on the connection."""
 
     header: Annotated[HeaderProto | None, WireField(1, "message", False, HeaderProto)] = None
     unity_output: Annotated[UnityOutputProto | None, WireField(2, "message", False, UnityOutputProto)] = None

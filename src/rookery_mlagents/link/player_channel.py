@@ -1,4 +1,4 @@
-"""What goes between a game and its training beside observations and actions, by channels of one's own."""
+"""Data between a game and its training beside observations and actions, by custom side channels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PlayerChannel:
         self._early: list[tuple[bytes, int | None]] = []
 
     def receive(self, lane: int, message: bytes) -> None:
-        """Is given what the player of a lane has sent."""
+        """Receives a message of the player of a lane."""
 
     def send(self, message: bytes, lane: int | None = None) -> None:
         """Sends bytes with the next answer to the player of a lane; None = to all of them."""
@@ -35,12 +35,12 @@ class PlayerChannel:
                 waiting.append(bytes(message))
 
     def open(self, num_lanes: int) -> None:
-        """Is told how many players there are."""
+        """Receives the number of players."""
         self._waiting, early, self._early = [[] for _ in range(num_lanes)], self._early, []
         for message, lane in early:
             self.send(message, lane)
 
     def take(self, lane: int) -> list[bytes]:
-        """Gives what is to be sent to a player and has not been."""
+        """Returns the messages to a player that were not sent yet."""
         taken, self._waiting[lane] = self._waiting[lane], []
         return taken

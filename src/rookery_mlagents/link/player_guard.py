@@ -22,7 +22,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main(line: int, log: str, command: list[str]) -> int:
-    """Runs a program until it ends, or until nobody has the other end of a pipe.
+    """Runs a program until it ends, or until no process holds the other end of a pipe.
 
     Args:
         line: Our end of the pipe.
@@ -69,7 +69,7 @@ def main(line: int, log: str, command: list[str]) -> int:
 
 
 def _before_program() -> None:
-    """Lets a program be ended by signals that this process does not hear, and by the end of this process."""
+    """Makes a program end at signals that this process ignores, and at the end of this process."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     if sys.platform == "linux":

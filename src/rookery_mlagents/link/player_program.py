@@ -27,17 +27,17 @@ TAIL = 25
 """Lines of a log that a message shows."""
 
 ELF_MACHINES = {3: "x86", 40: "arm", 62: "x86_64", 183: "aarch64"}
-"""Processors by their number in a program of Linux."""
+"""CPU architectures by their number in a program of Linux."""
 
 PROCESSORS = {"amd64": "x86_64", "arm64": "aarch64", "i386": "x86", "i686": "x86"}
-"""Other names of processors."""
+"""Other names of CPU architectures."""
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
 
 
 def names_player(name: str) -> bool:
-    """Says whether the name of an environment stands for a Unity player or the Editor: ``unity:...``, a path, or the
+    """Returns whether the name of an environment stands for a Unity player or the Editor: ``unity:...``, a path, or the
     name of a program that is here, with or without the end of its name.
     """
     if name.startswith(PREFIX):
@@ -49,21 +49,21 @@ def names_player(name: str) -> bool:
 
 
 def looks_like_path(name: str) -> bool:
-    """Says whether a name that nothing else answers to is likely the path of a player: its folder, or a file of that
-    name, is here, though none that may be run.
+    """Returns whether an otherwise unknown name is likely the path of a player: its folder, or a file of that name,
+    exists, though none that may be run.
     """
     path = Path(name).expanduser()
     return ("/" in name and path.parent.is_dir()) or any(one.is_file() for one in _candidates(path))
 
 
 def file_of(name: str) -> str | None:
-    """Gives the file that the name of a player stands for; None for the Editor."""
+    """Returns the file that the name of a player stands for; None for the Editor."""
     rest = name.removeprefix(PREFIX)
     return None if rest == EDITOR and name.startswith(PREFIX) else rest
 
 
 def short_name(name: str) -> str:
-    """Gives the name of a player for messages and folders: ``Game`` of ``unity:Build/Game.x86_64``."""
+    """Returns the name of a player for messages and folders: ``Game`` of ``unity:Build/Game.x86_64``."""
     file = file_of(name)
     return EDITOR if file is None else _bare(Path(file)).name or file
 
@@ -138,7 +138,7 @@ def _checked(path: Path) -> Path:
 
 
 def _wrong_for_here(head: bytes) -> str:
-    """Says why a file with such a beginning is no program that runs here; empty if it is one."""
+    """Returns the reason why a file with such a head does not run on this machine, or an empty string."""
     here, system = platform.machine().lower(), platform.system()
     here = PROCESSORS.get(here, here)
     if head.startswith(b"#!"):
@@ -169,7 +169,7 @@ class PlayerProcess:
     Args:
         program: The program, as `find_player` gives it.
         arguments: Its arguments, without the log.
-        log: File that the player is told to write its log to; what it prints goes beside it, ``NAME-output.log``.
+        log: File for the log of the player; its output is written beside it, ``NAME-output.log``.
 
     Raises:
         EnvError: If the program cannot be started.
@@ -198,7 +198,7 @@ class PlayerProcess:
             os.close(theirs)
 
     def has_ended(self) -> bool:
-        """Says whether the player runs no more."""
+        """Returns whether the player has ended."""
         return self._guard.poll() is not None
 
     def wait(self, seconds: float) -> None:
@@ -206,11 +206,11 @@ class PlayerProcess:
         exit_code_of(self._guard, seconds)
 
     def failed(self) -> bool:
-        """Says whether it has ended by an error or a signal."""
+        """Returns whether it has ended by an error or a signal."""
         return bool(self._guard.poll())
 
     def end(self) -> str:
-        """Says how it ended: ``was killed by SIGKILL``; empty while it runs."""
+        """Returns how it ended: ``was killed by SIGKILL``; empty while it runs."""
         code = self._guard.poll()
         if code is None:
             return ""
@@ -222,7 +222,7 @@ class PlayerProcess:
         return f"ended by itself with exit code {code}"
 
     def tail(self) -> str:
-        """Gives the last lines of its log and of what it has printed, for a message."""
+        """Returns the last lines of its log and of its output, for a message."""
         parts = []
         for path in (self.log, self.output):
             with suppress(OSError):

@@ -1,8 +1,8 @@
 """Unity players, or the Editor, as copies that keep their own clock: started, watched, started again.
 
 A player dials us and asks for actions; a `link.PlayerLink` is our end of one connection. `UnityPlayers` has one for
-each lane, tells players what they need (engine settings, parameters), hands on what they say, and lets another take the
-place of one that fails. In a player episodes are those of agents; it never ends by itself.
+each lane, sends players what they need (engine settings, parameters), passes on their messages, and replaces a
+player that fails. In a player episodes are those of agents; it never ends by itself.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ BROKEN = "side_channel_broken"
 
 @dataclass(frozen=True)
 class PlayerSettings:
-    """How players are started and what they are told.
+    """Settings of players: how they start, and what they receive.
 
     Attributes:
         file_name: The program, as `program.find_player` takes it; None = the Editor.
@@ -90,8 +90,8 @@ class PlayerSettings:
         restarts_rate_limit_n: How often within `restarts_rate_limit_period_s` seconds; -1 = any number.
         restarts_rate_limit_period_s: These seconds.
         num_areas: Training areas that a scene with a replicator makes.
-        package_version: Version of ML-Agents' Python package that players are told; empty = one that each takes.
-        communication_version: Version of the protocol that players are told.
+        package_version: Version of ML-Agents' Python package that players receive; empty = one that each accepts.
+        communication_version: Version of the protocol that players receive.
     """
 
     file_name: str | None = None
@@ -126,13 +126,13 @@ class PlayerSettings:
 
 
 class _Post(Mailbox):
-    """Where one link puts what its player says, so that nothing of an earlier player is taken for it."""
+    """Mailbox of one link: marks its messages, so that those of an earlier player are not taken for them."""
 
     def __init__(self, all_mail: Mailbox, number: int) -> None:
         self._all, self.number = all_mail, number
 
     def put(self, lane: int, said: Said) -> None:
-        """Adds something that the player has said."""
+        """Adds a message of the player."""
         self._all.put(self.number, said)
 
 
@@ -143,14 +143,13 @@ class _Life:
         link: Our end of the connection.
         number: What its messages are marked with.
         process: The program; None of the Editor.
-        stage: ``connecting``; ``beginning``: told to begin; ``asking``: its message waits for us; ``shown``: that has
-            been handed out; ``playing``: it has an answer.
+        stage: ``connecting``; ``beginning``: asked to begin; ``asking``: its message waits for us; ``shown``: that
+            has been handed out; ``playing``: it has an answer.
         since: When it began to owe us something.
-        told: Parameters that it knows, with what it was told.
-        output: Its message that nobody has taken.
+        output: Its message that was not taken yet.
         is_fresh: Whether it has done nothing but begin.
-        is_first: Whether `output` is the first after a reset, so that ends in it belong to nobody.
-        must_begin: Whether it is to begin anew as soon as it says something.
+        is_first: Whether `output` is the first after a reset, so that ends in it belong to no agent.
+        must_begin: Whether it is to begin anew with its next message.
     """
 
     def __init__(self, link: PlayerLink, number: int, process: PlayerProcess | None) -> None:
@@ -158,6 +157,8 @@ class _Life:
         self.stage = "connecting"
         self.since = time.monotonic()
         self.told: dict[str, object] = {}
+        """Parameters that were sent to it, with their values."""
+
         self.output: Output | None = None
         self.is_fresh = True
         self.is_first = True
@@ -166,7 +167,7 @@ class _Life:
 
 @dataclass
 class _Lane:
-    """What stays of a lane while its players come and go."""
+    """State of a lane, which outlives its players."""
 
     life: _Life
     restarts: list[float] = field(default_factory=list)
@@ -290,7 +291,7 @@ class UnityPlayers:
             self._told_to_play = True
 
     def _wait_for_all(self) -> None:
-        """Waits until every player has said what its agents see; then behaviours are known."""
+        """Waits until every player has sent observations; then the behaviours are known."""
         while any(one.life.output is None for one in self._lanes):
             self._hear(LOOK)
         first: dict[str, tuple[int, ...]] = {}
@@ -327,7 +328,7 @@ class UnityPlayers:
                 self._look_after(lane, now)
 
     def _greeted(self, lane: int) -> None:
-        """A player has said who it is."""
+        """Handles the greeting of a player."""
         life = self._lanes[lane].life
         life.stage, life.since = "greeted", time.monotonic()
         if self.is_editor and self._lanes[lane].is_lost:
@@ -344,12 +345,12 @@ class UnityPlayers:
             return
         life.is_first = life.stage == "beginning"
         if life.is_first and not output.asking:
-            life.link.answer({})  # it goes on, and its time for a first question does too
+            life.link.answer({})  # it continues, and so does its time for a first request
             return
         life.output, life.stage = output, "asking"
 
     def _let_begin(self, lane: int) -> None:
-        """Tells a player to begin, with what it is to know of."""
+        """Sends a player the command to begin, with its settings."""
         one, life = self._lanes[lane], self._lanes[lane].life
         mail: list[Message] = []
         if life.stage in ("connecting", "greeted"):
@@ -382,12 +383,12 @@ class UnityPlayers:
                 raise EnvError(
                     f"{self._player(lane)}: behaviour {name} now sees {layout.obs.space} and does "
                     f"{layout.action.space}; when training began it saw {known.obs.space} and did "
-                    f"{known.action.space}: a policy cannot go on with other spaces; undo the change in the scene, or "
-                    "begin a new run"
+                    f"{known.action.space}: a policy cannot continue with other spaces; undo the change in the scene, "
+                    "or begin a new run"
                 )
 
     def _read(self, lane: int, blob: bytes) -> None:
-        """Takes in what came through side channels; what cannot be read is counted, and said once."""
+        """Takes in side channel messages; unreadable ones are counted, and reported once."""
         inbox = self._lanes[lane].inbox
         broken = inbox.num_broken
         if problem := inbox.receive(blob):
@@ -410,7 +411,7 @@ class UnityPlayers:
         return f"{self.name}, port {port}" if self.is_editor else f"{self.name}, player {lane}, port {port}"
 
     def _closed(self, lane: int, message: Closed) -> None:
-        """A player has said goodbye, or cannot be used."""
+        """Handles a player that has said goodbye, or cannot be used."""
         life = self._lanes[lane].life
         if message.refused:
             self._refuse(lane, message.reason)
@@ -431,24 +432,26 @@ class UnityPlayers:
         raise EnvError(what)
 
     def _look_after(self, lane: int, now: float) -> None:
-        """Sees whether a player still runs and is in time."""
+        """Checks whether a player still runs and is in time."""
         life = self._lanes[lane].life
         if life.stage in ("asking", "shown"):
-            return  # it waits for us; should it be gone, nobody will read the answer, and the next look tells
+            return  # it waits for us; if it is gone, the answer is not read, and the next check finds out
         if life.process is not None and life.process.has_ended():
             self._lose(lane, "exited", life.process.end())
         elif now - life.since > self.settings.timeout_wait and not self._may_wait(life):
             self._lose(lane, "hung", self._why_late(lane))
 
     def _may_wait(self, life: _Life) -> bool:
-        """Whether nobody minds how long it takes: until Play is pressed again in the Editor."""
+        """Returns whether there is no time limit: until Play is pressed again in the Editor."""
         return self.is_editor and self._is_ready and life.stage == "connecting"
 
     def _why_late(self, lane: int) -> str:
-        """Says which of several things a player has not done in time."""
+        """Returns what a player has not done in time."""
         life, seconds = self._lanes[lane].life, f"{self.settings.timeout_wait:g} seconds"
         if life.stage == "connecting" and self.is_editor:
-            return f"waited {seconds} and nobody came: open the project in Unity and press Play, or name a player"
+            return (
+                f"waited {seconds} and no player connected: open the project in Unity and press Play, or name a player"
+            )
         if life.stage == "connecting":
             return (
                 f"was started and has not connected within {seconds}: is it a game with ML-Agents in it, and does its "
@@ -463,7 +466,7 @@ class UnityPlayers:
         return f"has said nothing for {seconds}"
 
     def _lose(self, lane: int, how: str, why: str) -> None:
-        """Lets another player take the place of one that has failed, as often as that is allowed.
+        """Replaces a player that has failed, as often as that is allowed.
 
         Raises:
             EnvError: If it has failed before training began, or too often.
@@ -494,7 +497,7 @@ class UnityPlayers:
         self.counters[CAUSES["closed"]] = self.counters.get(CAUSES["closed"], 0) + 1
         one.is_lost = True
         one.life, one.is_due = _Life(life.link, life.number, None), True
-        self._say(f"{self._player(lane)} {why}; press Play to go on")
+        self._say(f"{self._player(lane)} {why}; press Play to continue")
 
     def _count_restart(self, one: _Lane, what: str, tail: str) -> None:
         """Counts that a player of a lane is replaced, if it may be."""
@@ -512,14 +515,14 @@ class UnityPlayers:
                 f"restarts_rate_limit_n = {settings.restarts_rate_limit_n} (-1 = any number){tail}"
             )
 
-    # -- what players are told -----------------------------------------------------------------------------------------
+    # -- messages to players -------------------------------------------------------------------------------------------
 
     def _mail(self, lane: int) -> list[Message]:
-        """Takes what channels of the user's own send to a player."""
+        """Takes the messages of custom side channels to a player."""
         return [(own.id, message) for own in self._channels for message in own.take(lane)]
 
     def _parameters(self, lane: int, episode: int) -> list[Message]:
-        """Gives the messages about parameters that have changed since a player was told of them.
+        """Returns the messages about parameters that have changed since they were sent to a player.
 
         Args:
             lane: The player.
@@ -539,7 +542,7 @@ class UnityPlayers:
         return mail
 
     def _told(self, name: str, value: Value | Sampler, lane: int) -> Message:
-        """Gives the message of a parameter; each player draws by a seed of its own."""
+        """Returns the message of a parameter; each player draws by a seed of its own."""
         if not isinstance(value, Sampler):
             return parameter(name, float(value))
         assert self._plan is not None
@@ -550,8 +553,8 @@ class UnityPlayers:
     # -- as copies -----------------------------------------------------------------------------------------------------
 
     def begin(self, lane: int, episode: int, plan: SeedPlan) -> None:
-        """Lets a player begin anew; see `Copies.begin`. One that has only just begun is left as it is, where it knows
-        all parameters.
+        """Makes a player begin anew; see `Copies.begin`. One that has only just begun is left as it is, if it has all
+        parameters.
         """
         one, life = self._lanes[lane], self._lanes[lane].life
         self._plan, one.episode, one.is_lost, one.is_due = plan, episode, False, True
@@ -566,13 +569,13 @@ class UnityPlayers:
             life.must_begin = True
 
     def replan(self, plan: SeedPlan) -> None:
-        """Lets players know changed parameters with their next answers; see `Copies.replan`."""
+        """Sends players changed parameters with their next answers; see `Copies.replan`."""
         self._plan = plan
         for one in self._lanes:
             one.is_due = True
 
     def step_messages(self, seconds: float) -> list[StepMessage]:
-        """Gives what players have said; see `Copies.step_messages`."""
+        """Returns the messages of players; see `Copies.step_messages`."""
         deadline = time.monotonic() + seconds
         while True:
             self._hear(max(0.0, deadline - time.monotonic()))
@@ -627,7 +630,7 @@ def _to_stderr(line: str) -> None:
 
 
 def settings_from(given: Mapping[str, Any]) -> PlayerSettings:
-    """Gives the settings of players from arguments."""
+    """Returns the settings of players from arguments."""
     args = given.get("args", ())
     if isinstance(args, str) or not all(isinstance(word, str) for word in args):
         raise EnvError(f"env.config.args = {args!r}: must be a list of words, as in [--level, '3']")

@@ -16,7 +16,7 @@ from rookery.face import ConfigError
 from rookery_mlagents.link.protobuf_wire import WireField, wire_fields
 
 SERVICE, METHOD = "communicator_objects.UnityToExternalProto", "Exchange"
-"""The one call there is: a `messages.UnityMessageProto` for another."""
+"""The only call: a `messages.UnityMessageProto` for another."""
 
 PACKAGE = "communicator_objects"
 
@@ -99,7 +99,7 @@ def _describe(told: Any, message: type, raw: Raw) -> None:
 
 
 def _type(field: Any, wire: WireField, closed: bool) -> None:
-    """Says what a field is; whole numbers and choices are all the same on the wire."""
+    """Sets the type of a field; integers and enums are all the same on the wire."""
     if closed:
         field.type = field.TYPE_BYTES
     elif wire.message is not None:

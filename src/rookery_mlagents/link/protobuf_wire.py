@@ -1,6 +1,6 @@
 """The wire format of protocol buffers, as far as Unity's messages need it: fields by number, read and written by hand.
 
-A message is a frozen dataclass whose fields say how they travel: ``Annotated[int, WireField(number, kind)]``, with a
+A message is a frozen dataclass whose fields name their encoding: ``Annotated[int, WireField(number, kind)]``, with a
 default of 0, nothing or None. Fields that a message does not know are passed over when it is read, so that newer
 senders can be understood; fields that have their default value are left out when it is written, as every writer of the
 format does.
@@ -19,7 +19,7 @@ from rookery.face import RookeryError
 Kind = Literal["int", "bool", "float", "text", "bytes", "message", "map"]
 
 VARINT, EIGHT_BYTES, LENGTH, FOUR_BYTES = 0, 1, 2, 5
-"""How the bytes of a field are told apart: wire types."""
+"""Wire types: the encodings of a field's bytes."""
 
 WIRE_TYPES: dict[str, int] = {
     "int": VARINT, "bool": VARINT, "float": FOUR_BYTES, "text": LENGTH, "bytes": LENGTH, "message": LENGTH,
@@ -36,12 +36,12 @@ M = TypeVar("M")
 
 
 class WireError(RookeryError):
-    """Bytes that are no message of the expected kind."""
+    """Bytes that are not a message of the expected kind."""
 
 
 @dataclass(frozen=True)
 class WireField:
-    """How a field of a message travels.
+    """Encoding of a field of a message.
 
     Attributes:
         number: The number that stands for its name.

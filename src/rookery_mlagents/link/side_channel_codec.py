@@ -1,4 +1,4 @@
-"""Side channels: what a player and a trainer tell each other beside observations and actions.
+"""Side channels: messages between a player and a trainer beside observations and actions.
 
 Messages of all channels lie one after the other: 16 bytes that name the channel, the length, and the content. What
 numbers and texts are made of there is the same for all channels (`ChannelWriter`, `ChannelReader`).
@@ -36,7 +36,7 @@ NAMES = {
 
 How = Literal["average", "most_recent", "sum", "histogram"]
 HOWS: tuple[How, ...] = ("average", "most_recent", "sum", "histogram")
-"""What is made of values of a statistic, in the order of their numbers."""
+"""Aggregations of a statistic's values, in the order of their numbers."""
 
 SAMPLED = 1
 """Kind of a message to `PARAMETERS`: a distribution. 0 is a value."""
@@ -45,7 +45,7 @@ UNIFORM, NORMAL, INTERVALS = range(3)
 """Kinds of distributions."""
 
 Message = tuple[UUID, bytes]
-"""A channel, and what is told on it."""
+"""A channel, and the content of a message on it."""
 
 
 class SideChannelError(RookeryError):
@@ -127,7 +127,7 @@ class ChannelWriter:
             ConfigError: If it has letters that Unity does not read.
         """
         if not value.isascii():
-            raise ConfigError(f"{value!r} cannot be told to Unity: names there consist of ASCII letters alone")
+            raise ConfigError(f"{value!r} cannot be sent to Unity: names there consist of ASCII letters alone")
         self.content += struct.pack("<i", len(value)) + value.encode()
         return self
 
@@ -178,7 +178,7 @@ class ChannelReader:
         return size
 
 
-# --- what is told to players ------------------------------------------------------------------------------------------
+# --- messages to players ----------------------------------------------------------------------------------------------
 
 
 def engine(
@@ -190,7 +190,7 @@ def engine(
     target_frame_rate: int | None = None,
     capture_frame_rate: int | None = None,
 ) -> list[Message]:
-    """Tells the engine how to run; what is None stays as it is.
+    """Returns messages with the settings of the engine; None leaves a setting as it is.
 
     Args:
         width: Of the window, in pixels; with `height`.
@@ -250,16 +250,16 @@ def parameter(name: str, value: float | Sampler, seed: int | None = None) -> Mes
 
 
 def float_property(name: str, value: float) -> Message:
-    """Tells a number by its name, as games with a FloatPropertiesChannel read it."""
+    """Returns the message of a named number, as games with a FloatPropertiesChannel read it."""
     return PROPERTIES, ChannelWriter().text(name).number(value).content
 
 
 def raw(channel: UUID | str, content: bytes) -> Message:
-    """Tells bytes to a channel of the game's own."""
+    """Returns the message of bytes on a channel of the game's own."""
     return channel if isinstance(channel, UUID) else UUID(channel), content
 
 
-# --- what players tell ------------------------------------------------------------------------------------------------
+# --- messages of players ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,7 @@ class Statistic:
 
 
 def statistic(name: str, value: float, how: How) -> Message:
-    """Tells a value of a statistic, as players do."""
+    """Returns the message of a statistic's value, as players send it."""
     return STATISTICS, ChannelWriter().text(name).number(value).whole(HOWS.index(how)).content
 
 
@@ -316,7 +316,7 @@ def read_parameter(content: bytes) -> tuple[str, float | Sampler]:
     if kind == 0:
         return name, told.number()
     if kind != SAMPLED:
-        raise SideChannelError(f"parameter {name!r} is told in way {kind}, and there are 2")
+        raise SideChannelError(f"parameter {name!r} has the message kind {kind}, and there are 2")
     seed, kind = told.whole(), told.whole()
     own = {"seed": abs(seed)}
     try:
@@ -346,22 +346,23 @@ def read_engine(content: bytes) -> dict[str, float]:
         return {"time_scale": told.number()}
     names = {1: "quality_level", 3: "target_frame_rate", 4: "capture_frame_rate"}
     if kind not in names:
-        raise SideChannelError(f"the engine is told something of kind {kind}, and there are 5")
+        raise SideChannelError(f"the engine message has the kind {kind}, and there are 5")
     return {names[kind]: told.whole()}
 
 
 @dataclass
 class Inbox:
-    """What one player has told on its side channels, and nobody has taken yet.
+    """Side channel messages of one player that were not taken yet.
 
-    What cannot be read is passed over: it is counted, and the first of it stays in `problem` to be said once.
+    Unreadable messages are skipped: they are counted, and the error of the first is kept in `problem`, to be reported
+    once.
 
     Attributes:
         statistics: Values of statistics, in order.
         properties: Numbers by their names, the latest of each.
-        raw: What was told on channels of the game's own.
+        raw: Messages on channels of the game's own.
         num_broken: How many messages could not be read since the start.
-        problem: What was wrong with the first of these; empty if there is none.
+        problem: The error of the first of these; empty if there is none.
     """
 
     statistics: list[Statistic] = field(default_factory=list)
@@ -396,7 +397,7 @@ class Inbox:
         return ""
 
     def take_statistics(self) -> Mapping[str, tuple[How, list[float]]]:
-        """Gives the values of all statistics since the last time, by name, with what is to be made of them."""
+        """Returns the values of all statistics since the last call, by name, with their aggregation."""
         taken, self.statistics = self.statistics, []
         found: dict[str, tuple[How, list[float]]] = {}
         for one in taken:

@@ -24,7 +24,7 @@ class UnityEnv(AsyncCopiesEnv):
     Args:
         num_lanes: Players.
         file_name: The program that Unity has built, with or without .x86_64, .exe or .app, or its folder; None = the
-            Editor, where somebody presses Play.
+            Editor, where the user presses Play.
         args: More arguments of the program.
         no_graphics: Whether players draw nothing: no pictures are observed then.
         no_graphics_monitor: Whether all players but the first draw nothing.
@@ -44,9 +44,9 @@ class UnityEnv(AsyncCopiesEnv):
         restarts_rate_limit_n: How often within `restarts_rate_limit_period_s` seconds; -1 = any number.
         restarts_rate_limit_period_s: These seconds.
         num_areas: Training areas that a scene with a TrainingAreaReplicator makes.
-        package_version: Version of ML-Agents' Python package that players are told; empty = one that each takes, as
-            old ones refuse what is too new.
-        communication_version: Version of the protocol that players are told.
+        package_version: Version of ML-Agents' Python package that players receive; empty = one that each accepts,
+            as old players refuse newer versions.
+        communication_version: Version of the protocol that players receive.
         channels: Side channels of one's own.
 
     Raises:
@@ -60,7 +60,7 @@ class UnityEnv(AsyncCopiesEnv):
          "quality_level", "time_scale", "target_frame_rate", "capture_frame_rate", "max_lifetime_restarts",
          "restarts_rate_limit_n", "restarts_rate_limit_period_s", "package_version", "communication_version")
     )  # fmt: skip
-    """Arguments that say how players are run, and may be others when a training goes on (`make.run_arguments`)."""
+    """Arguments of how players run, which may change when a run resumes (`make.run_arguments`)."""
 
     def __init__(
         self,

@@ -288,7 +288,7 @@ def test_the_editor_is_waited_for_and_comes_back(tmp_path, capsys):
         process.wait(10)
     told = capsys.readouterr().err
     assert told.count("press Play there") == 1
-    assert told.count("press Play to go on") == 2
+    assert told.count("press Play to continue") == 2
     assert told.count("the Unity Editor is back") == 2
 
 

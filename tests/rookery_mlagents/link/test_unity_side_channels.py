@@ -85,7 +85,7 @@ def test_distributions_that_unity_has_not_are_refused(value):
 
 
 def test_names_are_of_letters_that_unity_reads():
-    with pytest.raises(ConfigError, match="'größe' cannot be told to Unity"):
+    with pytest.raises(ConfigError, match="'größe' cannot be sent to Unity"):
         channels.parameter("größe", 1.0)
 
 
