@@ -1,7 +1,7 @@
 """A policy as a file for Unity: the inputs and outputs by which the package com.unity.ml-agents reads a model.
 
 Version 3 is read by packages from 2.0 on (Barracuda and Sentis), version 2 by those of 1.x and by later ones.
-Observations are called ``obs_0``, ``obs_1``, ... in the order of the policy's leaves; pictures have their channels
+Observations are called ``obs_0``, ``obs_1``, ... in the order of the policy's leaves; images have their channels
 first and numbers from 0 to 1; categories are one-hots; of a set, entities whose numbers are all 0 are absent.
 """
 
@@ -159,9 +159,9 @@ class Sense:
     Attributes:
         leaf: The leaf.
         index: Number of the sensor.
-        picture: Number among the sensors that give pictures.
-        shape: Shape of what it gives: categories as one-hots, pictures with their channels first.
-        channels_last: Whether the leaf is a picture with its channels last.
+        picture: Number among the sensors that give images.
+        shape: Shape of what it gives: categories as one-hots, images with their channels first.
+        channels_last: Whether the leaf is an image with its channels last.
     """
 
     leaf: Leaf
@@ -171,13 +171,13 @@ class Sense:
     channels_last: bool
 
     def name(self, version: int) -> str:
-        """Gives the input that it stands in."""
+        """Returns the input that it stands in."""
         if version == 2 and len(self.shape) != 2:
             return VECTOR if len(self.shape) == 1 else f"{PICTURE}{self.picture}"
         return f"{PLANE}{self.index}"
 
     def feed(self, stored: np.ndarray) -> np.ndarray:
-        """Gives stored observations ``[N, ...]`` as the sensor would."""
+        """Returns stored observations ``[N, ...]`` as the sensor would."""
         leaf, num = self.leaf, len(stored)
         if leaf.kind in CATEGORIES:
             columns = stored.reshape(num, -1).T
@@ -200,7 +200,7 @@ class Sense:
 
 
 def senses_of(spec: ObsSpec) -> list[Sense]:
-    """Gives the sensors of a policy's own observations, in their order.
+    """Returns the sensors of a policy's own observations, in their order.
 
     Leaves that are called ``obs_0``, ``obs_1``, ... keep their numbers; all others are counted as they come, which in a
     Dict space is by name, as Unity sorts its sensors.
@@ -250,7 +250,7 @@ def _inputs(graph: Graph, senses: list[Sense], version: int) -> tuple[list[Port]
 
 
 def fed(senses: list[Sense], tree: Tree, version: int) -> dict[str, np.ndarray]:
-    """Gives stored observations ``[N, ...]`` by leaf path as Unity's sensors would, by name of the input."""
+    """Returns stored observations ``[N, ...]`` by leaf path as Unity's sensors would, by name of the input."""
     found: dict[str, np.ndarray] = {}
     for sense in senses:
         name, value = sense.name(version), sense.feed(tree[sense.leaf.path])

@@ -147,7 +147,7 @@ def test_a_picture_that_is_larger_than_was_said_is_not_unpacked():
     huge = encoded(np.zeros((3000, 3000, 3), np.uint8), "camera")
     small_one = ObservationProto((4, 4, 3), huge.compression_type, huge.compressed_data, None, (0, 1, 2))
     began = time.process_time()
-    with pytest.raises(WireError, match=r"a picture of shape \(3000, 3000\) where \(4, 4\) was said"):
+    with pytest.raises(WireError, match=r"an image of shape \(3000, 3000\) where \(4, 4\) was announced"):
         decoded(small_one)
     assert time.process_time() - began < 0.1
 

@@ -64,15 +64,13 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         self._pictures = [place for place, shape in enumerate(shapes) if len(shape) == 3]
         self._vectors = [place for place, shape in enumerate(shapes) if len(shape) == 1]
         if not self._pictures and not self._vectors:
-            raise UnityGymException(
-                f"behaviour {self.name}: its observations {shapes} are neither pictures nor vectors"
-            )
+            raise UnityGymException(f"behaviour {self.name}: its observations {shapes} are neither images nor vectors")
         log = get_logger(__name__)
         self.uint8_visual = uint8_visual and bool(self._pictures)
         if uint8_visual and not self._pictures:
-            log.warning("uint8_visual does nothing: behaviour %s sees no pictures", self.name)
+            log.warning("uint8_visual does nothing: behaviour %s has no image observations", self.name)
         if len(self._pictures) + bool(self._vectors) > 1 and not allow_multiple_obs:
-            log.warning("only the first picture of behaviour %s is shown; allow_multiple_obs=True shows all", self.name)
+            log.warning("only the first image of behaviour %s is shown; allow_multiple_obs=True shows all", self.name)
         self._flattener: ActionFlattener | None = None
         self.action_space = self._action_space(flatten_branched)
         if action_space_seed is not None:

@@ -1,4 +1,4 @@
-"""Which of our objects stands behind a name of `mlagents_envs` (and of `gym_unity`), by their modules."""
+"""Objects of Rookery for the names of `mlagents_envs` (and of `gym_unity`), by their modules."""
 
 from __future__ import annotations
 

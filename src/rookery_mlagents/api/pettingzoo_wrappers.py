@@ -94,7 +94,7 @@ class UnityPettingzooBaseEnv:
     # -- who is there --------------------------------------------------------------------------------------------------
 
     def _show(self) -> None:
-        """Takes over who asks and who has ended."""
+        """Takes over the agents that ask, and those that have ended."""
         self._rows, self._actions = {}, {}
         for table in (self.rewards, self.terminations, self.truncations, self.infos, self._observations):
             table.clear()

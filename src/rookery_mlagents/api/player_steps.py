@@ -19,7 +19,7 @@ from rookery_mlagents.link.image_messages import channels_first
 from rookery_mlagents.link.layouts import CHOICES, NUMBERS, BehaviorLayout, SensorLayout
 
 BYTE = 255.0
-"""Largest value of a picture of bytes, which scripts see from 0 to 1."""
+"""Largest value of an image of bytes, which scripts see from 0 to 1."""
 
 
 def spec_of(layout: BehaviorLayout) -> BehaviorSpec:
@@ -34,7 +34,7 @@ def spec_of(layout: BehaviorLayout) -> BehaviorSpec:
 
 
 def decision_steps(layout: BehaviorLayout, asking: Asking) -> DecisionSteps:
-    """Gives those who ask for an action.
+    """Returns the steps of agents that ask for an action.
 
     Raises:
         UnityObservationException: If a number is none; names the sensor.
@@ -48,7 +48,7 @@ def decision_steps(layout: BehaviorLayout, asking: Asking) -> DecisionSteps:
 
 
 def terminal_steps(layout: BehaviorLayout, ended: Ended) -> TerminalSteps:
-    """Gives those whose episode has ended.
+    """Returns the steps of agents whose episode has ended.
 
     Raises:
         UnityObservationException: As `decision_steps`.
@@ -100,7 +100,7 @@ def _told(layout: BehaviorLayout, told: Asking) -> tuple[np.ndarray, np.ndarray,
 
 
 def answer_of(layout: BehaviorLayout, ids: np.ndarray, actions: ActionTuple) -> Answer:
-    """Gives the answer to agents, of actions in their order."""
+    """Returns the answer to agents, of actions in their order."""
     spec = layout.action
     both: np.ndarray
     if spec.kind == "composite":

@@ -100,7 +100,7 @@ class ActionSpec(NamedTuple):
         return ActionTuple(numbers, choices)
 
     def _validate_action(self, actions: ActionTuple, n_agents: int, name: str) -> ActionTuple:
-        """Gives actions back if they are of N agents of this behaviour.
+        """Returns the actions if they fit N agents of this behaviour.
 
         Raises:
             UnityActionException: If they are not; says what is expected.

@@ -38,7 +38,7 @@ from rookery_mlagents.link.layouts import CHOICES, NUMBERS, BehaviorLayout, layo
 from rookery_mlagents.link.messages import ActionSpecProto, AgentInfoProto, BrainParametersProto, ObservationProto
 
 CLOSE_SECONDS = 5.0
-"""How long a copy that is in the middle of a step may take to end it before it is left alone."""
+"""Seconds that an environment may take to end its current step before it is left alone."""
 
 
 # --- what they say, as ours -------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def _rewards(given: Any) -> np.ndarray:
 
 
 def numbers_and_choices(layout: BehaviorLayout, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Takes actions ``[N, ...]``, as the space has them, apart.
+    """Splits actions ``[N, ...]``, as the space has them, into their parts.
 
     Returns:
         ``[N, numbers]`` float32 and ``[N, branches]`` int32.
@@ -155,7 +155,7 @@ def numbers_and_choices(layout: BehaviorLayout, actions: np.ndarray) -> tuple[np
 
 
 class BaseEnvCopy:
-    """One environment, and what it said last.
+    """One environment, and its last steps.
 
     Args:
         env: The environment.
@@ -191,7 +191,7 @@ class BaseEnvCopy:
                 return arrival
 
     def close(self) -> None:
-        """Closes the environment, if it can be; what it raises becomes a warning."""
+        """Closes the environment, if it can be; its exception becomes a warning."""
         close_env(self.env, self.name)
 
     def _set_actions(self, behavior: str, answer: Answer) -> None:
@@ -247,10 +247,10 @@ class Said:
     """Result of one order of an environment's thread.
 
     Attributes:
-        lane: The copy.
-        begun: Which of its beginnings it belongs to.
-        arrival: What it said; None if it failed.
-        error: What it raised.
+        lane: The environment.
+        begun: Number of the reset that it follows.
+        arrival: Its step; None if it failed.
+        error: The exception that it raised.
     """
 
     lane: int
@@ -304,7 +304,7 @@ class BaseEnvCopies:
                 thread.start()
 
     def _look(self, arrival: StepMessage) -> None:
-        """Takes over the behaviours of the first copy, with the agents that it has at first."""
+        """Takes over the behaviours of the first environment, with its first agents."""
         seats = slots_of(arrival)
         for behavior, layout in self._copies[0].layouts.items():
             self._known[behavior] = CopyBehavior(layout.obs, layout.action, seats.get(behavior, (-1,)))
@@ -401,7 +401,7 @@ def base_env(env: Any, config: Mapping[str, Any], num_lanes: int, name: str, fir
         env: The environment itself, or what makes one: a class or a function. One with an argument `worker_id` is
             given the number of the copy, so that each has a port of its own.
         config: Arguments of what makes it.
-        num_lanes: How many copies.
+        num_lanes: Number of environments.
         name: What runs, in words a user knows.
         first: One that was made already, which becomes the first copy.
 

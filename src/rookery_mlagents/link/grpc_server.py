@@ -1,4 +1,4 @@
-"""Our end of the line to a Unity player: a gRPC server on one port of this machine, for one player at a time.
+"""Our end of the connection to a Unity player: a gRPC server on one port of this machine, for one player at a time.
 
 A player speaks first: it greets, and receives our versions; it sends an empty message, and receives a reset; from then
 on it sends a message whenever an agent asks for an action, and waits for the answer. Each message is parsed in the
@@ -230,7 +230,7 @@ class OpenCall:
 
 
 class PlayerLink:
-    """Our end of one player's line.
+    """Our end of one player's connection.
 
     Attributes:
         lane: The player's number.
@@ -375,7 +375,7 @@ class PlayerLink:
         return _goodbye() if reply is None else reply
 
     def _output(self, said: Any) -> Output:
-        """Takes a message apart.
+        """Parses a message.
 
         Raises:
             RookeryError: If it is not what agents of these behaviours send.
@@ -586,7 +586,7 @@ class Threads(futures.Executor):
 
 
 def _serve(call: Callable[[bytes, Any], bytes], threads: Threads, lane: int, port: int) -> tuple[Any, int]:
-    """Starts a server for one call on a port of this machine alone; gives it and the port.
+    """Starts a server for one call on a port of this machine alone; returns it and the port.
 
     Raises:
         EnvError: If the port is taken.

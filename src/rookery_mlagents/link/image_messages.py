@@ -1,4 +1,4 @@
-"""Pictures in Unity's messages: one PNG or several one after the other, whose channels make those of the picture."""
+"""Images in Unity's messages: one PNG or several one after the other, whose channels make those of the image."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TRANSLATIONAL, PLAIN = 2, 1
 """Properties of a dimension: neighbours along it belong together; nothing is known."""
 
 UNUSED = -1
-"""Stands in a channel mapping for a channel of a PNG that is none of the picture's."""
+"""Stands in a channel mapping for a channel of a PNG that is none of the image's."""
 
 
 def channels_first(shape: Sequence[int], properties: Sequence[int]) -> bool:
@@ -31,13 +31,13 @@ def channels_first(shape: Sequence[int], properties: Sequence[int]) -> bool:
 
 
 def decoded(obs: ObservationProto) -> np.ndarray:
-    """The picture of an observation that is packed as PNG, uint8 in its own shape.
+    """Returns the image of an observation that is packed as PNG, uint8 in its own shape.
 
     Raises:
         WireError: If it is none, or has another shape than it says.
     """
     if len(obs.shape) != 3:
-        raise WireError(f"observation {obs.name!r} is packed as PNG and has the shape {obs.shape}, which is no picture")
+        raise WireError(f"observation {obs.name!r} is packed as PNG, and its shape {obs.shape} is not that of an image")
     first = channels_first(obs.shape, obs.dimension_properties)
     channels = obs.shape[0] if first else obs.shape[2]
     size = (obs.shape[2], obs.shape[1]) if first else (obs.shape[1], obs.shape[0])
@@ -57,12 +57,12 @@ def decoded(obs: ObservationProto) -> np.ndarray:
     picture = np.rint(picture).astype(np.uint8)
     picture = np.moveaxis(picture, 2, 0) if first else picture
     if picture.shape != tuple(obs.shape):
-        raise WireError(f"observation {obs.name!r}: a picture of shape {picture.shape} where {obs.shape} was said")
+        raise WireError(f"observation {obs.name!r}: an image of shape {picture.shape} where {obs.shape} was announced")
     return picture
 
 
 def encoded(picture: np.ndarray, name: str) -> ObservationProto:
-    """A picture ``[H, W, C]`` or ``[C, H, W]`` of bytes as a message, without loss."""
+    """Returns a uint8 image ``[H, W, C]`` or ``[C, H, W]`` as a message, without loss."""
     first = picture.shape[0] < picture.shape[2]
     planes = np.moveaxis(picture, 0, 2) if first else picture
     channels = planes.shape[2]
@@ -81,19 +81,19 @@ def _planes(png: bytes, size: tuple[int, int]) -> np.ndarray:
     """Returns an image ``[H, W, 3]``; raises a ValueError if it has another width or height."""
     with Image.open(io.BytesIO(png)) as picture:
         if picture.size != size:  # before decompression: a few bytes can declare a huge image
-            raise ValueError(f"a picture of shape {picture.size[::-1]} where {size[::-1]} was said")
+            raise ValueError(f"an image of shape {picture.size[::-1]} where {size[::-1]} was announced")
         return np.asarray(picture.convert("RGB"))
 
 
 def _usual_mapping(channels: int, found: int) -> list[int]:
-    """Which channel of the picture each of the PNGs' is, where nothing is said."""
+    """Returns the default channel mapping: the image channel of each PNG channel."""
     if channels == 1:
         return [0] * found
     return [channel if channel < channels else UNUSED for channel in range(found)]
 
 
 def _pictures(content: bytes) -> Iterator[bytes]:
-    """The PNGs that lie one after the other in some bytes."""
+    """Returns the PNGs that follow one another in some bytes."""
     start = 0
     while start < len(content):
         if content[start : start + 8] != SIGNATURE:

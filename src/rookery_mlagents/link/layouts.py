@@ -9,7 +9,7 @@ The convention, which ONNX files for Unity (`rookery_mlagents/onnx_unity.py`) an
   taken, or means something here, is called ``NAME_i`` (`paths_of`).
 - Numbers are boxes without bounds, of the shape that the player says; sensors of categories or flags
   are not marked as such, and are numbers.
-- A sensor that is packed as PNG is a picture of bytes, and in units of 1/255 what a model gets. Pictures of bytes or
+- A sensor that is packed as PNG is an image of bytes, and in units of 1/255 what a model gets. Images of bytes or
   floats keep the shape in which they come, ``[height, width, channels]`` or, of package 3 and later, ``[channels,
   height, width]``, unless networks would take another axis for the channels: then they are turned. A model gets the
   channels first in either case.
@@ -96,7 +96,7 @@ class SensorLayout:
         properties: Properties of its dimensions, likewise.
         is_packed: Whether it sends PNGs.
         is_goal: Whether it is a goal.
-        is_turned: Whether the leaf has the channels of the picture on the other end.
+        is_turned: Whether the leaf has the channels of the image on the other end.
     """
 
     path: str
@@ -245,18 +245,18 @@ def decided_space(brain: BrainParametersProto) -> spaces.Space[Any]:
 
 
 def _turned(shape: tuple[int, ...], first: bool) -> tuple[int, ...]:
-    """The shape of a picture with its channels on the other end; `first` says whether they come first now."""
+    """Returns the shape of an image with its channels moved to the other end; `first`: they come first now."""
     return (*shape[1:], shape[0]) if first else (shape[2], *shape[:2])
 
 
 def _is_taken_for(shape: tuple[int, ...], first: bool) -> bool:
-    """Whether networks take a picture for one whose channels stand on the other end."""
+    """Returns whether networks would take the wrong end of an image for its channels."""
     axes = image_axes(shape)
     return axes is not None and axes[3] == first
 
 
 def _is_picture(shape: tuple[int, ...], properties: tuple[int, ...], is_packed: bool) -> bool:
-    """Whether something of three dimensions is a picture; where nothing is said of them, it is one."""
+    """Returns whether an array of three dimensions is an image; without properties it is one."""
     return len(shape) == 3 and (is_packed or not any(properties) or properties in ((1, 2, 2), (2, 2, 1)))
 
 
@@ -283,7 +283,7 @@ class BehaviorLayout:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Lines that a user should read once: sensors whose pictures networks take for others than they are."""
+        """Warnings for the user, once: sensors whose image axes networks would misread."""
         found = []
         for sensor in self.sensors:
             if sensor.is_picture:

@@ -61,7 +61,7 @@ def pack(messages: Iterable[Message]) -> bytes:
 
 
 def unpack(content: bytes) -> list[Message]:
-    """Takes messages apart.
+    """Splits messages.
 
     Raises:
         SideChannelError: If they end too early; says where.
@@ -73,7 +73,7 @@ def unpack(content: bytes) -> list[Message]:
 
 
 def unpack_whole(content: bytes) -> tuple[list[Message], str]:
-    """Takes messages apart; gives those that are whole, and what is wrong with the rest, empty if nothing is."""
+    """Splits messages; returns the whole ones, and the error of the rest, or an empty string."""
     found: list[Message] = []
     place = 0
     while place < len(content):
@@ -195,10 +195,10 @@ def engine(
     Args:
         width: Of the window, in pixels; with `height`.
         height: Of the window, in pixels.
-        quality_level: Of the pictures, from 0.
+        quality_level: Of the graphics, from 0.
         time_scale: Seconds of the game in a second.
-        target_frame_rate: Pictures in a second, -1 for as many as there can be.
-        capture_frame_rate: Pictures in a second of the game; 0 for no fixed number.
+        target_frame_rate: Frames per second, -1 for as many as possible.
+        capture_frame_rate: Frames per second of game time; 0 for no fixed number.
 
     Raises:
         ConfigError: If only one of `width` and `height` is given.
@@ -218,7 +218,7 @@ def engine(
 
 
 def parameter(name: str, value: float | Sampler, seed: int | None = None) -> Message:
-    """Gives a parameter of the environment a value, or a distribution that the player draws from.
+    """Returns the message that sets a parameter of the environment to a value, or to a distribution for its draws.
 
     Args:
         name: The parameter.

@@ -26,7 +26,7 @@ class UnityEnv(AsyncCopiesEnv):
         file_name: The program that Unity has built, with or without .x86_64, .exe or .app, or its folder; None = the
             Editor, where the user presses Play.
         args: More arguments of the program.
-        no_graphics: Whether players draw nothing: no pictures are observed then.
+        no_graphics: Whether players draw nothing: no images are observed then.
         no_graphics_monitor: Whether all players but the first draw nothing.
         seed: Seed of the first player, None = 0; others count on from it.
         base_port: Port that the first player dials; others dial those that follow, and taken ones are passed over;

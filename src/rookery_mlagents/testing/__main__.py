@@ -14,7 +14,7 @@ VERBS = {"record": record, "replay": replay}
 
 
 def main(arguments: list[str]) -> int:
-    """Does what the command line says; gives the exit status."""
+    """Does what the command line says; returns the exit status."""
     try:
         if arguments and arguments[0] in VERBS:
             return VERBS[arguments[0]](arguments[1:])

@@ -99,7 +99,7 @@ class FakePlayer:
                 file.write(f"{os.getpid()}\n")
 
     def run(self) -> int:
-        """Plays until the trainer or the player itself ends it; gives the exit status."""
+        """Plays until the trainer or the player itself ends it; returns the exit status."""
         options = self.options
         self.log.say(f"Rookery's pretended Unity player, package {options.package_version}, API {options.api}")
         self.log.say(f"hosts {options.env} with {options.env_args}, launch {self._launch}, port {options.port}")
@@ -398,5 +398,5 @@ LAST_FOR_PACKAGE_1 = 0, 25, 999
 
 
 def play(arguments: Sequence[str]) -> int:
-    """Plays as a command line says; gives the exit status."""
+    """Plays as a command line says; returns the exit status."""
     return FakePlayer(parse(arguments)).run()

@@ -37,8 +37,8 @@ class PlayerOptions:
             ``VectorSensor_size8``. Else behaviours have no team, and sensors the names of their leaves.
         api: Version of the communicator's API.
         package: Version of the package that the player says; None for one that fits `api`.
-        layout: Which axis of pictures is that of their channels.
-        pictures: How pictures are sent: as numbers, as PNGs of three channels each, or as a PNG for each channel.
+        layout: Which axis of images is that of their channels.
+        pictures: How images are sent: as numbers, as PNGs of three channels each, or as a PNG for each channel.
         goals: Leaves whose sensors are goals.
         ids: Whether an agent whose episode ends keeps its id for the next, as those of Unity do that are not disabled,
             or gets a new one.
@@ -114,7 +114,7 @@ class PlayerOptions:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Gives the parser of the command line, without the port and the log, which Unity's flags say."""
+    """Returns the parser of the command line, without the port and the log, which Unity's flags say."""
     found = argparse.ArgumentParser("python -m rookery_mlagents.testing", description=__doc__, allow_abbrev=False)
     add = found.add_argument
     add("env", metavar="ENV", help="environment: a Gymnasium id, rookery.tasks:Basic, my.module:MyEnv")
@@ -124,8 +124,8 @@ def parser() -> argparse.ArgumentParser:
     add("--unity-names", action="store_true", help="names as Unity's: Basic?team=0, VectorSensor_size8")
     add("--api", choices=API_VERSIONS, default="1.5.0", help="version of the communicator's API")
     add("--package", help="version of Unity's package that the player reports")
-    add("--layout", choices=get_args(Layout), default="hwc", help="axes of pictures; chw is that of package 3")
-    add("--pictures", choices=get_args(Pictures), default="float", help="how pictures are sent")
+    add("--layout", choices=get_args(Layout), default="hwc", help="axes of images; chw as in package 3")
+    add("--pictures", choices=get_args(Pictures), default="float", help="how images are sent")
     add("--goal", action="append", default=[], metavar="PART", help="part of observations whose sensor is a goal")
     add("--ids", choices=get_args(Ids), default="kept", help="of agents whose next episode begins")
     add("--decision-period", type=_at_least_one, default=1, help="environment steps from decision to decision")
@@ -160,7 +160,7 @@ def unity_flags(found: argparse.ArgumentParser) -> None:
     found.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help="for a trainer that is not there yet")
     found.add_argument("-logFile", default=None, metavar="F", help="the player's log; - for standard output")
     found.add_argument("-batchmode", action="store_true", help="no window; there is none here")
-    found.add_argument("-nographics", action="store_true", help="nothing is drawn; pictures are sent all the same")
+    found.add_argument("-nographics", action="store_true", help="nothing is drawn; images are sent all the same")
 
 
 def parse(arguments: Sequence[str]) -> PlayerOptions:

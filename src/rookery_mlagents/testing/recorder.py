@@ -122,7 +122,7 @@ def record(arguments: Sequence[str]) -> int:
 
 
 def replay(arguments: Sequence[str]) -> int:
-    """Plays a recorded session as a command line says: ``FILE`` and Unity's flags; gives the exit status.
+    """Plays a recorded session as a command line says: ``FILE`` and Unity's flags; returns the exit status.
 
     What the player said then it says again, whatever the trainer answers; if that is another command than then, the log
     says so.

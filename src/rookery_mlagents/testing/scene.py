@@ -219,7 +219,7 @@ class Scene:
     # -- playing -------------------------------------------------------------------------------------------------------
 
     def set_parameter(self, name: str, value: float | Sampler) -> bool:
-        """Gives a parameter of episodes to come another value; says whether the environment has it."""
+        """Sets a parameter of later episodes; returns whether the environment has it."""
         self._values[name] = value
         has = self._env.parameters if isinstance(self._env, VectorBase) else {}
         return name in has and name not in self.unknown

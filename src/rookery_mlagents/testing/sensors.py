@@ -1,7 +1,7 @@
 """Observations and actions of a pretended player, as in its messages: the other end of `link.layouts`.
 
 Each leaf of an observation is a sensor; sensors stand in the order of their names. Categories are sent as one-hots,
-flags as numbers, sets of entities as tables whose rows are zeros from the last entity on, and pictures as numbers from
+flags as numbers, sets of entities as tables whose rows are zeros from the last entity on, and images as numbers from
 0 to 1 or as PNGs. What is for critics alone is not sent. Choices and flags of actions are branches; numbers are
 continuous actions.
 """
@@ -97,7 +97,7 @@ class SensorWriter:
         self._head, self._tail = whole[:place], whole[place + len(block) :]
 
     def _packing(self, options: PlayerOptions) -> tuple[tuple[int, ...], bool]:
-        """Which channel of a picture each channel of its PNGs is, and whether it is sent as PNGs at all."""
+        """Returns the image channel of each channel of its PNGs, and whether it is sent as PNGs at all."""
         if not self.is_picture or self._leaf.dtype != np.uint8 or options.pictures == "float":
             return (), False
         channels = self.shape[2] if options.layout == "hwc" else self.shape[0]
@@ -140,7 +140,7 @@ class SensorWriter:
         return [head + row.tobytes() + tail for row in block]
 
     def _packed(self, picture: np.ndarray) -> bytes:
-        """A picture as PNGs of three channels each, one after the other."""
+        """An image as PNGs of three channels each, one after the other."""
         planes = picture if self._leaf.shape[2] <= self._leaf.shape[0] else np.moveaxis(picture, 0, 2)
         content = io.BytesIO()
         for start in range(0, len(self._mapping), 3):

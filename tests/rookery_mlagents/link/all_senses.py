@@ -24,7 +24,7 @@ ACTIONS = {
 
 
 def picture(time: int, channels: int = CHANNELS) -> np.ndarray:
-    """The picture of a step, ``[height, width, channels]``."""
+    """The image of a step, ``[height, width, channels]``."""
     cells = np.arange(HEIGHT * WIDTH * channels).reshape(HEIGHT, WIDTH, channels)
     return ((cells * 3 + 11 * time) % 256).astype(np.uint8)
 

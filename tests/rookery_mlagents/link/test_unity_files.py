@@ -162,8 +162,8 @@ def test_pictures_that_are_none_are_refused():
     for changed, problem in (
         ({"compressed_data": whole.compressed_data[:-6]}, "its PNG cannot be read"),
         ({"compressed_data": b"no picture"}, "no PNG begins at byte 0"),
-        ({"shape": (4, 6, 3)}, "a picture of shape"),
-        ({"shape": (4, 5)}, "which is no picture"),
+        ({"shape": (4, 6, 3)}, "an image of shape"),
+        ({"shape": (4, 5)}, "is not that of an image"),
         ({"compressed_channel_mapping": (0, 1)}, "3 channels, and 2 places for them"),
         ({"compressed_channel_mapping": (0, 1, 1)}, "none of its PNGs has channel 2"),
     ):

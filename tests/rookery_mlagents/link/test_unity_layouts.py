@@ -108,7 +108,7 @@ def test_channels_are_where_networks_look_for_them(shape, properties, leaf, chan
 
 
 def packed(values: np.ndarray, properties) -> ObservationProto:
-    """A picture in as many PNGs as it needs."""
+    """An image in as many PNGs as it needs."""
     planes = np.moveaxis(values, 0, 2) if properties == CHW else values
     channels, content = planes.shape[2], b""
     planes = np.repeat(planes, 3, axis=2) if channels == 1 else np.pad(planes, ((0, 0), (0, 0), (0, -channels % 3)))

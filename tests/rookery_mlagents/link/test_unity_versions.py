@@ -1,4 +1,4 @@
-"""Players of every version, with pictures in every form, through the line and the rows of an environment."""
+"""Players of every version, with images in every form, through the line and the rows of an environment."""
 
 from __future__ import annotations
 
