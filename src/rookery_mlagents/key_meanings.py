@@ -1,4 +1,4 @@
-"""What keys of ML-Agents mean in settings of ours, where it takes more than a copy: functions of a `Case`.
+"""Meanings of keys of ML-Agents in settings of ours, where it takes more than a copy: functions of a `Case`.
 
 Paths hold NAME in the place of the behaviour's name.
 """
@@ -233,7 +233,7 @@ def extrinsic(case: Case) -> Values:
 
 
 def learned_signal(case: Case, name: str) -> Values:
-    """What signals that learn have in common."""
+    """Returns the settings common to all signals that learn."""
     signal = case.own.reward_signals[name]
     assert isinstance(signal, CuriosityOptions | RNDOptions | GAILOptions)
     here = f"{S}{name}."
@@ -335,12 +335,12 @@ def self_play(case: Case) -> Values:
 
 
 def last_decision(case: Case) -> Values:
-    """Where the behaviour stops learning; the run ends when all have that have agents, those that came late too."""
+    """Last step of learning of the behaviour; the run ends when all with agents have reached it, late ones too."""
     return {f"{P}max_decisions": case.own.max_steps, "stop.finished_share": 1.0}
 
 
 def start(case: Case) -> Values:
-    """What the behaviour's weights start from: a run or checkpoint of ours."""
+    """The run or checkpoint of ours that the behaviour's weights start from."""
     path = case.own.init_path
     if path is not None and not path.endswith(".pt"):
         return {f"{P}init_from": path}
@@ -380,7 +380,7 @@ def seed(case: Case) -> Values:
 
 
 def restarts(case: Case) -> Values:
-    """How many processes may be replaced; -1 = any number."""
+    """Number of processes that may be replaced; -1 = any number."""
     value = case.options.env_settings.max_lifetime_restarts
     return {"sampling.max_restarts": value if value >= 0 else 1_000_000_000}
 
@@ -391,13 +391,13 @@ def patience(case: Case) -> Values:
 
 
 def device(case: Case) -> Values:
-    """Where networks learn."""
+    """The device on which networks learn."""
     value = case.options.torch_settings.device
     return {} if value is None else {"device": value.partition(":")[0]}
 
 
 def evaluation(case: Case) -> Values:
-    """Whether the most likely actions are played where nothing is learned."""
+    """Deterministic actions where nothing is learned: the most likely ones are played."""
     return {"evaluation.deterministic": any(case.options.of(name).network_settings.deterministic
                                             for name in case.behaviors)}  # fmt: skip
 

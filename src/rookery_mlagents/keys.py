@@ -2,7 +2,7 @@
 
 A key is *set* (its value goes to a path of ours as it is), *translated* (a function of it and its neighbours gives the
 values of paths), *kept* (``rookery mlagents learn`` itself goes by it), *ignored* (it would change nothing here, and
-whoever gives it is told so) or *refused* (only its default can be, for the reason given). The page of the documentation
+a note says so) or *refused* (only its default can be, for the reason given). The page of the documentation
 is made from it.
 """
 
@@ -17,7 +17,7 @@ from rookery_mlagents.key_meanings import Case, M, Meaning, P, S, Values
 
 
 class KeyStatus(Enum):
-    """What becomes of a key."""
+    """Treatment of a key."""
 
     SET = "set"
     TRANSLATED = "translated"
@@ -28,7 +28,7 @@ class KeyStatus(Enum):
 
 @dataclass(frozen=True)
 class KeyRow:
-    """What becomes of a key.
+    """A key, its treatment and its meaning.
 
     Attributes:
         key: The key with its section, from the behaviour's section on, or from the top of the file.
@@ -39,7 +39,7 @@ class KeyRow:
         only: Trainers of which this is said; empty = of all.
         fine: Values that need no word, of keys that are ignored or refused.
         of_players: Whether it is of Unity players alone: with an environment in Python it would change nothing, and
-            whoever gives it is told so.
+            a note says so.
     """
 
     key: str
@@ -78,7 +78,7 @@ def ignored(keys: str, text: str, only: tuple[str, ...] = (), fine: tuple[object
 
 
 def of_players(keys: str, text: str) -> list[KeyRow]:
-    """Keys that Unity players go by, as arguments of `rookery_mlagents/link/unity_env.py:UnityEnv`, and nobody else."""
+    """Returns rows of keys for Unity players only, as arguments of `rookery_mlagents/link/unity_env.py:UnityEnv`."""
     return [
         KeyRow(key, KeyStatus.USED, text, (f"env.config.{key.rpartition('.')[2]}",), of_players=True)
         for key in keys.split()
@@ -260,14 +260,14 @@ ENV_ROWS = [
 ENGINE_ROWS = [
     *of_players("engine_settings.width engine_settings.height engine_settings.quality_level "
                 "engine_settings.time_scale engine_settings.target_frame_rate engine_settings.capture_frame_rate",
-                "Told to players by their side channel, as ML-Agents tells them."),
+                "Sent to players by their side channel, as in ML-Agents."),
     *of_players("engine_settings.no_graphics engine_settings.no_graphics_monitor",
                 "Players are started with -nographics -batchmode; with the latter, all but the first."),
 ]  # fmt: skip
 
 PARAMETER_ROWS = [
     *by(m.parameters, "environment_parameters", "env.parameters curriculum",
-        "Unity players are told of numbers and distributions, and draw from these themselves, each by the seed and its "
+        "Unity players receive numbers and distributions, and draw from these themselves, each by the seed and its "
         "number. For environments in Python Rookery draws for every episode; a `seed` names a stream. Lessons are "
         "judged by the episodes of the behaviour's agents that began in them, or by its decisions (progress)."),
 ]  # fmt: skip
@@ -308,7 +308,7 @@ KEY_WORDS = {
     "restarts_rate_limit_period_s": "Seconds of a period",
     "run_id": "Name of the run's folder",
     "results_dir": "Folder of runs",
-    "resume": "Go on with the run of that name",
+    "resume": "Resume the run of that name",
     "force": "Replace it",
     "inference": "Play and learn nothing",
 }
@@ -357,7 +357,7 @@ CHECKPOINT_ROWS = [
 OTHER_ROWS = [
     *by(m.device, "torch_settings.device", "device",
         "cpu or cuda; where nothing is said, cpu: small networks learn faster there."),
-    *used("debug", f"{LEARN}: more is told."),
+    *used("debug", f"{LEARN}: more notes."),
 ]  # fmt: skip
 
 RUN_ROWS = [*ENV_ROWS, *ENGINE_ROWS, *PARAMETER_ROWS, *CHECKPOINT_ROWS, *OTHER_ROWS]

@@ -357,4 +357,4 @@ def test_a_second_ctrl_c_of_mlagents_learn_says_what_was_not_saved(rookery, monk
     monkeypatch.setattr(Trainer, "train", train)
     code, _, err = rookery("mlagents", "learn", "cart.yaml", "--env", "CartPole-v1", "--run-id", "x")
     assert code == 130
-    assert "interrupted; there is no checkpoint, so a resumed run starts again; go on with: rookery mlagents" in err
+    assert "interrupted; there is no checkpoint, so a resumed run starts again; continue with: rookery mlagents" in err

@@ -86,7 +86,7 @@ def test_interrupted_the_command_leaves_everything_and_goes_on(tmp_path, measure
         run.send_signal(how)
         _, error = run.communicate(timeout=60)
         assert run.returncode == 128 + how, error
-        assert "go on with: rookery mlagents learn --resume --run-id x" in error
+        assert "continue with: rookery mlagents learn --resume --run-id x" in error
         status = json.loads((folder / "run_logs" / "training_status.json").read_text())["Cart"]
         steps.append(status["final_checkpoint"]["steps"])
         assert (folder / "Cart.onnx").is_file()

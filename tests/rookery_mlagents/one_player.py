@@ -15,14 +15,14 @@ from rookery_mlagents.testing.player_options import parse
 
 
 def free_port() -> int:
-    """A port that nobody has at the moment."""
+    """Returns a port that is free at the moment."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
 
 
 def start_player(port: int, log: Any, *arguments: str) -> threading.Thread:
-    """Lets a player come as soon as somebody listens."""
+    """Connects a player as soon as a trainer listens."""
     options = parse([*arguments, "--mlagents-port", str(port), "-logFile", str(log)])
 
     def play() -> None:

@@ -1,4 +1,4 @@
-"""What the converter writes is read as a file of today, with the meaning that the old file had."""
+"""The converter's output is read as a file of today, with the meaning that the old file had."""
 
 from pathlib import Path
 

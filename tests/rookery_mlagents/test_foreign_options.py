@@ -1,4 +1,4 @@
-"""What ``configuration.yaml`` of a run says is judged where others have written it; of one's own run it is taken."""
+"""``configuration.yaml`` of a run is checked where other users have written it; that of one's own run is taken."""
 
 import pytest
 

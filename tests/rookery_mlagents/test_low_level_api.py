@@ -55,7 +55,7 @@ from rookery_mlagents.link.grpc_server import Mailbox
 
 BASIC = "rookery.tasks:Basic"
 ECHO = uuid.UUID("1f3d7a52-6f0e-4c86-9d0b-6f1d3f9b2c11")
-"""The channel on which a pretended player tells back what it is told."""
+"""The channel on which a pretended player sends back what it receives."""
 
 
 # --- what is known without a player -----------------------------------------------------------------------------------
@@ -170,13 +170,13 @@ def test_the_registry_says_what_to_do_instead():
     assert len(default_registry) == 0 and "3DBall" not in default_registry
 
 
-# --- the same names as theirs -----------------------------------------------------------------------------------------
+# --- the same names as ML-Agents --------------------------------------------------------------------------------------
 
 THEIRS = json.loads((Path(__file__).parent / "mlagents_envs_api.json").read_text())
 """Public names and signatures of mlagents_envs 1.1.0, as benchmarks/peers/mlagents_api.py lists them."""
 
 LEFT_OUT = {"DefaultTrainingAnalyticsSideChannel", "BaseRegistryEntry", "RemoteRegistryEntry"}
-"""What tells the Editor about packages, and what is downloaded."""
+"""Names that inform the Editor about packages, and names that download."""
 
 
 def parameters(function):

@@ -47,7 +47,7 @@ def test_one_agent_is_a_gymnasium_environment(tmp_path):
 
 def test_gymnasiums_own_check_finds_nothing(tmp_path):
     with opened(tmp_path, BASIC) as unity, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # seeds change nothing, which it tells
+        warnings.simplefilter("ignore")  # it warns that seeds change nothing
         check_env(UnityToGymWrapper(unity), skip_render_check=True)
 
 

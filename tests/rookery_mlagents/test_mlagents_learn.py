@@ -1,4 +1,4 @@
-"""``rookery mlagents learn`` and ``alias``: flags, folders, going on, weights to begin with, playing, and mistakes."""
+"""``rookery mlagents learn`` and ``alias``: flags, folders, resuming, weights to begin with, playing, and mistakes."""
 
 import json
 import os
@@ -80,7 +80,7 @@ def cart(finished_runs, tmp_path, learn):
 
 
 def done(outcome):
-    """What a command that went well has written, to stdout and to stderr."""
+    """Returns the output of a successful command, of stdout and of stderr."""
     code, out, error = outcome
     assert code == 0, error
     return out, error
@@ -125,12 +125,12 @@ def test_verbs_of_rookery_take_the_folder(cart, rookery):
     code, out, _ = rookery("explain", cart, "policies.Cart.max_decisions")
     assert "cart.yaml:6 max_steps" in out
     done(rookery("resume", cart, "policies.Cart.max_decisions=700", "--evaluate", 0, "--quiet"))
-    assert steps_of(cart) == [100, 200, 300, 400, 500, 600, 700]  # their files go on too
+    assert steps_of(cart) == [100, 200, 300, 400, 500, 600, 700]  # their files continue too
     assert "final_checkpoint" in json.loads((cart / "run_logs" / "training_status.json").read_text())["Cart"]
 
 
 def test_flags_beat_the_file(learn, tmp_path):
-    (tmp_path / "cart.yaml").write_text(FILE + "env_settings: {seed: 1}\ncheckpoint_settings: {run_id: theirs}\n")
+    (tmp_path / "cart.yaml").write_text(FILE + "env_settings: {seed: 1}\ncheckpoint_settings: {run_id: other}\n")
     done(learn("--run-id", "mine", "--seed", 7, "--num-envs", 2, "--num-areas", 3, "--results-dir", "out"))
     assert not (tmp_path / "results").exists()
     kept = yaml_layer(tmp_path / "out" / "mine" / "config.yaml").values
@@ -190,7 +190,7 @@ def test_two_behaviours_end_by_their_own_steps(learn):
     assert {"agent1.onnx", "agent2.onnx"} <= {path.name for path in Path("results/two").iterdir()}
 
 
-# --- going on, replacing, beginning with weights ----------------------------------------------------------------------
+# --- resuming, replacing, beginning with weights ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_resume_goes_on_where_it_stopped(cart, learn, tmp_path):
 
 
 def ends(folder):
-    """Where the schedules of a run end, and its training."""
+    """Returns the ends of the schedules of a run, and of its training."""
     kept = yaml_layer(folder / "config.yaml").values["policies"]["Cart"]
     return kept["lr"]["steps"], kept["clip"]["steps"], kept["max_decisions"]
 

@@ -1,4 +1,4 @@
-"""ML-Agents' files beside those of a run: what they hold, when they are written, and that going on changes nothing."""
+"""ML-Agents' files beside those of a run: what they hold, when they are written, and that resuming changes nothing."""
 
 import json
 import shutil

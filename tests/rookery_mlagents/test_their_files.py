@@ -85,7 +85,7 @@ def state_of(facts):
 
 
 def check(policy, facts, theirs):
-    """Compares what a policy puts out with what theirs does."""
+    """Compares the outputs of a policy with those of the policy of ML-Agents."""
     tree, _ = policy.own_spec.read(observations(facts))
     obs = {path: torch.as_tensor(value) for path, value in tree.items()}
     with torch.no_grad():

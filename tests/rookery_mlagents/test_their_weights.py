@@ -60,7 +60,7 @@ def their_policy(numbers=0, branches=(), squashed=False):
 
 
 def their_features(state, obs):
-    """What their network makes of observations, by its own arithmetic."""
+    """Returns the outputs of ML-Agents' network for observations, by its own arithmetic."""
     vector = "network_body.observation_encoder.processors.0.normalizer"
     variance = state[f"{vector}.running_variance"] / state[f"{vector}.normalization_steps"]
     x = ((obs - state[f"{vector}.running_mean"]) / variance.sqrt()).clamp(-5, 5)

@@ -1,4 +1,4 @@
-"""What num_workers and its neighbours become on a cluster that a script has joined, with all workers in one process
+"""num_workers and related keys on a cluster that a script has joined, with all workers in one process
 ("here" in the place of an address); a cluster of two nodes is in test_cluster_scripts.py.
 """
 
@@ -36,7 +36,7 @@ def joined(monkeypatch):
 
 
 def trained(name="PPO", iterations=1, **config):
-    """The last result of some iterations, and what the trainer of Rookery was told and has."""
+    """Returns the last result of some iterations, the settings of Rookery's trainer, and its weights."""
     trainer = trainers.TRAINERS[name](config=config)
     try:
         for _ in range(iterations):

@@ -164,7 +164,7 @@ def merged(one: dict, two: dict) -> dict:
 
 
 def basis(algorithm: str, key: str) -> dict:
-    """What is said beside a key."""
+    """Returns the keys that a test sets beside a key."""
     said = {} if algorithm in OFF_LAYERS and key in OF_LAYERS else BESIDE.get(key, {})
     if algorithm == "R2D2" and "use_attention" not in said.get("model", {}):
         said = merged({"model": {"use_lstm": True}}, said)

@@ -45,7 +45,7 @@ PLAYED = {
 
 
 def played(maker, steps):
-    """What random play shows: observations and rewards of all rows that wait."""
+    """Returns observations and rewards of all waiting rows in random play."""
     np.random.seed(1)  # as a trainer does before it makes environments
     env = make_env(lambda: adapted(maker()), None, (), 2, "serial")
     shown = []
@@ -60,7 +60,7 @@ def played(maker, steps):
 @pytest.mark.parametrize("name", PLAYED)
 def test_each_is_played_and_repeats_with_a_seed(name):
     first = played(PLAYED[name], 12)
-    np.random.random(3)  # whoever else draws does not matter
+    np.random.random(3)  # other draws do not matter
     assert first == played(PLAYED[name], 12)
 
 

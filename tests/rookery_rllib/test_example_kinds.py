@@ -1,4 +1,4 @@
-"""What RLlib's example scripts of 2021 need of trainers, each on the smallest thing that shows it."""
+"""Features of trainers that RLlib's example scripts of 2021 need, each on the smallest case that shows it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ SMALL = {"env": "CartPole-v0", "framework": "torch", "num_workers": 0, "seed": 3
 
 
 class Always(Exploration):
-    """Chooses one action whatever the policy says, and counts what it hears."""
+    """Chooses one action whatever the policy says, and counts the calls of its methods."""
 
     def __init__(self, action_space: Any, *, action: int = 1, **kwargs: Any) -> None:
         super().__init__(action_space, **kwargs)

@@ -1,4 +1,4 @@
-"""Who sees the names of 2021: the script and the modules of its folder; nobody else."""
+"""The names of 2021 are visible to the script and the modules of its folder only."""
 
 import pickle
 import subprocess
@@ -166,7 +166,7 @@ except ImportError:
 
 
 def carried(what) -> str:
-    """What a fresh interpreter prints that is given a callable by cloudpickle."""
+    """Returns the output of a fresh interpreter that loads a callable by cloudpickle."""
     body = cloudpickle.dumps(what)
     done = subprocess.run([sys.executable, "-c", CARRIED], input=body, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()

@@ -12,7 +12,7 @@ from rookery_rllib.trainer.fluent import METHODS, DQNConfig, NotProvided, PPOCon
 
 
 def said(config) -> dict:
-    """What a configuration changes of the defaults."""
+    """Returns the values of a configuration that differ from the defaults."""
     defaults = DEFAULT_CONFIGS[config.algorithm]
     return {key: value for key, value in config.to_dict().items() if value != defaults[key]}
 

@@ -1,4 +1,4 @@
-"""The tables of names of 2021: how their texts are read, that each name stands for something, that the rest is told."""
+"""The tables of names of 2021: how their texts are read, that each name has an object, that the rest is reported."""
 
 import importlib
 import pkgutil

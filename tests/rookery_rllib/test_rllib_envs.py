@@ -64,7 +64,7 @@ class Trio(MultiAgentEnv):
 
 
 def played(env, steps):
-    """What random play shows first: observations, and which episodes ended."""
+    """Returns the first steps of random play: observations, and which episodes ended."""
     play = random_play(env, lambda lane, episode: lane + episode, np.random.default_rng(0))
     shown = ((step.rows[0].obs["obs"].ravel().tolist(), step.ended.tolist()) for step in play)
     return [next(shown) for _ in range(steps)]

@@ -1,4 +1,4 @@
-"""What is written of play, and who sees it on the way: the keys ``output`` and ``observation_fn``."""
+"""Recording of episodes, and functions that see them before: the keys ``output`` and ``observation_fn``."""
 
 from __future__ import annotations
 

@@ -307,7 +307,7 @@ def test_checkpoints_come_when_they_are_due():
     (trial,) = run(
         checkpoint_freq=1, keep_checkpoints_num=1, checkpoint_score_attr="min-score", stop={"training_iteration": 5}
     ).trials  # fmt: skip
-    assert checkpoints(trial) == ["checkpoint_000001", "checkpoint_000005"]  # from the newest the trial goes on
+    assert checkpoints(trial) == ["checkpoint_000001", "checkpoint_000005"]  # the trial resumes from the newest
 
 
 def test_trials_begin_with_a_checkpoint():
@@ -344,7 +344,7 @@ def test_an_experiment_goes_on_where_it_was_stopped():
 
 
 class Counts(Callback):
-    """Counts what it is told of each trial."""
+    """Lists the completed trials, one per call."""
 
     def __init__(self):
         self.ended = []

@@ -27,7 +27,7 @@ SMALL = {
 
 
 class Line(TorchModelV2, nn.Module):
-    """A linear layer, whose own loss pulls a weight to 5 if it is told so."""
+    """A linear layer, whose own loss pulls a weight to 5 if `pull` is set."""
 
     def __init__(self, obs_space, action_space, num_outputs, model_config, name, pull=0.0):
         TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)

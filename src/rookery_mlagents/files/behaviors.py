@@ -34,13 +34,13 @@ NUMBERED = re.compile(r"[\s_.\-#:]*\d*$")
 
 @dataclass(frozen=True)
 class BehaviorSpaces:
-    """What agents of a behaviour see and do.
+    """Spaces of the agents of a behaviour.
 
     Attributes:
         obs: Observations.
         actions: Actions.
         agents: Names of the agents that belong to the behaviour; empty = all.
-        goals: Paths of the leaves that are goals, as a Unity player says it; None where nobody says it.
+        goals: Paths of the leaves that are goals, as a Unity player states them; None = not stated.
     """
 
     obs: ObsSpec
@@ -113,8 +113,8 @@ def behaviors_of_players(
     Args:
         options: Options of the run.
         kinds: The agents that players have shown.
-        goals: Paths of the sensors that are goals, by behaviours with their teams; where a behaviour is not among
-            them, nobody has said it.
+        goals: Paths of the sensors that are goals, by behaviours with their teams; a behaviour that is not among
+            them has not stated any.
 
     Returns:
         By the names of behaviours without their teams, those of the file in its order.
@@ -143,7 +143,7 @@ def behaviors_of_players(
 
 
 def entries_to_come(options: RunOptions, there: Mapping[str, BehaviorSpaces]) -> dict[str, BehaviorSpaces]:
-    """Gives the behaviours of a file that players have not shown yet, with spaces that stand for theirs.
+    """Returns the behaviours of a file that players have not shown yet, with placeholder spaces.
 
     What settings depend on spaces is chosen so that it fits whatever they will be. That cannot be said of sac, whose
     form depends on what actions are: such an entry is left out, and so is one with demonstrations, which are read for

@@ -23,7 +23,7 @@ def console_line(
         step: Its agent steps.
         seconds: Seconds of training.
         returns: Return of each agent's episode that has ended since the line before.
-        group_returns: What groups have earned in theirs.
+        group_returns: Return of each group's episode that has ended since the line before.
         elo: Rating, of a behaviour that plays against itself.
         is_training: Whether the behaviour learns now.
     """

@@ -116,7 +116,7 @@ def joined(trees: Sequence[Tree]) -> Tree:
 def read_unity(path: Path, wanted: Wanted) -> dict[str, Recording]:
     """Reads a file, or all files ``*.demo`` of a directory, which must be of the same spaces.
 
-    What an agent decided last before a recording stopped is left out: nobody knows what came of it.
+    The last decision of an agent before a recording stopped is left out: its result is not in the file.
 
     Raises:
         FileError: If there is none, or it is empty or broken.
@@ -158,7 +158,7 @@ def recording_of_demo(file: Path, demo: DemoFile, wanted: Spaces | None, growth:
     for row, pair in enumerate(demo.rows()):
         info = pair.agent_info
         if info is None:
-            raise ConfigError(f"{file}: row {row + 1}: nobody is in it")
+            raise ConfigError(f"{file}: row {row + 1}: has no agent")
         try:
             seen = _seen(info, sensors, made_of)
             growth.take(sum(leaf.nbytes for leaf in seen.values()))
@@ -186,8 +186,8 @@ def recording_of_demo(file: Path, demo: DemoFile, wanted: Spaces | None, growth:
 
 
 def _can_be(sensors: Sequence[SensorLayout], seen: ObsSpec, wanted: ObsSpec) -> bool:
-    """Says whether what a file shows can be observations of a layout: a file knows shapes, and pictures from numbers,
-    but neither names that an environment gives nor that numbers are flags; it says of masks only what they forbid.
+    """Returns whether the observations of a file fit a layout. A file has shapes, and separates images from vectors,
+    but it has no names of an environment's parts, no mark that numbers are flags, and of masks only what they forbid.
     """
     leaves = [leaf for leaf in wanted.leaves if leaf.kind != "mask"]
     if (seen.has_mask and not wanted.has_mask) or len(leaves) != len(sensors):
@@ -200,12 +200,12 @@ def _can_be(sensors: Sequence[SensorLayout], seen: ObsSpec, wanted: ObsSpec) -> 
 
 
 def _is_set_of(sensor: SensorLayout, leaf: Leaf) -> bool:
-    """Says whether a leaf is a set of entities, and a sensor gives their numbers."""
+    """Returns whether a leaf is a set of entities and a sensor has their shape."""
     return leaf.kind == "entities" and sensor.shape == (leaf.shape[0], leaf.shape[1] - 1)
 
 
 def _seen(info: AgentInfoProto, sensors: Sequence[SensorLayout], made_of: Spaces) -> Tree:
-    """What an agent saw, ``[1, ...]`` by leaf path."""
+    """Returns the observation of an agent, ``[1, ...]`` by leaf path."""
     leaves = [leaf for leaf in made_of.obs.leaves if leaf.kind != "mask"]
     if len(info.observations) != len(leaves):
         raise SpaceError(f"{len(info.observations)} observations, and the first row has {len(leaves)}")
@@ -231,7 +231,7 @@ def _seen(info: AgentInfoProto, sensors: Sequence[SensorLayout], made_of: Spaces
 
 
 def _decided(said: AgentActionProto, spec: ActionSpec) -> Any:
-    """What an agent decided, as its space has it."""
+    """Returns the action of an agent, in the form of its space."""
     numbers = np.array(said.continuous_actions, np.float32)
     choices = np.array(said.discrete_actions, np.int64)
     if said.vector_actions_deprecated and not len(numbers) and not len(choices):
@@ -266,8 +266,8 @@ def write_unity(recording: Recording, path: Path, name: str) -> None:
     """Writes a recording as a demonstration.
 
     Pictures of bytes become PNGs, and categories as many numbers as there are, of which one is 1. Numbers that are
-    decided go from -1 to 1, as everywhere in Unity. Of an episode that terminated nobody knows what was seen last: its
-    last row shows what was seen before. Where a record just ends, the episode counts as cut off.
+    decided go from -1 to 1, as everywhere in Unity. The last observation of a terminated episode is unknown: its
+    last row repeats the observation before. Where a record just ends, the episode counts as cut off.
 
     Args:
         recording: The episodes.
@@ -320,7 +320,7 @@ def _shown(leaf: Leaf, value: np.ndarray) -> ObservationProto:
         )
     array = np.asarray(value, np.float32)
     array = array.reshape(1) if array.ndim == 0 else array
-    if leaf.kind == "entities":  # rows of zeros are nobody
+    if leaf.kind == "entities":  # rows of zeros are no entities
         array = array[:, 1:] * array[:, :1]
     if array.ndim not in PROPERTIES:
         raise SpaceError(f"observation {name!r} has shape {array.shape}; such files have 1, 2 or 3 dimensions")
@@ -343,7 +343,7 @@ def _said(spec: ActionSpec, stored: np.ndarray) -> AgentActionProto:
 
 
 def _nothing(spec: ActionSpec) -> AgentActionProto:
-    """What stands where nothing is decided."""
+    """Returns the action of a row without a decision: zeros."""
     return AgentActionProto(
         continuous_actions=(0.0,) * spec.num_numbers, discrete_actions=(0,) * (len(spec.sizes) + spec.num_flags)
     )

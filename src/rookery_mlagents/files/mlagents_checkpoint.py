@@ -1,8 +1,8 @@
 """Weights of a behaviour that ML-Agents itself has trained: its ``checkpoint.pt``, a pickle of PyTorch.
 
-Read are policies that see numbers, choices as one-hots and pictures, with an LSTM or without; entities and goals, for
-which our networks are others, are refused by name. Theirs divide what a Gaussian draws by 3 and cut it off at 1, so
-means and spreads become ours by the same factor.
+Policies with vectors, one-hots and images as observations are read, with or without an LSTM; entities and goals, for
+which our networks differ, are refused by name. ML-Agents divides samples of a Gaussian by 3 and clips them to 1, so
+means and standard deviations are scaled by the same factor.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ UNIT = 3.0
 
 
 def check_kind(path: Path, trust_pickle: bool) -> None:
-    """Refuses files that hold no weights that can be read, and pickles that nobody trusts.
+    """Refuses files without readable weights, and pickles that are not trusted.
 
     Raises:
         ConfigError: Says what the file is, and what to do.
@@ -67,7 +67,7 @@ def check_kind(path: Path, trust_pickle: bool) -> None:
         raise ConfigError(f"{path}: there is no such file")
     if path.suffix in (".nn", ".onnx", ".bytes", ".sentis"):
         raise ConfigError(
-            f"{path}: a model exported for Unity, from which no training can go on; name a run of Rookery, or the "
+            f"{path}: a model exported for Unity, from which no training can resume; name a run of Rookery, or the "
             "checkpoint.pt that lies in the folder of its behaviour"
         )
     if path.suffix in (".ckpt", ".index", ".meta") or path.name == "checkpoint":
@@ -85,7 +85,7 @@ def read_weights(path: Path, trust_pickle: bool) -> dict[str, Tensor]:
     """Reads the weights of the policy in a ``checkpoint.pt``, by the names that ML-Agents gives them.
 
     Raises:
-        ConfigError: If the file cannot be read, is none of ML-Agents, or is a pickle that nobody trusts.
+        ConfigError: If the file cannot be read, is not one of ML-Agents, or is a pickle that is not trusted.
     """
     check_kind(path, trust_pickle)
     try:
@@ -102,7 +102,7 @@ def read_weights(path: Path, trust_pickle: bool) -> dict[str, Tensor]:
 def take_over(policy: Policy, theirs: Mapping[str, Tensor], source: Path) -> None:
     """Gives a policy the weights and the normalizer of one of ML-Agents.
 
-    Sensors are matched by their order: theirs are numbered, and the observation has its parts in some order too.
+    Sensors are matched by order: those of ML-Agents are numbered, and the parts of the observation are ordered.
 
     Raises:
         ConfigError: If it is of another size, or of a kind that cannot be taken over.
@@ -136,7 +136,7 @@ def take_over(policy: Policy, theirs: Mapping[str, Tensor], source: Path) -> Non
 
 
 def _sensors(policy: Policy) -> list[Leaf]:
-    """What the policy sees, part by part in the order of the observation."""
+    """Returns the leaves that the policy observes, in the order of the observation."""
     return [leaf for leaf in policy.own_spec.leaves if leaf.kind != "mask"]
 
 
@@ -153,7 +153,7 @@ def _layers(policy: Policy, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
     if weight is None:
         return found
     widths = [_width(leaf, place, theirs) for place, leaf in enumerate(sensors)]
-    if sum(widths) != weight.shape[1]:  # which is told with the sizes of both
+    if sum(widths) != weight.shape[1]:  # a later error names both sizes
         return found
     columns = weight.split(widths, 1)
     order = sorted(range(len(sensors)), key=lambda place: _rank(sensors[place]))
@@ -168,7 +168,7 @@ def _layers(policy: Policy, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _rank(leaf: Leaf) -> int:
-    """Where a sensor comes among the inputs of our first layer."""
+    """Returns the rank of a sensor among the inputs of our first layer."""
     if leaf.kind in ("discrete", "multi_discrete"):
         return CHOICE
     return PICTURE if image_layout(leaf) else NUMBERS
@@ -197,7 +197,7 @@ def _pictures(policy: Policy, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]
 
 
 def _in_picture(name: str) -> str:
-    """Our name of a weight of a picture's network: theirs counts activations and maxima as layers too."""
+    """Returns our name of a weight of an image network: ML-Agents counts activations and max pools as layers too."""
     if match := PLAIN.fullmatch(name):
         return f"convolutions.{int(match[1]) // 2}.{match[2]}"
     if match := SECTION.fullmatch(name):
@@ -209,7 +209,7 @@ def _in_picture(name: str) -> str:
 
 
 def _memory(theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The LSTM, whose gates lie in the same order; theirs has two biases, which are added anyway."""
+    """Returns the LSTM, whose gates have the same order; that of ML-Agents has two biases, which are summed anyway."""
     if not any(name.startswith(LSTM) for name in theirs):
         return {}
     return {
@@ -220,8 +220,8 @@ def _memory(theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _normalizers(policy: Policy, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The statistics of observations: theirs keep a sum of squares and a count that begins at 1, and none of pictures,
-    which stay as they are at first.
+    """Returns the statistics of observations. ML-Agents keeps a sum of squares and a count that begins at 1. It has
+    none of images, whose statistics keep their first values.
     """
     if policy.normalizer is None:
         return {}

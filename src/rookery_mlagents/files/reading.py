@@ -77,7 +77,7 @@ class Reader:
             cls: The class.
             node: What the file has.
             path: Its dotted path.
-            skip: Keys that somebody else reads.
+            skip: Keys that another function reads.
         """
         values: dict[str, Any] = {}
         inside = self.mapping(node, path)

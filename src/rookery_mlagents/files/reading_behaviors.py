@@ -153,8 +153,7 @@ def _trainer(reader: Reader, inside: Mapping[str, Node], path: str) -> str:
             reader.refuse(
                 inside["hyperparameters"],
                 f"{path}.hyperparameters",
-                "hyperparameters are given and no trainer_type, so that nobody knows whose they are: add trainer_type: "
-                "ppo",
+                "hyperparameters are given and no trainer_type, so their trainer is unknown: add trainer_type: ppo",
             )
         return "ppo"
     text = str(node.written())

@@ -9,7 +9,7 @@ results/<run-id>/
   run_logs/timers.json, run_logs/training_status.json
 
 Each file is whole or not there, whatever happens to the process. What counts on is state of the callback, in every
-checkpoint of the run, so that a run that goes on writes what it would have written without the break. What the end of a
+checkpoint of the run, so that a resumed run writes what it would have written without the break. What the end of a
 run or an interrupt keeps of a behaviour stays then, and counts as one of its checkpoints.
 """
 
@@ -93,13 +93,13 @@ class Pace:
 
 @dataclass
 class Ledger:
-    """What a behaviour has done since its latest summary, and which checkpoints of it there are.
+    """Counters of a behaviour since its latest summary, and its checkpoints.
 
     Attributes:
         steps: Its steps, those included that it has not learned from yet.
         learned: Steps that it has learned from.
-        summary_at: Steps at which the next summary is due.
-        checkpoint_at: Steps at which the next checkpoint is due.
+        summary_at: Steps at which the next summary is written.
+        checkpoint_at: Steps at which the next checkpoint is written.
         returns, lengths, group_returns: Of episodes that have ended.
         sums: Sum and count of each metric of its algorithm, of values and baselines.
         reported: What the environment reported, by name: what is to be made of it, and the numbers.
@@ -189,7 +189,7 @@ class RunFiles(Callback):
     Args:
         configuration: What ``configuration.yaml`` is to hold.
         options: Options of a behaviour, by its name.
-        show: Is given the console line of each summary; None = nobody reads it.
+        show: Is called with the console line of each summary; None = not shown.
         export: Writes the ONNX file of a policy; None = none is written.
     """
 
@@ -229,7 +229,7 @@ class RunFiles(Callback):
     # --- moments of a training ----------------------------------------------------------------------------------------
 
     def on_train_start(self, trainer: Trainer) -> None:
-        """Writes the configuration, and takes stock of what a run that goes on has written."""
+        """Writes the configuration, and takes stock of the files of a resumed run."""
         self._is_over = False
         if trainer.run_dir is None:
             return
@@ -454,7 +454,7 @@ class RunFiles(Callback):
         )
 
     def _write_onnx(self, trainer: Trainer, name: str, path: Path) -> None:
-        """Writes the ONNX file of a behaviour; one that cannot be written is told of once, and stops nothing."""
+        """Writes the ONNX file of a behaviour; one that cannot be written is noted once, and stops nothing."""
         if self.export is None:
             return
         temporary = path.with_name(f".tmp-{path.name}")
@@ -465,7 +465,7 @@ class RunFiles(Callback):
             temporary.unlink(missing_ok=True)
             if name not in self._failed:
                 self._failed.add(name)
-                trainer.note(f"{path}: no ONNX file of {name}: {error}; training goes on without it")
+                trainer.note(f"{path}: no ONNX file of {name}: {error}; training continues without it")
 
     # --- the whole run ------------------------------------------------------------------------------------------------
 
@@ -511,7 +511,7 @@ def folder_name(behavior: str) -> str:
 
 
 def take_stock(folder: Path, ledger: Ledger) -> None:
-    """Makes a ledger and the checkpoints in the folder of a behaviour agree, where a run goes on: those that it has not
+    """Makes a ledger and the checkpoints in the folder of a behaviour agree, where a run resumes: those that it has not
     made yet are removed, those that are gone are forgotten, and those that it had made before it stopped are noted,
     which an end of a run or an interrupt writes after the last checkpoint of the run.
     """

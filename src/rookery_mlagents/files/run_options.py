@@ -239,7 +239,7 @@ def demo_place(demo: str, beside: Path | None) -> Path | None:
 
 
 def demonstration_problem(options: RunOptions, behavior: str, key: str, demo: str) -> str | None:
-    """Says what is wrong with demonstrations: they are not there, or are no file of ML-Agents; None if nothing is.
+    """Returns the problem of demonstrations: they do not exist or are no file of ML-Agents; None if they are fine.
 
     Args:
         options: Options of the run.
@@ -329,7 +329,7 @@ def _one_start(reader: Reader, settings: CheckpointOptions) -> CheckpointOptions
         return replace(settings, resume=False)
     if not goes_on(settings):
         return settings
-    reader.notes.append("resume counts, and initialize_from does not: a run that goes on has its own weights")
+    reader.notes.append("resume counts, and initialize_from does not: a resumed run has its own weights")
     return replace(settings, initialize_from=None)
 
 

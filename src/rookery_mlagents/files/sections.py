@@ -276,7 +276,7 @@ class CheckpointOptions:
     """Section ``checkpoint_settings``."""
 
     run_id: Label = "ppo"
-    initialize_from: Label | None = None  # which a run that goes on does not read
+    initialize_from: Label | None = None  # not read by a resumed run
     load_model: bool = False
     resume: bool = False
     force: bool = False

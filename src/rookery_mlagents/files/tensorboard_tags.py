@@ -89,7 +89,7 @@ TAGS = (
 
 @dataclass(frozen=True)
 class Seen:
-    """What was measured of a behaviour since the summary before.
+    """Measurements of a behaviour since the summary before.
 
     Attributes:
         returns: Return of each agent's episode that has ended.

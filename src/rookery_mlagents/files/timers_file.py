@@ -72,7 +72,7 @@ def timers_text(tree: Mapping[str, Any], gauges: Gauges, began: float, now: floa
 
 
 def node(timer: Mapping[str, Any]) -> dict[str, Any]:
-    """Gives a node of our tree as one of theirs: seconds in all, calls, seconds outside its children, and these."""
+    """Returns a node of our tree as one of ML-Agents: total seconds, calls, seconds outside its children, children."""
     children = {name: node(child) for name, child in timer.get("children", {}).items()}
     inside = sum(child["total"] for child in children.values())
     total = timer["seconds"]

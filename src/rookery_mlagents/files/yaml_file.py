@@ -30,7 +30,7 @@ class Node:
     Attributes:
         value: A scalar; a section, by key; or a list.
         place: Where it was given, ``ball.yaml:12`` with the path as the user wrote it, or ``--seed``; empty where
-            nobody gave it.
+            it was not given.
     """
 
     value: Scalar | Mapping[str, Node] | list[Node]

@@ -1,4 +1,4 @@
-"""``--inference``: policies play and nothing is learned, until somebody stops it; then it is said what they earned."""
+"""``--inference``: policies play and nothing is learned, until the user stops it; then their returns are shown."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ ENDLESS = 1 << 60
 
 @dataclass
 class Earned:
-    """What agents of a behaviour have earned.
+    """Episode returns of the agents of a behaviour.
 
     Attributes:
         returns: Of each agent's episode since the latest line.
         steps: Env steps of these and all before, each agent's by itself.
         count, total, squares: Episodes, sum and sum of squares of their returns, over all.
-        line_at: Steps at which the next line is due.
+        line_at: Steps at which the next line is written.
     """
 
     returns: list[float]
@@ -64,14 +64,14 @@ class Earned:
         self.total, self.squares = self.total + value, self.squares + value * value
 
     def text(self) -> str:
-        """Says it in words."""
+        """Returns the line that is shown at the end."""
         mean = self.total / self.count
         deviation = math.sqrt(max(0.0, self.squares / self.count - mean * mean))
         return f"mean reward {mean:.3f}, std of reward {deviation:.3f}, {self.count:,} episodes, {self.steps:,} steps"
 
 
 def play(request: Request, seconds: Callable[[], float]) -> dict[str, Earned]:
-    """Lets the policies of a run, or new ones, play until it is interrupted or `episodes` are over.
+    """Runs the policies of a run, or new ones, until it is interrupted or `episodes` are over.
 
     Args:
         request: What is asked for; nothing is written anywhere.
@@ -164,7 +164,7 @@ def _take(finished: list[EpisodeResult], earned: Mapping[str, Earned]) -> None:
 
 
 def _tell(earned: Mapping[str, Earned], freq: Mapping[str, int], seconds: float) -> None:
-    """Writes a line for each behaviour whose next one is due."""
+    """Writes a line for each behaviour that has reached `Earned.line_at`."""
     for name, one in earned.items():
         if one.steps >= one.line_at:
             step = one.steps - one.steps % freq[name]

@@ -1,4 +1,4 @@
-"""What ``rookery mlagents learn`` does: options become a training of Rookery, in a folder as ML-Agents makes it."""
+"""``rookery mlagents learn``: options become a training of Rookery, in a folder as ML-Agents makes it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ ENV_ARG = (
 """What a word behind ``--env-args`` must be."""
 
 OUR_DEFAULT = "Rookery's default"
-"""The place of what nobody gave, where Rookery's own default is better than that of ML-Agents."""
+"""Place of a value that was not given, where Rookery's own default is better than that of ML-Agents."""
 
 DEMONSTRATIONS = "demonstrations"
 """Folder of a run with the demonstrations of ML-Agents that it imitates, as replay."""
@@ -91,7 +91,7 @@ PLAYER_KEYS = (
 
 @dataclass(frozen=True)
 class Request:
-    """What a user has asked for.
+    """Request of a user.
 
     Attributes:
         file: The configuration file, or None.
@@ -99,7 +99,7 @@ class Request:
         console: ``mlagents``, or a style of `logging.console`.
         episodes: With ``--inference``, episodes after which it ends; None = when it is interrupted.
         trust_pickle: Whether a ``checkpoint.pt`` of ML-Agents may be read.
-        trust_code: Whether code that a run names may be run, whoever wrote it.
+        trust_code: Whether code that a run names may be run, also if another user wrote it.
         keep_schedules: Whether a larger ``max_steps`` leaves the end of schedules where it is.
     """
 
@@ -118,7 +118,7 @@ Changes = Callable[[Path, Sequence[Layer], Request], Layer]
 
 @dataclass(frozen=True)
 class Session:
-    """A training that is about to begin, or to go on.
+    """A training that is about to begin or to resume.
 
     Attributes:
         trainer: The training.
@@ -137,7 +137,7 @@ class Session:
 
 
 def options_of(request: Request) -> RunOptions:
-    """Reads the options; those of a run that goes on without a file are the ones it has written down.
+    """Reads the options; a run that resumes without a file has the ones it has written down.
 
     Raises:
         ConfigError: If anything in it is wrong.
@@ -156,7 +156,7 @@ def kept_options(configuration: Path, flags: Mapping[str, object], trust_code: T
     """Reads the options that a run has written down.
 
     Raises:
-        ConfigError: If somebody else has written the run, and it names code that nobody trusts (docs/trust.md).
+        ConfigError: If another user has written the run, and it names code that is not trusted (docs/trust.md).
     """
     values = yaml_layer(configuration).values
     behaviors, env, common = (values.get(name) for name in ("behaviors", "env_settings", "default_settings"))
@@ -212,7 +212,7 @@ def check_folder(options: RunOptions) -> Path:
                 + (
                     "or --resume to play it"
                     if settings.inference
-                    else "--resume to go on with it, or --force to replace it"
+                    else "--resume to continue it, or --force to replace it"
                 )
             )
         if not own_files.holds_run(folder):
@@ -224,7 +224,7 @@ def check_folder(options: RunOptions) -> Path:
 
 
 def near_runs(folder: Path) -> str:
-    """Says which run beside one that does not exist has the nearest name."""
+    """Returns a hint at the run with the nearest name beside one that does not exist."""
     there = [path.name for path in folder.parent.iterdir() if path.is_dir()] if folder.parent.is_dir() else []
     return nearest(folder.name, there)
 
@@ -278,7 +278,7 @@ def with_copies(options: RunOptions) -> RunOptions:
     """Gives the options with the number of copies of an environment in Python.
 
     A Unity scene holds many agents, so that one player is the default there. An environment in Python has its own few:
-    where nobody says how many copies there are to be, it is as many as a run that goes on has, or Rookery's default.
+    where their number is not given, it is that of the resumed run, or Rookery's default.
     """
     key = "env_settings.num_envs"
     if options.plays_unity or key in options.places or "env_settings.num_areas" in options.places:
@@ -344,11 +344,11 @@ def goals_of(env: VectorEnv) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Starts:
-    """What behaviours begin with.
+    """Weights that behaviours begin with.
 
     Attributes:
         runs: A run or checkpoint of Rookery, with the policy in it, by behaviour.
-        theirs: A ``checkpoint.pt`` of ML-Agents, by behaviour.
+        `theirs`: A ``checkpoint.pt`` of ML-Agents, by behaviour.
     """
 
     runs: Mapping[str, str]
@@ -375,7 +375,7 @@ def starts_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], trus
         place = Path(settings.results_dir) / settings.initialize_from
         flag = options.places.get("checkpoint_settings.initialize_from", "--initialize-from")
         if settings.initialize_from == settings.run_id:
-            raise ConfigError(f"{flag}: {place} is the run itself; give another --run-id, or --resume to go on with it")
+            raise ConfigError(f"{flag}: {place} is the run itself; give another --run-id, or --resume to continue it")
         there = behaviors_in(place, flag)
         for name in behaviors:
             if name not in there:
@@ -432,11 +432,11 @@ def behaviors_in(place: Path, flag: str) -> dict[str, str]:
 
 @contextmanager
 def learning(request: Request, changes: Changes) -> Iterator[Session]:
-    """Begins a training or goes on with one; when this ends, the files of the run are complete.
+    """Begins or resumes a training; when this ends, the files of the run are complete.
 
     Args:
         request: What is asked for.
-        changes: Says what settings of a run that goes on are changed.
+        changes: Returns the changed settings of a resumed run.
 
     Raises:
         ConfigError: If anything that was asked for cannot be done; says what, and what to do.
@@ -475,7 +475,7 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
 
 
 def finished_notes(trainer: Trainer) -> list[str]:
-    """Says of a run that goes on which behaviours learn no more, although something is still played."""
+    """Returns notes on the behaviours of a resumed run that learn no more, although others still play."""
     lines = finished_lines(trainer)
     if len(lines) < len(trainer.learners):
         until = "it plays on without learning until the other behaviours have come as far as they are to"
@@ -694,8 +694,8 @@ def exporter() -> Callable[[Policy, Path], object]:
 
 
 def callbacks_of_run(folder: Path) -> list[RunFiles]:
-    """Gives what writes ML-Agents' files of a run that has them; nothing for other runs. Who goes on with a run by
-    ``rookery resume`` goes on with its files too.
+    """Returns the callbacks that write ML-Agents' files of a run that has them; none for other runs.
+    ``rookery resume`` continues these files too.
     """
     configuration = folder / CONFIGURATION
     if not configuration.is_file():
@@ -721,7 +721,7 @@ def begin_anew(folder: Path, layers: Sequence[Layer], callbacks: Sequence[Episod
     origin = None if settings.initialize_from is None else Path(settings.results_dir) / settings.initialize_from
     if any(path.endswith(".pt") for path in named) or (origin and not list_checkpoints(origin / FOLDER)):
         raise ConfigError(
-            f"{folder}: holds no checkpoint yet and begins with weights of ML-Agents: go on with rookery mlagents "
+            f"{folder}: holds no checkpoint yet and begins with weights of ML-Agents: continue with rookery mlagents "
             f"learn --resume --run-id {folder.name} --results-dir {folder.parent} --trust-pickle"
         )
     trainer = Trainer(config=list(layers), callbacks=callbacks)

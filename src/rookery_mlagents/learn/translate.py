@@ -31,7 +31,7 @@ AS_IS = "as ML-Agents 1.1.0"
 """Source of what ML-Agents has no key for."""
 
 DEFAULT = "ML-Agents' default of"
-"""Source of what nobody gave, before the key."""
+"""Source of a value that was not given, before the key."""
 
 CLOSEST: dict[str, tuple[str, ...]] = {
     "lr": ("learning_rate", "learning_rate_schedule"),
@@ -100,7 +100,7 @@ def layers_of(
     if problems:
         raise ConfigError(*dict.fromkeys(problems))
     mapping = {agent: name for name, spaces in behaviors.items() for agent in spaces.agents}
-    if options.plays_unity:  # of whom more may come
+    if options.plays_unity:  # players may show more behaviours later
         mapping |= {name: name for name in (*behaviors, *to_come)}
     as_is: Values = {"policy_mapping": mapping or None}
     defaults: Values = {}
@@ -172,7 +172,7 @@ def notes_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> li
 
 
 def _overshoot(case: Case) -> Iterator[str]:
-    """Says that the first update comes after the last step, where a buffer holds more than there are steps."""
+    """Yields a note if the first update comes after the last step, where a buffer holds more than there are steps."""
     hyper, steps = case.own.hyperparameters, case.own.max_steps
     if isinstance(hyper, PPOOptions | POCAOptions) and hyper.buffer_size > steps:
         place = _place(case, "max_steps") or _place(case, "hyperparameters.buffer_size") or case.options.file
@@ -253,7 +253,7 @@ def _place(case: Case, key: str) -> str | None:
 
 
 def _source(case: Case, key: str) -> str | None:
-    """Gives the source of a value for `rookery explain`: the place and the key; None if nobody gave it."""
+    """Returns the source of a value for `rookery explain`: the place and the key; None if it was not given."""
     place = _place(case, key)
     return None if place is None else place if place.startswith("--") else f"{place} {key}"
 

@@ -228,7 +228,7 @@ class _Behavior:
         self.changed("gamma and curiosity stood outside of reward_signals, as before 0.9; they are in it now")
 
     def _cloning_beside(self) -> None:
-        """Writes cloning that goes on beside rewards."""
+        """Writes cloning that continues beside rewards."""
         key = next((key for key in ("behavioral_cloning", "pretraining") if key in self.section), None)
         if key is None:
             return

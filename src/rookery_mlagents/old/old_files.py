@@ -233,7 +233,7 @@ def _lines_of(text: str, name: str, values: Mapping[str, object], above: str, st
 
 
 def kind_of(document: Mapping[Any, object]) -> str:
-    """Says what a file is, going by its keys.
+    """Returns the kind of a file, going by its keys.
 
     Returns:
         ``current`` (a file of today), ``between`` (of 0.17 and 0.18: today's behaviours, curricula and samplers as they

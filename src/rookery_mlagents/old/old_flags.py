@@ -79,7 +79,7 @@ GONE = [
 
 @dataclass
 class FlagsRead:
-    """What an old command said.
+    """Contents of an old command.
 
     Attributes:
         today: Words of the new command, without the file.

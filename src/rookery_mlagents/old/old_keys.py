@@ -1,4 +1,4 @@
-"""What became of the keys of ML-Agents 0.13 to 0.16, by trainer and release: tables that the converter walks."""
+"""Tables of the keys of ML-Agents 0.13 to 0.16 and their successors, by trainer and release, for the converter."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from rookery_mlagents.old.old_parameters import OldCurriculum, OldSamplers
 
 @dataclass
 class Changes:
-    """What changed, each once, with the names of the behaviours where it did."""
+    """Changes, each once, with the names of the behaviours that they affect."""
 
     said: dict[str, list[str]] = field(default_factory=dict)
 

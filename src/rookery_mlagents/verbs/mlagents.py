@@ -80,7 +80,7 @@ def learn(
         str | None, typer.Option(help="A Unity player, or an environment as rookery train takes it; none = the Editor.")
     ] = None,
     run_id: Annotated[str | None, typer.Option(help="Name of the run's folder in results/ (ppo).")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of that name.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume the run of that name.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run of that name.")] = False,
     initialize_from: Annotated[
         str | None, typer.Option(metavar="RUN_ID", help="A run whose weights all behaviours begin with.")
@@ -108,7 +108,7 @@ def learn(
     capture_frame_rate: Annotated[int | None, typer.Option(help="Of players.")] = None,
     no_graphics: Annotated[bool, typer.Option("--no-graphics", help="Of players.")] = False,
     no_graphics_monitor: Annotated[bool, typer.Option("--no-graphics-monitor", help="Of players.")] = False,
-    load: Annotated[bool, typer.Option("--load", help="Of old: does nothing; --resume goes on.")] = False,
+    load: Annotated[bool, typer.Option("--load", help="Of old: does nothing; use --resume.")] = False,
     train: Annotated[bool, typer.Option("--train", help="Of old: does nothing; training is what happens.")] = False,
     torch: Annotated[bool, typer.Option("--torch", help="Of old: does nothing.")] = False,
     tensorflow: Annotated[bool, typer.Option("--tensorflow", help="Of old: does nothing.")] = False,
@@ -116,7 +116,7 @@ def learn(
         str | None, typer.Option(metavar="...", help="All words behind it are the environment's: name=value.")
     ] = None,
     console: Annotated[
-        str | None, typer.Option(help="Progress: mlagents (as theirs), auto, live, plain, quiet or json.")
+        str | None, typer.Option(help="Progress: mlagents (ML-Agents' lines), auto, live, plain, quiet or json.")
     ] = None,
     episodes: Annotated[
         int | None, typer.Option(min=1, help="With --inference: end after so many episodes.", show_default=False)
@@ -184,7 +184,7 @@ def train_or_resume(request: Request) -> None:
     with json_rows([style]) as rows, learning(request, changes) as session:
         report_rows(session.trainer, rows)
         folder = session.folder
-        go_on = f"go on with: rookery mlagents learn --resume --run-id {folder.name}"
+        go_on = f"continue with: rookery mlagents learn --resume --run-id {folder.name}"
         if folder.parent != Path("results"):
             go_on += f" --results-dir {folder.parent}"
 
@@ -198,7 +198,7 @@ def train_or_resume(request: Request) -> None:
 
 
 def tell(session: Session) -> None:
-    """Says what has become of each behaviour."""
+    """Prints the final state of each behaviour."""
     for name, ledger in session.files.ledgers.items():
         if ledger.final is not None:
             reward = "no episode has ended" if ledger.final.reward is None else f"reward {ledger.final.reward:.3f}"
@@ -207,7 +207,7 @@ def tell(session: Session) -> None:
 
 
 def infer(request: Request) -> None:
-    """Lets policies play, and says what they earned."""
+    """Runs policies, and prints their returns."""
     from rookery_mlagents.learn.inference import play
 
     for name, earned in play(request, time.monotonic).items():
@@ -215,8 +215,8 @@ def infer(request: Request) -> None:
 
 
 def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
-    """Gives the settings that differ from those of a run, as a layer that keeps their sources. What nobody gives now
-    keeps the value that somebody gave before.
+    """Returns the settings that differ from those of a run, as a layer that keeps their sources. A setting that is not
+    given now keeps the value that was given before.
 
     Args:
         folder: The run.
@@ -261,8 +261,8 @@ def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
 
 
 def other_kinds(folder: Path, before: Provenance, asked: Mapping[str, Sequence[tuple[str, Any]]]) -> list[str]:
-    """Says which behaviours of a run are to go on under other names or with other trainers, which none of their
-    settings would survive, and what to do; nothing if all are as they were.
+    """Returns messages on the behaviours of a run that would resume under other names or with other trainers, which
+    none of their settings would survive, and what to do; none if all are as they were.
 
     Args:
         folder: The run.
@@ -277,13 +277,13 @@ def other_kinds(folder: Path, before: Provenance, asked: Mapping[str, Sequence[t
         if name not in was:
             lines.append(
                 f"{source}: {folder} has no behaviour {name!r}{nearest(name, list(was))}; it has {', '.join(was)}, "
-                f"and a run keeps its behaviours: call it as there to go on; {anew}, and init_path to begin "
+                f"and a run keeps its behaviours: call it as there to resume; {anew}, and init_path to begin "
                 "with old weights"
             )
         elif flow(kind) != was[name][1]:
             lines.append(
                 f"{source}: behaviour {name!r} is learned by {was[name][1]} in {folder}, and now it is to be "
-                f"{flow(kind)}: a run keeps its trainer_type: put {was[name][1]} back to go on; {anew}"
+                f"{flow(kind)}: a run keeps its trainer_type: put {was[name][1]} back to resume; {anew}"
             )
     return lines
 
