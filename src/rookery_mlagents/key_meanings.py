@@ -91,7 +91,7 @@ class Case:
         return max(hyper.batch_size // memory.sequence_length, 1) * memory.sequence_length
 
     def demonstrations(self, path: str) -> tuple[str, ...]:
-        """Gives the replay that a ``demo_path`` stands for."""
+        """Returns the replay that a ``demo_path`` stands for."""
         return (self.replays.get((self.name, path), path),)
 
 
@@ -102,7 +102,7 @@ Meaning = Callable[[Case], Values]
 
 
 def scheduled(case: Case, key: str, value: float, schedule: ScheduleName) -> float | Linear:
-    """Gives a number, or the line from it to its lowest at the last of the behaviour's decisions."""
+    """Returns a number, or the line from it to its lowest at the last of the behaviour's decisions."""
     if schedule == "constant":
         return value
     return Linear(value, LOWEST[key], case.own.max_steps, DECISIONS)
@@ -180,7 +180,7 @@ def widths(case: Case) -> Values:
 
 
 def has_pictures(case: Case) -> bool:
-    """Whether there is a picture among the observations."""
+    """Returns whether there is a picture among the observations."""
     return any(image_layout(leaf) for leaf in case.spaces.obs.leaves)
 
 
@@ -406,7 +406,7 @@ def evaluation(case: Case) -> Values:
 
 
 def sampler(found: SamplerOptions) -> object:
-    """Gives a number or a sampler of ours."""
+    """Returns a number or a sampler of ours."""
     given = found.sampler_parameters
     names = {"min_value": "low", "max_value": "high", "mean": "mean", "st_dev": "std", "intervals": "intervals"}
     kinds = {"uniform": "uniform", "gaussian": "normal", "multirangeuniform": "intervals"}
@@ -433,7 +433,7 @@ def parameters(case: Case) -> Values:
 
 
 def parameters_of(options: RunOptions) -> Values:
-    """Gives the numbers, distributions and lessons of a run."""
+    """Returns the numbers, distributions and lessons of a run."""
     values: Values = {}
     for name, found in options.environment_parameters.items():
         if len(found.curriculum) == 1:

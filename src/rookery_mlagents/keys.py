@@ -176,14 +176,14 @@ SIGNAL_PATHS = "strength {0}gamma {0}lr {0}scale {0}share {0}epochs {0}minibatch
 
 
 def signal_paths(name: str, more: str) -> str:
-    """Gives the paths that a signal's keys decide."""
+    """Returns the paths that a signal's keys decide."""
     here = f"{S}{name}."
     own = " ".join(f"{here}{path}" for path in more.split())
     return f"{here}{SIGNAL_PATHS.format(here)} {own}"
 
 
 def signal_keys(name: str, more: str = "") -> str:
-    """Gives the keys of a reward signal that learns."""
+    """Returns the keys of a reward signal that learns."""
     common = "strength gamma learning_rate network_settings.hidden_units network_settings.num_layers "
     common += "network_settings.vis_encode_type"
     return " ".join(f"{R}{name}.{key}" for key in (*common.split(), *more.split()))
@@ -371,7 +371,7 @@ ONLY_GIVEN = ("env_settings.timeout_wait", "env_settings.max_lifetime_restarts")
 
 
 def constants(case: Case) -> Values:
-    """Gives what ML-Agents has no key for, and does differently than Rookery would by itself."""
+    """Returns settings without a key in ML-Agents, which differ there from Rookery's defaults."""
     values: Values = {f"{M}layer_norm": False, f"{M}codes": (), f"{P}adam_eps": 1e-8}
     if case.own.network_settings.normalize:
         values[f"{M}obs_clip"] = 5.0

@@ -51,7 +51,7 @@ def behaviour(obs=NUMBERS, actions=CHOICE, agents=("agent",)):
 
 @pytest.fixture
 def translate(tmp_path, monkeypatch):
-    """Gives the layers of a configuration."""
+    """Returns the layers of a configuration."""
     monkeypatch.chdir(tmp_path)
 
     def made(text, behaviors=None, **flags):

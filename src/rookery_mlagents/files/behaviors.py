@@ -176,7 +176,7 @@ def _check_name(options: RunOptions, name: str) -> None:
 
 
 def _named_for(agent: str, group: str | None, behaviors: Sequence[str]) -> str | None:
-    """Gives the behaviour that is called like an agent, or like its group; None if there is none."""
+    """Returns the behaviour that is called like an agent, or like its group; None if there is none."""
     for label in (agent, group):
         if label is None:
             continue
@@ -189,7 +189,7 @@ def _named_for(agent: str, group: str | None, behaviors: Sequence[str]) -> str |
 
 
 def _called_after(env: str, behaviors: Sequence[str]) -> str | None:
-    """Gives the behaviour that is called like an environment, else the first whose name begins so; None if there is
+    """Returns the behaviour that is called like an environment, else the first whose name begins so; None if there is
     none.
     """
     wanted = env.casefold()
@@ -203,6 +203,6 @@ def _without_team(label: str) -> str:
 
 
 def _base(label: str) -> str:
-    """Gives a name without its team and its number; the name itself if nothing else is left."""
+    """Returns a name without its team and its number; the name itself if nothing else is left."""
     without = _without_team(label)
     return NUMBERED.sub("", without) or without

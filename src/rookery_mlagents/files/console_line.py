@@ -16,7 +16,7 @@ def console_line(
     elo: float | None = None,
     is_training: bool = True,
 ) -> str:
-    """Gives the line of a behaviour, as ``Basic. Step: 4000. Time Elapsed: 17.126 s. Mean Reward: 0.163. ...``.
+    """Returns the line of a behaviour, as ``Basic. Step: 4000. Time Elapsed: 17.126 s. Mean Reward: 0.163. ...``.
 
     Args:
         behavior: Name of the behaviour.

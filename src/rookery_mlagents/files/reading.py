@@ -41,12 +41,12 @@ ELSEWHERE = {
 
 
 def hints_in(section: Any) -> Mapping[str, Any]:
-    """Gives the type of each key of a section."""
+    """Returns the type of each key of a section."""
     return get_type_hints(section, include_extras=True)
 
 
 def keys_of(section: Any) -> Mapping[str, Field[Any]]:
-    """Gives the keys of a section."""
+    """Returns the keys of a section."""
     return {one.name: one for one in fields(section)}
 
 
@@ -91,7 +91,7 @@ class Reader:
         return cls(**values)
 
     def mapping(self, node: Node, path: str) -> Mapping[str, Node]:
-        """Gives the keys of a section; none of what is no section, which is refused."""
+        """Returns the keys of a section; none of what is no section, which is refused."""
         if node.section is None:
             self.refuse(node, path, "must be a section of keys, as in `key: value` on lines that stand further right")
             return {}
@@ -154,7 +154,7 @@ class Reader:
 
 
 def as_wanted(kinds: Sequence[Any], value: Scalar) -> Scalar:
-    """Gives a scalar as a key of some types reads it: a number of a text, a whole number of ``5.0e5``, a text of a
+    """Returns a scalar as a key of some types reads it: a number of a text, a whole number of ``5.0e5``, a text of a
     number, a truth value of ``yes``.
     """
     wanted = {bare(kind) for kind in kinds}

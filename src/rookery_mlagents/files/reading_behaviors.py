@@ -115,7 +115,7 @@ def read_behavior(reader: Reader, node: Node, path: str, common: Node | None) ->
 
 
 def demonstrations_of(options: BehaviorOptions) -> Iterator[tuple[str, str]]:
-    """Gives every ``demo_path`` of a behaviour with its key."""
+    """Yields every ``demo_path`` of a behaviour with its key."""
     if options.behavioral_cloning is not None:
         yield "behavioral_cloning.demo_path", options.behavioral_cloning.demo_path
     gail = options.reward_signals.get("gail")
@@ -124,7 +124,7 @@ def demonstrations_of(options: BehaviorOptions) -> Iterator[tuple[str, str]]:
 
 
 def _lacks_demo(node: Node) -> bool:
-    """Whether a section says no demonstrations; of what is no section something else is wrong."""
+    """Returns whether a section says no demonstrations; of what is no section something else is wrong."""
     if node.section is None:
         return False
     demo = node.section.get("demo_path")
@@ -146,7 +146,7 @@ def _over_common(node: Node, common: Node) -> Node:
 
 
 def _trainer(reader: Reader, inside: Mapping[str, Node], path: str) -> str:
-    """Gives the type of the trainer, ``ppo`` where nothing is said."""
+    """Returns the type of the trainer, ``ppo`` where nothing is said."""
     node = inside.get("trainer_type")
     if node is None:
         if "hyperparameters" in inside:

@@ -84,7 +84,7 @@ class Pace:
 
     @classmethod
     def of(cls, options: BehaviorOptions) -> Pace:
-        """Gives the pace that options of a behaviour ask for."""
+        """Returns the pace that options of a behaviour ask for."""
         interval = options.checkpoint_interval
         if options.even_checkpoints:
             interval = max(1, options.max_steps // max(1, options.keep_checkpoints))
@@ -136,12 +136,12 @@ class Ledger:
             kept.extend(numbers)
 
     def means(self, before: str) -> dict[str, float]:
-        """Gives the means of the numbers whose names begin with a word, without it."""
+        """Returns the means of the numbers whose names begin with a word, without it."""
         found = {name: total / count for name, (total, count) in self.sums.items() if name.startswith(before)}
         return {name.removeprefix(before): value for name, value in found.items()}
 
     def latest_reward(self) -> float | None:
-        """Gives the mean return since the latest summary, or else that of the latest one that saw an episode end."""
+        """Returns the mean return since the latest summary, or else that of the latest one that saw an episode end."""
         return mean(self.returns) if self.returns else self.reward
 
     def begin(self) -> None:
@@ -150,14 +150,14 @@ class Ledger:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Ledger:
-        """Gives what `dataclasses.asdict` was given."""
+        """Returns the ledger that `dataclasses.asdict` was called with."""
         final = state["final"]
         kept = [entry_of(one) for one in state["checkpoints"]]
         return cls(**{**state, "checkpoints": kept, "final": None if final is None else entry_of(final)})
 
 
 def entry_of(state: Mapping[str, Any]) -> CheckpointEntry:
-    """Gives an entry of a checkpoint from plain values."""
+    """Returns an entry of a checkpoint from plain values."""
     return CheckpointEntry(**{**state, "auxillary_file_paths": tuple(state["auxillary_file_paths"])})
 
 
@@ -217,7 +217,7 @@ class RunFiles(Callback):
     # --- state --------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Gives what counts on."""
+        """Returns the state that checkpoints keep."""
         ledgers = {name: asdict(ledger) for name, ledger in self.ledgers.items()}
         return {"ledgers": ledgers, "ended": list(self._ended), "gauges": self.gauges.numbers}
 
@@ -313,15 +313,15 @@ class RunFiles(Callback):
     # --- one behaviour ------------------------------------------------------------------------------------------------
 
     def lessons(self, numbers: Mapping[str, int]) -> dict[str, int]:
-        """Gives the number of the lesson of every parameter of the configuration: 0 of one that has no others."""
+        """Returns the number of the lesson of every parameter of the configuration: 0 of one that has no others."""
         return {**dict.fromkeys(self.configuration.get("environment_parameters") or {}, 0), **numbers}
 
     def pace(self, name: str) -> Pace:
-        """Gives the pace of a behaviour."""
+        """Returns the pace of a behaviour."""
         return Pace.of(self.options(name))
 
     def ledger(self, trainer: Trainer, name: str) -> Ledger:
-        """Gives the ledger of a behaviour, and has its learner watched; a behaviour that is new gets one."""
+        """Returns the ledger of a behaviour, and has its learner watched; a behaviour that is new gets one."""
         ledger, pace = self.ledgers.get(name), self.pace(name)
         if ledger is None:
             ledger = self.ledgers[name] = Ledger(summary_at=pace.summary_freq, checkpoint_at=pace.checkpoint_interval)
@@ -346,7 +346,7 @@ class RunFiles(Callback):
                 ]
 
     def seen(self, trainer: Trainer, name: str, result: IterationResult) -> Seen:
-        """Gives what is known of a behaviour since the summary before."""
+        """Returns the measurements of a behaviour since the summary before."""
         ledger, learner = self.ledgers[name], trainer.learners.get(name)
         now = None if learner is None else learner.now()
         settings = {key: getattr(now, key, None) for key in SCHEDULED}
@@ -405,7 +405,7 @@ class RunFiles(Callback):
         ledger.begin()
 
     def _board(self, trainer: Trainer, name: str) -> TensorBoard:
-        """Gives the event file of a behaviour; a new one hides what earlier ones say of later steps."""
+        """Returns the event file of a behaviour; a new one hides what earlier ones say of later steps."""
         if name not in self._boards:
             assert trainer.run_dir is not None
             folder, ledger = trainer.run_dir.path / folder_name(name), self.ledgers[name]
@@ -489,7 +489,7 @@ class RunFiles(Callback):
 def coefficients_of(
     learning: Mapping[str, float], learner: Algorithm[Any] | None, action: ActionSpec
 ) -> dict[str, float]:
-    """Gives the temperatures of an algorithm that has some: of numbers, and the mean of those of choices."""
+    """Returns the temperatures of an algorithm that has some: of numbers, and the mean of those of choices."""
     log_alpha = getattr(getattr(learner, "temperature", None), "log_alpha", None)
     several = log_alpha.detach().exp().flatten().tolist() if isinstance(log_alpha, Tensor) else []
     if len(several) < 2:
@@ -501,12 +501,12 @@ def coefficients_of(
 
 
 def next_multiple(steps: int, every: int) -> int:
-    """Gives the multiple of a number that comes next after some steps."""
+    """Returns the multiple of a number that comes next after some steps."""
     return (steps // every + 1) * every
 
 
 def folder_name(behavior: str) -> str:
-    """Gives what the files of a behaviour are called."""
+    """Returns the name of the files of a behaviour."""
     return re.sub(r"[/\\\0]", "_", behavior)
 
 
@@ -546,7 +546,7 @@ def remove_model(stem: Path) -> None:
 
 
 def yaml_text(values: Mapping[str, Any]) -> str:
-    """Gives a mapping as YAML."""
+    """Returns a mapping as YAML."""
     from ruamel.yaml import YAML
 
     writer, text = YAML(typ="safe", pure=True), io.StringIO()
@@ -557,7 +557,7 @@ def yaml_text(values: Mapping[str, Any]) -> str:
 
 
 def markdown(configuration: Mapping[str, Any], behavior: str) -> str:
-    """Gives the options of a behaviour as a text for TensorBoard."""
+    """Returns the options of a behaviour as a text for TensorBoard."""
     behaviors = configuration.get("behaviors") or {}
     own = behaviors.get(behavior, configuration.get("default_settings")) or {}
     return "".join(f"    {line}\n" for line in yaml_text(own).splitlines())

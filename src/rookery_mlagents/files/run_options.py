@@ -61,7 +61,7 @@ class RunOptions:
         return path is None or is_player(path)
 
     def of(self, behavior: str) -> BehaviorOptions:
-        """Gives the options of a behaviour.
+        """Returns the options of a behaviour.
 
         Raises:
             ConfigError: If the file does not name it and has no ``default_settings``.
@@ -77,12 +77,12 @@ class RunOptions:
         )
 
     def place_of(self, behavior: str, key: str) -> str | None:
-        """Gives where a key of a behaviour was given, ``hyperparameters.beta``; None if it has its default."""
+        """Returns where a key of a behaviour was given, ``hyperparameters.beta``; None if it has its default."""
         section = f"behaviors.{behavior}" if behavior in self.behaviors else "default_settings"
         return self.places.get(f"{section}.{key}")
 
     def with_behaviors(self, names: Iterable[str]) -> RunOptions:
-        """Gives the same with an entry for each of some behaviours, as ``configuration.yaml`` shows them.
+        """Returns the same with an entry for each of some behaviours, as ``configuration.yaml`` shows them.
 
         Raises:
             ConfigError: As `of`.
@@ -90,13 +90,13 @@ class RunOptions:
         return replace(self, behaviors={**self.behaviors, **{name: self.of(name) for name in names}})
 
     def as_dict(self) -> dict[str, Plain]:
-        """Gives the mapping that ``configuration.yaml`` holds: every key, and values as YAML has them."""
+        """Returns the mapping that ``configuration.yaml`` holds: every key, and values as YAML has them."""
         beside = {"places", "file", "folder", "notes"}
         return {one.name: plain(getattr(self, one.name)) for one in fields(self) if one.name not in beside}
 
 
 def plain(value: object) -> Plain:
-    """Gives options as YAML has them.
+    """Returns options as YAML has them.
 
     Raises:
         TypeError: If a value is of a type that YAML does not have.
@@ -225,7 +225,7 @@ def read_options(path: str | Path | None, flags: Mapping[str, object]) -> RunOpt
 
 
 def demo_place(demo: str, beside: Path | None) -> Path | None:
-    """Gives the file or directory that a ``demo_path`` means: from here, or from where the configuration file is.
+    """Returns the file or directory that a ``demo_path`` means: from here, or from where the configuration file is.
 
     Args:
         demo: What is written; ``PATH:policy`` of a replay of ours too.
@@ -310,7 +310,7 @@ def _deterministic(tree: Node, value: bool, flag: str) -> Node:
 
 
 def goes_on(settings: CheckpointOptions) -> bool:
-    """Whether a run is to be resumed and has a checkpoint; one that has none begins anew, with its initial weights."""
+    """Returns whether a run is to be resumed and has a checkpoint; without one it begins anew with initial weights."""
     return settings.resume and bool(list_checkpoints(Path(settings.results_dir) / settings.run_id / FOLDER))
 
 

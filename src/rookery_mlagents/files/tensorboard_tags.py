@@ -123,12 +123,12 @@ class Seen:
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """Gives the mean, or None of nothing."""
+    """Returns the mean, or None of nothing."""
     return math.fsum(values) / len(values) if values else None
 
 
 def measures_of(seen: Seen) -> dict[str, float]:
-    """Gives what tags show, by the names that `TAGS` uses; measures that there are none of are left out."""
+    """Returns the measures that tags show, by the names that `TAGS` uses; missing measures are left out."""
     learning, length = dict(seen.learning), mean(seen.lengths)
     found: dict[str, float | None] = {
         **learning,
@@ -155,7 +155,7 @@ def measures_of(seen: Seen) -> dict[str, float]:
 
 
 def tags_of(seen: Seen, trainer: str) -> dict[str, float]:
-    """Gives the value of each tag of a summary.
+    """Returns the value of each tag of a summary.
 
     Args:
         seen: What was measured.
@@ -180,6 +180,6 @@ def tags_of(seen: Seen, trainer: str) -> dict[str, float]:
 
 
 def histograms_of(seen: Seen) -> dict[str, Sequence[float]]:
-    """Gives the numbers that each tag shows as a histogram."""
+    """Returns the numbers that each tag shows as a histogram."""
     numbers = {HISTOGRAM: seen.returns, GROUP_HISTOGRAM: seen.group_returns}
     return {tag.name: numbers[tag.measure] for tag in TAGS if tag.measure in numbers}

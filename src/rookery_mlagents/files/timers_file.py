@@ -41,13 +41,13 @@ class Gauges:
             self.numbers[f"{name}.{kind}"] = [value, min(low, value), max(high, value), count + 1]
 
     def as_dict(self) -> dict[str, dict[str, float]]:
-        """Gives the gauges as the file has them."""
+        """Returns the gauges as the file has them."""
         names = ("value", "min", "max", "count")
         return {name: dict(zip(names, found, strict=True)) for name, found in self.numbers.items()}
 
 
 def timers_text(tree: Mapping[str, Any], gauges: Gauges, began: float, now: float) -> str:
-    """Gives the text of the file.
+    """Returns the text of the file.
 
     Args:
         tree: `Timers.state_dict()` of the run.

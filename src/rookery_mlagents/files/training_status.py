@@ -40,7 +40,7 @@ def status_text(
     final: Mapping[str, CheckpointEntry],
     ratings: Mapping[str, float],
 ) -> str:
-    """Gives the text of the file.
+    """Returns the text of the file.
 
     Args:
         lessons: Number of the lesson of each parameter, from 0.
@@ -62,7 +62,7 @@ def status_text(
 
 @cache
 def known_versions() -> Mapping[str, str]:
-    """Gives the versions of what a run is made with, under the names of the file."""
+    """Returns the versions of what a run is made with, under the names of the file."""
     found = {}
     for key, package in (("torch_version", "torch"), ("rookery_version", "rookery")):
         try:

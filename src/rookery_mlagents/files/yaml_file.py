@@ -44,7 +44,7 @@ class Node:
         return self.value if isinstance(self.value, Mapping) else None
 
     def written(self) -> object:
-        """Gives the value as Python writes it."""
+        """Returns the value as Python writes it."""
         if isinstance(self.value, Mapping):
             return {key: node.written() for key, node in self.value.items()}
         if isinstance(self.value, list):
@@ -91,7 +91,7 @@ def merged(low: Node, high: Node) -> Node:
 
 
 def _node(found: YamlNode, name: str, path: str, problems: list[str]) -> Node:
-    """Gives a node of the file."""
+    """Returns a node of the file."""
     from ruamel.yaml.nodes import MappingNode, ScalarNode
 
     place = f"{name}:{found.start_mark.line + 1}"
@@ -125,7 +125,7 @@ def _node(found: YamlNode, name: str, path: str, problems: list[str]) -> Node:
 
 
 def _scalar(text: str, *, quoted: bool) -> Scalar:
-    """Gives the value of a scalar: a null, a truth value or a number, unless it is quoted."""
+    """Returns the value of a scalar: a null, a truth value or a number, unless it is quoted."""
     if quoted:
         return text
     if text in ("", "~", "null", "Null", "NULL"):
@@ -137,7 +137,7 @@ def _scalar(text: str, *, quoted: bool) -> Scalar:
 
 
 def number_of(text: str) -> int | float | None:
-    """Gives the number that a text is, as ``5``, ``3e-4``, ``5.0e5``; None if it is none."""
+    """Returns the number that a text is, as ``5``, ``3e-4``, ``5.0e5``; None if it is none."""
     for kind in (int, float):
         try:
             return kind(text)

@@ -66,7 +66,7 @@ def import_demonstrations(
 
 
 def replay_name(behavior: str, place: Path) -> str:
-    """Gives the name of the replay directory that demonstrations of a behaviour are read into: files of one name in
+    """Returns the name of the replay directory that demonstrations of a behaviour are read into: files of one name in
     several directories have several.
     """
     digest = hashlib.sha256(f"{behavior}\0{place.absolute()}".encode()).hexdigest()[:8]
@@ -74,7 +74,7 @@ def replay_name(behavior: str, place: Path) -> str:
 
 
 def with_absolute_paths(options: RunOptions) -> RunOptions:
-    """Gives the same with absolute paths of demonstrations, which mean the same wherever they are read from; those of
+    """Returns the same with absolute paths of demonstrations, which mean the same wherever they are read from; those of
     what is not there stay as they are.
     """
 

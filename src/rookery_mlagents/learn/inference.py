@@ -120,14 +120,14 @@ def given_now(options: RunOptions, request: Request) -> Layer:
 
 
 def _copies(options: RunOptions, request: Request) -> int | None:
-    """Gives how many copies of the environment a user wants; None = as many as the run has."""
+    """Returns how many copies of the environment a user wants; None = as many as the run has."""
     if not _is_given(options, request, "env_settings.num_envs", "env_settings.num_areas"):
         return None
     return options.env_settings.num_envs * options.env_settings.num_areas
 
 
 def _is_given(options: RunOptions, request: Request, *keys: str) -> bool:
-    """Whether a user says one of some keys now, by a flag or in a file."""
+    """Returns whether a user says one of some keys now, by a flag or in a file."""
     places = [options.places[key] for key in keys if key in options.places]
     return any(request.file is not None or place.startswith("--") for place in places)
 

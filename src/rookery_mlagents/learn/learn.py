@@ -177,7 +177,7 @@ def folder_of(options: RunOptions) -> Path:
 
 
 def check_folder(options: RunOptions) -> Path:
-    """Gives the folder of a run, if what is asked for can be done there.
+    """Returns the folder of a run, if what is asked for can be done there.
 
     Raises:
         ConfigError: If it exists and is neither to be resumed nor replaced, or is to be resumed and does not exist.
@@ -233,7 +233,7 @@ def near_runs(folder: Path) -> str:
 
 
 def environment_of(options: RunOptions) -> Layer:
-    """Gives the environment and its arguments as settings; where none is named it is the Unity Editor.
+    """Returns the environment and its arguments as settings; where none is named it is the Unity Editor.
 
     Raises:
         ConfigError: If the name is that of a file, and of no program.
@@ -257,7 +257,7 @@ def environment_of(options: RunOptions) -> Layer:
 
 
 def _player_layer(options: RunOptions, name: str, place: str) -> Layer:
-    """Gives a Unity player, or the Editor, as settings: what differs from the defaults of both."""
+    """Returns a Unity player, or the Editor, as settings: what differs from the defaults of both."""
     env, given = options.env_settings, dict[str, Any]()
     lines = {"env.name": place}
     usual = RunOptions()
@@ -275,7 +275,7 @@ def _player_layer(options: RunOptions, name: str, place: str) -> Layer:
 
 
 def with_copies(options: RunOptions) -> RunOptions:
-    """Gives the options with the number of copies of an environment in Python.
+    """Returns the options with the number of copies of an environment in Python.
 
     A Unity scene holds many agents, so that one player is the default there. An environment in Python has its own few:
     where their number is not given, it is that of the resumed run, or Rookery's default.
@@ -331,7 +331,7 @@ def spaces_in(options: RunOptions, env: Layer) -> tuple[dict[str, BehaviorSpaces
 
 
 def goals_of(env: VectorEnv) -> dict[str, tuple[str, ...]]:
-    """Gives the paths of the sensors that players call goals, by behaviours with their teams; none of environments
+    """Returns the paths of the sensors that players call goals, by behaviours with their teams; none of environments
     that are no players.
     """
     from rookery_mlagents.link.unity_env import UnityEnv  # which needs packages that environments in Python do without
@@ -355,7 +355,7 @@ class Starts:
     theirs: Mapping[str, Path]
 
     def layer(self) -> Layer:
-        """Gives the former as settings."""
+        """Returns `runs` as settings."""
         entries = {name: {"init_from": source} for name, source in self.runs.items()}
         return Layer(SOURCE, {"policies": entries} if entries else {})
 
@@ -411,7 +411,7 @@ def _sort(name: str, source: str, runs: dict[str, str], theirs: dict[str, Path],
 
 
 def behaviors_in(place: Path, flag: str) -> dict[str, str]:
-    """Gives the behaviours of a run with what to begin from: one of Rookery, or one of ML-Agents itself.
+    """Returns the behaviours of a run with what to begin from: one of Rookery, or one of ML-Agents itself.
 
     Raises:
         ConfigError: If there is no such run, or nothing in it.
@@ -592,7 +592,7 @@ class Plan:
         return import_demonstrations(self.options, self.behaviors, folder, beside)
 
     def layers(self, request: Request, demonstrations: Path) -> list[Layer]:
-        """Gives all settings of the run, lowest layer first."""
+        """Returns all settings of the run, lowest layer first."""
         console = "quiet" if request.console == MLAGENTS else request.console
         length = iteration_steps(self.options, self.behaviors)
         own = Layer(SOURCE, {"logging.tensorboard": False, "logging.console": console} | length)
@@ -609,7 +609,7 @@ class Plan:
 
 
 def iteration_steps(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> dict[str, int]:
-    """Gives the env steps of an iteration where one as long as usual would leave out summaries or checkpoints of a
+    """Returns the env steps of an iteration where one as long as usual would leave out summaries or checkpoints of a
     behaviour: until the next update of a behaviour that learns by itself, or `ITERATION` env steps.
     """
     short = []
@@ -655,7 +655,7 @@ def closed_on_error(copies: VectorEnv | None) -> Iterator[None]:
 
 
 def is_asked_for(note: str) -> bool:
-    """Whether a note is about something that a user has said, and not about what ML-Agents has anyway. `buffer_size`
+    """Returns whether a note is about a value of the user, and not about a default of ML-Agents. `buffer_size`
     is the decisions of an update there too, so it was not misread.
     """
     file = note.partition(":")[0]
@@ -664,13 +664,13 @@ def is_asked_for(note: str) -> bool:
 
 
 def run_files(options: RunOptions, shows_lines: bool) -> RunFiles:
-    """Gives what writes the files of a run."""
+    """Returns the callback that writes the files of a run."""
     return RunFiles(options.as_dict(), options_by_name(options), write_line if shows_lines else None, exporter())
 
 
 def options_by_name(options: RunOptions) -> Callable[[str], BehaviorOptions]:
-    """Gives the options of a behaviour by its name; a policy that the file does not know, as an opponent that is
-    trained beside, has the defaults.
+    """Returns the function from the name of a behaviour to its options; a policy that is not in the file, as an
+    opponent that is trained beside, has the defaults.
     """
 
     def find(name: str) -> BehaviorOptions:
@@ -683,7 +683,7 @@ def options_by_name(options: RunOptions) -> Callable[[str], BehaviorOptions]:
 
 
 def exporter() -> Callable[[Policy, Path], object]:
-    """Gives what writes ONNX files, loaded before training; where a package is missing, the first file says so."""
+    """Returns the writer of ONNX files, loaded before training; if a package is missing, the first file says so."""
     from rookery.face import require_onnx
     from rookery_mlagents.onnx_unity import write_unity
 

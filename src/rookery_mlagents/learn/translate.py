@@ -74,7 +74,7 @@ def layers_of(
     replays: Mapping[tuple[str, str], str] | None = None,
     to_come: Mapping[str, BehaviorSpaces] = NOBODY,
 ) -> list[Layer]:
-    """Gives the settings of our run, lowest layer first.
+    """Returns the settings of our run, lowest layer first.
 
     The source of each value is the line of the file that decided it, ``ball.yaml:12 hyperparameters.beta``, so that
     ``rookery explain`` names it.
@@ -136,7 +136,7 @@ def layers_of(
 
 
 def notes_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> list[str]:
-    """Gives lines about what was given and does nothing here: keys, and behaviours that the environment does not have.
+    """Returns lines about ignored entries: keys, and behaviours that the environment does not have.
 
     Args:
         options: Options of the run.
@@ -184,17 +184,17 @@ def _overshoot(case: Case) -> Iterator[str]:
 
 
 def all_signals() -> dict[str, RewardOptions]:
-    """Gives every reward signal with its defaults."""
+    """Returns every reward signal with its defaults."""
     return {name: signal() for name, signal in SIGNALS.items()}
 
 
 def _named(path: str, case: Case) -> str:
-    """Gives a path with the behaviour's name in it."""
+    """Returns a path with the behaviour's name in it."""
     return path.replace("NAME", case.name, 1) if path.startswith(("policies.NAME.", "self_play.NAME.")) else path
 
 
 def _rows(case: Case) -> Iterator[KeyRow]:
-    """Gives the rows that hold for a behaviour."""
+    """Yields the rows that hold for a behaviour."""
     trainer = case.own.trainer_type
     for row in BEHAVIOR_ROWS:
         own = trainer not in TRAINERS and "ppo" in row.only and not row.key.startswith("hyperparameters.")
@@ -204,7 +204,7 @@ def _rows(case: Case) -> Iterator[KeyRow]:
 
 
 def _decided(case: Case) -> dict[str, tuple[object, list[str]]]:
-    """Gives the settings that keys decide, each with the keys that decide it, the foremost first."""
+    """Returns the settings that keys decide, each with the keys that decide it, the foremost first."""
     found: dict[str, tuple[object, list[str]]] = {}
     rows = list(_rows(case))
     groups: dict[int, list[KeyRow]] = {}
@@ -224,7 +224,7 @@ def _decided(case: Case) -> dict[str, tuple[object, list[str]]]:
 
 
 def _deciding(path: str, keys: list[str]) -> list[str]:
-    """Gives those of the keys of a function that decide one of its paths."""
+    """Returns those of the keys of a function that decide one of its paths."""
     if keys == ["environment_parameters"]:
         return [f"environment_parameters.{path.rpartition('.')[2]}"]
     if len(keys) == 1:
@@ -237,7 +237,7 @@ def _deciding(path: str, keys: list[str]) -> list[str]:
 
 
 def _value(case: Case, key: str) -> object:
-    """Gives the value of a key as the options have it; None where its section is not there."""
+    """Returns the value of a key as the options have it; None where its section is not there."""
     section, _, rest = key.partition(".")
     top = section if hasattr(case.options, section) and not hasattr(case.own, section) else ""
     found: object = plain(getattr(case.options, top)) if top else plain(case.own)
@@ -248,7 +248,7 @@ def _value(case: Case, key: str) -> object:
 
 
 def _place(case: Case, key: str) -> str | None:
-    """Gives where a key was given; None if it has its default."""
+    """Returns where a key was given; None if it has its default."""
     return case.options.place_of(case.name, key) or case.options.places.get(key)
 
 
@@ -262,7 +262,7 @@ def _source(case: Case, key: str) -> str | None:
 
 
 def _refusals(case: Case) -> Iterator[str]:
-    """Gives a line for each key that cannot be what it says for a behaviour in its environment."""
+    """Yields a line for each key that cannot be what it says for a behaviour in its environment."""
     own, actions = case.own, case.spaces.actions
 
     def line(key: str, why: str) -> str:
@@ -326,7 +326,7 @@ def _refusals(case: Case) -> Iterator[str]:
 
 
 def encoders_of(own: BehaviorOptions) -> Iterator[tuple[str, str]]:
-    """Gives the networks for pictures that a behaviour and its signals ask for, by the keys that name them."""
+    """Yields the networks for pictures that a behaviour and its signals ask for, by the keys that name them."""
     yield "network_settings.vis_encode_type", own.network_settings.vis_encode_type
     for name, signal in own.reward_signals.items():
         if name != "extrinsic":
@@ -347,7 +347,7 @@ def _changes_nothing(case: Case, path: str, value: object) -> bool:
 
 
 def _own_refusals(case: Case, start: str) -> Iterator[str]:
-    """Gives lines about an algorithm of a user's own: settings that are not there, and keys it has no setting for."""
+    """Yields lines about an algorithm of a user's own: settings that are not there, and keys it has no setting for."""
     try:
         found: object = import_object(case.own.trainer_type)
     except ConfigError as error:

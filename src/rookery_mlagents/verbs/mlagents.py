@@ -151,7 +151,7 @@ def run(request: Request) -> None:
 
 
 def request_of(context: typer.Context) -> Request:
-    """Gives what a command line asks for.
+    """Returns the request of a command line.
 
     Raises:
         ConfigError: If flags of ours are wrong; those of ML-Agents are looked at with the file.
