@@ -48,7 +48,7 @@ class _NamesOfUnity(ModuleType):
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Finds these modules, and says of others of the same packages why they are not here."""
+    """Finds these modules; for others of the same packages the error states why they are missing."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -75,7 +75,7 @@ def module(path: str) -> ModuleType:
     """Returns a module of `mlagents_envs` as it is written here.
 
     Raises:
-        ImportError: If there is none; says what there is in its place.
+        ImportError: If there is none; names its replacement.
     """
     if path not in NAMES:
         raise ModuleNotFoundError(_missing(path), name=path)

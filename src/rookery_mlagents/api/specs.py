@@ -55,13 +55,13 @@ class ActionTuple:
         return np.int32
 
     def add_continuous(self, continuous: np.ndarray) -> None:
-        """Sets the numbers ``[N, numbers]``; where there are no choices yet, there are N times none."""
+        """Sets the continuous actions ``[N, numbers]``; discrete ones not set yet become ``[N, 0]``."""
         self._continuous = np.asarray(continuous).astype(np.float32, copy=False)
         if self._discrete is None:
             self._discrete = np.zeros((len(self._continuous), 0), self.discrete_dtype)
 
     def add_discrete(self, discrete: np.ndarray) -> None:
-        """Sets the choices ``[N, branches]``; where there are no numbers yet, there are N times none."""
+        """Sets the discrete actions ``[N, branches]``; continuous ones not set yet become ``[N, 0]``."""
         self._discrete = np.asarray(discrete).astype(self.discrete_dtype, copy=False)
         if self._continuous is None:
             self._continuous = np.zeros((len(self._discrete), 0), np.float32)
@@ -103,7 +103,7 @@ class ActionSpec(NamedTuple):
         """Returns the actions if they fit N agents of this behaviour.
 
         Raises:
-            UnityActionException: If they are not; says what is expected.
+            UnityActionException: If they do not; names the expected shape.
         """
         if not (hasattr(actions, "continuous") and hasattr(actions, "discrete")):
             raise UnityActionException(

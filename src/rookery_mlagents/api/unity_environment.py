@@ -41,7 +41,7 @@ NO_DECISIONS = (
     "is connected, and no agent has asked for a decision: give each agent a Decision Requester, or call "
     "RequestDecision, and set its Behavior Type to Default"
 )
-"""What a player does that is there and says nothing."""
+"""Error of a player that is connected and sends no message."""
 
 
 class UnityEnvironment(BaseEnv):
@@ -184,7 +184,7 @@ class UnityEnvironment(BaseEnv):
         return f"{self._file or 'the Unity Editor'} on port {self._port}"
 
     def _exchange(self, answers: Mapping[str, Answer], reset: bool) -> None:
-        """Answers the player, and takes in what it says next."""
+        """Answers the player, and takes in its next message."""
         if not self._loaded:
             raise UnityEnvironmentException(f"{self._name()}: is closed")
         told = bytes(self._side_channel_manager.generate_side_channel_messages())
@@ -198,7 +198,7 @@ class UnityEnvironment(BaseEnv):
         self._take_in(said)
 
     def _take_in(self, output: Output) -> None:
-        """Shows what the player said."""
+        """Sets the steps from a message of the player."""
         for name, layout in output.new.items():
             self._layouts[name], self._env_specs[name] = layout, spec_of(layout)
         for name, layout in self._layouts.items():

@@ -45,14 +45,14 @@ CLOSE_SECONDS = 5.0
 
 
 def layout_of_spec(name: str, spec: Any) -> BehaviorLayout:
-    """Lays out a behaviour as it would be if a player had said it.
+    """Returns the layout of a behaviour, as for one that a player sends.
 
     Args:
         name: Its name.
         spec: A `BehaviorSpec`, of whichever package.
 
     Raises:
-        SpaceError: If it sees or decides nothing.
+        SpaceError: If it has no observations or no actions.
     """
     observations = tuple(
         ObservationProto(
@@ -430,8 +430,8 @@ def _check_alone(env: Any, config: Mapping[str, Any], num_lanes: int, name: str)
     )
     if any(env is other for other in _in_use):
         raise EnvError(
-            f"{name}: this one environment is being played already, and what is to be played beside it (evaluation, "
-            f"say) needs one of its own: give {function}"
+            f"{name}: this one environment is in use already, and a second use (evaluation, "
+            f"say) needs an environment of its own: give {function}"
         )
     if config:
         raise EnvError(f"{name}: an environment that is made already takes no env.config {dict(config)}: leave it out")

@@ -84,7 +84,7 @@ OPTIONS = (
 """Messages of any length; a port has one owner."""
 
 
-# --- what is said -----------------------------------------------------------------------------------------------------
+# --- messages ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class PlayerLink:
         lane: The player's number.
         port: The port, on 127.0.0.1 and ::1.
         layouts: The behaviours that the player has shown, by name.
-        greeting: What it said of itself; None before it has.
+        greeting: Its greeting; None before it has come.
         num_strange: Calls that were no player's, or a second player's.
         strange: What was wrong with the last of these.
     """
@@ -246,7 +246,7 @@ class PlayerLink:
 
         Args:
             lane: The player's number.
-            mailbox: Where what it says goes.
+            mailbox: Queue for its messages.
             port: The port; 0 for any that is free.
             hello: Our greeting.
 
@@ -295,7 +295,7 @@ class PlayerLink:
 
     def _not_understood(self, peer: str, context: Any) -> bytes:
         """Handles bytes that are not a message."""
-        told = "bytes that are no message of ML-Agents came"
+        told = "bytes that are not a message of ML-Agents came"
         with self._lock:
             if peer == self._peer and self._call is None:
                 self._gone(Closed(f"sent {told.removesuffix(' came')}; is its package com.unity.ml-agents?", True))
@@ -409,7 +409,7 @@ class PlayerLink:
     def _reader(self, name: str, info: Any) -> BehaviorReader:
         """Makes the layout of a behaviour of its first agent."""
         if name not in self._brains:
-            raise WireError("has agents, and the player has never said what they decide")
+            raise WireError("has agents, and the player has never sent their action space")
         observations = tuple(from_bytes(ObservationProto, content) for content in info.observations)
         layout = layout_of(self._brains[name], AgentInfoProto(observations=observations))
         self.layouts = {**self.layouts, name: layout}

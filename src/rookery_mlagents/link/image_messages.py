@@ -34,7 +34,7 @@ def decoded(obs: ObservationProto) -> np.ndarray:
     """Returns the image of an observation that is packed as PNG, uint8 in its own shape.
 
     Raises:
-        WireError: If it is none, or has another shape than it says.
+        WireError: If it is not an image, or has another shape than announced.
     """
     if len(obs.shape) != 3:
         raise WireError(f"observation {obs.name!r} is packed as PNG, and its shape {obs.shape} is not that of an image")

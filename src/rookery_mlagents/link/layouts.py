@@ -7,7 +7,7 @@ The convention, which ONNX files for Unity (`rookery_mlagents/onnx_unity.py`) an
   Unity, so that leaf i becomes the input ``obs_i`` of an exported model. A behaviour with one sensor has its plain
   space, others a Dict by the names of the sensors. A sensor without a name is called ``obs_i``; one whose name is
   taken, or means something here, is called ``NAME_i`` (`paths_of`).
-- Numbers are boxes without bounds, of the shape that the player says; sensors of categories or flags
+- Numbers are boxes without bounds, of the shape that the player sends; sensors of categories or flags
   are not marked as such, and are numbers.
 - A sensor that is packed as PNG is an image of bytes, and in units of 1/255 what a model gets. Images of bytes or
   floats keep the shape in which they come, ``[height, width, channels]`` or, of package 3 and later, ``[channels,
@@ -91,7 +91,7 @@ class SensorLayout:
 
     Attributes:
         path: Its leaf.
-        said: Its name as the player says it; older players say none.
+        said: Its name as the player sends it; older players send none.
         shape: Its shape, likewise.
         properties: Properties of its dimensions, likewise.
         is_packed: Whether it sends PNGs.
@@ -145,7 +145,7 @@ class SensorLayout:
         """Returns the values of one observation, ``[*shape]``, uint8 of PNGs and float32 of numbers.
 
         Raises:
-            WireError: If it is no observation of this sensor; names it.
+            WireError: If it is not an observation of this sensor; names it.
         """
         if tuple(obs.shape) != self.shape:
             raise WireError(f"sensor {self.path!r} has the shape {tuple(obs.shape)}, and at first it had {self.shape}")
@@ -302,7 +302,7 @@ def layout_of(brain: BrainParametersProto, agent_info: AgentInfoProto) -> Behavi
     """Lays out a behaviour.
 
     Args:
-        brain: What the player says of it.
+        brain: Its description by the player.
         agent_info: Its first agent.
 
     Raises:

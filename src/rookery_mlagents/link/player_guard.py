@@ -33,7 +33,7 @@ def main(line: int, log: str, command: list[str]) -> int:
         The exit code of the program; of one that was ended by a signal, 128 and the number of that.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # the pipe says when it is over
+        signal.signal(number, signal.SIG_IGN)  # the end of the pipe ends the program
     with open(log, "ab") as out:
         try:
             program = subprocess.Popen(

@@ -75,7 +75,8 @@ def find_player(file_name: str | Path) -> Path:
         file_name: Its path, with or without the end of its name (.x86_64, .exe, .app); or a folder that holds one.
 
     Raises:
-        EnvError: If there is none, or it is none that runs here; says which is nearest, or why not.
+        EnvError: If there is no such program, or it does not run on this machine; names the nearest one, or the
+            reason.
     """
     given = Path(file_name).expanduser()
     if not given.name:
@@ -157,7 +158,7 @@ def _wrong_for_here(head: bytes) -> str:
         made_for = "Darwin"
     if made_for:
         return "" if made_for == system else f"it is a program for {made_for}, and this is {system}: build it for here"
-    return "it is no program; name what Unity has built, or a script whose first line begins with #!"
+    return "it is not a program; name what Unity has built, or a script whose first line begins with #!"
 
 
 # -- processes ---------------------------------------------------------------------------------------------------------

@@ -188,11 +188,11 @@ class UnityPlayers:
         settings: How they are started.
         channels: Side channels of the user's own.
         folder: Folder for their logs; None = the run's, or a temporary one.
-        say: Is given lines that a user should read at once.
+        say: Receives lines that a user should read at once.
 
     Raises:
-        EnvError: If there is no such program, a port is taken, or a player does not come to ask for a decision; says
-            what happened.
+        EnvError: If there is no such program, a port is taken, or a player does not come to ask for a decision; names
+            the cause.
     """
 
     own_episodes = True
@@ -463,7 +463,7 @@ class UnityPlayers:
                 "Decision Requester, or call RequestDecision, and set its Behavior Type to Default, not to Heuristic "
                 "Only or Inference Only"
             )
-        return f"has said nothing for {seconds}"
+        return f"has sent no message for {seconds}"
 
     def _lose(self, lane: int, how: str, why: str) -> None:
         """Replaces a player that has failed, as often as that is allowed.
@@ -535,7 +535,7 @@ class UnityPlayers:
             wanted |= plan.samplers(lane, episode)
         for name, value in wanted.items():
             if not isinstance(value, Sampler) and not is_number(value):
-                raise EnvError(f"env.parameters.{name} = {value!r}: is no number, and Unity players take only numbers")
+                raise EnvError(f"env.parameters.{name} = {value!r}: is not a number; Unity players take only numbers")
             if name not in told or told[name] != value:
                 told[name] = value
                 mail.append(self._told(name, value, lane))

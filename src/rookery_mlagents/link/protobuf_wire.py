@@ -151,7 +151,7 @@ def from_bytes(message: type[M], content: bytes | memoryview) -> M:
         content: Its bytes, all of them.
 
     Raises:
-        WireError: If they are none; says where and why.
+        WireError: If they are not a message; names the place and the reason.
     """
     known = wire_fields(message)
     values: dict[str, Any] = {}
@@ -249,7 +249,7 @@ def _value(value: Any, wire_type: int, wire: WireField) -> Any:
         try:
             return bytes(value).decode()
         except UnicodeDecodeError as error:
-            raise WireError(f"field {wire.number}: is no text ({error})") from None
+            raise WireError(f"field {wire.number}: is not UTF-8 text ({error})") from None
     assert wire.message is not None
     return from_bytes(wire.message, value)
 

@@ -64,7 +64,7 @@ def unpack(content: bytes) -> list[Message]:
     """Splits messages.
 
     Raises:
-        SideChannelError: If they end too early; says where.
+        SideChannelError: If they end too early; names the place.
     """
     found, problem = unpack_whole(content)
     if problem:
@@ -174,7 +174,7 @@ class ChannelReader:
     def _size(self, each: int) -> int:
         size = self.whole()
         if size < 0 or size * each > len(self._content):
-            raise SideChannelError(f"says that {size:,} values follow, and has {len(self._content)} bytes in all")
+            raise SideChannelError(f"announces that {size:,} values follow, and has {len(self._content)} bytes in all")
         return size
 
 

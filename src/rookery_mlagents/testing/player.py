@@ -210,7 +210,7 @@ class PlayerSession:
             raise PlayerEnded(1)
 
     def _begin(self, line: Line, areas: int, seed: int) -> None:
-        """Sends the empty message, and does what the answer says."""
+        """Sends the empty message, and follows the answer."""
         self._heard(line.exchange(to_bytes(UnityMessageProto(HeaderProto(OK)))))
         self._scene = Scene(self._options, areas, seed, self._parameters)
         for name in self._scene.unknown:
@@ -293,10 +293,10 @@ class PlayerSession:
                 raise PlayerEnded(1)
             self._scene.act(moment.behavior, rows, moment.behavior.actions.read(given[: len(rows)]))
 
-    # -- what the trainer says -----------------------------------------------------------------------------------------
+    # -- messages of the trainer ---------------------------------------------------------------------------------------
 
     def _heard(self, content: bytes) -> Any:
-        """Reads an answer; does what it says beside actions."""
+        """Reads an answer; follows its commands, except for actions."""
         answer = self._message.FromString(content)
         if answer.header.status != OK:
             self._say("the trainer has said goodbye")

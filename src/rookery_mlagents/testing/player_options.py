@@ -36,7 +36,7 @@ class PlayerOptions:
         unity_names: Whether behaviours and sensors are announced as Unity's own are: ``Basic?team=0``,
             ``VectorSensor_size8``. Else behaviours have no team, and sensors the names of their leaves.
         api: Version of the communicator's API.
-        package: Version of the package that the player says; None for one that fits `api`.
+        package: Package version that the player reports; None for one that fits `api`.
         layout: Which axis of images is that of their channels.
         pictures: How images are sent: as numbers, as PNGs of three channels each, or as a PNG for each channel.
         goals: Leaves whose sensors are goals.
@@ -109,7 +109,7 @@ class PlayerOptions:
 
     @property
     def package_version(self) -> str:
-        """The version of the package that the player says."""
+        """The package version that the player reports."""
         return self.package or ("3.0.0" if self.layout == "chw" else PACKAGES[self.api])
 
 
@@ -138,9 +138,9 @@ def parser() -> argparse.ArgumentParser:
         ("crash", "the process dies (-1: before it connects)"),
         ("hang", "nothing comes any more (-1: before it connects)"),
         ("close", "the player says goodbye"),
-        ("garbage", "bytes are sent that are no message"),
+        ("garbage", "bytes are sent that are not a message"),
         ("garbage-channel", "bytes are sent on side channels that are none"),
-        ("nan", "a number is none"),
+        ("nan", "a number is NaN"),
     ):
         add(f"--{fault}-at", type=int, default=0, metavar="STEP", help=told)
     add("--nan-sensor", default="", metavar="PART", help="where that is; `reward` for the reward")

@@ -124,8 +124,8 @@ def record(arguments: Sequence[str]) -> int:
 def replay(arguments: Sequence[str]) -> int:
     """Plays a recorded session as a command line says: ``FILE`` and Unity's flags; returns the exit status.
 
-    What the player said then it says again, whatever the trainer answers; if that is another command than then, the log
-    says so.
+    The recorded messages of the player are sent again, whatever the trainer answers; a command that differs from the
+    recorded one is logged.
     """
     reader = argparse.ArgumentParser("python -m rookery_mlagents.testing replay", allow_abbrev=False)
     reader.add_argument("file", metavar="FILE")

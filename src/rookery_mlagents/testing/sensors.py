@@ -231,7 +231,7 @@ class ActionReader:
         )
 
     def flags(self, mask: np.ndarray) -> np.ndarray:
-        """Which choices of ``[N, flags]`` are forbidden, as messages have it: ``[N, sum(branches)]`` bool."""
+        """Returns the forbidden choices of ``[N, flags]``, as messages have them: ``[N, sum(branches)]`` bool."""
         rest = np.zeros((len(mask), 2 * self.spec.num_flags), dtype=bool)
         return np.concatenate([~mask, rest], axis=1)
 

@@ -1,6 +1,6 @@
-"""Files of recorded sessions: all that a player and a trainer have said to each other, with times.
+"""Files of recorded sessions: all messages between a player and a trainer, with times.
 
-After a first line that names the format, each message has the seconds since the start, who said it, its length and its
+After a first line that names the format, each message has the seconds since the start, its speaker, its length and its
 bytes, as ``<dBI`` of `struct` and the content.
 """
 
@@ -29,7 +29,7 @@ class SessionMessage:
 
     Attributes:
         seconds: Since the start of the file.
-        speaker: Who said it.
+        speaker: Its sender.
         content: Its bytes; the reason, in letters, where a line broke.
     """
 
@@ -71,14 +71,14 @@ def read_session(path: str | Path) -> list[SessionMessage]:
     """Reads all messages of a file; a last one that is not whole is left out.
 
     Raises:
-        FileError: If it cannot be read, or is no such file.
+        FileError: If it cannot be read, or is not a session.
     """
     try:
         content = Path(path).read_bytes()
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror or error}") from None
     if not content.startswith(FIRST_LINE):
-        raise FileError(f"{path}: is no session of a Unity player that Rookery has recorded")
+        raise FileError(f"{path}: is not a session of a Unity player that Rookery has recorded")
     found, place = [], len(FIRST_LINE)
     while place + HEAD.size <= len(content):
         seconds, speaker, size = HEAD.unpack_from(content, place)

@@ -198,7 +198,7 @@ def test_failures_say_which_copy_and_what(kind, message, num_lanes):
 def test_one_object_is_not_played_twice_at_a_time():
     walkers = LineWalkers(1)
     env = made(walkers)
-    with pytest.raises(EnvError, match="being played already.*give a function that makes one a call"):
+    with pytest.raises(EnvError, match="in use already.*give a function that makes one a call"):
         made(walkers, 4)
     env.close()
     made(walkers).close()

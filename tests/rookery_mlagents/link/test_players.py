@@ -125,7 +125,7 @@ def test_files_that_are_no_players(game, tmp_path):
     (tmp_path / "arm.x86_64").write_bytes(b"\x7fELF\x02\x01" + bytes(12) + b"\xf3\x00" + bytes(40))
     (tmp_path / "old.x86_64").write_bytes(b"\x7fELF\x02\x01" + bytes(12) + b"\x28\x00" + bytes(40))
     (tmp_path / "other.exe").write_bytes(b"MZ" + bytes(62))
-    for name, why in (("text", "it is no program"), ("old", "for arm processors"), ("other", "for Windows")):
+    for name, why in (("text", "it is not a program"), ("old", "for arm processors"), ("other", "for Windows")):
         with pytest.raises(EnvError, match=why):
             find_player(tmp_path / name)
     with pytest.raises(EnvError, match="holds no single program; it holds"):
@@ -260,7 +260,7 @@ def test_garbage_on_side_channels_is_passed_over_and_counted(started, capsys):
 
 @pytest.mark.slow
 def test_garbage_in_place_of_a_message_ends_it(started):
-    with pytest.raises(EnvError, match=r"player 0, port 25100 sent bytes that are no message of ML-Agents"):
+    with pytest.raises(EnvError, match=r"player 0, port 25100 sent bytes that are not a message of ML-Agents"):
         play(started("--garbage-at", 7), 100)
 
 

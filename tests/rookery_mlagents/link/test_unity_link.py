@@ -326,15 +326,15 @@ def test_somebody_who_does_not_greet_is_no_player(line):
 )
 def test_bytes_that_are_no_message_are_refused_whoever_sends_them(line, content):
     stranger, player = line.client(), line.client()
-    with pytest.raises(grpc.RpcError, match="no message"):
+    with pytest.raises(grpc.RpcError, match="not a message"):
         stranger.send(content)
     assert line.link.num_strange == 1 and line.silent()
     player.greet()
     line.take()
-    with pytest.raises(grpc.RpcError, match="no message"):
+    with pytest.raises(grpc.RpcError, match="not a message"):
         player.send(content)
     said = line.take()
-    assert said.refused and "no message" in said.reason
+    assert said.refused and "not a message" in said.reason
     player.greet()
     assert isinstance(line.take(), Greeting)
 
@@ -346,7 +346,7 @@ def test_what_speaks_no_grpc_does_no_harm(line):
 
 
 WRONG = {
-    "unknown": (output({"B": agents([1])}), "'B'.*never said what they decide"),
+    "unknown": (output({"B": agents([1])}), "'B'.*never sent their action space"),
     "fewer sensors": (output({"A": (AgentInfoProto(id=5),)}), "agent 5 has 0 sensors.*the first had 1"),
     "shape": (output({"A": agents([1], np.zeros((1, 3)))}), r"'A'.*'obs' has the shape \(3,\).*at first.*\(2,\)"),
     "too few": (
