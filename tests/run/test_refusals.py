@@ -376,7 +376,7 @@ def test_what_cannot_fit_is_refused_before_it_is_made(settings, algorithm, expec
 MANY_NUMBERS = spaces.Box(-1, 1, (10**6,), np.float32)
 
 
-@pytest.mark.regression("exhausted memory or time", "The memory that a large space takes is told before it is taken")
+@pytest.mark.regression("exhausted memory or time", "The memory of a large space is reported before it is allocated")
 @pytest.mark.parametrize(
     ("obs", "action", "algorithm", "told"),
     [
@@ -410,7 +410,7 @@ def test_what_large_spaces_take_is_told(obs, action, algorithm, told):
     assert len(frozen) <= len(line)
 
 
-@pytest.mark.regression("exhausted memory or time", "The memory that a large space takes is told before it is taken")
+@pytest.mark.regression("exhausted memory or time", "The memory of a large space is reported before it is allocated")
 def test_memory_is_told_before_a_policy_is_made(monkeypatch, capsys):
     monkeypatch.setattr(room, "LARGE", 0)
     monkeypatch.setattr(run, "make_policy", lambda *_: 1 / 0)
