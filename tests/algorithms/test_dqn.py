@@ -106,7 +106,7 @@ def test_targets_of_each_sort():
     )
 
 
-BEYOND = pytest.mark.regression("wrong result", "Returns beyond the atoms of C51 are noted, with the settings to change")
+BEYOND = pytest.mark.regression("wrong result", "Returns beyond C51's atoms are noted, with the settings to change")
 
 
 @BEYOND

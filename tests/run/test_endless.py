@@ -157,7 +157,7 @@ def test_the_limit_of_an_evaluation_is_the_setting_where_it_is_given_or_an_episo
         assert limit_of(made) == limit
 
 
-@pytest.mark.regression("wrong result", "Returns beyond the atoms of C51 are noted, with the settings to change")
+@pytest.mark.regression("wrong result", "Returns beyond C51's atoms are noted, with the settings to change")
 def test_a_run_tells_once_of_returns_beyond_the_atoms(capsys):
     cfg = DQNConfig(
         learning_starts=32, train_every=16, updates_per_step=3, batch_size=512, model=ModelConfig(hidden=(8,))
