@@ -19,24 +19,15 @@ ROOMS = sorted(
 )
 """Folders and files that are read."""
 
-UNFINISHED = """
-docs/reference tests
-""".split()
-"""Rooms whose texts still have findings; a room leaves the list once its last one is mended."""
-
 
 def name(path):
     return path.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("room", [room for room in ROOMS if name(room) not in UNFINISHED], ids=name)
+@pytest.mark.parametrize("room", ROOMS, ids=name)
 def test_texts_have_no_word_of_the_list(room):
     found = [f"{one.path}:{one.line}: {one.word}: {one.text}" for file in files_of([room]) for one in findings(file)]
     assert not found, "\n".join(found)
-
-
-def test_unfinished_rooms_exist():
-    assert not set(UNFINISHED) - {name(room) for room in ROOMS}
 
 
 @pytest.mark.parametrize(

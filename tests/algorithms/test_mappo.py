@@ -243,7 +243,7 @@ def test_a_minibatch_in_which_nobody_acted_has_no_divergence_that_could_stop_an_
 
 
 def test_play_of_older_weights_is_refused():
-    with pytest.raises(ConfigError, match=r"sampling.staleness = 1.* learned by MAPPO"):
+    with pytest.raises(ConfigError, match=r"sampling.staleness = 1.* trained by MAPPO"):
         Trainer(Pair, MAPPOConfig(), num_envs=2, config={"sampling.staleness": 1})
 
 

@@ -214,5 +214,5 @@ def test_the_gradient_of_inputs_alone_leaves_weights_alone(kernels):
 
 def test_a_way_back_without_a_way_there_is_an_error(kernels):
     _, networks = several(kernels, 2)
-    with pytest.raises(RuntimeError, match="forward pass that kept"):
+    with pytest.raises(RuntimeError, match="without a kept forward pass"):
         Networks(kernels, networks).write_gradients(torch.zeros(2, 3, 1))

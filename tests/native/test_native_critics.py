@@ -160,7 +160,7 @@ def test_an_actor_learns_the_same_from_what_is_known_of_the_pass_ahead():
     alpha = torch.tensor(0.2)
     for seed in range(2):  # with other weights the second time
         rows = Experience.of(drawn(algo, seed))
-        _, _, known = algo.actor.net.ahead(algo.actor, rows, noise[0])
+        _, _, known = algo.actor.net.draw_next_actions(algo.actor, rows, noise[0])
         assert torch.equal(known, algo.actor.kernels.run(Inputs(rows.obs))[0])
         for given in (known, None):
             batch = ActorBatch(rows.obs, noise[1], alpha, None, given)

@@ -403,7 +403,7 @@ def test_criteria_may_be_of_any_behaviour_beside_default_settings(read):
 
 def test_all_mistakes_of_a_file_are_told_at_once(read):
     said = refusal(read, "behaviors:\n  B:\n    max_stepz: 1\n    thread: 3\nenv_setting: {}")
-    assert [line.split(":")[1] for line in said.splitlines()] == ["5", "3", "4"]
+    assert [line.split(":")[1] for line in said.splitlines()] == ["3", "4", "5"]
 
 
 def test_lessons_may_have_the_form_that_their_upgrade_tool_wrote(read):

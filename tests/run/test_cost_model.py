@@ -173,7 +173,7 @@ def test_a_line_goes_through_its_ends_and_never_below_nothing():
 
 def test_nobody_shares_what_is_not_there():
     for workers, learners, copies in ((4, 1, 3), (0, 4, 3), (1, 2, 8), (1, 0, 1), (-1, 1, 1)):
-        with pytest.raises(ValueError, match="each has one at least"):
+        with pytest.raises(ValueError, match="each needs one at least"):
             predict(COMPUTING, PLAIN, MANY, workers, learners, copies)
 
 

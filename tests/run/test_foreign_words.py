@@ -72,7 +72,7 @@ def test_a_callback_with_the_signature_of_rllib_is_refused_when_it_is_written():
 def test_explain_names_an_algorithm(rookery):
     code, _, err = rookery("explain", "dqn")
     assert code == 2
-    assert "dqn: is an algorithm, and explain takes a run" in err
+    assert "dqn: this is an algorithm, but explain takes a run" in err
 
 
 def test_the_return_of_a_policy_in_an_evaluation_is_a_number_with_attributes():

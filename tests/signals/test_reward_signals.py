@@ -471,7 +471,7 @@ def test_a_signal_of_ones_own():
     [
         ({"algorithm.signals.rnd.strength": -1}, "of at least 0"),
         ({"algorithm.signals.rmd.strength": 1}, "did you mean 'algorithm.signals.rnd"),
-        ({"algorithm.signals.gail.strength": 1}, "nobody says whom"),
+        ({"algorithm.signals.gail.strength": 1}, "needs demonstrations"),
         ({"algorithm.signals.own.mine.strength": 1}, "name is missing"),
     ],
 )

@@ -16,7 +16,7 @@ PLACES = {
     "sample": "rookery.rollout.worker:RolloutWorker.sample",
     "play_ahead": "rookery.rollout.pool:LocalPool.play_ahead",
     "workers": "rookery.rollout.remote.remote_pool:RemotePool._answer",
-    "workers.wait": "rookery.rollout.remote.remote_pool:RemotePool._over self.hosts.ready",
+    "workers.wait": "rookery.rollout.remote.remote_pool:RemotePool._wait_for self.hosts.ready",
     "workers.fetch": "rookery.rollout.remote.remote_pool:RemotePool._answer self.hosts.result",
     "workers.join": "rookery.rollout.remote.remote_pool:RemotePool._ready joined",
     "env.reset": "rookery.rollout.worker:RolloutWorker.reset self.env.reset",
