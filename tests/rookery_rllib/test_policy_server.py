@@ -216,7 +216,7 @@ class Games(threading.Thread):
             client = PolicyClient(self.address, inference_mode="remote")
             with pytest.raises(ValueError, match=r"reward of agent 'catt', which is unknown; did you mean cat\?"):
                 client.log_returns(name := client.start_episode(), {"catt": 1.0})
-            with pytest.raises(ValueError, match=r"ended of agent 'mause#1', who is unknown; did you mean mouse#"):
+            with pytest.raises(ValueError, match=r"ended of agent 'mause#1', which is unknown; did you mean mouse#"):
                 client.log_returns(name, {"cat": 1.0}, multiagent_done_dict={"mause#1": True})
             learned = True
             while True:

@@ -188,7 +188,7 @@ class ExternalMultiAgentEnv(ExternalEnv):
         for agent in named:
             if agent not in known and agent != ALL:
                 raise ValueError(
-                    f"{what} of agent {agent!r}, who is unknown{nearest(str(agent), [*map(str, known)])} "
+                    f"{what} of agent {agent!r}, which is unknown{nearest(str(agent), [*map(str, known)])} "
                     f"(agents: {', '.join(map(str, known)) or 'none so far'})"
                 )
 
