@@ -304,8 +304,8 @@ def test_a_misspelt_agent_that_drives_itself_is_refused_once(by_agent):
     env = as_stepped(Misspelt(*spaces))
     env.reset()
     assert env.step({"cat": 0, "dog": 0})[1] == {"cat": 2.0}, "what was refused is not noted"
-    assert caught[0] == "reward of agent 'catt', who is unknown; did you mean 'cat'? (agents: cat, dog)"
-    assert caught[1] == "done of agent 'dgo', who is unknown; did you mean 'dog'? (agents: cat, dog)"
+    assert caught[0] == "reward of agent 'catt', which is unknown; did you mean 'cat'? (agents: cat, dog)"
+    assert caught[1] == "done of agent 'dgo', which is unknown; did you mean 'dog'? (agents: cat, dog)"
     assert caught[2] == "log_returns: reward is 1.0, expected a dict by agent"
 
 
