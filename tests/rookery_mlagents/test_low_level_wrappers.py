@@ -205,7 +205,7 @@ def test_policies_of_the_games_of_ml_agents(game):
 
 
 def test_games_and_settings_that_nobody_knows_are_refused():
-    with pytest.raises(ConfigError, match="is none of .*; did you mean 'Pyramids'"):
+    with pytest.raises(ConfigError, match="must be one of .*; did you mean 'Pyramids'"):
         Unity3DEnv.get_policy_configs_for_game("Pyramid")
     with pytest.raises(ConfigError, match="file_nam: no such argument; did you mean 'file_name'"):
         Unity3DEnv({"file_nam": "x"})

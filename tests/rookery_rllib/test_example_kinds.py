@@ -342,7 +342,7 @@ def test_recorded_batches_come_back(tmp_path: Any) -> None:
     with pytest.raises(FileError, match="there are no files"):
         JsonReader(str(tmp_path / "nothing"))
     (tmp_path / "bad.json").write_text("{}\n", encoding="utf-8")
-    with pytest.raises(FileError, match=r"bad.json: a line is no batch"):
+    with pytest.raises(FileError, match=r"bad.json: a line is not a batch"):
         JsonReader(str(tmp_path / "bad.json")).next()
 
 
