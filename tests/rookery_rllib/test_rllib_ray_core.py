@@ -26,7 +26,7 @@ def _shutdown():
 
 
 def test_ray_begins_and_ends(capsys):
-    ray._Ray.told = False
+    ray._Ray.has_printed = False
     assert not ray.is_initialized()
     context = ray.init(num_cpus=1, include_dashboard=False, object_store_memory=10**9, _temp_dir="/tmp/x")
     assert ray.is_initialized()
