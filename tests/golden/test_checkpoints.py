@@ -89,6 +89,17 @@ def test_a_run_of_mlagents_resumes(stored):
     assert "Basic-256.onnx" not in models, "and removes the oldest"
 
 
+def test_a_setting_with_a_former_name_is_no_change_when_mlagents_resumes_with_its_file(stored):
+    folder = stored("results") / "basic"
+    (folder.parent.parent / "Basic.yaml").write_text((folder / "configuration.yaml").read_text())
+    words = "mlagents learn Basic.yaml --env rookery.tasks:Basic --resume --run-id basic --console quiet"
+    result = CliRunner().invoke(app, words.split())
+    assert result.exit_code == 0, result.output
+    given = json.loads((folder / "provenance.json").read_text())
+    assert [value for _, value in given["policies.Basic.rollout_size"]] == ["null", "64"]
+    assert "policies.Basic.batch_size" not in given
+
+
 def test_what_is_stored_is_small_and_names_no_place():
     files = [path for path in STORED.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 3_000_000

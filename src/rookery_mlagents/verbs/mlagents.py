@@ -227,14 +227,15 @@ def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
     Raises:
         ConfigError: If one of them keeps its value in the middle of a run.
     """
-    from rookery.face import ALGORITHMS, DEFAULT, RunConfig, resolve
+    from rookery.face import ALGORITHMS, DEFAULT, RunConfig, current_path, resolve
     from rookery_mlagents.learn.learn import OUR_DEFAULT
     from rookery_mlagents.learn.schedule_ends import StoredEnds
     from rookery_mlagents.learn.translate import AS_IS
     from rookery_mlagents.learn.translate import DEFAULT as THEIR_DEFAULT
 
-    provenance = read_provenance(folder)
-    asked = resolve(RunConfig, list(layers), ALGORITHMS).history
+    resolved = resolve(RunConfig, list(layers), ALGORITHMS)
+    provenance = {current_path(resolved.config, path): given for path, given in read_provenance(folder).items()}
+    asked = resolved.history
     values, lines, kept = {}, {}, []
     for path, given in asked.items():
         source, value = given[-1]
