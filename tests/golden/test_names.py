@@ -1,6 +1,6 @@
 """Names of version 0.1 resolve: those of all public classes and functions, and those that stored runs hold.
 
-The tables in `core/moved.py` lead from old names to present ones. `make_names.py` wrote the list.
+The tables in `core/former_names/` lead from old names to present ones. `make_names.py` wrote the list.
 """
 
 import ast
@@ -76,7 +76,7 @@ def test_every_public_name_of_0_1_is_somewhere():
             place, _, now = moved.new_name(old).partition(":")
             if not (moved.why_removed(old) or now in defined(place) or now in offered(place)):
                 missing.append(f"{old}, now {place}:{now}")
-    assert not missing, "give each a row in core/moved.py"
+    assert not missing, "give each a row in core/former_names/"
 
 
 def test_modules_of_0_1_can_be_imported_and_hold_what_they_held():
