@@ -162,7 +162,7 @@ def presets_page() -> str:
         "",
         "## By space",
         "",
-        "These always apply: *image* if any part of the observation is a picture of pixels, else *continuous* if any part",
+        "These always apply: *image* if any part of the observation is an image, else *continuous* if any part",
         "of an action is a Box, else *discrete*.",
         "",
     ]

@@ -2,7 +2,8 @@
 
 `findings` reads one file: of Python the docstrings, comments and texts (in ``tests/`` no texts), of C and C++ the
 comments and texts, of Markdown all but code. Words between backticks are code, and are not read. docs/glossary.md
-says which word to use instead. ``tests/test_prose.py`` wants no finding.
+says which word to use instead. `soft_findings` reads what a user sees first (headings, first paragraphs, reference
+pages, help) for words of everyday English that have a term in the field. ``tests/test_prose.py`` wants no finding.
 """
 
 from __future__ import annotations
@@ -43,6 +44,32 @@ HARD = {
 OPENINGS = {"What", "Where", "How", "Says", "Lets", "Who"}
 """First words that no docstring has: it begins with a verb in the third person, or a noun of the field."""
 
+SOFT = {
+    "film": "video",
+    "films": "videos",
+    "picture": "image, plot",
+    "pictures": "images, plots",
+    "copies": "environments, clones",
+    "processor": "CPU",
+    "processors": "CPUs",
+    "numbers": "continuous actions, values, counts",
+    "choices": "discrete actions, options",
+}
+"""Words that do not stand in headings, first paragraphs, README, reference pages and help; each with the term to use."""
+
+ALLOWED = {
+    "random numbers": "the field's own term",
+    "whole numbers": "a kind of values of a setting",
+    "copies of the weights": "a target network is one",
+    "between copies": "of weights to a target network",
+    "serial numbers": "counts in stored files",
+    "slot numbers": "counts in stored files",
+}
+"""Phrases with a word of `SOFT` in another sense, each with the reason."""
+
+WHOLE = ("README.md", *(f"docs/reference/{page}.md" for page in ("settings", "presets", "mlagents-keys", "rllib-keys")))
+"""Pages in which no line has a word of `SOFT`."""
+
 GAP = r"[ \n#]+"
 """Between two words: a line may end there, in a comment too."""
 
@@ -50,6 +77,8 @@ PATTERN = re.compile(
     rf"\b(?:{'|'.join(word.replace(' ', GAP) for word in HARD if word != 'is due')})\b|\bis{GAP}due\b(?!{GAP}to\b)",
     re.IGNORECASE,
 )
+SOFT_PATTERN = re.compile(rf"(?<![-/])\b(?:{'|'.join(SOFT)})\b", re.IGNORECASE)
+ALLOWED_PATTERN = re.compile("|".join(phrase.replace(" ", GAP) for phrase in ALLOWED), re.IGNORECASE)
 CODE = re.compile(r"``.*?``|`[^`\n]*`|https?://\S+|\"[\w.]+:[\w.]+\"", re.DOTALL)
 FIELD = re.compile(r"\{[^{}]*\}")
 """A value in a formatted text of Python."""
@@ -88,6 +117,28 @@ def findings(path: Path) -> list[Finding]:
     if path.suffix == ".py":
         found += [Finding(name, line, f"{word} ...", text) for line, word, text in openings(content)]
     return sorted(found, key=lambda one: one.line)
+
+
+def soft_findings(path: Path) -> list[Finding]:
+    """Returns the words of `SOFT` in what a file shows first.
+
+    This is all of README, of the pages about settings and of the texts of help; of other pages the headings and the
+    first paragraph.
+    """
+    content = path.read_text(encoding="utf-8")
+    name = path.resolve().relative_to(ROOT).as_posix() if path.resolve().is_relative_to(ROOT) else path.as_posix()
+    plain = FENCE.sub(lambda block: re.sub(r"[^\n]", " ", block[0]), content) if path.suffix == ".md" else content
+    plain = ALLOWED_PATTERN.sub(hidden, CODE.sub(hidden, plain))
+    whole = path.suffix != ".md" or name in WHOLE
+    blocks = re.split(r"\n\s*\n", plain)
+    first = next((number for number, block in enumerate(blocks) if not block.startswith(("#", "!", "<", "["))), 0)
+    found, line = [], 1
+    for number, block in enumerate(blocks):
+        for offset, text in enumerate(block.split("\n")):
+            if whole or number == first or text.startswith("#"):
+                found += [Finding(name, line + offset, word.lower(), text) for word in SOFT_PATTERN.findall(text)]
+        line += block.count("\n") + 2
+    return found
 
 
 def texts_of(path: Path, content: str, with_texts: bool) -> Iterator[tuple[int, str]]:

@@ -93,7 +93,7 @@ class Case:
     """Learners whose messages are measured."""
 
     def rows(self) -> list[tuple[int, int, int]]:
-        """Workers, learners and copies of each run."""
+        """Workers, learners and environments of each run."""
         shared = int(self.settings.get("sampling.num_envs", 8))
         return [
             (workers, learners, shared if self.copies is None else self.copies * max(workers, learners))
@@ -135,7 +135,7 @@ CASES = {
         workers=(1, 2, 4, 8),
     ),
     "computing": Case(
-        f"An environment that computes {1e3 * COMPUTING_SECONDS:g} ms a step, 8 copies shared by all, PPO, synchronous",
+        f"An environment that computes {1e3 * COMPUTING_SECONDS:g} ms a step, 8 environments shared by all, PPO, synchronous",
         Computer,
         PPOConfig(fragment_length=32, epochs=4, minibatch_size=128),
         {"sampling.num_envs": 8, "sampling.warmup_steps": 0},
@@ -144,7 +144,7 @@ CASES = {
         exchanging=2,
     ),
     "learners": Case(
-        "CartPole-v1, 8 copies shared by all, PPO, learners that play by themselves",
+        "CartPole-v1, 8 environments shared by all, PPO, learners that play by themselves",
         "CartPole-v1",
         PPOConfig(fragment_length=128, epochs=10, minibatch_size=128),
         {"sampling.num_envs": 8},
@@ -171,7 +171,7 @@ def cores_there(seconds: float = 1.0) -> float:
 def table(case: Case, costs: MeasuredCosts, cores: int, measured: Mapping[str, list[float]]) -> list[str]:
     """Returns the rows of a case: predicted, measured, and how far apart."""
     lines = [
-        "| workers | learners | copies | predicted, steps/s | measured | least to most | off by | bottleneck |",
+        "| workers | learners | envs | predicted, steps/s | measured | least to most | off by | bottleneck |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in case.rows():
@@ -271,17 +271,17 @@ def cost_table(costs: Mapping[str, MeasuredCosts]) -> list[str]:
 CORES, MACHINES = 16, (1, 10, 100, 1000)
 """Cores of each machine and numbers of machines in the tables of docs/scaling.md."""
 
-PICTURES = Costs(
+IMAGES = Costs(
     vector_step=LinearCost(2e-4, 5e-4), vector_step_cpu=LinearCost(2e-4, 5e-4), own_step=LinearCost(2e-4, 5e-4),
     learn=LinearCost(2e-3, 2e-5), call=5e-4, call_elsewhere=7e-4, round_trip=1.2e-3, row=1e-5, row_elsewhere=1e-5,
     row_bytes=7_100, weights=5e-3, weights_elsewhere=1e-2, weight_bytes=6.7e6,
 )  # fmt: skip
-"""Stated, not measured: pictures of 84x84 bytes, a network of 1.7 million parameters, a learner on a GPU."""
+"""Stated, not measured: images of 84x84 bytes, a network of 1.7 million parameters, a learner on a GPU."""
 
 REMEDIES = {
     "playing": "more workers",
     "cores": "more cores, or a cheaper step",
-    "transfer": "fewer calls: longer fragments, more copies a worker; several learners",
+    "transfer": "fewer calls: longer fragments, more environments a worker; several learners",
     "learning": "several learners, larger minibatches, fewer epochs, a GPU",
     "exchange": "larger minibatches or fewer epochs: fewer messages; fewer learners",
 }
@@ -315,13 +315,13 @@ WAYS = {
         Way("the same, 4 workers a core", 4 * CORES, 1, changed={"fragment_length": 200, "batch": 8_000}),
     ],
     "computing": [
-        Way("a worker a core, 8 copies each, one learner", CORES, 8),
+        Way("a worker a core, 8 environments each, one learner", CORES, 8),
         Way("fragments of 128 instead of 32", CORES, 8, changed={"fragment_length": 128}),
         Way("the same, a learner a machine with workers (*)", CORES, 8, 1, {"fragment_length": 128}),
-        Way("the same, a learner a machine that plays 8 copies alone", 0, 8, 1, {"fragment_length": 128}),
+        Way("the same, a learner a machine that plays 8 environments alone", 0, 8, 1, {"fragment_length": 128}),
     ],
-    "pictures": [
-        Way("a worker a core, 4 copies each, batches of 2,000", CORES, 4),
+    "images": [
+        Way("a worker a core, 4 environments each, batches of 2,000", CORES, 4),
         Way("batches of 16,000, fragments of 80 instead of 20", CORES, 4,
             changed={"fragment_length": 80, "batch": 16_000}),
     ],
@@ -331,8 +331,8 @@ WAYS = {
 def scaling() -> None:
     """Writes the tables of docs/scaling.md, each between its two marks."""
     kept = json.loads(COSTS.read_text())
-    linear = {one.name for one in fields(Costs) if isinstance(getattr(PICTURES, one.name), LinearCost)}
-    known = {"pictures": (PICTURES, Workload(20, 2_000, asynchronous=True))}
+    linear = {one.name for one in fields(Costs) if isinstance(getattr(IMAGES, one.name), LinearCost)}
+    known = {"images": (IMAGES, Workload(20, 2_000, asynchronous=True))}
     for name, case in kept["cases"].items():
         costs = {key: LinearCost(**value) if key in linear else value for key, value in case["costs"].items()}
         known[name] = Costs(**costs), Workload(**case["workload"])

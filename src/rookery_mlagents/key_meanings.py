@@ -166,7 +166,7 @@ PICTURES = {
     "match3": "match3",
     "fully_connected": "flat",
 }
-"""Networks for pictures, by what ML-Agents calls them."""
+"""Networks for images, by what ML-Agents calls them."""
 
 
 def layers(network: NetworkOptions, path: str) -> Values:
@@ -175,22 +175,22 @@ def layers(network: NetworkOptions, path: str) -> Values:
 
 
 def widths(case: Case) -> Values:
-    """The layers of the policy and of the critic, and what they know of a picture."""
+    """The layers of the policy and of the critic, and their number of features of an image."""
     return layers(case.own.network_settings, M) | picture_features(case, case.own.network_settings, M)
 
 
 def has_pictures(case: Case) -> bool:
-    """Returns whether there is a picture among the observations."""
+    """Returns whether there is an image among the observations."""
     return any(image_layout(leaf) for leaf in case.spaces.obs.leaves)
 
 
 def picture_features(case: Case, network: NetworkOptions, path: str) -> Values:
-    """As many features of a picture as there are hidden units, where there are any."""
+    """As many features of an image as there are hidden units, where there are any."""
     return {f"{path}cnn_features": network.hidden_units} if has_pictures(case) else {}
 
 
 def pictures(case: Case) -> Values:
-    """The network for pictures, where there are any."""
+    """The network for images, where there are any."""
     return {f"{M}cnn": PICTURES[case.own.network_settings.vis_encode_type]} if has_pictures(case) else {}
 
 
@@ -368,7 +368,7 @@ def overlap(case: Case) -> Values:
 
 
 def copies(case: Case) -> Values:
-    """Copies of the environment: players, which make their areas themselves; else of every process each area."""
+    """Number of environments: Unity players, which make their areas themselves; else processes times areas."""
     found = case.options.env_settings
     return {"sampling.num_envs": found.num_envs * (1 if case.options.plays_unity else found.num_areas)}
 

@@ -155,11 +155,11 @@ SAC_ROWS = [
 
 NETWORK_ROWS = [
     *by(m.widths, f"{N}hidden_units {N}num_layers", f"{M}hidden {M}activation {M}cnn_features",
-        "Equal layers, with swish (silu); as many features of a picture."),
+        "Equal layers, with swish (silu); as many features of an image."),
     to(f"{N}normalize", f"{M}normalize_obs", "Observations by their running mean and deviation, cut off at 5."),
     *by(m.pictures, f"{N}vis_encode_type", f"{M}cnn",
-        "Network for pictures: simple, nature_cnn = nature_leaky, resnet, match3, fully_connected = flat, each "
-        "refused where a picture is too small for it; where there are no pictures it says nothing."),
+        "Network for images: simple, nature_cnn = nature_leaky, resnet, match3, fully_connected = flat, each "
+        "refused where an image is too small for it; ignored without images."),
     *by(m.memory, f"{N}memory {N}memory.memory_size {N}memory.sequence_length",
         f"{M}memory.kind {M}memory.size {M}memory.sequence_length",
         "An LSTM of half the `memory_size`: the other half is its cell's. Values stand on it too."),
@@ -222,7 +222,7 @@ CLONING_ROWS = [
         f"{P}imitation.samples_per_epoch",
         "Imitation beside every update: `strength` times the learning rate of the moment, falling to 0 over `steps` "
         "decisions; `num_epoch` passes (3 where nothing is said) over `samples_per_update` demonstrated decisions (0 = "
-        "all). Numbers are learned by their likelihood."),
+        "all). Continuous actions are learned by their likelihood."),
 ]  # fmt: skip
 
 SELF_PLAY_PATHS = "snapshot_every team_change_every swap_every window latest_ratio initial_rating k_factor rating_games"
@@ -231,7 +231,7 @@ SELF_PLAY_ROWS = [
     *by(m.self_play, "self_play.save_steps self_play.team_change self_play.swap_steps self_play.window "
         "self_play.play_against_latest_model_ratio self_play.initial_elo",
         " ".join(f"self_play.NAME.{path}" for path in SELF_PLAY_PATHS.split()),
-        "Counted in decisions that are learned from. Ratings move by K = 1 a game, so that their numbers compare with "
+        "Counted in decisions that are learned from. Ratings move by K = 1 a game, so that their values compare with "
         "ML-Agents'; `team_change` counts where two behaviours meet: one that meets itself learns all its sides."),
 ]  # fmt: skip
 
@@ -244,7 +244,7 @@ ENV_ROWS = [
     *used("env_settings.env_path", f"{LEARN}: a Unity player, or what `rookery train` takes; none = the Unity Editor."),
     *used("env_settings.env_args", f"{LEARN}: arguments of a Unity player; of an environment in Python, name=value."),
     *by(m.copies, "env_settings.num_envs env_settings.num_areas", "sampling.num_envs",
-        "Unity players, which make their areas themselves; copies of an environment in Python, times areas."),
+        "Unity players, which make their areas themselves; environments in Python, times areas."),
     *by(m.seed, "env_settings.seed", "seed", "The seed; -1 = it is drawn, and noted."),
     *by(m.patience, "env_settings.timeout_wait", "sampling.step_timeout_seconds",
         "Seconds after which an environment counts as hung, and a player that has not connected as lost."),
@@ -267,7 +267,7 @@ ENGINE_ROWS = [
 
 PARAMETER_ROWS = [
     *by(m.parameters, "environment_parameters", "env.parameters curriculum",
-        "Unity players receive numbers and distributions, and draw from these themselves, each by the seed and its "
+        "Unity players receive values and distributions, and draw from these themselves, each by the seed and its "
         "number. For environments in Python Rookery draws for every episode; a `seed` names a stream. Lessons are "
         "judged by the episodes of the behaviour's agents that began in them, or by its decisions (progress)."),
 ]  # fmt: skip
@@ -284,11 +284,11 @@ KEY_WORDS = {
     "hidden_units": "Width of each layer",
     "num_layers": "Number of layers",
     "memory": "null = no memory, or a section",
-    "memory_size": "Numbers that are remembered, an even number",
+    "memory_size": "Size of the memory; an even number",
     "sequence_length": "Decisions of a sequence that is learned from",
     "gamma": "Discount of this reward",
     "strength": "What this counts is multiplied by it",
-    "vis_encode_type": "Network for pictures",
+    "vis_encode_type": "Network for images",
     "demo_path": "A file .demo, a directory of them, or a replay directory",
     "use_actions": "Whether the discriminator sees actions too",
     "use_vail": "Whether it has a bottleneck",
@@ -399,9 +399,9 @@ CONSTANTS = {
     "obs_clip": "Normalized observations are cut off at 5.",
     "entropy_share": "Discrete SAC aims at 0.2 of the most entropy there could be; continuous at minus one nat a "
     "number.",
-    "codes": "Pictures are pixels: bytes are no codes.",
+    "codes": "Images are pixels: bytes are no codes.",
     "adam_eps": "Adam's epsilon is torch's.",
-    "entity_size": "Sets of entities are embedded in 128 numbers.",
+    "entity_size": "Sets of entities are embedded in 128 dimensions.",
 }
 """The constants in words, for the documentation."""
 
@@ -417,7 +417,7 @@ DIFFERENCES = (
     ("sac before it learns", "the policy as it is", "random actions"),
     ("sac's reward signals", "a critic and a discount each", "one critic of their sum, with the discount of extrinsic"),
     ("policies that remember", "the critic has an LSTM of its own", "the critic stands on the policy's"),
-    ("behavioral_cloning", "numbers by the squared error of a draw; a rate of its own", "by likelihood; the rate is "
+    ("behavioral_cloning", "continuous actions by the squared error of a draw; a rate of its own", "by likelihood; the rate is "
      "`strength` times that of the moment"),
     ("self_play of one behaviour", "one team learns at a time", "a policy that meets itself learns from both sides"),
     ("lessons", "episodes that end in a lesson count, and the measure must be above the threshold",

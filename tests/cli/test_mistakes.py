@@ -69,7 +69,7 @@ ALONE = [
     ("bench --plan --learners -1", "--learners -1: '-1' is not a number of learners"),
     ("bench --plan --workers 16", "16 workers cannot share sampling.num_envs = 8: set sampling.num_envs=16"),
     ("bench --plan --learners 3", "3 learners cannot share sampling.num_envs = 8 equally: set"),
-    ("bench --plan --copies 0", "--copies 0: must be 1 or more"),
+    ("bench --plan --envs-per-worker 0", "--envs-per-worker 0: must be 1 or more"),
     ("bench --plan --machines 0", "--machines 0: must be 1 or more"),
     ("bench --plan --gigabits 0", "--gigabits 0: must be above 0"),
     ("bench --plan --latency -1", "--latency -1: must be 0 or more"),

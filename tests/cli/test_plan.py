@@ -33,7 +33,17 @@ def test_a_plan_says_what_workers_and_learners_reach(rookery, tmp_path, monkeypa
 
 
 def test_a_plan_is_a_table_with_what_was_measured_and_assumed(rookery):
-    words = ["bench", "--plan", "--algo", "impala", "sampling.asynchronous=true", "--workers", 4, "--copies", 1]
+    words = [
+        "bench",
+        "--plan",
+        "--algo",
+        "impala",
+        "sampling.asynchronous=true",
+        "--workers",
+        4,
+        "--envs-per-worker",
+        1,
+    ]
     code, out, err = rookery(
         *words, "--machines", 2, "--cores", 8, "--gigabits", 1, *QUICK, "algorithm.rollout_size=16"
     )

@@ -76,19 +76,19 @@ def test_the_names_of_before_still_work_and_are_not_shown(rookery, runs):
 
 def test_show_draws(rookery, runs):
     pytest.importorskip("matplotlib")
-    code, out, _ = rookery("replay", "show", "a", "--picture", "pictures/a.png")
+    code, out, _ = rookery("replay", "show", "a", "--plot", "pictures/a.png")
     assert code == 0
     assert out.splitlines()[-1].startswith("pictures/a.png: ")
     assert Image.open("pictures/a.png").size == (1350, 600)
-    code, _, err = rookery("replay", "show", "a", "--picture", "a.what")
+    code, _, err = rookery("replay", "show", "a", "--plot", "a.what")
     assert code == 2
-    assert err.startswith("error: --picture a.what: cannot be written: ")
+    assert err.startswith("error: --plot a.what: cannot be written: ")
 
 
 def test_without_matplotlib_a_picture_is_refused_in_words(rookery, runs, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert rookery("replay", "show", "a", "--picture", "a.png")[2] == (
-        "error: --picture needs matplotlib: pip install 'rookery[plot]'\n"
+    assert rookery("replay", "show", "a", "--plot", "a.png")[2] == (
+        "error: --plot needs matplotlib: pip install 'rookery[plot]'\n"
     )
 
 

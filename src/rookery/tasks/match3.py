@@ -107,7 +107,7 @@ class Match3(BatchedAgents):
         check_observation("Match3", observation, get_args(Observation))
         if observation == "visual" and types >= min(rows, columns):
             raise ValueError(
-                f"Match3: {types} types on {rows} x {columns} cells: a picture's channels must be fewer than its rows "
+                f"Match3: {types} types on {rows} x {columns} cells: an image's channels must be fewer than its rows "
                 "and columns; take fewer types, a larger board, or observation='vector'"
             )
         self.rows, self.columns, self.types, self.max_moves = int(rows), int(columns), int(types), int(max_moves)

@@ -265,7 +265,7 @@ def _episode(one: OpenEpisode, terminated: bool, truncated: bool, last: Tree | N
 def write_unity(recording: Recording, path: Path, name: str) -> None:
     """Writes a recording as a demonstration.
 
-    Pictures of bytes become PNGs, and categories as many numbers as there are, of which one is 1. Numbers that are
+    Images of bytes become PNGs, and categories as many numbers as there are, of which one is 1. Numbers that are
     decided go from -1 to 1, as everywhere in Unity. The last observation of a terminated episode is unknown: its
     last row repeats the observation before. Where a record just ends, the episode counts as cut off.
 

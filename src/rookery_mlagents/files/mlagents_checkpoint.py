@@ -50,8 +50,8 @@ OWN = ("head.random",)
 NUMBERS, PICTURE, CHOICE = range(3)
 """Kinds of sensors, in the order in which they enter our first layer."""
 
-PICTURES_AT = "picture of sensor "
-"""What a picture is called, before the number of its sensor, that the behaviour does not have."""
+PICTURES_AT = "image of sensor "
+"""Name of an image that the behaviour does not have, before the number of its sensor."""
 
 UNIT = 3.0
 """What ML-Agents divides Gaussian actions by."""
@@ -110,7 +110,7 @@ def take_over(policy: Policy, theirs: Mapping[str, Tensor], source: Path) -> Non
     for part, told in FOREIGN_PARTS.items():
         if any(part in name for name in theirs):
             raise ConfigError(
-                f"{source}: that policy has {told}; only policies of numbers and pictures, with or without an LSTM, "
+                f"{source}: that policy has {told}; only policies of numbers and images, with or without an LSTM, "
                 "can be taken over"
             )
     state = policy.state_dict()
@@ -141,7 +141,7 @@ def _sensors(policy: Policy) -> list[Leaf]:
 
 
 def _layers(policy: Policy, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The hidden layers, under our names; inputs of the first one in our order: numbers, pictures, choices."""
+    """The hidden layers, under our names; inputs of the first one in our order: numbers, images, choices."""
     numbers = sorted({int(match[1]) for name in theirs if (match := LAYERS.fullmatch(name))})
     found = {}
     for name, value in theirs.items():
@@ -183,7 +183,7 @@ def _width(leaf: Leaf, place: int, theirs: Mapping[str, Tensor]) -> int:
 
 
 def _pictures(policy: Policy, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The networks of pictures: convolutions one after the other, then a layer."""
+    """The networks of images: convolutions one after the other, then a layer."""
     found: dict[str, Tensor] = {}
     pictures = [place for place, leaf in enumerate(_sensors(policy)) if _rank(leaf) == PICTURE]
     places = {int(match[1]) for name in theirs if (match := IMAGE.fullmatch(name))}

@@ -306,7 +306,7 @@ def _refusals(case: Case) -> Iterator[str]:
                 fit = [name for name, ours in PICTURES.items() if min(height, width) >= SMALLEST.get(ours, 0)]
                 yield line(
                     key,
-                    f"{encoder} needs pictures of at least {smallest} pixels a side, and sensor {leaf.path!r} shows "
+                    f"{encoder} needs images of at least {smallest} pixels a side, and sensor {leaf.path!r} shows "
                     f"{height} x {width}: use {' or '.join(fit)}",
                 )
     device = case.options.torch_settings.device
@@ -326,7 +326,7 @@ def _refusals(case: Case) -> Iterator[str]:
 
 
 def encoders_of(own: BehaviorOptions) -> Iterator[tuple[str, str]]:
-    """Yields the networks for pictures that a behaviour and its signals ask for, by the keys that name them."""
+    """Yields the networks for images that a behaviour and its signals ask for, by the keys that name them."""
     yield "network_settings.vis_encode_type", own.network_settings.vis_encode_type
     for name, signal in own.reward_signals.items():
         if name != "extrinsic":

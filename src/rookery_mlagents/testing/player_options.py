@@ -31,7 +31,7 @@ class PlayerOptions:
         env_args: Arguments of its constructor.
         port: Where the trainer listens.
         log: File of the player's log; None for standard error, ``-`` for standard output.
-        areas: Copies of the environment in the player's scene; the trainer may ask for several scenes.
+        areas: Environments in the player's scene; the trainer may ask for several scenes.
         behaviors: Names of behaviours, by patterns of agents' names.
         unity_names: Whether behaviours and sensors are announced as Unity's own are: ``Basic?team=0``,
             ``VectorSensor_size8``. Else behaviours have no team, and sensors the names of their leaves.

@@ -129,7 +129,7 @@ class Scene:
 
     Args:
         options: Of the player; what it is called there is made.
-        areas: Copies of the environment.
+        areas: Number of environments.
         seed: Of all its episodes.
         parameters: Parameters of episodes, by name: values, or distributions that are drawn from.
 

@@ -89,10 +89,12 @@ def learn(
     deterministic: Annotated[
         bool | None, typer.Option("--deterministic", help="Take the likeliest actions.", show_default=False)
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Names all random numbers; -1 = drawn.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed of the run; -1 = drawn.")] = None,
     results_dir: Annotated[str | None, typer.Option(help="Folder that the run's folder is made in (results).")] = None,
-    num_envs: Annotated[int | None, typer.Option(help="Copies of the environment.")] = None,
-    num_areas: Annotated[int | None, typer.Option(help="Training areas in each; they multiply copies here.")] = None,
+    num_envs: Annotated[int | None, typer.Option(help="Number of environments.")] = None,
+    num_areas: Annotated[
+        int | None, typer.Option(help="Training areas in each environment; here they multiply environments.")
+    ] = None,
     torch_device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     debug: Annotated[bool, typer.Option("--debug", help="As ML-Agents' flag.")] = False,
     base_port: Annotated[int | None, typer.Option(help="Of players.")] = None,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_ENV = "CartPole-v1"
 """Default environment."""
 
-Numbers = Annotated[str | None, typer.Option(metavar="N,N,...", help="Numbers of them for --plan, as 1,2,4,8.")]
+Numbers = Annotated[str | None, typer.Option(metavar="N,N,...", help="How many, for --plan, as 1,2,4,8.")]
 """Option with several numbers."""
 
 
@@ -42,9 +42,10 @@ def bench(
     plan: Annotated[bool, typer.Option("--plan", help="Predict steps/s of workers and learners instead.")] = False,
     workers: Numbers = None,
     learners: Numbers = None,
-    copies: Annotated[
+    envs_per_worker: Annotated[
         int | None, typer.Option(help="Environments of each worker; default: they share sampling.num_envs.")
     ] = None,
+    copies: Annotated[int | None, typer.Option(hidden=True)] = None,  # the old name of --envs-per-worker
     cores: Annotated[int | None, typer.Option(help="Cores of a machine, for --plan; default: of this one.")] = None,
     machines: Annotated[int | None, typer.Option(help="Number of machines, for --plan; default: 1.")] = None,
     gigabits: Annotated[float | None, typer.Option(help="Gbit/s between machines; default: 10.")] = None,
@@ -60,7 +61,9 @@ def bench(
     options = {"algorithm.name": algo, "logging.console": "quiet", "evaluation.every": 0}
     default = Layer("default of the command line", {"env.name": DEFAULT_ENV})
     layers = [default, *layers_of_arguments(what or [], None, options)]
-    asked = PlanOptions(workers, learners, copies, cores, machines, gigabits, latency)
+    asked = PlanOptions(
+        workers, learners, copies if envs_per_worker is None else envs_per_worker, cores, machines, gigabits, latency
+    )
     if plan:
         show_plan(layers, preset, asked, seconds, as_json)
     else:

@@ -40,9 +40,9 @@ class PlanOptions:
     """Options of a plan, as given.
 
     Attributes:
-        workers: Numbers of workers, ``1,2,4``.
-        learners: Numbers of learners.
-        copies: Environments of each worker.
+        workers: Counts of workers, ``1,2,4``.
+        learners: Counts of learners.
+        envs_per_worker: Environments of each worker.
         cores: Cores of a machine.
         machines: Number of machines.
         gigabits: Gigabits a second between machines.
@@ -51,7 +51,7 @@ class PlanOptions:
 
     workers: str | None = None
     learners: str | None = None
-    copies: int | None = None
+    envs_per_worker: int | None = None
     cores: int | None = None
     machines: int | None = None
     gigabits: float | None = None
@@ -63,8 +63,9 @@ class PlanOptions:
         Raises:
             ConfigError: If one was given; names it.
         """
-        for name, value in vars(self).items():
+        for field, value in vars(self).items():
             if value is not None:
+                name = field.replace("_", "-")
                 raise ConfigError(f"{LINE}: --{name} requires --plan: rookery bench --plan ENV --{name} {value}")
 
     def check(self) -> None:
@@ -73,8 +74,8 @@ class PlanOptions:
         Raises:
             ConfigError: Names the option and its range.
         """
-        for name in ("copies", "cores", "machines", "gigabits", "latency"):
-            value = getattr(self, name)
+        for name in ("envs-per-worker", "cores", "machines", "gigabits", "latency"):
+            value = getattr(self, name.replace("-", "_"))
             if value is not None and (value < 0 if name == "latency" else value <= 0):
                 least = "0" if name == "latency" else "above 0" if name == "gigabits" else "1"
                 raise ConfigError(f"{LINE}: --{name} {value:g}: must be {least}{' or more' * (least != 'above 0')}")
@@ -130,9 +131,9 @@ def show_plan(layers: list[Layer], preset: str, asked: PlanOptions, seconds: flo
         return Trainer(config=[*layers, Layer("plan", dict(chosen))], preset=preset, seed=0, ranks=ranks)
 
     with make(HERE, Ranks()) as trainer:
-        about, own_copies = describe(trainer), trainer.config.sampling.num_envs
+        about, own_envs = describe(trainer), trainer.config.sampling.num_envs
     rows = [
-        (count, many, _copies(asked, own_copies, count, many))
+        (count, many, _total_envs(asked, own_envs, count, many))
         for many in learners
         for count in (0, *workers)
         if count % many == 0
@@ -148,20 +149,20 @@ def show_plan(layers: list[Layer], preset: str, asked: PlanOptions, seconds: flo
     show_predictions(about, found, machines, rows, as_json)
 
 
-def _copies(asked: PlanOptions, own: int, workers: int, learners: int) -> int:
+def _total_envs(asked: PlanOptions, own: int, workers: int, learners: int) -> int:
     """Returns the total number of environments.
 
     Raises:
         ConfigError: If there are fewer than workers or learners.
     """
     sharing = max(workers, learners)
-    if asked.copies is not None:
-        return asked.copies * sharing
+    if asked.envs_per_worker is not None:
+        return asked.envs_per_worker * sharing
     if own < sharing or own % learners:
         what = f"{workers} workers" if workers >= learners else f"{learners} learners"
         raise ConfigError(
             f"{LINE}: {what} cannot share sampling.num_envs = {own}{'' if own < sharing else ' equally'}: set "
-            f"sampling.num_envs={-(-sharing // learners) * learners}, or give each its own, as in --copies 1"
+            f"sampling.num_envs={-(-sharing // learners) * learners}, or give each its own, as in --envs-per-worker 1"
         )
     return own
 
@@ -242,8 +243,8 @@ def table_of(predictions: list[Prediction]) -> Table:
     table.columns[0].justify = "right"
     for one in predictions:
         shares = [f"{100 * one.share(part):.0f} %" if part in one.parts else "" for part in parts]
-        numbers = map(str, (one.workers or "none", one.learners, one.copies))
-        table.add_row(*numbers, f"{one.steps_per_second:,.0f}", *shares, one.bottleneck)
+        counts = map(str, (one.workers or "none", one.learners, one.copies))
+        table.add_row(*counts, f"{one.steps_per_second:,.0f}", *shares, one.bottleneck)
     return table
 
 

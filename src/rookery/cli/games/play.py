@@ -31,7 +31,7 @@ def play(
     checkpoint: Annotated[str, typer.Option(help="Checkpoint: last, best or a number.")] = "last",
     trust_code: TrustedCode = False,
 ) -> None:
-    """Play at the terminal against the agents of a run: moves as numbers, or keys in grids.
+    """Play at the terminal against the agents of a run: moves by number, or keys in grids.
 
     rookery play runs/TicTacToe-ppo-s0 --side x
     """

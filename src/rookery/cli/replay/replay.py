@@ -34,25 +34,27 @@ def replay() -> None:
 @app.command()
 def show(
     source: Annotated[str, typer.Argument(metavar=SOURCE, help="The replay buffer.", show_default=False)],
-    picture: Annotated[
+    plot: Annotated[
         Path | None, typer.Option(help="Plot returns and rewards to a file: .png, .svg, .pdf.", show_default=False)
     ] = None,
+    picture: Annotated[Path | None, typer.Option(hidden=True)] = None,  # the old name of --plot
 ) -> None:
     """Describe a replay buffer: decisions, episodes, returns, rewards, age.
 
-    rookery replay show runs/CartPole-v1-dqn-s3 --picture replay.png
+    rookery replay show runs/CartPole-v1-dqn-s3 --plot replay.png
     """
     from rookery.replay.summary import summarize
 
+    plot = picture if plot is None else plot
     found = sources([source])
-    if picture is not None and len(found) > 1:
-        raise ConfigError(f"--picture: {source} has several replay buffers; name one, as in {found[0]}")
+    if plot is not None and len(found) > 1:
+        raise ConfigError(f"--plot: {source} has several replay buffers; name one, as in {found[0]}")
     for stored in found:
         summary = summarize(stored)
         report(stored, summary)
-        if picture is not None:
-            draw(stored, summary, picture)
-            typer.echo(f"{picture}: {stored}")
+        if plot is not None:
+            draw(stored, summary, plot)
+            typer.echo(f"{plot}: {stored}")
 
 
 @app.command()
@@ -125,7 +127,7 @@ def draw(stored: StoredReplay, summary: Summary, target: Path) -> None:
     """
     from rookery.report.curves import label_x, new_figure, save_figure, style_axes
 
-    figure = new_figure(9, 4, "--picture")
+    figure = new_figure(9, 4, "--plot")
     returns, rewards = figure.subplots(1, 2, width_ratios=(2, 1))
     episodes = summary.episodes
     order = sorted(range(len(episodes.ended)), key=episodes.ended.__getitem__)
@@ -142,4 +144,4 @@ def draw(stored: StoredReplay, summary: Summary, target: Path) -> None:
     style_axes(returns)
     style_axes(rewards)
     figure.suptitle(f"{len(stored):,} decisions of {stored}", x=0.01, ha="left", fontsize=10, color="#444444")
-    save_figure(figure, target, "--picture")
+    save_figure(figure, target, "--plot")

@@ -92,7 +92,7 @@ def numbers_in(text: Any, of_pictures: int = 4) -> int:
 
     Args:
         text: The description of the space; elements of a set count once.
-        of_pictures: How many numbers of a picture become one before they meet other layers; 1 = none do: those that
+        of_pictures: How many numbers of an image become one before they meet other layers; 1 = none do: those that
             the bounds of the space hold, where categories count as one.
     """
     kind = text.get("kind")

@@ -47,7 +47,7 @@ class ArenaSettings:
         width: Number of columns, at least 1.
         height: Number of rows, at least 1; there must be two tiles, one for each agent.
         max_timesteps: Number of steps after which an episode is truncated, at least 1.
-        render_mode: ``"rgb_array"`` or None; for callers that ask, pictures are drawn either way.
+        render_mode: ``"rgb_array"`` or None; for callers that ask, images are drawn either way.
     """
 
     width: int = 10
@@ -86,7 +86,7 @@ class ArenaSettings:
         return rng.random(self.max_timesteps) > 0.5
 
     def draw(self, tiles: np.ndarray, visited: np.ndarray, timestep: int, returns: Sequence[float]) -> np.ndarray:
-        """Draws a picture ``[height, width, 3]`` uint8 of an arena; see `drawing.draw_arena`."""
+        """Draws an image ``[height, width, 3]`` uint8 of an arena; see `drawing.draw_arena`."""
         from rookery.tasks import drawing
 
         board = visited.reshape(self.height, self.width)

@@ -36,8 +36,8 @@ class PBTConfig(PopulationConfig):
     resample: Fraction = 0.25
     """Probability of drawing a parameter anew from its domain; else it is perturbed."""
     factors: Annotated[tuple[PositiveFloat, ...], Len(1)] = (1.2, 0.8)
-    """Factors for numbers; one is drawn with equal probability. Values stay within their domains; whole numbers and
-    others with a step move by one step at least. In a list of choices, the value before or after is taken.
+    """Factors for numeric parameters; one is drawn with equal probability. Values stay within their domains; whole
+    numbers and others with a step move by one step at least. In a list, the value before or after is taken.
     """
     mutations: dict[Label, Annotated[Any, ARGUMENTS]] | tuple[Label, ...] = ()
     """Parameters to change: paths of the space, or a mapping from paths to other domains (or lists) that clones draw

@@ -46,9 +46,9 @@ gym.wrappers
 GONE = gone_in("""
 gym
     vector: vectors of environments; Rookery makes its own (num_envs_per_worker), gymnasium.make_vec makes some
-    wrappers.AtariPreprocessing: the pictures of Atari; name the game as env, Rookery prepares its pictures
+    wrappers.AtariPreprocessing: the images of Atari; name the game as env, Rookery prepares its images
     wrappers.LazyFrames: frames that share memory; FrameStack gives one array here
-    wrappers.PixelObservationWrapper: pictures; gymnasium.wrappers.AddRenderObservation is today's
+    wrappers.PixelObservationWrapper: images; gymnasium.wrappers.AddRenderObservation is today's
     wrappers.RecordVideo: films of episodes; `rookery record RUN` makes one
     wrappers.NormalizeObservation: observations by running statistics; set observation_filter: MeanStdFilter
     wrappers.NormalizeReward: rewards by running statistics; gymnasium.wrappers.NormalizeReward is today's
