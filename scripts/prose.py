@@ -55,7 +55,7 @@ SOFT = {
     "numbers": "continuous actions, values, counts",
     "choices": "discrete actions, options",
 }
-"""Words that do not stand in headings, first paragraphs, README, reference pages and help; each with the term to use."""
+"""Words that do not stand in headings, first paragraphs, README, pages about settings and help, each with the term."""
 
 ALLOWED = {
     "random numbers": "the field's own term",

@@ -135,7 +135,8 @@ CASES = {
         workers=(1, 2, 4, 8),
     ),
     "computing": Case(
-        f"An environment that computes {1e3 * COMPUTING_SECONDS:g} ms a step, 8 environments shared by all, PPO, synchronous",
+        f"An environment that computes {1e3 * COMPUTING_SECONDS:g} ms a step, 8 environments shared by all, PPO, "
+        "synchronous",
         Computer,
         PPOConfig(fragment_length=32, epochs=4, minibatch_size=128),
         {"sampling.num_envs": 8, "sampling.warmup_steps": 0},

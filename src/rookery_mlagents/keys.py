@@ -417,8 +417,8 @@ DIFFERENCES = (
     ("sac before it learns", "the policy as it is", "random actions"),
     ("sac's reward signals", "a critic and a discount each", "one critic of their sum, with the discount of extrinsic"),
     ("policies that remember", "the critic has an LSTM of its own", "the critic stands on the policy's"),
-    ("behavioral_cloning", "continuous actions by the squared error of a draw; a rate of its own", "by likelihood; the rate is "
-     "`strength` times that of the moment"),
+    ("behavioral_cloning", "continuous actions by the squared error of a draw; a rate of its own",
+     "by likelihood; the rate is `strength` times that of the moment"),
     ("self_play of one behaviour", "one team learns at a time", "a policy that meets itself learns from both sides"),
     ("lessons", "episodes that end in a lesson count, and the measure must be above the threshold",
      "episodes that began in it count, and the threshold may be met"),
