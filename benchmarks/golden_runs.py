@@ -122,7 +122,7 @@ RUNS: dict[str, Run] = {
     "helpers, sac": Run({**SAC, "env.implementation": "processes", "sampling.env_processes": 2}),
     "threads": Run({**PPO, **PENDULUM, "env.implementation": "threads", "sampling.env_processes": 2}),
     "workers": Run(
-        {**PPO, **POLE, "sampling.workers": 2, "sampling.lane_group": 2, "cluster.ray": "here"},
+        {**PPO, **POLE, "sampling.workers": 2, "sampling.inference_batch_envs": 2, "cluster.ray": "here"},
     ),
     "workers on Ray": Run({**PPO, **POLE, "sampling.workers": 2, "cluster.ray": "local"}, needs="ray"),
     "learners": Run({**PPO, **POLE, "cluster.learners": 2}, iterations=2),

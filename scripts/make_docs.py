@@ -26,7 +26,7 @@ from rookery.algorithms.off_policy.critics import CriticConfig
 from rookery.algorithms.off_policy.dqn import TargetConfig
 from rookery.algorithms.off_policy.q_exploration import ExplorationConfig
 from rookery.algorithms.off_policy.q_values import ValuesConfig
-from rookery.core.settings.fields import default_of, describe, fields_of, hints_of, object_name
+from rookery.core.settings.fields import default_of, describe, fields_of, former_names, hints_of, object_name
 from rookery.core.settings.layers import flow, import_object
 from rookery.core.source import field_texts
 from rookery.models.build import ModelConfig
@@ -148,7 +148,9 @@ def settings_page() -> str:
             lines.append(f"| `{prefix}{name}` | {kind} | {shown} | {texts.get(name, '')} |")
         lines.append("")
     lines += ["## Shorthands of `Trainer`", "", "| argument | path |", "|---|---|"]
-    lines += [f"| `{name}` | `{path}` |" for name, path in SHORTHANDS.items()]
+    lines += [
+        f"| `{name}` | `{path}` |" for name, path in SHORTHANDS.items() if name not in former_names(SamplingConfig)
+    ]
     return "\n".join(lines) + "\n"
 
 

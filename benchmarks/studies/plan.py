@@ -129,7 +129,7 @@ CASES = {
         f"An environment that sleeps {1e3 * STEP_SECONDS:g} ms a step, one copy a worker, IMPALA, asynchronous",
         Sleeper,
         IMPALAConfig(fragment_length=FRAGMENT, rollout_size=BATCH, model={"hidden": HIDDEN}),
-        {"sampling.num_envs": 1, "sampling.asynchronous": True, "sampling.in_flight": IN_FLIGHT,
+        {"sampling.num_envs": 1, "sampling.asynchronous": True, "sampling.max_requests_in_flight": IN_FLIGHT,
          "sampling.warmup_steps": 0},
         copies=1,
         workers=(1, 2, 4, 8),

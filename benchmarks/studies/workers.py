@@ -62,7 +62,7 @@ def of_rookery(count: int, seconds: float, together: int) -> tuple[float, float,
     """
     sampling = {
         "num_envs": count, "workers": count, "asynchronous": True, "warmup_steps": 0,
-        "iteration_steps": 200 * count, "in_flight": IN_FLIGHT,
+        "iteration_steps": 200 * count, "max_requests_in_flight": IN_FLIGHT,
     }  # fmt: skip
     algorithm = IMPALAConfig(fragment_length=FRAGMENT, rollout_size=BATCH, model={"hidden": HIDDEN})
     cluster = {"ray": "local", "workers_per_process": together}

@@ -253,7 +253,7 @@ def test_what_asynchronous_workers_play_is_corrected_with_and_without_memory():
         "impala": IMPALAConfig(fragment_length=10, rollout_size=60, lr=1e-2, model=LSTM),
         "appo": APPOConfig(fragment_length=10, rollout_size=60, minibatch_size=30, lr=1e-2, target_every=1),
     }
-    sampling = {"num_envs": 6, "workers": 3, "asynchronous": True, "iteration_steps": 300, "in_flight": 4}
+    sampling = {"num_envs": 6, "workers": 3, "asynchronous": True, "iteration_steps": 300, "max_requests_in_flight": 4}
     mapping = {"agent1": "impala", "agent2": "appo"}
     more = {"policies": policies, "policy_mapping": mapping, "cluster": {"ray": "here"}}
     with Trainer(MultiAgentArena, sampling=sampling, seed=1, **more) as trainer:

@@ -39,7 +39,10 @@ def nodes():
 
 def weights_after(iterations, workers, algorithm, together=1):
     """A hash of the weights that so many workers come to, of which some share a process."""
-    sampling, cluster = {"num_envs": 6, "workers": workers, "lane_group": 2}, {"workers_per_process": together}
+    sampling, cluster = (
+        {"num_envs": 6, "workers": workers, "inference_batch_envs": 2},
+        {"workers_per_process": together},
+    )
     if together > 1:
         cluster["worker_cpus"] = 1 / together
     with Trainer("CartPole-v1", algorithm, seed=5, sampling=sampling, cluster=cluster) as trainer:

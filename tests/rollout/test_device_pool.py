@@ -388,7 +388,11 @@ def test_where_time_goes_is_told_by_part():
         ("sampling.staleness = 1 plays ahead in a thread", PPO, {"sampling": {"staleness": 1}}),
         ("callbacks follow its episodes", PPO, {"callbacks": [Told()]}),
         ("its agents are shown in groups or teams", POCAConfig(fragment_length=8, model={"hidden": (16,)}), {}),
-        ("sampling.lane_group = 2 makes lanes decide in groups", PPO, {"sampling": {"lane_group": 2}}),
+        (
+            "sampling.inference_batch_envs = 2 makes lanes decide in groups",
+            PPO,
+            {"sampling": {"inference_batch_envs": 2}},
+        ),
         (
             "policy 'main' explores at a rate per environment",
             DQN.replace(exploration={"per_env_epsilon": 3.0}),

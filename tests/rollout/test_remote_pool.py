@@ -92,7 +92,13 @@ def pool_of(decisions, **more):
     shares = shares_of(LANES, 2)
     assert [share.lanes for share in shares] == [2, 3]
     env = SimpleNamespace(num_lanes=LANES, kinds=[SimpleNamespace(agents=("agent",))], exact=True)
-    settings = {"lane_group": 1, "asynchronous": False, "in_flight": 1, "max_lag": None, "max_losses": 1} | more
+    settings = {
+        "inference_batch_envs": 1,
+        "asynchronous": False,
+        "max_requests_in_flight": 1,
+        "max_policy_lag": None,
+        "max_losses": 1,
+    } | more
     notes = []
     pool = RemotePool(
         Scripted(shares), shares, SimpleNamespace, env, Timers(), Interrupt(), note=notes.append, **settings
@@ -146,7 +152,7 @@ def test_a_worker_that_is_lost_is_replaced_and_what_it_had_is_counted():
 
 
 def test_experience_of_weights_that_are_too_old_is_left_out_where_playing_is_asynchronous():
-    pool, hosts, _ = pool_of(decisions=4, asynchronous=True, max_lag=2)
+    pool, hosts, _ = pool_of(decisions=4, asynchronous=True, max_policy_lag=2)
     for _ in range(3):
         pool.set_weights({"main": pool.policies["main"]})
     hosts.played_by = 1

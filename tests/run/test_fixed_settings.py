@@ -18,8 +18,8 @@ from rookery.tune.jobs.training_job import TrainingJob
 from rookery.tune.spec import domains_in, split_layers
 
 OF_A_RUN = {
-    "env", "sampling.num_envs", "sampling.workers", "sampling.lane_group", "sampling.warmup_steps", "cluster.learners",
-    "policy_mapping", "curriculum", "self_play", "teams", "seed", "device",
+    "env", "sampling.num_envs", "sampling.workers", "sampling.inference_batch_envs", "sampling.warmup_steps",
+    "cluster.learners", "policy_mapping", "curriculum", "self_play", "teams", "seed", "device",
 }  # fmt: skip
 
 OF_A_POLICY = {"frozen", "init_from"}

@@ -637,7 +637,7 @@ MISTAKES = [
         "ConfigError: sampling.env_processes = 2, and env.implementation = serial has none",
     ),
     (lambda: shared(7), "ConfigError: sampling.workers = 7: there are only 6 lanes to share"),
-    (lambda: shared(4, lane_group=2), "ConfigError: there are only 3 groups of 2 lanes"),
+    (lambda: shared(4, inference_batch_envs=2), "ConfigError: there are only 3 groups of 2 lanes"),
     (lambda: shared(2, staleness=1), "ConfigError: use sampling.asynchronous=true"),
     (lambda: measured(workers=-1), "ConfigError: evaluation.workers"),
     (

@@ -81,7 +81,7 @@ CASES = {
     "sac": ("Pendulum-v1", LIVELY, {"sampling": {"iteration_steps": 120}}),
     "dqn": ("CartPole-v1", REPLAYING, {"sampling": {"iteration_steps": 120}}),
     "composite": (Blocks, PPO, {}),
-    "torch": (Blocks, TORCH, {"sampling": {"lane_group": 2}}),
+    "torch": (Blocks, TORCH, {"sampling": {"inference_batch_envs": 2}}),
     "arena": ("rookery.tasks.games.arena:MultiAgentArena", PPO, {}),
     "lessons": ("CartPole-v1", PPO, {"curriculum": COURSE}),
     "parameters": ("Pendulum-v1", PPO, {"parameters": {"mass": {"sampler": "uniform", "low": 0.5, "high": 2.0}}}),
@@ -225,7 +225,7 @@ def test_asynchronous_workers_play_on_with_older_weights_and_say_how_old():
 
 
 def test_what_is_too_old_is_left_out_and_counted():
-    sampling = {"asynchronous": True, "iteration_steps": 600, "max_lag": 1, "in_flight": 4}
+    sampling = {"asynchronous": True, "iteration_steps": 600, "max_policy_lag": 1, "max_requests_in_flight": 4}
     with trainer_of("CartPole-v1", A2CConfig(fragment_length=10, rollout_size=20), 3, sampling=sampling) as trainer:
         for _ in range(3):
             result = trainer.train_iteration()

@@ -29,7 +29,7 @@ class DevicePool(LocalPool):
     Args:
         worker: Worker whose environment is made of tensors.
         env: This environment.
-        lane_group: Lanes whose agents decide together where torch computes a policy; None = all of them.
+        inference_batch_envs: Lanes whose agents decide together where torch computes a policy; None = all of them.
         note: Function that receives a line which a user should read once.
 
     Attributes:
@@ -40,9 +40,9 @@ class DevicePool(LocalPool):
     fixed: ClassVar[tuple[str, ...]] = ("player", "obstacle", "note")
 
     def __init__(
-        self, worker: RolloutWorker, env: TensorRows, lane_group: int | None, note: Callable[[str], None]
+        self, worker: RolloutWorker, env: TensorRows, inference_batch_envs: int | None, note: Callable[[str], None]
     ) -> None:
-        super().__init__(worker, 0, lane_group)
+        super().__init__(worker, 0, inference_batch_envs)
         self.player = DeviceLoop(env, worker.interrupt)
         self.obstacle = ""
         self.note = note
@@ -74,19 +74,19 @@ def find_tensor_env(env: VectorEnv) -> TensorRows | None:
 
 
 def make_local_pool(
-    worker: RolloutWorker, staleness: int, lane_group: int | None, note: Callable[[str], None]
+    worker: RolloutWorker, staleness: int, inference_batch_envs: int | None, note: Callable[[str], None]
 ) -> LocalPool:
     """Creates the pool of one worker in this process: on the environment's device if it is made of tensors.
 
     Args:
         worker: The worker.
         staleness: 1 if `play_ahead` will be called.
-        lane_group: Lanes whose agents decide together where torch computes a policy; None = all of them.
+        inference_batch_envs: Lanes whose agents decide together where torch computes a policy; None = all of them.
         note: Function that receives a line which a user should read once.
     """
     env = find_tensor_env(worker.env)
     if env is None:
-        return LocalPool(worker, staleness, lane_group)
+        return LocalPool(worker, staleness, inference_batch_envs)
     why = ""
     if worker.env is not env:
         why = "its agents are shown in groups or teams"
@@ -97,6 +97,6 @@ def make_local_pool(
     elif not worker.mapping.is_static:
         why = "the mapping of policies to agents changes from episode to episode"
     if not why:
-        return DevicePool(worker, env, lane_group, note)
+        return DevicePool(worker, env, inference_batch_envs, note)
     note(row_stepping_note(env.name, why))
-    return LocalPool(worker, staleness, lane_group)
+    return LocalPool(worker, staleness, inference_batch_envs)

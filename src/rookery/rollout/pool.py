@@ -125,7 +125,7 @@ class LocalPool(Stateful):
     Args:
         worker: The worker.
         staleness: 1 if `play_ahead` will be called: rollouts are then copies, because the worker continues to play.
-        lane_group: Lanes whose agents decide together where torch computes a policy; None = all of them.
+        inference_batch_envs: Lanes whose agents decide together where torch computes a policy; None = all of them.
 
     Attributes:
         threads: Torch threads to act with.
@@ -133,13 +133,20 @@ class LocalPool(Stateful):
 
     state_version = 2
     saved: ClassVar[tuple[str, ...]] = ("worker", "limit", "waiting", "ready", "lessons", "lineup")
-    fixed: ClassVar[tuple[str, ...]] = ("staleness", "plays_ahead", "lane_group", "policies", "threads", "_ahead")
+    fixed: ClassVar[tuple[str, ...]] = (
+        "staleness",
+        "plays_ahead",
+        "inference_batch_envs",
+        "policies",
+        "threads",
+        "_ahead",
+    )
 
-    def __init__(self, worker: RolloutWorker, staleness: int, lane_group: int | None = None) -> None:
+    def __init__(self, worker: RolloutWorker, staleness: int, inference_batch_envs: int | None = None) -> None:
         self.worker = worker
         self.staleness = staleness
         self.plays_ahead = staleness > 0
-        self.lane_group = lane_group
+        self.inference_batch_envs = inference_batch_envs
         self.threads = 1
         self.policies: dict[str, Policy] = {}
         self.limit: int | None = None
@@ -178,7 +185,7 @@ class LocalPool(Stateful):
     def add_policy(self, name: str, policy: Policy, demand: Demand | None) -> None:
         """Adds a policy to the worker; `demand` None = frozen."""
         self.policies[name] = policy
-        self.worker.add_policy(name, policy, demand, lane_group=self.lane_group)
+        self.worker.add_policy(name, policy, demand, inference_batch_envs=self.inference_batch_envs)
 
     def delivered(self, name: str, rollout: Rollout) -> int:
         """Returns the number of decisions of a rollout: there is one learner."""

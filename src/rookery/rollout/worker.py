@@ -241,7 +241,12 @@ class RolloutWorker(WorkerState, Stateful):
     # --- policies -----------------------------------------------------------------------------------------------------
 
     def add_policy(
-        self, name: str, policy: Policy, demand: Demand | None, first_slot: int = 0, lane_group: int | None = None
+        self,
+        name: str,
+        policy: Policy,
+        demand: Demand | None,
+        first_slot: int = 0,
+        inference_batch_envs: int | None = None,
     ) -> None:
         """Adds a copy of a policy.
 
@@ -250,7 +255,7 @@ class RolloutWorker(WorkerState, Stateful):
             policy: Weights and normalizer to act with until `set_weights`.
             demand: Experience that its learner wants; None for a frozen policy, which is not recorded.
             first_slot: Number of its first slot here among its slots in the whole run.
-            lane_group: Lanes whose agents decide together where torch computes the policy; None = all.
+            inference_batch_envs: Lanes whose agents decide together where torch computes the policy; None = all.
         """
         store = None
         if demand is not None:
@@ -266,7 +271,7 @@ class RolloutWorker(WorkerState, Stateful):
             slots = (self.lanes_in_run or self.env.num_lanes) * self.agents_of(name)
             mine = PerEnvEpsilonPolicy(name, len(self.policies), acting, store, noise, slots)
         self.policies[name] = mine
-        mine.group = lane_group and lane_group * self.agents_of(name)
+        mine.group = inference_batch_envs and inference_batch_envs * self.agents_of(name)
         if self.fast_loop is None and mine.actor is not None:
             self.fast_loop = fast_loop_of(self.env)
 

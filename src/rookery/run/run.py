@@ -384,8 +384,8 @@ class Run(Stateful):
         if any(map(moments_of, listeners)):
             worker.listeners = EpisodeListeners(self.env, listeners, seeds)
         if several:
-            return RankedPool(worker, share, self.ranks, sampling.staleness, sampling.lane_group)
-        return make_local_pool(worker, sampling.staleness, sampling.lane_group, self.note)
+            return RankedPool(worker, share, self.ranks, sampling.staleness, sampling.inference_batch_envs)
+        return make_local_pool(worker, sampling.staleness, sampling.inference_batch_envs, self.note)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Refuses to pickle or copy a run, which holds processes, files and environments."""

@@ -97,13 +97,13 @@ class SamplingConfig(Settings):
     """
     asynchronous: bool = False
     """Whether workers continue to sample during updates, with the weights they have."""
-    in_flight: Few = 2
+    max_requests_in_flight: Annotated[Few, FormerName("in_flight")] = 2
     """Fragments requested ahead from each worker, if sampling is asynchronous."""
-    max_lag: CountFromZero | None = None
+    max_policy_lag: Annotated[CountFromZero | None, FormerName("max_lag")] = None
     """Most updates by which a fragment's weights may be behind, if sampling is asynchronous; older fragments are left
     out and counted. None = no limit.
     """
-    lane_group: Structural[Count | None] = None
+    inference_batch_envs: Annotated[Structural[Count | None], FormerName("lane_group")] = None
     """Environments whose agents decide in one forward pass of torch; none = all of a process. If set, weights do not
     depend on the number of workers; kernels do not need it.
     """

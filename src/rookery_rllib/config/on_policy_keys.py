@@ -143,8 +143,9 @@ IMPALA_AND_APPO = [
        "Number of older batches learned with each new one, and size of the batch buffer in minibatches.", ("APPO",)),
     ignored({"learner_queue_size": 16, "learner_queue_timeout": 300},
             "there is no queue: collected steps are learned as soon as they fill a batch", IMPALA_KIND),
-    on_cluster(lambda reader: {"sampling.in_flight": reader.whole("max_sample_requests_in_flight_per_worker", 1)},
-               {"max_sample_requests_in_flight_per_worker": 2}, "sampling.in_flight",
+    on_cluster(lambda reader: {"sampling.max_requests_in_flight":
+                               reader.whole("max_sample_requests_in_flight_per_worker", 1)},
+               {"max_sample_requests_in_flight_per_worker": 2}, "sampling.max_requests_in_flight",
                "Fragments in flight for each worker.", IMPALA_KIND),
     ignored({"num_aggregation_workers": 0}, "the trainer itself combines what workers send", IMPALA_KIND),
     ignored({"broadcast_interval": 1}, "weights are broadcast after each update", IMPALA_KIND),

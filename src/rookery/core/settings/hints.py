@@ -71,6 +71,9 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "lam": ("gae_lambda", "trace_lambda", "advantage_lambda"),
     # former names of Rookery
     "helpers": ("sampling.env_processes", "env_processes"),
+    "lane_group": ("sampling.inference_batch_envs", "inference_batch_envs"),
+    "in_flight": ("sampling.max_requests_in_flight", "max_requests_in_flight"),
+    "max_lag": ("sampling.max_policy_lag", "max_policy_lag"),
     "gives": ("model.output", "output"),
     "codes": ("model.categorical_images", "categorical_images"),
     "ladder": ("exploration.per_env_epsilon", "per_env_epsilon"),

@@ -56,7 +56,7 @@ class RankedPool(LocalPool):
         share: These lanes.
         ranks: All learners.
         staleness: 1 if `play_ahead` will be called.
-        lane_group: Lanes whose agents decide together where torch computes a policy; None = all of this rank.
+        inference_batch_envs: Lanes whose agents decide together where torch computes a policy; None = all of this rank.
 
     Attributes:
         demands: Demand of each policy that learns, for all ranks together.
@@ -67,9 +67,14 @@ class RankedPool(LocalPool):
     fixed = ("share", "ranks", "demands")
 
     def __init__(
-        self, worker: RolloutWorker, share: LaneShare, ranks: Ranks, staleness: int, lane_group: int | None = None
+        self,
+        worker: RolloutWorker,
+        share: LaneShare,
+        ranks: Ranks,
+        staleness: int,
+        inference_batch_envs: int | None = None,
     ) -> None:
-        super().__init__(worker, staleness, lane_group)
+        super().__init__(worker, staleness, inference_batch_envs)
         self.share, self.ranks = share, ranks.thread_group()
         self.demands: dict[str, Demand] = {}
         self.standing = RankStanding()
@@ -78,7 +83,9 @@ class RankedPool(LocalPool):
         """Adds a policy to the worker; `demand` is for all ranks together, None = frozen."""
         self.policies[name] = policy
         own = None if demand is None else replace(demand, decisions=None)
-        self.worker.add_policy(name, policy, own, self.share.first * self.worker.agents_of(name), self.lane_group)
+        self.worker.add_policy(
+            name, policy, own, self.share.first * self.worker.agents_of(name), self.inference_batch_envs
+        )
         store = self.worker.policies[name].store
         if demand is not None and store is not None:
             store.by_request = True

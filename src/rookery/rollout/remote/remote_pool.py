@@ -99,10 +99,10 @@ class RemotePool(Stateful):
         env: Stand-in for the remote environment.
         timers: Timers to add to.
         interrupt: Sampling ends early after a signal.
-        lane_group: Lanes whose agents decide together where torch computes a policy; None = all of a share.
+        inference_batch_envs: Lanes whose agents decide together where torch computes a policy; None = all of a share.
         asynchronous: Whether workers play on without being waited for.
-        in_flight: Fragments requested from each worker ahead, in asynchronous sampling.
-        max_lag: Largest number of updates between the weights that played a rollout and the present ones; older
+        max_requests_in_flight: Fragments requested from each worker ahead, in asynchronous sampling.
+        max_policy_lag: Largest number of updates between the weights that played a rollout and the present ones; older
             rollouts are left out, and counted. None = any.
         max_losses: Lost workers after which the run ends.
         note: Function that receives a line which a user should read.
@@ -113,7 +113,8 @@ class RemotePool(Stateful):
     """
 
     saved = ("version", "env_steps", "lane_steps", "counted", "finished", "vector_steps", "lessons")
-    fixed = ("hosts", "make", "env", "timers", "interrupt", "lane_group", "asynchronous", "in_flight", "max_lag",
+    fixed = ("hosts", "make", "env", "timers", "interrupt", "inference_batch_envs", "asynchronous",
+             "max_requests_in_flight", "max_policy_lag",
              "max_losses", "note", "threads", "policies", "demands", "standing", "held", "weights", "retired",
              "waiting", "moving", "_stopping_since", "_has_noted")  # fmt: skip
     plays_ahead = False
@@ -127,16 +128,17 @@ class RemotePool(Stateful):
         timers: Timers,
         interrupt: Interrupt,
         *,
-        lane_group: int | None,
+        inference_batch_envs: int | None,
         asynchronous: bool,
-        in_flight: int,
-        max_lag: int | None,
+        max_requests_in_flight: int,
+        max_policy_lag: int | None,
         max_losses: int,
         note: Callable[[str], None],
     ) -> None:
         self.hosts, self.make, self.env, self.timers, self.interrupt = hosts, make, env, timers, interrupt
-        self.lane_group, self.asynchronous = lane_group, asynchronous
-        self.in_flight, self.max_lag, self.max_losses, self.note = in_flight, max_lag, max_losses, note
+        self.inference_batch_envs, self.asynchronous = inference_batch_envs, asynchronous
+        self.max_requests_in_flight, self.max_policy_lag = max_requests_in_flight, max_policy_lag
+        self.max_losses, self.note = max_losses, note
         self._stopping_since: float | None = None
         self._has_noted = False
         self.threads = 1
@@ -291,14 +293,16 @@ class RemotePool(Stateful):
         """Adds a policy to a worker, with its present weights."""
         demand = None if name in self.retired else self.demands[name]
         one.version[name] = self.version
-        return self.hosts.call(one.share.number, "add_policy", name, self.policies[name], demand, self.lane_group)
+        return self.hosts.call(
+            one.share.number, "add_policy", name, self.policies[name], demand, self.inference_batch_envs
+        )
 
     # --- policies -----------------------------------------------------------------------------------------------------
 
     def add_policy(self, name: str, policy: Policy, demand: Demand | None) -> None:
         """Adds a policy to every worker; `demand` None = frozen."""
         self.policies[name], self.demands[name] = policy, demand
-        if len(self.standing) > 1 and self.lane_group is None and native_actor(policy) is None:
+        if len(self.standing) > 1 and self.inference_batch_envs is None and native_actor(policy) is None:
             self.env.exact = False  # last bits of torch depend on the number of rows
         present = [one for one in self.standing if not one.is_absent]
         for one, ticket in [(one, self._introduce(one, name)) for one in present]:
@@ -532,13 +536,13 @@ class RemotePool(Stateful):
             except WorkerLostError as error:
                 self._replace(one, error)
         lengths = [demand.fragment_length for demand in self.demands.values() if demand is not None]
-        for _ in range(self.in_flight - len(one.calls)):
+        for _ in range(self.max_requests_in_flight - len(one.calls)):
             self._order(one, max(one.ordered, one.vector_steps) + min(lengths, default=FIRST_STEPS), None)
 
     def _hold(self, name: str, rollout: Rollout) -> None:
         """Keeps received experience until it is learned from; drops what is too old."""
-        if self.max_lag is not None and self.asynchronous:
-            fresh = (self.version - rollout.version) <= self.max_lag
+        if self.max_policy_lag is not None and self.asynchronous:
+            fresh = (self.version - rollout.version) <= self.max_policy_lag
             if not bool(fresh.all()):
                 self._count("decisions_too_old", rollout.num_decisions)
                 return

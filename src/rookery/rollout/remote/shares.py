@@ -164,12 +164,14 @@ class ShareWorker:
 
     # --- policies -----------------------------------------------------------------------------------------------------
 
-    def add_policy(self, name: str, policy: Policy, demand: Demand | None, lane_group: int | None) -> None:
+    def add_policy(self, name: str, policy: Policy, demand: Demand | None, inference_batch_envs: int | None) -> None:
         """Adds a policy; see `RolloutWorker.add_policy`."""
         if demand is not None:
             demand = replace(demand, decisions=None)
         self._sources[name] = policy
-        self.worker.add_policy(name, policy, demand, self.share.first * self.worker.agents_of(name), lane_group)
+        self.worker.add_policy(
+            name, policy, demand, self.share.first * self.worker.agents_of(name), inference_batch_envs
+        )
         store = self.worker.policies[name].store
         if store is not None:
             store.first_clock, store.by_request = self._before, True

@@ -253,7 +253,7 @@ def _workload(pool: RemotePool, config: RunConfig) -> Workload:
         fragment_length=min(demand.fragment_length for demand in demands),
         batch=sum(number for number in fixed if number) if all(fixed) else None,
         asynchronous=sampling.asynchronous,
-        in_flight=sampling.in_flight,
+        in_flight=sampling.max_requests_in_flight,
         longest_call=CALL_SECONDS,
         together=config.cluster.workers_per_process,
     )

@@ -108,11 +108,11 @@ def remote_env_stub(resolved: Resolved[RunConfig], make_copies: MakeCopies) -> R
     """
     cfg, sampling = resolved.config, resolved.config.sampling
     problems = []
-    lanes, workers, group = sampling.num_envs, sampling.workers, sampling.lane_group or 1
+    lanes, workers, group = sampling.num_envs, sampling.workers, sampling.inference_batch_envs or 1
     source = resolved.history["sampling.workers"][-1][0]
     said = f"{source}: sampling.workers = {workers}"
     if workers > -(-lanes // group):
-        of = f"groups of {group} lanes (sampling.lane_group)" if group > 1 else "lanes"
+        of = f"groups of {group} lanes (sampling.inference_batch_envs)" if group > 1 else "lanes"
         problems.append(
             f"{said}: there are only {-(-lanes // group)} {of} to share; use fewer workers, or more sampling.num_envs"
         )
@@ -140,7 +140,8 @@ def notes_of_workers(resolved: Resolved[RunConfig], env: VectorEnv) -> list[str]
     """
     config, notes = resolved.config, []
     evaluation, workers = config.evaluation, config.evaluation.workers
-    paths = ("sampling.asynchronous", "sampling.max_lag", "sampling.in_flight", "cluster.ray", "cluster.worker_gpus")
+    paths = ("sampling.asynchronous", "sampling.max_policy_lag", "sampling.max_requests_in_flight", "cluster.ray",
+             "cluster.worker_gpus")  # fmt: skip
     usual = RunConfig()  # the configuration file of a run sets defaults too
     given = [path for path in paths if attrgetter(path)(config) != attrgetter(path)(usual)]
     if workers or config.cluster.learners > 1:
@@ -184,7 +185,7 @@ def start_remote_workers(
     config, mapping = recipe.config, recipe.mapping
     sampling = config.sampling
     check_can_be_sent(recipe)
-    shares = shares_of(sampling.num_envs, sampling.workers, sampling.lane_group or 1)
+    shares = shares_of(sampling.num_envs, sampling.workers, sampling.inference_batch_envs or 1)
     if sampling.asynchronous or not mapping.is_static:
         env.exact = False
     hosts = hosts_of(config, sampling.workers, "sampling.workers", note)
@@ -196,10 +197,10 @@ def start_remote_workers(
             env,
             timers,
             interrupt,
-            lane_group=sampling.lane_group,
+            inference_batch_envs=sampling.inference_batch_envs,
             asynchronous=sampling.asynchronous,
-            in_flight=sampling.in_flight,
-            max_lag=sampling.max_lag,
+            max_requests_in_flight=sampling.max_requests_in_flight,
+            max_policy_lag=sampling.max_policy_lag,
             max_losses=sampling.max_restarts,
             note=note,
         )
@@ -241,7 +242,7 @@ def hosts_of(config: RunConfig, count: int, setting: str, note: Callable[[str], 
         cluster.ray,
         count,
         each=each,
-        calls=config.sampling.in_flight + CALLS_BESIDE,
+        calls=config.sampling.max_requests_in_flight + CALLS_BESIDE,
         cpus=cluster.worker_cpus,
         gpus=cluster.worker_gpus,
         spread=cluster.placement == "spread",
