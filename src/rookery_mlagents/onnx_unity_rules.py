@@ -124,7 +124,7 @@ def _check_inputs(report: FileReport) -> None:
         if shape and shape[0] == 1:
             report.problems.append(f"Input {name} takes one agent at a time: its first axis must be of any length.")
         if any(not isinstance(side, int) or side < 1 for side in shape[1:]):
-            report.problems.append(f"Input {name} has axes of unknown length besides the first: {_told(shape)}.")
+            report.problems.append(f"Input {name} has axes of unknown length besides the first: {_shape_text(shape)}.")
         if name not in PLAIN_INPUTS and not 2 <= len(shape) <= 4:
             report.problems.append(f"Input {name} has {len(shape)} axes; sensors give one to three, and the batch.")
     numbers = sorted(int(name[4:]) for name in names if re.fullmatch(r"obs_\d+", name))
@@ -213,7 +213,7 @@ def _check_memory(report: FileReport, constants: dict[str, np.ndarray]) -> None:
             shape = ports[name][1]
             if len(shape) != 3 or shape[1:] != (1, size):
                 report.problems.append(
-                    f"{name} has the shape {_told(shape)}, not [batch, 1, {size}] as memory_size says."
+                    f"{name} has the shape {_shape_text(shape)}, not [batch, 1, {size}] as memory_size says."
                 )
 
 
@@ -221,5 +221,5 @@ def _named(ports: Sequence[tuple[str, str, tuple[int | str, ...]]]) -> dict[str,
     return {name: (dtype, shape) for name, dtype, shape in ports}
 
 
-def _told(shape: tuple[int | str, ...]) -> str:
+def _shape_text(shape: tuple[int | str, ...]) -> str:
     return f"[{', '.join(map(str, shape))}]"

@@ -513,9 +513,9 @@ def test_nothing_is_lost_that_comes_while_nobody_looks(tmp_path, monkeypatch):
 
     def take_late(mailbox, seconds):
         until = time.monotonic() + 30
-        while mailbox._said.qsize() < 2 and not late and time.monotonic() < until:  # its greeting, and that it is ready
+        while mailbox._messages.qsize() < 2 and not late and time.monotonic() < until:  # greeting, ready
             time.sleep(0.001)
-        late.append(mailbox._said.qsize())
+        late.append(mailbox._messages.qsize())
         return take(mailbox, seconds)
 
     late = []

@@ -105,7 +105,7 @@ class TensorContract:
         """Describes the form of observations, in words."""
         if self._plain:
             _, shape, dtype = self._leaves[0]
-            return f"a tensor {tuple(shape)} of {_told(dtype)}"
+            return f"a tensor {tuple(shape)} of {_dtype(dtype)}"
         return f"tensors by {', '.join(leaf.path for leaf, _, _ in self._leaves)}"
 
     def step(self, given: Any) -> Parts:
@@ -162,7 +162,7 @@ class TensorContract:
             )
         if given.dtype is not dtype:
             raise EnvError(
-                f"{self.name}: {what} is of {_told(given.dtype)}, expected {_told(dtype)}; write .to({dtype})"
+                f"{self.name}: {what} is of {_dtype(given.dtype)}, expected {_dtype(dtype)}; write .to({dtype})"
             )
         if given.device != self._device:
             raise EnvError(
@@ -171,5 +171,5 @@ class TensorContract:
             )
 
 
-def _told(dtype: torch.dtype) -> str:
+def _dtype(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")

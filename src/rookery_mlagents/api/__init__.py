@@ -11,7 +11,7 @@ from typing import Any
 
 from rookery_mlagents.api.mlagents_names import NAMES
 
-_PLACES = {name: told for entries in NAMES.values() for name, told in entries.items() if not name.startswith("_")}
+_PLACES = {name: place for entries in NAMES.values() for name, place in entries.items() if not name.startswith("_")}
 
 __all__ = sorted(_PLACES)
 

@@ -28,8 +28,8 @@ class _NamesOfUnity(ModuleType):
         path = self.__name__
         if name == "__all__":
             return sorted(key for key in NAMES[path] if not key.startswith("_"))
-        if (told := NAMES[path].get(name)) is not None:
-            place, _, attribute = told.partition(":")
+        if (target := NAMES[path].get(name)) is not None:
+            place, _, attribute = target.partition(":")
             found = getattr(importlib.import_module(f"{HERE}.{place}"), attribute)
         elif f"{path}.{name}" in NAMES:
             found = importlib.import_module(f"{path}.{name}") if path in sys.modules else module(f"{path}.{name}")
@@ -86,8 +86,8 @@ def module(path: str) -> ModuleType:
 
 def _missing(path: str) -> str:
     """Returns the error message for a module or a name that this package does not have."""
-    if (told := GONE.get(path)) is not None:
-        return f"{path} is not here: {told}"
+    if (reason := GONE.get(path)) is not None:
+        return f"{path} is not here: {reason}"
     above, _, name = path.rpartition(".")
     inside = [*NAMES.get(above, ())] + [key.removeprefix(f"{above}.") for key in NAMES if key.startswith(f"{above}.")]
     homes = [home for home, entries in NAMES.items() if name in entries]

@@ -43,7 +43,7 @@ def decision_steps(layout: BehaviorLayout, asking: Asking) -> DecisionSteps:
     if sizes := layout.action.sizes:
         ends = np.cumsum(sizes)[:-1]
         masks = np.split(~asking.obs[MASK], ends, axis=1)
-    ids, groups, reward, group_reward = _told(layout, asking)
+    ids, groups, reward, group_reward = _agent_arrays(layout, asking)
     return DecisionSteps(_seen(layout, asking), reward, ids, masks, groups, group_reward)
 
 
@@ -53,16 +53,16 @@ def terminal_steps(layout: BehaviorLayout, ended: Ended) -> TerminalSteps:
     Raises:
         UnityObservationException: As `decision_steps`.
     """
-    ids, groups, reward, group_reward = _told(layout, ended)
+    ids, groups, reward, group_reward = _agent_arrays(layout, ended)
     cut = np.array(ended.truncated, dtype=bool)
     return TerminalSteps(_seen(layout, ended), reward, cut, ids, groups, group_reward)
 
 
-def _seen(layout: BehaviorLayout, told: Asking) -> list[np.ndarray]:
+def _seen(layout: BehaviorLayout, agents: Asking) -> list[np.ndarray]:
     """``[N, *shape]`` float32 for each sensor, as the player sent it."""
     found = []
     for sensor in layout.sensors:
-        values = _sent(sensor, told.obs[sensor.path])
+        values = _sent(sensor, agents.obs[sensor.path])
         if not np.isfinite(values).all():
             raise UnityObservationException(
                 f"behaviour {layout.name}, sensor {sensor.said or sensor.path!r}: an agent sees "
@@ -83,13 +83,13 @@ def _sent(sensor: SensorLayout, stored: np.ndarray) -> np.ndarray:
     return values / np.float32(BYTE) if sensor.is_packed else values
 
 
-def _told(layout: BehaviorLayout, told: Asking) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _agent_arrays(layout: BehaviorLayout, agents: Asking) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Ids, groups (0 for none), rewards and rewards of groups, ``[N]`` each."""
-    num = len(told.ids)
-    ids = np.array(told.ids, np.int32)
-    groups = np.array([group or 0 for group in told.groups] or [0] * num, np.int32)
-    reward = np.array(told.reward, np.float32)
-    got = np.zeros(num, np.float32) if told.group_reward is None else np.array(told.group_reward, np.float32)
+    num = len(agents.ids)
+    ids = np.array(agents.ids, np.int32)
+    groups = np.array([group or 0 for group in agents.groups] or [0] * num, np.int32)
+    reward = np.array(agents.reward, np.float32)
+    got = np.zeros(num, np.float32) if agents.group_reward is None else np.array(agents.group_reward, np.float32)
     for what, numbers in (("reward", reward), ("group reward", got)):
         if not np.isfinite(numbers).all():
             bad = int(np.flatnonzero(~np.isfinite(numbers))[0])

@@ -177,8 +177,8 @@ class UnityEnvironment(BaseEnv):
                     f"{self._name()}: the player {self._process.end()}; {self._process.tail()}"
                 )
             if left <= 0:
-                told = f"{self._name()} {otherwise} ({self._timeout:g} seconds: timeout_wait)"
-                raise UnityTimeOutException(f"{told}; {self._process.tail()}" if self._process else told)
+                problem = f"{self._name()} {otherwise} ({self._timeout:g} seconds: timeout_wait)"
+                raise UnityTimeOutException(f"{problem}; {self._process.tail()}" if self._process else problem)
 
     def _name(self) -> str:
         return f"{self._file or 'the Unity Editor'} on port {self._port}"
@@ -187,8 +187,8 @@ class UnityEnvironment(BaseEnv):
         """Answers the player, and takes in its next message."""
         if not self._loaded:
             raise UnityEnvironmentException(f"{self._name()}: is closed")
-        told = bytes(self._side_channel_manager.generate_side_channel_messages())
-        self._link.answer(answers, told, reset=reset)
+        side_channel = bytes(self._side_channel_manager.generate_side_channel_messages())
+        self._link.answer(answers, side_channel, reset=reset)
         said = self._wait(time.monotonic() + self._timeout, NO_DECISIONS if reset else "has not answered")
         self._env_actions.clear()
         if isinstance(said, Greeting) or said.first:

@@ -107,10 +107,10 @@ def take_over(policy: Policy, theirs: Mapping[str, Tensor], source: Path) -> Non
     Raises:
         ConfigError: If it is of another size, or of a kind that cannot be taken over.
     """
-    for part, told in FOREIGN_PARTS.items():
+    for part, kind in FOREIGN_PARTS.items():
         if any(part in name for name in theirs):
             raise ConfigError(
-                f"{source}: that policy has {told}; only policies of numbers and images, with or without an LSTM, "
+                f"{source}: that policy has {kind}; only policies of numbers and images, with or without an LSTM, "
                 "can be taken over"
             )
     state = policy.state_dict()

@@ -368,7 +368,7 @@ class RunFiles(Callback):
             elo=None if rating is None else rating.rating,
             coefficients=coefficients_of(ledger.means("learning/"), learner, trainer.policies[name].action_spec),
             beside={key: value for key, (_, value, _) in result.metrics.items()}
-            | {key: together(how, told) for key, (how, told) in ledger.reported.items()},
+            | {key: together(how, values) for key, (how, values) in ledger.reported.items()},
         )
 
     def summary(self, trainer: Trainer, name: str, result: IterationResult, step: int) -> None:
@@ -385,8 +385,10 @@ class RunFiles(Callback):
         try:
             board = self._board(trainer, name)
             board.add_row(shown, step)
-            told = {f"{key}_hist": numbers for key, (how, numbers) in ledger.reported.items() if how == "histogram"}
-            board.add_histogram({**histograms_of(seen), **told}, step)
+            histograms = {
+                f"{key}_hist": numbers for key, (how, numbers) in ledger.reported.items() if how == "histogram"
+            }
+            board.add_histogram({**histograms_of(seen), **histograms}, step)
             board.flush()
         except OSError as error:
             raise WriteError(f"{name}: TensorBoard's file cannot be written: {error.strerror}") from None

@@ -465,8 +465,8 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
             trainer = Trainer(config=layers, callbacks=[files], run_dir=folder, stand_in=plan.copies)
             plan.begin(trainer, request.trust_pickle)
     with trainer:
-        told = [*trainer.notes, *notes_of(options, plan.behaviors)]
-        trainer.notes[:] = told if options.debug else filter(is_asked_for, told)
+        notes = [*trainer.notes, *notes_of(options, plan.behaviors)]
+        trainer.notes[:] = notes if options.debug else filter(is_asked_for, notes)
         trainer.notes += [*moved, *finished_notes(trainer), *replaced]
         try:
             yield Session(trainer, files, options, folder)

@@ -436,8 +436,8 @@ def _check_alone(env: Any, config: Mapping[str, Any], num_lanes: int, name: str)
     if config:
         raise EnvError(f"{name}: an environment that is made already takes no env.config {dict(config)}: leave it out")
     if num_lanes != 1:
-        told = f"one environment that is made already cannot be {num_lanes} copies"
-        raise EnvError(f"{name}: {told}: set sampling.num_envs=1, or give {function}")
+        reason = f"one environment that is made already cannot be {num_lanes} copies"
+        raise EnvError(f"{name}: {reason}: set sampling.num_envs=1, or give {function}")
 
 
 _in_use: list[Any] = []

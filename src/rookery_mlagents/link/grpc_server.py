@@ -43,7 +43,7 @@ from rookery_mlagents.link.protobuf_wire import WireError, from_bytes, to_bytes
 HOSTS = ("127.0.0.1", "::1")
 """Addresses of the server: players of this machine reach it, other machines do not."""
 
-SAID: Raw = frozenset(
+RAW_OUTPUT: Raw = frozenset(
     {
         (AgentInfoProto, "observations"),
         (AgentInfoProto, "action_mask"),
@@ -52,7 +52,7 @@ SAID: Raw = frozenset(
 )
 """Raw fields in messages of players: they become arrays, or come once."""
 
-TOLD: Raw = frozenset({(UnityRLInputProto, "agent_actions")})
+RAW_INPUT: Raw = frozenset({(UnityRLInputProto, "agent_actions")})
 """Raw fields in our messages: actions, which are written all at once."""
 
 BEFORE_1 = "0.15.0"
@@ -162,21 +162,21 @@ class Mailbox:
     """Queue of the messages of all players that were not taken yet."""
 
     def __init__(self) -> None:
-        self._said: queue.SimpleQueue[tuple[int, Said]] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[tuple[int, Said]] = queue.SimpleQueue()
 
     def put(self, lane: int, said: Said) -> None:
         """Adds a message of a player."""
-        self._said.put((lane, said))
+        self._messages.put((lane, said))
 
     def take(self, seconds: float) -> list[tuple[int, Said]]:
         """Waits for a message, `seconds` at most; returns all messages, each with its lane, in order."""
         try:
-            found = [self._said.get(timeout=max(seconds, 0.0))]
+            found = [self._messages.get(timeout=max(seconds, 0.0))]
         except queue.Empty:
             return []
         while True:
             try:
-                found.append(self._said.get_nowait())
+                found.append(self._messages.get_nowait())
             except queue.Empty:
                 return found
 
@@ -266,7 +266,8 @@ class PlayerLink:
         self._parts_at = 0.0  # when it was to quit
         self._call: OpenCall | None = None
         self._is_ready = self._is_closing = False
-        self._said, self._told = proto(UnityMessageProto, SAID), proto(UnityMessageProto, TOLD)
+        self._output_class = proto(UnityMessageProto, RAW_OUTPUT)
+        self._input_class = proto(UnityMessageProto, RAW_INPUT)
         self._threads = Threads(THREADS, f"unity player {lane}")
         self._server, self.port = _serve(self._exchange, self._threads, lane, port)
 
@@ -275,7 +276,7 @@ class PlayerLink:
     def _exchange(self, content: bytes, context: Any) -> bytes:
         """Answers one call; runs in a thread of the server."""
         try:
-            said = self._said.FromString(content)
+            said = self._output_class.FromString(content)
         except Exception:  # protobuf's DecodeError, which has moved between its versions
             said = None
         peer = context.peer()
@@ -295,13 +296,13 @@ class PlayerLink:
 
     def _not_understood(self, peer: str, context: Any) -> bytes:
         """Handles bytes that are not a message."""
-        told = "bytes that are not a message of ML-Agents came"
+        problem = "bytes that are not a message of ML-Agents came"
         with self._lock:
             if peer == self._peer and self._call is None:
-                self._gone(Closed(f"sent {told.removesuffix(' came')}; is its package com.unity.ml-agents?", True))
+                self._gone(Closed(f"sent {problem.removesuffix(' came')}; is its package com.unity.ml-agents?", True))
             else:
-                self._note_strange(f"{told} from {peer}")
-        return _abort(context, "INVALID_ARGUMENT", told)
+                self._note_strange(f"{problem} from {peer}")
+        return _abort(context, "INVALID_ARGUMENT", problem)
 
     def _left(self, peer: str, message: str) -> bytes:
         """Handles the goodbye of a player."""
@@ -338,8 +339,8 @@ class PlayerLink:
                     self._peer, self._heard, self._is_ready = peer, time.monotonic(), False
                     self.greeting, self.layouts, self._readers, self._brains = greeting, {}, {}, {}
                     self._mailbox.put(self.lane, greeting)
-                told = UnityInputProto(rl_initialization_input=introduction(self._hello, greeting))
-                return to_bytes(UnityMessageProto(tell, unity_input=told))
+                unity_input = UnityInputProto(rl_initialization_input=introduction(self._hello, greeting))
+                return to_bytes(UnityMessageProto(tell, unity_input=unity_input))
         return _abort(context, "ALREADY_EXISTS", f"port {self.port} has a player already: give this one another port")
 
     def _asked(self, peer: str, said: Any, context: Any) -> bytes:
@@ -360,11 +361,11 @@ class PlayerLink:
         try:
             output = self._output(said)
         except Exception as error:  # whatever it is, a player must not wait for ever
-            told = str(error) if isinstance(error, RookeryError) else f"{type(error).__name__}: {error}"
+            reason = str(error) if isinstance(error, RookeryError) else f"{type(error).__name__}: {error}"
             with self._lock:
                 if self._call is call:
-                    self._gone(Closed(f"is refused: {told}", True))
-            return _goodbye(told)
+                    self._gone(Closed(f"is refused: {reason}", True))
+            return _goodbye(reason)
         call.asked = {name: asking.ids for name, asking in output.asking.items()}
         if not context.add_callback(lambda: self._dropped(call)):
             self._dropped(call)
@@ -466,15 +467,15 @@ class PlayerLink:
                 if self._peer:
                     raise EnvError(f"{self._name()}: waits for no answer, and is given one")
                 return
-        message = self._told()
+        message = self._input_class()
         message.header.status = OK
-        told = message.unity_input.rl_input
-        told.command = RESET if reset else STEP
+        rl_input = message.unity_input.rl_input
+        rl_input.command = RESET if reset else STEP
         if side_channel:
-            told.side_channel = side_channel
+            rl_input.side_channel = side_channel
         if not reset:
             for name, ids in call.asked.items():
-                told.agent_actions[name] = self._actions(name, ids, answers.get(name))
+                rl_input.agent_actions[name] = self._actions(name, ids, answers.get(name))
         self._reply(call, message.SerializeToString())
 
     def _actions(self, name: str, ids: Sequence[Hashable], answer: Answer | None) -> bytes:
@@ -533,12 +534,12 @@ def _goodbye(message: str = "") -> bytes:
     return to_bytes(UnityMessageProto(HeaderProto(GOODBYE, message)))
 
 
-def _abort(context: Any, code: str, told: str) -> bytes:
+def _abort(context: Any, code: str, details: str) -> bytes:
     """Ends a call with an error."""
     import grpc
 
     context.set_code(getattr(grpc.StatusCode, code))
-    context.set_details(told)
+    context.set_details(details)
     return b""
 
 

@@ -393,11 +393,11 @@ class BehaviorReader:
         return self._asking(asking), self._ended(ended)
 
     def _asking(self, infos: Sequence[Any]) -> Asking:
-        ids, reward, groups, group_reward = _told(infos)
+        ids, reward, groups, group_reward = _agent_columns(infos)
         return Asking(ids, self._seen(infos), reward, groups, group_reward)
 
     def _ended(self, infos: Sequence[Any]) -> Ended:
-        ids, reward, groups, group_reward = _told(infos)
+        ids, reward, groups, group_reward = _agent_columns(infos)
         truncated = np.array([info.max_step_reached for info in infos], dtype=bool)
         return Ended(ids, self._seen(infos), reward, groups, group_reward, truncated)
 
@@ -447,7 +447,7 @@ class BehaviorReader:
         return self._writer.write(actions)
 
 
-def _told(infos: Sequence[Any]) -> tuple[list[Hashable], np.ndarray, list[Hashable | None], np.ndarray | None]:
+def _agent_columns(infos: Sequence[Any]) -> tuple[list[Hashable], np.ndarray, list[Hashable | None], np.ndarray | None]:
     """Ids, rewards ``[N]``, and of agents in groups, these and what they got."""
     ids: list[Hashable] = [info.id for info in infos]
     reward = np.array([info.reward for info in infos], np.float32)

@@ -156,7 +156,7 @@ class _Life:
         self.link, self.number, self.process = link, number, process
         self.stage = "connecting"
         self.since = time.monotonic()
-        self.told: dict[str, object] = {}
+        self.sent_parameters: dict[str, object] = {}
         """Parameters that were sent to it, with their values."""
 
         self.output: Output | None = None
@@ -222,7 +222,7 @@ class UnityPlayers:
         self._lives = 0
         self._lanes: list[_Lane] = []
         self._temporary: Path | None = None
-        self._told_to_play = False
+        self._play_requested = False
         self._looked = 0.0
         self._is_ready = False
         self._is_closed = False
@@ -285,10 +285,10 @@ class UnityPlayers:
 
     def _ask_to_play(self) -> None:
         """Asks for Play in the Editor, once."""
-        if not self._told_to_play:
+        if not self._play_requested:
             port = self.settings.base_port or EDITOR_PORT
             self._say(f"waiting for the Unity Editor on port {port}: press Play there")
-            self._told_to_play = True
+            self._play_requested = True
 
     def _wait_for_all(self) -> None:
         """Waits until every player has sent observations; then the behaviours are known."""
@@ -354,7 +354,7 @@ class UnityPlayers:
         one, life = self._lanes[lane], self._lanes[lane].life
         mail: list[Message] = []
         if life.stage in ("connecting", "greeted"):
-            life.told.clear()
+            life.sent_parameters.clear()
             settings = self.settings
             mail += engine(
                 width=settings.width,
@@ -395,8 +395,8 @@ class UnityPlayers:
             self._say(f"{self._player(lane)}: a message of a side channel cannot be read and is passed over: {problem}")
         if more := inbox.num_broken - broken:
             self.counters[BROKEN] = self.counters.get(BROKEN, 0) + more
-        for told in inbox.statistics:
-            self.reported.add(told.name, told.value, told.how)
+        for statistic in inbox.statistics:
+            self.reported.add(statistic.name, statistic.value, statistic.how)
         for channel, message in inbox.raw:
             for own in self._channels:
                 if own.id == channel:
@@ -528,7 +528,7 @@ class UnityPlayers:
             lane: The player.
             episode: Episode that begins next.
         """
-        plan, told = self._plan, self._lanes[lane].life.told
+        plan, sent = self._plan, self._lanes[lane].life.sent_parameters
         mail: list[Message] = []
         wanted: dict[str, Value | Sampler] = dict(parameters_of(plan, lane, episode))
         if isinstance(plan, EpisodePlan):
@@ -536,12 +536,12 @@ class UnityPlayers:
         for name, value in wanted.items():
             if not isinstance(value, Sampler) and not is_number(value):
                 raise EnvError(f"env.parameters.{name} = {value!r}: is not a number; Unity players take only numbers")
-            if name not in told or told[name] != value:
-                told[name] = value
-                mail.append(self._told(name, value, lane))
+            if name not in sent or sent[name] != value:
+                sent[name] = value
+                mail.append(self._parameter_message(name, value, lane))
         return mail
 
-    def _told(self, name: str, value: Value | Sampler, lane: int) -> Message:
+    def _parameter_message(self, name: str, value: Value | Sampler, lane: int) -> Message:
         """Returns the message of a parameter; each player draws by a seed of its own."""
         if not isinstance(value, Sampler):
             return parameter(name, float(value))
@@ -559,10 +559,10 @@ class UnityPlayers:
         one, life = self._lanes[lane], self._lanes[lane].life
         self._plan, one.episode, one.is_lost, one.is_due = plan, episode, False, True
         if life.stage == "asking" and life.is_fresh:
-            told = dict(life.told)
+            sent = dict(life.sent_parameters)
             if not self._parameters(lane, episode):
                 return
-            life.told = told
+            life.sent_parameters = sent
         if life.stage in ("asking", "shown"):
             self._let_begin(lane)
         elif life.stage in ("playing", "beginning"):

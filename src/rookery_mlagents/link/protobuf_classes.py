@@ -77,15 +77,15 @@ def _is_raw_inside(message: type, name: str, raw: Raw) -> bool:
     return (message, name) in raw
 
 
-def _describe(told: Any, message: type, raw: Raw) -> None:
+def _describe(descriptor: Any, message: type, raw: Raw) -> None:
     """Fills a description of protobuf's (DescriptorProto)."""
-    told.name = message.__name__
+    descriptor.name = message.__name__
     for number, (name, wire) in wire_fields(message).items():
         closed = (message, name) in raw
-        field = told.field.add(name=name, number=number)
+        field = descriptor.field.add(name=name, number=number)
         field.label = field.LABEL_OPTIONAL
         if wire.kind == "map":
-            entry = told.nested_type.add(name="".join(part.title() for part in name.split("_")) + "Entry")
+            entry = descriptor.nested_type.add(name="".join(part.title() for part in name.split("_")) + "Entry")
             entry.options.map_entry = True
             entry.field.add(name="key", number=1, label=field.LABEL_OPTIONAL, type=field.TYPE_STRING)
             value = entry.field.add(name="value", number=2, label=field.LABEL_OPTIONAL)

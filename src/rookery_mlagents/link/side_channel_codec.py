@@ -83,8 +83,8 @@ def unpack_whole(content: bytes) -> tuple[list[Message], str]:
         (size,) = struct.unpack_from("<i", content, place + 16)
         start = place + 20
         if size < 0 or start + size > len(content):
-            told = f"a message of {size:,} bytes on channel {channel}, and {len(content) - start:,} are left"
-            return found, f"byte {place:,}: {told}"
+            problem = f"a message of {size:,} bytes on channel {channel}, and {len(content) - start:,} are left"
+            return found, f"byte {place:,}: {problem}"
         found.append((channel, bytes(content[start : start + size])))
         place = start + size
     return found, ""
@@ -146,8 +146,8 @@ class ChannelReader:
         try:
             found = struct.unpack_from(f"<{form}", self._content, self._place)
         except struct.error:
-            told = f"ends after {len(self._content)} bytes, in the middle of a value"
-            raise SideChannelError(told) from None
+            problem = f"ends after {len(self._content)} bytes, in the middle of a value"
+            raise SideChannelError(problem) from None
         self._place += struct.calcsize(f"<{form}")
         return found
 
@@ -228,25 +228,25 @@ def parameter(name: str, value: float | Sampler, seed: int | None = None) -> Mes
     Raises:
         ConfigError: If Unity has no such distribution, or the name has letters that it does not read.
     """
-    told = ChannelWriter().text(name)
+    writer = ChannelWriter().text(name)
     if isinstance(value, ConstantSampler):
         value = value.value
     if not isinstance(value, Sampler):
-        return PARAMETERS, told.whole(0).number(float(value)).content
-    told.whole(SAMPLED).whole((seed or 0) if value.seed is None else value.seed)
+        return PARAMETERS, writer.whole(0).number(float(value)).content
+    writer.whole(SAMPLED).whole((seed or 0) if value.seed is None else value.seed)
     if isinstance(value, UniformSampler):
-        told.whole(UNIFORM).number(value.low).number(value.high)
+        writer.whole(UNIFORM).number(value.low).number(value.high)
     elif isinstance(value, NormalSampler):
-        told.whole(NORMAL).number(value.mean).number(value.std)
+        writer.whole(NORMAL).number(value.mean).number(value.std)
     elif isinstance(value, IntervalsSampler):
-        told.whole(INTERVALS).numbers(value.numbers())
+        writer.whole(INTERVALS).numbers(value.numbers())
     else:
         kind = type(value).__name__.removesuffix("Sampler").lower()
         raise ConfigError(
             f"parameter {name!r}: Unity draws no values of the kind {kind}; it has uniform, normal and intervals, and "
             "takes values that are drawn here"
         )
-    return PARAMETERS, told.content
+    return PARAMETERS, writer.content
 
 
 def float_property(name: str, value: float) -> Message:
@@ -288,8 +288,8 @@ def read_statistic(content: bytes) -> Statistic:
     Raises:
         SideChannelError: If it is none.
     """
-    told = ChannelReader(content)
-    name, value, how = told.text(), told.number(), told.whole()
+    reader = ChannelReader(content)
+    name, value, how = reader.text(), reader.number(), reader.whole()
     if how not in range(len(HOWS)):
         raise SideChannelError(f"statistic {name!r} is to be summed up in way {how}, and there are {len(HOWS)}")
     return Statistic(name, value, HOWS[how])
@@ -301,8 +301,8 @@ def read_float_property(content: bytes) -> tuple[str, float]:
     Raises:
         SideChannelError: If it is none.
     """
-    told = ChannelReader(content)
-    return told.text(), told.number()
+    reader = ChannelReader(content)
+    return reader.text(), reader.number()
 
 
 def read_parameter(content: bytes) -> tuple[str, float | Sampler]:
@@ -311,21 +311,21 @@ def read_parameter(content: bytes) -> tuple[str, float | Sampler]:
     Raises:
         SideChannelError: If it is none.
     """
-    told = ChannelReader(content)
-    name, kind = told.text(), told.whole()
+    reader = ChannelReader(content)
+    name, kind = reader.text(), reader.whole()
     if kind == 0:
-        return name, told.number()
+        return name, reader.number()
     if kind != SAMPLED:
         raise SideChannelError(f"parameter {name!r} has the message kind {kind}, and there are 2")
-    seed, kind = told.whole(), told.whole()
+    seed, kind = reader.whole(), reader.whole()
     own = {"seed": abs(seed)}
     try:
         if kind == UNIFORM:
-            return name, UniformSampler(told.number(), told.number(), **own)
+            return name, UniformSampler(reader.number(), reader.number(), **own)
         if kind == NORMAL:
-            return name, NormalSampler(told.number(), told.number(), **own)
+            return name, NormalSampler(reader.number(), reader.number(), **own)
         if kind == INTERVALS:
-            ends = told.numbers()
+            ends = reader.numbers()
             return name, IntervalsSampler(tuple(zip(ends[::2], ends[1::2], strict=True)), **own)
     except ValueError as error:
         raise SideChannelError(f"parameter {name!r}: {error}") from None
@@ -338,16 +338,16 @@ def read_engine(content: bytes) -> dict[str, float]:
     Raises:
         SideChannelError: If it is none.
     """
-    told = ChannelReader(content)
-    kind = told.whole()
+    reader = ChannelReader(content)
+    kind = reader.whole()
     if kind == 0:
-        return {"width": told.whole(), "height": told.whole()}
+        return {"width": reader.whole(), "height": reader.whole()}
     if kind == 2:
-        return {"time_scale": told.number()}
+        return {"time_scale": reader.number()}
     names = {1: "quality_level", 3: "target_frame_rate", 4: "capture_frame_rate"}
     if kind not in names:
         raise SideChannelError(f"the engine message has the kind {kind}, and there are 5")
-    return {names[kind]: told.whole()}
+    return {names[kind]: reader.whole()}
 
 
 @dataclass
@@ -379,15 +379,15 @@ class Inbox:
         """
         messages, problem = unpack_whole(content)
         problems = [problem] if problem else []
-        for channel, told in messages:
+        for channel, payload in messages:
             try:
                 if channel == STATISTICS:
-                    self.statistics.append(read_statistic(told))
+                    self.statistics.append(read_statistic(payload))
                 elif channel == PROPERTIES:
-                    name, value = read_float_property(told)
+                    name, value = read_float_property(payload)
                     self.properties[name] = value
                 elif channel not in NAMES:
-                    self.raw.append((channel, told))
+                    self.raw.append((channel, payload))
             except SideChannelError as error:
                 problems.append(f"channel {NAMES[channel]}: {error}")
         self.num_broken += len(problems)

@@ -185,8 +185,8 @@ class PlayerSession:
             package_version=options.package_version,
             capabilities=can if major else None,
         )
-        told = UnityMessageProto(HeaderProto(OK), UnityOutputProto(rl_initialization_output=said))
-        answer = from_bytes(UnityMessageProto, line.exchange(to_bytes(told)))
+        output = UnityMessageProto(HeaderProto(OK), UnityOutputProto(rl_initialization_output=said))
+        answer = from_bytes(UnityMessageProto, line.exchange(to_bytes(output)))
         heard = None if answer.unity_input is None else answer.unity_input.rl_initialization_input
         if answer.header is None or answer.header.status != OK or heard is None:
             self._say("the trainer has refused the connection")
@@ -301,34 +301,34 @@ class PlayerSession:
         if answer.header.status != OK:
             self._say("the trainer has said goodbye")
             raise PlayerEnded(0)
-        told = answer.unity_input.rl_input
-        if told.side_channel:
-            self._listen(told.side_channel)
-        if told.command == QUIT:
+        rl_input = answer.unity_input.rl_input
+        if rl_input.side_channel:
+            self._listen(rl_input.side_channel)
+        if rl_input.command == QUIT:
             self._say("the trainer has asked the player to quit")
             raise PlayerEnded(0)
-        self._reset = told.command == RESET
-        return told
+        self._reset = rl_input.command == RESET
+        return rl_input
 
     def _listen(self, content: bytes) -> None:
         """Reads what comes on side channels, and writes it into the log."""
-        for channel, told in side_channels.unpack(content):
+        for channel, payload in side_channels.unpack(content):
             if channel == side_channels.ENGINE:
-                for name, value in side_channels.read_engine(told).items():
+                for name, value in side_channels.read_engine(payload).items():
                     self._say(f"engine {name} {value:g}")
             elif channel == side_channels.PARAMETERS:
-                name, wanted = side_channels.read_parameter(told)
+                name, wanted = side_channels.read_parameter(payload)
                 self._parameters[name] = wanted
                 self._say(f"parameter {name} {wanted if isinstance(wanted, Sampler) else f'{wanted:g}'}")
                 if self._scene is not None and not self._scene.set_parameter(name, wanted):
                     self._say(f"parameter {name}: the environment has none of that name")
             elif channel == side_channels.PROPERTIES:
-                name, number = side_channels.read_float_property(told)
+                name, number = side_channels.read_float_property(payload)
                 self._say(f"property {name} {number:g}")
             elif channel == BALLAST:
-                self._outbox.append((channel, told))
+                self._outbox.append((channel, payload))
             else:
-                self._say(f"channel {channel}: {len(told)} bytes")
+                self._say(f"channel {channel}: {len(payload)} bytes")
 
     def _side_channel(self) -> bytes:
         """Returns the side channel messages that the player sends now."""

@@ -134,7 +134,7 @@ def parser() -> argparse.ArgumentParser:
     add("--stats", action="store_true", help="report statistics")
     add("--ballast", type=int, default=0, metavar="BYTES", help="each message carries so much besides")
     add("--step-seconds", type=float, default=0.0, help="seconds that a step takes at least")
-    for fault, told in (
+    for fault, description in (
         ("crash", "the process dies (-1: before it connects)"),
         ("hang", "nothing comes any more (-1: before it connects)"),
         ("close", "the player says goodbye"),
@@ -142,7 +142,7 @@ def parser() -> argparse.ArgumentParser:
         ("garbage-channel", "bytes are sent on side channels that are none"),
         ("nan", "a number is NaN"),
     ):
-        add(f"--{fault}-at", type=int, default=0, metavar="STEP", help=told)
+        add(f"--{fault}-at", type=int, default=0, metavar="STEP", help=description)
     add("--nan-sensor", default="", metavar="PART", help="where that is; `reward` for the reward")
     add("--silent", action="store_true", help="no agent asks for a decision")
     add("--sessions", type=_at_least_one, default=1, help="connect so often, as an Editor does")

@@ -270,7 +270,7 @@ class Scene:
         """Returns the result for a behaviour, and takes the rewards of its agents out of the state."""
         rows, state, mine = step.rows[behavior.kind], self._states[behavior.kind], behavior.rows
         if over:
-            ended = self._told(state, mine[(rows.terminated | rows.truncated)[mine]], state.before)
+            ended = self._agents(state, mine[(rows.terminated | rows.truncated)[mine]], state.before)
             ended.truncated = (rows.truncated & ~rows.terminated)[ended.rows]
             if ended.truncated.any():
                 at = np.searchsorted(rows.final_index, ended.rows[ended.truncated])
@@ -280,16 +280,16 @@ class Scene:
             if self._options.ids == "new" and len(ended.rows):
                 state.ids[ended.rows] = [next(self._fresh) for _ in range(len(ended.rows))]
         else:
-            ended = self._told(state, NOBODY, rows.obs)
+            ended = self._agents(state, NOBODY, rows.obs)
         waiting = rows.waiting[mine]
         period = self._options.period
         if self._options.is_silent:
             waiting = np.zeros(len(mine), dtype=bool)
         elif period > 1:
             waiting = waiting & ((self.steps + state.phase[mine]) % period == 0)
-        return SceneMoment(behavior, ended, self._told(state, mine[waiting], rows.obs))
+        return SceneMoment(behavior, ended, self._agents(state, mine[waiting], rows.obs))
 
-    def _told(self, state: _KindState, rows: np.ndarray, obs: Tree) -> SceneAgents:
+    def _agents(self, state: _KindState, rows: np.ndarray, obs: Tree) -> SceneAgents:
         found = SceneAgents(
             rows,
             state.ids[rows],

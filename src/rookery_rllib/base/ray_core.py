@@ -539,8 +539,8 @@ def cluster_resources() -> dict[str, float]:
     if (theirs := joined()) is not None:
         return theirs.cluster_resources()  # type: ignore[no-any-return]
     found = {"CPU": float(usable_cores()), "GPU": float(len(visible_gpus())), f"node:{node_ip()}": 1.0}
-    told = {name: float(amount) for name, amount in _Ray.machine.items() if amount is not None}
-    return {name: amount for name, amount in {**found, **told}.items() if amount}
+    given = {name: float(amount) for name, amount in _Ray.machine.items() if amount is not None}
+    return {name: amount for name, amount in {**found, **given}.items() if amount}
 
 
 def available_resources() -> dict[str, float]:

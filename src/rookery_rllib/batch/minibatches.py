@@ -51,7 +51,7 @@ def do_minibatch_sgd(
     standardize_fields: Sequence[str],
 ) -> dict[str, Any]:
     whole = samples.as_multi_agent() if isinstance(samples, SampleBatch) else samples
-    told: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name in policies:
         batch = whole.policy_batches.get(name)
         if batch is None:
@@ -66,5 +66,5 @@ def do_minibatch_sgd(
                 fetched = fetched.get(name, fetched)
                 for key, value in fetched.get(LEARNER_STATS_KEY, {}).items():
                     stats[key].append(value)
-        told[name] = {LEARNER_STATS_KEY: averaged(stats)}
-    return told
+        results[name] = {LEARNER_STATS_KEY: averaged(stats)}
+    return results

@@ -119,14 +119,14 @@ class _FromMultiAgent(BaseEnv):
 
     def poll(self) -> Polled:
         """Returns the observations of the agents that act next; rewards are None at the start of an episode."""
-        told: Polled = ({}, {}, {}, {}, {})
+        polled: Polled = ({}, {}, {}, {}, {})
         for place in range(self.num_envs):
             if self._shown[place] is None:
                 self.try_reset(place)
-            for part, one in zip(told, self._shown[place], strict=False):
+            for part, one in zip(polled, self._shown[place], strict=False):
                 part[place] = one
             self._shown[place] = ({}, {}, {old_api.ALL: False}, {})
-        return told
+        return polled
 
     def send_actions(self, action_dict: Mapping[Any, Mapping[Any, Any]]) -> None:
         """Steps environments; raises a ValueError if an episode is over, or the dict of ends has no ``__all__``."""

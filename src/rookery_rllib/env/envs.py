@@ -423,12 +423,12 @@ class AsGymnasiumVector(gymnasium.vector.VectorEnv[Any, Any, Any]):
             rewards += reward
             ends += end
             infos += info
-        told: dict[str, Any] = {}
+        joined_infos: dict[str, Any] = {}
         for place, info in enumerate(infos):
-            told = self._add_info(told, info or {}, place)
+            joined_infos = self._add_info(joined_infos, info or {}, place)
         cut = np.array([bool((info or {}).get(TRUNCATED)) for info in infos])
         over = np.array(ends, dtype=bool)
-        return self._joined(), np.array(rewards, np.float64), over & ~cut, over & cut, told
+        return self._joined(), np.array(rewards, np.float64), over & ~cut, over & cut, joined_infos
 
     def _joined(self) -> Any:
         empty: Any = create_empty_array(self.single_observation_space, self.num_envs)

@@ -491,12 +491,12 @@ class CoinGame(MultiAgentEnv, Env):
 
     def _statistics(self) -> dict[Any, Any]:
         """Returns by player the share of steps with a coin taken, and the share of coins of the own colour."""
-        told: dict[Any, Any] = {}
+        statistics: dict[Any, Any] = {}
         for player, (all_, own) in zip(self.players_ids, self._taken.tolist(), strict=True):
-            told[player] = {"pick_speed": all_ / self.step_count_in_current_episode}
+            statistics[player] = {"pick_speed": all_ / self.step_count_in_current_episode}
             if all_:
-                told[player]["pick_own_color"] = own / all_
-        return told
+                statistics[player]["pick_own_color"] = own / all_
+        return statistics
 
 
 class AsymCoinGame(CoinGame):

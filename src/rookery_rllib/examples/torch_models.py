@@ -57,7 +57,7 @@ class TorchCustomLossModel(ExampleModel):
         self.input_files = input_files
         self.reader = JsonReader(input_files)
         self.fcnet = FullyConnectedNetwork(obs_space, action_space, num_outputs, model_config, "fcnet")
-        self._told: dict[str, float] = {}
+        self._metrics: dict[str, float] = {}
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> Any:
         return self.fcnet(input_dict, state, seq_lens)
@@ -73,14 +73,14 @@ class TorchCustomLossModel(ExampleModel):
         logits, _ = self.forward({"obs": restore_original_dimensions(rows, self.obs_space, "torch")}, [], None)
         actions = torch.from_numpy(np.asarray(batch["actions"])).to(device)
         imitation = -TorchCategorical(logits, self).logp(actions).mean()
-        self._told = {
+        self._metrics = {
             "policy_loss": float(np.mean([loss.item() for loss in policy_loss])),
             "imitation_loss": imitation.item(),
         }
         return [loss + self.WEIGHT * imitation for loss in policy_loss]
 
     def metrics(self) -> dict[str, Any]:
-        return dict(self._told)
+        return dict(self._metrics)
 
 
 # --- several parts of an action ---------------------------------------------------------------------------------------

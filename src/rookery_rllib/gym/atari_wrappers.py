@@ -44,7 +44,7 @@ class MonitorEnv(Wrapper):
         self._lengths: list[int] = []
         self._now: list[float] | None = None
         self._steps = 0
-        self._told = 0
+        self._num_reported = 0
 
     def reset(self, **kwargs: Any) -> Any:
         if self._now is not None:
@@ -70,8 +70,8 @@ class MonitorEnv(Wrapper):
         return self._steps
 
     def next_episode_results(self) -> Iterator[tuple[float, int]]:
-        new = list(zip(self._rewards[self._told :], self._lengths[self._told :], strict=True))
-        self._told = len(self._rewards)
+        new = list(zip(self._rewards[self._num_reported :], self._lengths[self._num_reported :], strict=True))
+        self._num_reported = len(self._rewards)
         yield from new
 
 

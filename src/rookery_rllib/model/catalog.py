@@ -209,8 +209,8 @@ class ModelCatalog:
             config["num_framestacks"] = 0  # the environment stacks frames, as with `framestack`
         custom = custom_model(config)
         made: Any = custom or default_model or default_network(obs_space, config)
-        told = (config.get("custom_model_config") or {}) if custom else {}
-        further = {**model_kwargs, **told}
+        custom_kwargs = (config.get("custom_model_config") or {}) if custom else {}
+        further = {**model_kwargs, **custom_kwargs}
         if _is_plain(made):
             _with_memory(made, config)
             if model_interface is not None:
@@ -218,8 +218,8 @@ class ModelCatalog:
             named = _named(made, name)
             return _checked(made(obs_space, action_space, num_outputs, **named, **further), made)
         if model_interface is not None:
-            told = _accepted(made, told, getattr(made, "__name__", "custom_model"))
-            further = {**model_kwargs, **told}
+            custom_kwargs = _accepted(made, custom_kwargs, getattr(made, "__name__", "custom_model"))
+            further = {**model_kwargs, **custom_kwargs}
         made = _on_top(model_interface, made)
         accepted = _accepted(made, further, getattr(made, "__name__", "custom_model"))
         made = _with_memory(made, config)

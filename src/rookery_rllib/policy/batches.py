@@ -137,11 +137,11 @@ class LearnHook(BatchHook):
             batch = self._with_changed_targets(batch, self._rollout)
         if self._wanted["on_learn_on_batch"]:
             reported: dict[str, Any] = {}
-            told = self._train_batch(batch)
-            self.trainer.callbacks.on_learn_on_batch(policy=self._policy, train_batch=told, result=reported)
+            train_batch = self._train_batch(batch)
+            self.trainer.callbacks.on_learn_on_batch(policy=self._policy, train_batch=train_batch, result=reported)
             self.reported = reported
             if isinstance(batch, Minibatch):
-                changed: dict[str, Any] = dict(_fields(told, batch))
+                changed: dict[str, Any] = dict(_fields(train_batch, batch))
                 batch = replace(batch, **changed)
         return batch
 
@@ -218,12 +218,12 @@ def _every_row(rollout: Rollout) -> np.ndarray:
     return np.arange(rollout.reward.numel()) if rows is None else rows.cpu().numpy()
 
 
-def _fields(told: SampleBatch, batch: Minibatch) -> dict[str, Tensor]:
+def _fields(train_batch: SampleBatch, batch: Minibatch) -> dict[str, Tensor]:
     """Converts targets that a callback may have changed to our fields."""
     found = {}
     for column, name in CHANGEABLE.items():
         field = getattr(batch, name)
-        if column in told:
-            given = torch.as_tensor(np.asarray(told[column]), dtype=field.dtype, device=field.device)
+        if column in train_batch:
+            given = torch.as_tensor(np.asarray(train_batch[column]), dtype=field.dtype, device=field.device)
             found[name] = given.reshape(field.shape)
     return found

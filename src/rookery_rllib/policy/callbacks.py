@@ -149,7 +149,7 @@ class EpisodeBook:
         """Whether explorations of the script are called with episodes."""
         self._pending: dict[tuple[int, Any], deque[MultiAgentEpisode]] = {}
         """By environment and agent, episodes that have ended and whose last piece was not reported yet."""
-        self._told: dict[int, set[Any]] = {}
+        self._ended_agents: dict[int, set[Any]] = {}
         """By environment, the agents whose last piece of the running episode was reported."""
 
     def listeners(self) -> list[Callback]:
@@ -202,10 +202,10 @@ class EpisodeBook:
         lane = episode.env_id
         self.running.pop(lane, None)
         self.ended.append(episode)
-        told = self._told.pop(lane, set())
+        ended_agents = self._ended_agents.pop(lane, set())
         if self.waits:
             for agent, _ in episode.agent_rewards:
-                if agent not in told:
+                if agent not in ended_agents:
                     self._pending.setdefault((lane, agent), deque(maxlen=MAX_PENDING)).append(episode)
 
     def of_piece(self, lane: int, agent: Any, ended: bool) -> MultiAgentEpisode:
@@ -214,12 +214,12 @@ class EpisodeBook:
         if untold:
             return untold.popleft() if ended else untold[0]
         if ended:  # before the others' episode does
-            self._told.setdefault(lane, set()).add(agent)
+            self._ended_agents.setdefault(lane, set()).add(agent)
         return self.running.get(lane) or self.nameless(lane)
 
     def forget(self) -> None:
         """Drops all episodes; new ones follow."""
-        self.running, self.ended, self._pending, self._told = {}, [], {}, {}
+        self.running, self.ended, self._pending, self._ended_agents = {}, [], {}, {}
 
     def nameless(self, lane: int) -> MultiAgentEpisode:
         """Returns an episode of an environment that was not followed."""

@@ -11,7 +11,6 @@ network's outputs. Such a policy acts in torch, not on kernels. Settings classes
 from __future__ import annotations
 
 import copy
-import inspect
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -359,7 +358,6 @@ class Explorer:
         self.exploration, self.explores = exploration, explores
         self.timestep = 0
         self._random_state = PerEnvRandomState(0)
-        self._told = inspect.signature(exploration.get_exploration_action).parameters
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Explorer:
         """Returns itself: all copies of a policy call the same object."""
@@ -440,14 +438,14 @@ class ExploringPolicy(Actor):
         mask = obs[MASK] if self._masked else None
         drawn = self.distribution(features, mask, noise if explore else None)
         seed = 0 if noise is None else zlib.crc32(noise.cpu().numpy().tobytes())
-        chosen, told = self.explorer.choose(drawn, explore, seed)
+        chosen, explorer_logp = self.explorer.choose(drawn, explore, seed)
         spec, num = self.action_spec, len(features)
         array = np.asarray(as_arrays(chosen)).reshape(num, *spec.shape)
         action = torch.from_numpy(array.astype(spec.dtype)).to(features.device)
         logp = (
             torch.zeros(num, dtype=torch.float32, device="cpu")
-            if told is None
-            else torch.from_numpy(np.asarray(as_arrays(told), np.float32)).reshape(num)
+            if explorer_logp is None
+            else torch.from_numpy(np.asarray(as_arrays(explorer_logp), np.float32)).reshape(num)
         )
         if not deterministic:
             self.explorer.timestep += num
@@ -549,7 +547,9 @@ for _name in ("ppo", "a2c", "reinforce", "dqn", "sac", "ddpg", "td3"):
     globals()[f"Exploring{_base.__name__}"] = EXPLORING[_name]
 
 
-def exploration_layers(told: Any, configs: Mapping[str, Mapping[str, Any]], layers: Sequence[Layer]) -> list[Layer]:
+def exploration_layers(
+    translation: Any, configs: Mapping[str, Mapping[str, Any]], layers: Sequence[Layer]
+) -> list[Layer]:
     """Returns settings with which policies that Rookery trains explore by classes of a script."""
     acts_itself = {path for layer in layers for path, value in layer.values.items() if isinstance(value, Settings)}
     values: dict[str, Any] = {}
@@ -557,11 +557,11 @@ def exploration_layers(told: Any, configs: Mapping[str, Mapping[str, Any]], laye
         if own_exploration(config) is None or f"policies.{name}" in acts_itself:
             continue
         values[f"policies.{name}.exploring"] = dict(config)
-        algorithm = told.policies[name].settings.get("name")
+        algorithm = translation.policies[name].settings.get("name")
         if algorithm is not None:
             values[f"policies.{name}.name"] = EXPLORING[algorithm]
         else:
-            values["algorithm.name"] = EXPLORING[told.settings["algorithm.name"]]
+            values["algorithm.name"] = EXPLORING[translation.settings["algorithm.name"]]
     return [Layer("rllib config: exploration_config", values)] if values else []
 
 

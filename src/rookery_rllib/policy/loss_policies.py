@@ -236,12 +236,12 @@ class ScriptLoss(ScriptLearning):
         policy = self.torch_policy
         telling, policy.handing_out = policy.handing_out, None  # the trainer broadcasts weights after all have learned
         try:
-            told = self._epochs(batch) if "num_sgd_iter" in self.cfg.config else policy.learn_on_batch(batch)
+            result = self._epochs(batch) if "num_sgd_iter" in self.cfg.config else policy.learn_on_batch(batch)
         finally:
             policy.handing_out = telling
         for engine in policy.engines:
             self.check_finite(engine)
-        return told
+        return result
 
     def _epochs(self, batch: SampleBatch) -> Mapping[str, Any]:
         """Learns in ``num_sgd_iter`` epochs of minibatches; returns the means of the last."""
@@ -254,18 +254,18 @@ class ScriptLoss(ScriptLearning):
             batch_divisibility_req=policy.batch_divisibility_req,
             view_requirements=policy.view_requirements,
         )
-        told: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         stats: dict[str, list[Any]] = {}
         for _ in range(int(config["num_sgd_iter"])):
             stats = {}
             for part in self._minibatches(batch, int(config["sgd_minibatch_size"])):
-                told = policy.learn_on_batch(part)
-                for name, value in told.get(LEARNER_STATS_KEY, {}).items():
+                result = policy.learn_on_batch(part)
+                for name, value in result.get(LEARNER_STATS_KEY, {}).items():
                     stats.setdefault(name, []).append(value)
         means = averaged(stats)
         if hasattr(policy, "update_kl") and means.get("kl") is not None:
             policy.update_kl(float(means["kl"]))
-        return {**told, LEARNER_STATS_KEY: means}
+        return {**result, LEARNER_STATS_KEY: means}
 
     def _minibatches(self, batch: SampleBatch, size: int) -> Sequence[SampleBatch]:
         """Yields parts of a batch in random order: shuffled rows, or whole sequences."""

@@ -138,9 +138,9 @@ class Policy:
         return sample_batch
 
     def learn_on_batch(self, samples: Any) -> dict[str, Any]:
-        gradients, told = self.compute_gradients(samples)
+        gradients, info = self.compute_gradients(samples)
         self.apply_gradients(gradients)
-        return dict(told)
+        return dict(info)
 
     def compute_gradients(self, postprocessed_batch: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no compute_gradients")

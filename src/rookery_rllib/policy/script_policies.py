@@ -363,10 +363,13 @@ class ScriptLearning(Algorithm[ScriptPolicyConfig]):
         """Calls `learn_on_batch`; returns its report."""
         return self.script_policy.learn_on_batch(batch)
 
-    def reported(self, told: Any) -> Row:
+    def reported(self, result: Any) -> Row:
         """Stores the learning report of a policy; returns its numbers."""
-        told = dict(told or {})
-        stats = told.get(LEARNER_STATS_KEY, told)
-        self.fetched = {**{k: v for k, v in told.items() if LEARNER_STATS_KEY in told}, LEARNER_STATS_KEY: dict(stats)}
+        result = dict(result or {})
+        stats = result.get(LEARNER_STATS_KEY, result)
+        self.fetched = {
+            **{k: v for k, v in result.items() if LEARNER_STATS_KEY in result},
+            LEARNER_STATS_KEY: dict(stats),
+        }
         numbers = {name: np.asarray(as_arrays(value)) for name, value in stats.items() if not isinstance(value, dict)}
         return {name: float(value) for name, value in numbers.items() if value.ndim == 0 and value.dtype.kind in "biuf"}

@@ -219,9 +219,9 @@ class TorchPolicy(Policy):
     def learn_on_batch(self, samples: Any) -> dict[str, Any]:
         """Makes one gradient step; rows of recurrent models are cut into sequences, in place."""
         self._train(True)
-        told: dict[str, Any] = {}
+        custom_metrics: dict[str, Any] = {}
         if self.callbacks is not None:
-            self.callbacks.on_learn_on_batch(policy=self, train_batch=samples, result=told)
+            self.callbacks.on_learn_on_batch(policy=self, train_batch=samples, result=custom_metrics)
         if overrides(self, "compute_gradients", "apply_gradients"):
             gradients, fetched = self.compute_gradients(samples)
             self.apply_gradients(gradients)
@@ -230,7 +230,7 @@ class TorchPolicy(Policy):
             batch = self._prepared(samples)
             fetched = self._fetched(self._stepped(batch))
         self._hand_out()
-        return {**fetched, "model": self.model.metrics(), "custom_metrics": told}
+        return {**fetched, "model": self.model.metrics(), "custom_metrics": custom_metrics}
 
     def _prepared(self, samples: Any) -> SampleBatch:
         """Returns a batch for a loss: padded sequences, and columns that become tensors on access."""
@@ -323,9 +323,9 @@ class TorchPolicy(Policy):
             return dict(self.extra_grad_info(batch) or {})
 
     def _fetched(self, info: Mapping[str, Any]) -> dict[str, Any]:
-        told = dict(self.extra_compute_grad_fetches())
-        stats = {**told.get(LEARNER_STATS_KEY, {}), **info}
-        return {**told, LEARNER_STATS_KEY: convert_to_non_torch_type(stats)}
+        fetches = dict(self.extra_compute_grad_fetches())
+        stats = {**fetches.get(LEARNER_STATS_KEY, {}), **info}
+        return {**fetches, LEARNER_STATS_KEY: convert_to_non_torch_type(stats)}
 
     @own_modes()
     def compute_gradients(self, postprocessed_batch: Any) -> Any:

@@ -216,13 +216,15 @@ class BaseTrainer(Trainable):
             self._take_over_translation(env)
 
     def _take_over_translation(self, env: Any) -> None:
-        told = self.translation
-        self.env_maker.spaces, self.env_maker.mapping = spaces_by_policy(told), told.policy_mapping
-        self.config = told.config
+        translation = self.translation
+        self.env_maker.spaces, self.env_maker.mapping = spaces_by_policy(translation), translation.policy_mapping
+        self.config = translation.config
         self.config["env"] = env
         self.recorded_mapping: RecordedMapping | None = None
-        if told.policy_mapping is not None:
-            self.recorded_mapping = RecordedMapping(told.policy_mapping, self.agent_ids, spaces_by_policy(told))
+        if translation.policy_mapping is not None:
+            self.recorded_mapping = RecordedMapping(
+                translation.policy_mapping, self.agent_ids, spaces_by_policy(translation)
+            )
 
     def _listen(self) -> None:
         """Adds callbacks of 2021, and hooks of models and policies of scripts, to the learning of new policies."""
@@ -417,7 +419,7 @@ class BaseTrainer(Trainable):
 
     def _result(self, found: IterationResult) -> dict[str, Any]:
         ended = self.take_episodes()
-        told = summarized(self._window.with_earlier(ended), len(ended))
+        result = summarized(self._window.with_earlier(ended), len(ended))
         counted = counters(found, self._steps_before, self.decisions)
         counted["num_healthy_workers"] = int(self.config["num_workers"])
         info = counted.pop("info")
@@ -431,10 +433,10 @@ class BaseTrainer(Trainable):
             stats = learner_stats(found.policies[name].learning, learner.now(), measured)
             reported = next((hook.reported for hook in learner.hooks if isinstance(hook, LearnHook)), {})
             more = {"custom_metrics": dict(reported)} if reported else {}
-            told["custom_metrics"] |= {name: dict(reported)} if reported else {}
+            result["custom_metrics"] |= {name: dict(reported)} if reported else {}
             info["learner"][name] = {"learner_stats": stats, **learner_extras(stats), **more}
         spent = performance(self._stopwatch.since(), counted["timesteps_this_iter"])
-        return {**told, **counted, "info": info, **spent}
+        return {**result, **counted, "info": info, **spent}
 
     @property
     def decisions(self) -> int:
@@ -553,14 +555,14 @@ class BaseTrainer(Trainable):
 
     def save_checkpoint(self, tmp_checkpoint_dir: str) -> str:
         """Writes a checkpoint of Rookery into the directory, and RLlib's file for it."""
-        told = {"trainer": str(self), "env": self._env_id, "decisions": self.decisions}
-        return str(write_checkpoint(self, Path(tmp_checkpoint_dir), told))
+        extra = {"trainer": str(self), "env": self._env_id, "decisions": self.decisions}
+        return str(write_checkpoint(self, Path(tmp_checkpoint_dir), extra))
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Loads the state of a checkpoint; the settings stay those of this trainer."""
-        told = restore_checkpoint(self, Path(checkpoint))
+        extra = restore_checkpoint(self, Path(checkpoint))
         self._steps_before = self.rookery.env_steps
-        self._decisions_before += int(told.get("decisions", 0)) - self.decisions
+        self._decisions_before += int(extra.get("decisions", 0)) - self.decisions
 
     def cleanup(self) -> None:
         if "evaluation_workers" in self.__dict__:
@@ -582,9 +584,9 @@ class BaseTrainer(Trainable):
     __str__ = __repr__
 
 
-def spaces_by_policy(told: Translation) -> dict[str, tuple[Any, Any]]:
+def spaces_by_policy(translation: Translation) -> dict[str, tuple[Any, Any]]:
     """Returns observation and action space of each policy, None if the configuration does not have them."""
-    return {name: (entry.observation_space, entry.action_space) for name, entry in told.policies.items()}
+    return {name: (entry.observation_space, entry.action_space) for name, entry in translation.policies.items()}
 
 
 def differing(config: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:

@@ -70,10 +70,10 @@ def why_local(trainer: Any) -> str:
 def names_in(callbacks: DefaultCallbacks) -> set[str]:
     """Returns the names that the functions for ``on_train_result`` use, also in functions inside them."""
     own = vars(callbacks).get("on_train_result")
-    told = list(own.args[0]) if isinstance(own, functools.partial) else [type(callbacks).on_train_result]
-    told.append(callbacks.legacy_callbacks.get("on_train_result"))
+    hooks = list(own.args[0]) if isinstance(own, functools.partial) else [type(callbacks).on_train_result]
+    hooks.append(callbacks.legacy_callbacks.get("on_train_result"))
     found: set[str] = set()
-    codes = [code for each in told if isinstance(code := getattr(each, "__code__", None), CodeType)]
+    codes = [code for each in hooks if isinstance(code := getattr(each, "__code__", None), CodeType)]
     while codes:
         code = codes.pop()
         found |= set(code.co_names) | {each for each in code.co_consts if isinstance(each, str)}
@@ -194,14 +194,14 @@ class RemoteEvaluation:
     """The workers on a cluster that evaluate a trainer's policies, each with a share of the environments."""
 
     def __init__(self, trainer: Any) -> None:
-        run, told = trainer.rookery, trainer.translation.evaluation
-        env_config = told["config"].get("env_config")
+        run, evaluation = trainer.rookery, trainer.translation.evaluation
+        env_config = evaluation["config"].get("env_config")
         maker = trainer.env_maker.another(env_config) if trainer.makes_environments else None
         config = with_settings(run.config, maker, env_config)
-        episodes = int(told["episodes"])
-        lanes = max(min(episodes, config.evaluation.num_envs), min(episodes, told["workers"]))
+        episodes = int(evaluation["episodes"])
+        lanes = max(min(episodes, config.evaluation.num_envs), min(episodes, evaluation["workers"]))
         config = replace(config, evaluation=replace(config.evaluation, num_envs=lanes))
-        self._run, self._episodes, self._deterministic = run, episodes, not told["explore"]
+        self._run, self._episodes, self._deterministic = run, episodes, not evaluation["explore"]
         self._workers = EvaluationWorkers(config, run.streams, run.draws, run.interrupt, run.note)
 
     def ask(self) -> None:

@@ -29,13 +29,13 @@ class TrainerEvaluation:
     @functools.cached_property
     def _is_remote(self) -> bool:
         """Whether workers on a cluster evaluate."""
-        told = self._trainer.translation.evaluation
-        if told["workers"] and has_episode_hooks(self._trainer.callbacks):
+        evaluation = self._trainer.translation.evaluation
+        if evaluation["workers"] and has_episode_hooks(self._trainer.callbacks):
             say_once(
                 f"{self._trainer}: evaluation_num_workers: evaluated in this process, where callbacks get the episodes"
             )
             return False
-        return bool(told["workers"])
+        return bool(evaluation["workers"])
 
     @functools.cached_property
     def _remote(self) -> RemoteEvaluation:
@@ -54,15 +54,15 @@ class TrainerEvaluation:
 
     def result(self) -> dict[str, Any]:
         """Returns the result of an evaluation; actions explore unless ``evaluation_config`` turns it off."""
-        trainer, told = self._trainer, self._trainer.translation.evaluation
-        if told["custom_function"] is not None:
-            found: dict[str, Any] = told["custom_function"](trainer, trainer.evaluation_workers)
+        trainer, evaluation = self._trainer, self._trainer.translation.evaluation
+        if evaluation["custom_function"] is not None:
+            found: dict[str, Any] = evaluation["custom_function"](trainer, trainer.evaluation_workers)
             return found
         if self._is_remote:
             episodes = [trainer._episode_of(each) for each in self._remote.answer()]
         else:
             book = EpisodeBook(trainer.callbacks, trainer)
-            episodes = self.episodes(self._played(book, int(told["episodes"]), not told["explore"]), book)
+            episodes = self.episodes(self._played(book, int(evaluation["episodes"]), not evaluation["explore"]), book)
         steps = sum(each.length for each in episodes)
         spent = performance({}, steps)["sampler_perf"]
         return {**summarized(episodes, len(episodes)), "sampler_perf": spent, "timesteps_this_iter": steps}

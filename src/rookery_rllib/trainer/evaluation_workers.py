@@ -83,12 +83,12 @@ class EvaluationWorker(workers.RolloutWorker):
 
     def __init__(self, trainer: Any, worker_index: int, num_workers: int) -> None:
         super().__init__(trainer)
-        told = trainer.translation.evaluation
+        evaluation = trainer.translation.evaluation
         self.worker_index = worker_index
         self._config = merge_trainer_configs(
-            trainer.config, {**told["config"], "num_workers": num_workers, "in_evaluation": True}, True
+            trainer.config, {**evaluation["config"], "num_workers": num_workers, "in_evaluation": True}, True
         )
-        self._maker = trainer.env_maker.another(told["config"].get("env_config"))
+        self._maker = trainer.env_maker.another(evaluation["config"].get("env_config"))
         self._maker.worker_index, self._maker.num_workers = worker_index, num_workers
         run = trainer.rookery.config
         bare = replace(run, env=replace(run.env, config={}, implementation="serial"))

@@ -189,8 +189,8 @@ class PolicyClient:
     def log_returns(
         self, episode_id: str, reward: Any, info: Any = None, multiagent_done_dict: Mapping[Any, bool] | None = None
     ) -> None:
-        told = {str(agent): _sent(one) for agent, one in (info or {}).items()} if self._several else _sent(info)
-        self._client.log_returns(self._played(episode_id), reward, told or None, multiagent_done_dict)
+        sent_info = {str(agent): _sent(one) for agent, one in (info or {}).items()} if self._several else _sent(info)
+        self._client.log_returns(self._played(episode_id), reward, sent_info or None, multiagent_done_dict)
 
     def end_episode(self, episode_id: str, observation: Any) -> None:
         with suppress(EpisodeLost):  # its training data ended earlier

@@ -21,31 +21,33 @@ from rookery_rllib.policy.torch_policy import TorchPolicy
 
 def trainer_layers(trainer: Any) -> list[Layer]:
     """Returns the layers of settings of a trainer of 2021: of its keys, its environment and its policies."""
-    told, known = trainer.translation, trainer._known
-    layers = list(told.layers)
+    translation, known = trainer.translation, trainer._known
+    layers = list(translation.layers)
     if known is not None:
         limit = known.max_episode_steps
         steps = {} if limit is None else {"max_episode_steps": limit}
-        settings = {**known.kwargs, **told.env_config, **steps}
+        settings = {**known.kwargs, **translation.env_config, **steps}
         layers.append(Layer("rllib config: env_config", {"env.config": settings}))
     elif (
-        trainer.env_maker.copies is None and reaches_environments(trainer) and not told.settings.get("sampling.workers")
+        trainer.env_maker.copies is None
+        and reaches_environments(trainer)
+        and not translation.settings.get("sampling.workers")
     ):
         why = "callbacks, which may access environments: those of other processes are not accessible"
         layers.insert(0, Layer(why, {"env.implementation": "serial"}))
     if trainer.teams:
         layers.append(Layer("rllib config: env", {"teams": trainer.teams}))
-    for name, entry in told.policies.items():
+    for name, entry in translation.policies.items():
         layers += policy_layers(trainer, name, entry)
-    layers += exploration_layers(told, trainer.policy_configs, layers)
+    layers += exploration_layers(translation, trainer.policy_configs, layers)
     return [*layers, Layer("trainer", {"logging.console": "quiet"})]
 
 
 def reaches_environments(trainer: Any) -> bool:
     """Whether callbacks have a hook with access to environments."""
     moments = ("on_episode_start", "on_episode_step", "on_episode_end", "on_sample_end", "on_train_result")
-    told = any(overrides(trainer.callbacks, moment) for moment in moments)
-    return told or trainer.config["env_task_fn"] is not None or trainer.env_maker.rewritten
+    reached = any(overrides(trainer.callbacks, moment) for moment in moments)
+    return reached or trainer.config["env_task_fn"] is not None or trainer.env_maker.rewritten
 
 
 def class_of(trainer: Any, entry: Any) -> Any:

@@ -226,10 +226,10 @@ class RolloutWorker:
     def compute_gradients(self, samples: Any) -> tuple[Any, dict[str, Any]]:
         found = {name: self.policy_map[name].compute_gradients(part) for name, part in self._parts(samples).items()}
         if not isinstance(samples, MultiAgentBatch):
-            ((gradients, told),) = found.values()
-            return gradients, {**told, "batch_count": samples.count}
-        told = {name: told for name, (_, told) in found.items()}
-        return {name: gradients for name, (gradients, _) in found.items()}, {**told, "batch_count": samples.count}
+            ((gradients, info),) = found.values()
+            return gradients, {**info, "batch_count": samples.count}
+        info = {name: info for name, (_, info) in found.items()}
+        return {name: gradients for name, (gradients, _) in found.items()}, {**info, "batch_count": samples.count}
 
     def apply_gradients(self, grads: Any) -> Any:
         if isinstance(grads, Mapping):
@@ -241,8 +241,8 @@ class RolloutWorker:
         self, expected_batch_size: int, num_sgd_iter: int, sgd_minibatch_size: int, standardize_fields: Any
     ) -> tuple[dict[str, Any], int]:
         batch = self.sample()
-        told = do_minibatch_sgd(batch, self.policy_map, self, num_sgd_iter, sgd_minibatch_size, standardize_fields)
-        return told, batch.count
+        info = do_minibatch_sgd(batch, self.policy_map, self, num_sgd_iter, sgd_minibatch_size, standardize_fields)
+        return info, batch.count
 
     def get_metrics(self) -> list[Any]:
         found: list[Any] = self._trainer.take_episodes()

@@ -11,7 +11,7 @@ import pytest
 from rookery.envs.samplers import IntervalsSampler, NormalSampler, UniformSampler
 from rookery_mlagents.link import messages
 from rookery_mlagents.link import side_channel_codec as side_channels
-from rookery_mlagents.link.grpc_server import SAID, TOLD
+from rookery_mlagents.link.grpc_server import RAW_INPUT, RAW_OUTPUT
 from rookery_mlagents.link.layouts import BehaviorReader, layout_of
 from rookery_mlagents.link.messages import (
     OK,
@@ -56,7 +56,7 @@ def test_a_message_has_the_fields_it_has_there(name):
 def test_a_message_is_read_and_written_again_byte_by_byte(name):
     content = golden(name)
     assert to_bytes(from_bytes(UnityMessageProto, content)) == content
-    for raw in (frozenset(), SAID, TOLD):
+    for raw in (frozenset(), RAW_OUTPUT, RAW_INPUT):
         made = proto(UnityMessageProto, raw).FromString(content)
         assert made.SerializeToString(deterministic=True) == content
         made.DiscardUnknownFields()
@@ -65,7 +65,7 @@ def test_a_message_is_read_and_written_again_byte_by_byte(name):
 
 def infos_of(name: str) -> dict[str, tuple[BehaviorReader, list]]:
     message = from_bytes(UnityMessageProto, golden(name))
-    said = proto(UnityMessageProto, SAID).FromString(golden(name))
+    said = proto(UnityMessageProto, RAW_OUTPUT).FromString(golden(name))
     found = {}
     for brain in message.unity_output.rl_initialization_output.brain_parameters:
         first = message.unity_output.rl_output.agent_infos[brain.brain_name].value[0]
@@ -126,7 +126,7 @@ def test_actions_are_written_as_there(name):
             actions[row] = {"continuous": numbers[row], "discrete": choices[row]}
     else:
         actions = choices if spec.sizes else numbers
-    made = proto(UnityMessageProto, TOLD)()
+    made = proto(UnityMessageProto, RAW_INPUT)()
     made.header.status = OK
     made.unity_input.rl_input.agent_actions[behavior] = reader.write(actions)
     assert made.SerializeToString(deterministic=True) == golden(name)

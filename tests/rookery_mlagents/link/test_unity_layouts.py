@@ -19,7 +19,7 @@ from unity_client import agents, brain, output, seen  # noqa: E402
 from rookery.core.errors import RookeryError, SpaceError  # noqa: E402
 from rookery.core.spaces.arrays import image_axes  # noqa: E402
 from rookery.core.spaces.entity_set import EntitySet  # noqa: E402
-from rookery_mlagents.link.grpc_server import SAID  # noqa: E402
+from rookery_mlagents.link.grpc_server import RAW_OUTPUT  # noqa: E402
 from rookery_mlagents.link.image_messages import encoded  # noqa: E402
 from rookery_mlagents.link.layouts import BehaviorReader, layout_of, paths_of, sensor_layouts  # noqa: E402
 from rookery_mlagents.link.messages import (  # noqa: E402
@@ -43,7 +43,7 @@ def reader_of(*observations: ObservationProto, numbers: int = 1, branches=()) ->
 def raw(*infos: AgentInfoProto):
     """Agents as the link reads them."""
     content = to_bytes(output({"A": infos}))
-    return proto(UnityMessageProto, SAID).FromString(content).unity_output.rl_output.agent_infos["A"].value
+    return proto(UnityMessageProto, RAW_OUTPUT).FromString(content).unity_output.rl_output.agent_infos["A"].value
 
 
 # --- what there is ----------------------------------------------------------------------------------------------------
@@ -279,7 +279,9 @@ def test_garbage_is_refused_and_nothing_else(data):
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     try:
-        said = proto(UnityMessageProto, SAID).FromString(bytes(content[: data.draw(st.integers(1, len(content)))]))
+        said = proto(UnityMessageProto, RAW_OUTPUT).FromString(
+            bytes(content[: data.draw(st.integers(1, len(content)))])
+        )
     except DecodeError:
         return
     told = said.unity_output

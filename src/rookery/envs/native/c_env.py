@@ -291,7 +291,7 @@ class CEnv(BatchedEnv):
         self._began[lanes] = self._clock
         self._begin_count.value = count
         if self._begin_call() < 0:
-            raise EnvError(self._told(self._fault, "reset"))
+            raise EnvError(self._fault_message(self._fault, "reset"))
 
     def _parameters(self, lane: int, episode: int) -> np.ndarray:
         """Returns the parameters drawn for an episode, as the library reads them."""
@@ -348,7 +348,7 @@ class CEnv(BatchedEnv):
 
     def refuse(self, function: str) -> None:
         """Raises an EnvError for a fault that a call has found in ``step`` or ``reset``."""
-        text = self._told(self._fault, function)
+        text = self._fault_message(self._fault, function)
         self._fault.what = 0
         raise EnvError(text)
 
@@ -387,11 +387,11 @@ class CEnv(BatchedEnv):
     def _refuse_step(self) -> None:
         """Raises an EnvError for the first fault in a step."""
         fault = next(fault for fault in self._faults if fault.what)
-        text = self._told(fault, "step")
+        text = self._fault_message(fault, "step")
         fault.what = 0
         raise EnvError(text)
 
-    def _told(self, fault: FaultEntry, function: str) -> str:
+    def _fault_message(self, fault: FaultEntry, function: str) -> str:
         """Describes a fault: where, which agent, the value and the expected range."""
         kind, layout = self.kinds[0], self._layout
         lane, number = divmod(fault.row, len(kind.agents))

@@ -123,9 +123,9 @@ class BlockColumns:
             for role, names in self._roles.items():
                 if roles is None or role.partition("/")[0] in roles:
                     found[role] = self._read(columns, names, start, end)
-        told = with_reasons(self._roles, found)
+        by_role = with_reasons(self._roles, found)
         return ColumnTable(
-            self.source, told, lambda row: self.row_name(start + row), self.taken, self.dropped, self.bare_flag
+            self.source, by_role, lambda row: self.row_name(start + row), self.taken, self.dropped, self.bare_flag
         )
 
     def _read(self, columns: Mapping[str, Any], names: Sequence[str], start: int, end: int) -> np.ndarray:

@@ -202,8 +202,8 @@ def table_of(
         found: Names of the columns of each role.
         row_name: Returns the name of row 0, 1, ... in messages.
     """
-    told = with_reasons(found, columns)
-    return ColumnTable(source, told, row_name, taken(found), unused(names, found), bare_flag(found))
+    by_role = with_reasons(found, columns)
+    return ColumnTable(source, by_role, row_name, taken(found), unused(names, found), bare_flag(found))
 
 
 def with_reasons(found: Mapping[str, Sequence[str]], columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -90,8 +90,8 @@ def _recording(path: Path, file: Any, wanted: Wanted, growth: Growth) -> Recordi
             continue
         joined = [part.reshape(len(part), -1) for part in parts]
         columns[role] = parts[0] if len(parts) == 1 else np.concatenate(joined, axis=1)
-    told = table_of(str(path), columns, names, found)
-    return recording_of_table(told, wanted, made_of)
+    table = table_of(str(path), columns, names, found)
+    return recording_of_table(table, wanted, made_of)
 
 
 def is_text(kind: Any) -> bool:

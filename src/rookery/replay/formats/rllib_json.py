@@ -48,10 +48,10 @@ def read_line(
         ConfigError: If a column cannot be unpacked.
     """
     try:
-        told = json.loads(line, object_pairs_hook=unique_keys)
-        kind = told.pop("type")
-        parts = {SINGLE: told} if kind == "SampleBatch" else told["policy_batches"]
-        count = None if kind == "SampleBatch" else int(told["count"])
+        record = json.loads(line, object_pairs_hook=unique_keys)
+        kind = record.pop("type")
+        parts = {SINGLE: record} if kind == "SampleBatch" else record["policy_batches"]
+        count = None if kind == "SampleBatch" else int(record["count"])
         columns = {
             policy: {name: unpacked(one) if isinstance(one, str) else one for name, one in part.items()}
             for policy, part in parts.items()

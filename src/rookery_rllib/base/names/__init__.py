@@ -70,6 +70,6 @@ def gone_in(text: str) -> dict[str, str]:
             package = line
     gone: dict[str, str] = {}
     for package, entry in entries:
-        paths, _, told = entry.partition(": ")
-        gone.update((f"{package}.{path}", told) for path in paths.split())
+        paths, _, reason = entry.partition(": ")
+        gone.update((f"{package}.{path}", reason) for path in paths.split())
     return gone
