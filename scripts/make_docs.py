@@ -246,7 +246,7 @@ def rllib_keys_page() -> str:
 
 
 MLAGENTS_SECTIONS: list[tuple[str, list[KeyRow]]] = [
-    ("A behaviour", TRAINER_ROWS),
+    ("A behavior", TRAINER_ROWS),
     ("hyperparameters: ppo, poca", ON_POLICY_ROWS),
     ("hyperparameters: sac", SAC_ROWS),
     ("network_settings", NETWORK_ROWS),
@@ -302,32 +302,36 @@ def mlagents_keys_page() -> str:
     lines = [
         "# Keys of ML-Agents",
         "",
-        "Generated from the code by `make docs` (`rookery_mlagents/keys.py`). What becomes of each key of a configuration",
-        "of ML-Agents 1.1.0: *set*, its value goes to the path as it is; *translated*, a function of it and its",
-        "neighbours gives the values of the paths; *used*, `rookery mlagents learn` itself reads it; *ignored*, it",
-        "would change nothing here, and a note says so; *refused*, only its default is accepted, for the reason",
-        "given. `rookery explain RUN PATH` names the line of the file that a value came from. NAME is the name of the",
-        "behaviour, which is that of its policy; a path is one of the [settings](settings.md). Defaults are those of",
-        "ML-Agents; `required` = there is none.",
+        "Generated from the code by `make docs` (`rookery_mlagents/keys.py`). The keys of a configuration file of",
+        "ML-Agents 1.1.0, with ML-Agents' defaults, and the [settings](settings.md) that they determine. NAME is the name",
+        "of the behavior, and of its policy. `rookery explain RUN SETTING` names the line of the file that set a value.",
+        "",
+        "| status | treatment of the key |",
+        "|---|---|",
+        "| set | its value is copied to the setting |",
+        "| translated | the settings are computed from it and its neighbours |",
+        "| used | `rookery mlagents learn` reads it |",
+        "| ignored | no effect; a note gives the reason if it is set |",
         "",
     ]
     for title, rows in MLAGENTS_SECTIONS:
         lines += [f"## {title}", ""]
         if rows is PARAMETER_ROWS:
             lines += parameter_key_lines()
-        lines += ["| key | default | of | status | paths | meaning |", "|---|---|---|---|---|---|"]
+        lines += ["| key | default | trainers | status | settings | meaning |", "|---|---|---|---|---|---|"]
         for (only, status, paths, text), same in groupby(rows, lambda row: (row.only, row.status, row.paths, row.text)):
             group, here = [row.key for row in same], ", ".join(f"`{name}`" for name in paths)
             meaning = (text[:1].upper() + text[1:].rstrip(".")).replace("|", "or")
             for number, key in enumerate(group):
-                told = [KEY_WORDS.get(key.rpartition(".")[2], "") if len(group) > 1 else "", "" if number else meaning]
-                beside = (here, ". ".join(filter(None, told))) if not number else ("as above", told[0] or "As above")
+                own = KEY_WORDS.get(key, KEY_WORDS.get(key.rpartition(".")[2], "")) if len(group) > 1 else ""
+                parts = filter(None, [own, "" if number else meaning])
+                beside = (here, ". ".join(parts)) if not number else ("as above", own or "As above")
                 start = f"| `{key}` | `{default_of_key(key, only)}` | {', '.join(only) or 'all'} | {status.value} | "
                 lines.append(start + " | ".join(beside) + " |")
         lines.append("")
-    lines += ["## What has no key", "", "As ML-Agents does it, whatever a preset of Rookery would say:", ""]
+    lines += ["## Settings without a key", "", "Set as in ML-Agents, whatever Rookery's presets have:", ""]
     lines += [f"- `{name}`: {text}" for name, text in CONSTANTS.items()]
-    lines += ["", "## What differs on purpose", "", "| what | ML-Agents | here |", "|---|---|---|"]
+    lines += ["", "## Intended differences", "", "| subject | ML-Agents | Rookery |", "|---|---|---|"]
     lines += [f"| {what} | {theirs} | {here} |" for what, theirs, here in DIFFERENCES]
     lines.append("")
     return "\n".join(lines)

@@ -1,6 +1,6 @@
-"""Meanings of keys of ML-Agents in settings of ours, where it takes more than a copy: functions of a `Case`.
+"""Functions that translate keys of ML-Agents to settings: each takes a `Case` and returns values by path.
 
-Paths hold NAME in the place of the behaviour's name.
+NAME in a path stands for the name of the behavior.
 """
 
 from __future__ import annotations
@@ -28,37 +28,35 @@ from rookery_mlagents.files.sections import (
 from rookery_mlagents.files.sections import Schedule as ScheduleName
 
 Values = dict[str, object]
-"""Settings of ours by path."""
+"""Settings by path."""
 
 P = "policies.NAME."
-"""Where the settings of a behaviour's policy stand."""
+"""Path of the settings of a behavior's policy."""
 
 M = f"{P}model."
 S = f"{P}signals."
 
 LOWEST = {"learning_rate": 1e-10, "epsilon": 0.1, "beta": 1e-5}
-"""Where linear schedules end, at `max_steps`."""
+"""Final values of linear schedules, at `max_steps`."""
 
 CLONING_EPOCHS = 3
-"""Passes over the demonstrations in an update, where nothing is said."""
+"""Default of `behavioral_cloning.num_epoch`."""
 
 GOAL = "goal"
-"""How the path of a part of the observation begins that is a goal, where no player says which are: what Unity calls a
-goal signal."""
+"""Prefix of the names of goals (goal signals in Unity) among the parts of an observation, for Python environments."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A behaviour to be translated.
+    """A behavior to be translated.
 
     Attributes:
         name: Its name.
         options: Options of the run.
-        own: Its options.
-        spaces: What its agents see and do.
-        behaviors: All behaviours of the run that the environment has.
-        replays: For each behaviour and ``demo_path`` of it that is a file of ML-Agents: the replay directory it was
-            read into.
+        own: Options of the behavior.
+        spaces: Observation and action spaces of its agents.
+        behaviors: All behaviors of the run that the environment has.
+        replays: By behavior and ``demo_path``: the replay directory that a ``.demo`` file was converted to.
     """
 
     name: str
@@ -82,7 +80,7 @@ class Case:
 
     @property
     def batch_size(self) -> int:
-        """Decisions in a gradient step, whole sequences of them where the policy remembers."""
+        """Decisions per gradient step; with memory, rounded down to whole sequences."""
         hyper = self.own.hyperparameters
         assert not isinstance(hyper, OwnOptions)
         memory = self.own.network_settings.memory
@@ -91,7 +89,7 @@ class Case:
         return max(hyper.batch_size // memory.sequence_length, 1) * memory.sequence_length
 
     def demonstrations(self, path: str) -> tuple[str, ...]:
-        """Returns the replay that a ``demo_path`` stands for."""
+        """Returns the replay directory of a ``demo_path``."""
         return (self.replays.get((self.name, path), path),)
 
 
@@ -102,56 +100,56 @@ Meaning = Callable[[Case], Values]
 
 
 def scheduled(case: Case, key: str, value: float, schedule: ScheduleName) -> float | Linear:
-    """Returns a number, or the line from it to its lowest at the last of the behaviour's decisions."""
+    """Returns a number, or a linear schedule that reaches its final value at `max_steps` decisions of the behavior."""
     if schedule == "constant":
         return value
     return Linear(value, LOWEST[key], case.own.max_steps, DECISIONS)
 
 
 def learning_rate(case: Case) -> Values:
-    """The learning rate of Adam, falling to 1e-10 if it is linear."""
+    """Returns the learning rate; a linear one falls to 1e-10."""
     hyper = case.own.hyperparameters
     assert not isinstance(hyper, OwnOptions)
     return {f"{P}lr": scheduled(case, "learning_rate", hyper.learning_rate, hyper.learning_rate_schedule)}
 
 
 def entropy(case: Case) -> Values:
-    """The weight of the entropy, falling to 1e-5 if it is linear."""
+    """Returns the weight of the entropy bonus; a linear one falls to 1e-5."""
     hyper = case.on_policy
     return {f"{P}entropy_coef": scheduled(case, "beta", hyper.beta, hyper.beta_schedule)}
 
 
 def clipping(case: Case) -> Values:
-    """The range of the probability ratio, falling to 0.1 if it is linear."""
+    """Returns the clip range of the probability ratio; a linear one falls to 0.1."""
     hyper = case.on_policy
     return {f"{P}clip": scheduled(case, "epsilon", hyper.epsilon, hyper.epsilon_schedule)}
 
 
 def minibatch(case: Case) -> Values:
-    """Decisions in a gradient step, cut down to whole sequences."""
+    """Returns the decisions per gradient step."""
     return {f"{P}minibatch_size": case.batch_size}
 
 
 def drawn_batch(case: Case) -> Values:
-    """Decisions drawn from replay for a gradient step; sequences, if the policy remembers."""
+    """Returns the decisions, or with memory the sequences, that are sampled from replay for a gradient step."""
     memory = case.own.network_settings.memory
     length = 1 if memory is None else memory.sequence_length
     return {f"{P}batch_size": case.batch_size // length}
 
 
 def first_update(case: Case) -> Values:
-    """Decisions before learning begins: a batch at least."""
+    """Returns the decisions before learning starts, at least a batch."""
     hyper = case.sac
     return {f"{P}learning_starts": max(hyper.buffer_init_steps, hyper.batch_size)}
 
 
 def pace(case: Case) -> Values:
-    """Gradient steps a decision."""
+    """Returns the gradient steps per decision."""
     return {f"{P}updates_per_step": 1.0 / case.sac.steps_per_update}
 
 
 def signals_pace(case: Case) -> Values:
-    """Gradient steps of reward signals for each of the policy."""
+    """Returns the gradient steps of reward signals per gradient step of the policy."""
     hyper = case.sac
     ratio = hyper.steps_per_update / hyper.reward_signal_steps_per_update
     return {f"{S}{name}.updates_per_step": ratio for name in case.own.reward_signals if name != "extrinsic"}
@@ -166,36 +164,36 @@ PICTURES = {
     "match3": "match3",
     "fully_connected": "flat",
 }
-"""Networks for images, by what ML-Agents calls them."""
+"""Image encoders by their names in ML-Agents."""
 
 
 def layers(network: NetworkOptions, path: str) -> Values:
-    """Equal layers with swish."""
+    """Returns layers of equal width with swish."""
     return {f"{path}hidden": (network.hidden_units,) * network.num_layers, f"{path}activation": "silu"}
 
 
 def widths(case: Case) -> Values:
-    """The layers of the policy and of the critic, and their number of features of an image."""
+    """Returns the layers of policy and critic, and the number of image features."""
     return layers(case.own.network_settings, M) | picture_features(case, case.own.network_settings, M)
 
 
 def has_pictures(case: Case) -> bool:
-    """Returns whether there is an image among the observations."""
+    """Returns whether the observation has an image."""
     return any(image_layout(leaf) for leaf in case.spaces.obs.leaves)
 
 
 def picture_features(case: Case, network: NetworkOptions, path: str) -> Values:
-    """As many features of an image as there are hidden units, where there are any."""
+    """Returns the number of image features, which is `hidden_units`; nothing without images."""
     return {f"{path}cnn_features": network.hidden_units} if has_pictures(case) else {}
 
 
 def pictures(case: Case) -> Values:
-    """The network for images, where there are any."""
+    """Returns the image encoder; nothing without images."""
     return {f"{M}cnn": PICTURES[case.own.network_settings.vis_encode_type]} if has_pictures(case) else {}
 
 
 def memory(case: Case) -> Values:
-    """An LSTM whose state and output are half of ``memory_size`` each."""
+    """Returns an LSTM of ``memory_size`` / 2 units: hidden state and cell state have half of the size each."""
     found = case.own.network_settings.memory
     if found is None:
         return {f"{M}memory.kind": "none"}
@@ -207,7 +205,7 @@ def memory(case: Case) -> Values:
 
 
 def goals(case: Case) -> Values:
-    """Which parts of the observation are goals, and what they do."""
+    """Returns the parts of the observation that are goals, and their use."""
     paths = case.spaces.goals
     if paths is None:
         paths = tuple(leaf.path for leaf in case.spaces.obs.own.leaves if leaf.path.rpartition("/")[2].startswith(GOAL))
@@ -220,7 +218,7 @@ def goals(case: Case) -> Values:
 
 
 def extrinsic(case: Case) -> Values:
-    """The environment's reward: its discount, and what it counts among all. Where it is no signal it counts nothing."""
+    """Returns discount and weight of the environment's reward; the weight is 0 if it is not among the signals."""
     signals = case.own.reward_signals
     if "extrinsic" in signals:
         return {
@@ -233,7 +231,7 @@ def extrinsic(case: Case) -> Values:
 
 
 def learned_signal(case: Case, name: str) -> Values:
-    """Returns the settings common to all signals that learn."""
+    """Returns the settings that all learned signals have."""
     signal = case.own.reward_signals[name]
     assert isinstance(signal, CuriosityOptions | RNDOptions | GAILOptions)
     here = f"{S}{name}."
@@ -257,7 +255,7 @@ def learned_signal(case: Case, name: str) -> Values:
 
 
 def curiosity(case: Case) -> Values:
-    """Curiosity, with rewards of at most 1 over its strength."""
+    """Returns the settings of curiosity, whose rewards are clipped to 1 / strength."""
     signal = case.own.reward_signals.get("curiosity")
     if signal is None:
         return {}
@@ -271,7 +269,7 @@ def curiosity(case: Case) -> Values:
 
 
 def rnd(case: Case) -> Values:
-    """Random network distillation, whose rewards are the errors as they are."""
+    """Returns the settings of random network distillation, whose rewards are not normalized."""
     signal = case.own.reward_signals.get("rnd")
     if signal is None:
         return {}
@@ -279,7 +277,7 @@ def rnd(case: Case) -> Values:
 
 
 def gail(case: Case) -> Values:
-    """Adversarial imitation with a gradient penalty of 10."""
+    """Returns the settings of adversarial imitation, with a gradient penalty of weight 10."""
     signal = case.own.reward_signals.get("gail")
     if not isinstance(signal, GAILOptions):
         return {}
@@ -296,7 +294,7 @@ def gail(case: Case) -> Values:
 
 
 def cloning(case: Case) -> Values:
-    """Imitation beside reinforcement learning."""
+    """Returns the settings of behavioral cloning in addition to reinforcement learning."""
     found = case.own.behavioral_cloning
     if found is None:
         return {}
@@ -314,7 +312,7 @@ def cloning(case: Case) -> Values:
 
 
 def self_play(case: Case) -> Values:
-    """Snapshots, opponents and ratings."""
+    """Returns the settings of self-play."""
     found = case.own.self_play
     if found is None:
         return {}
@@ -335,12 +333,12 @@ def self_play(case: Case) -> Values:
 
 
 def last_decision(case: Case) -> Values:
-    """Last step of learning of the behaviour; the run ends when all with agents have reached it, late ones too."""
+    """Returns the decisions that the behavior learns from; the run ends when all with agents have finished."""
     return {f"{P}max_decisions": case.own.max_steps, "stop.finished_share": 1.0}
 
 
 def start(case: Case) -> Values:
-    """The run or checkpoint of ours that the behaviour's weights start from."""
+    """Returns the run or checkpoint of Rookery that the initial weights are taken from."""
     path = case.own.init_path
     if path is not None and not path.endswith(".pt"):
         return {f"{P}init_from": path}
@@ -348,7 +346,7 @@ def start(case: Case) -> Values:
 
 
 def initialize_from(case: Case) -> Values:
-    """The weights of a run in the same folder of results, if it is one of ours."""
+    """Returns the run in the same results folder that the initial weights are taken from, if it is one of Rookery."""
     found = case.options.checkpoint_settings
     if found.initialize_from is None or case.own.init_path is not None:
         return {}
@@ -357,47 +355,47 @@ def initialize_from(case: Case) -> Values:
 
 
 def kept(case: Case) -> Values:
-    """The most checkpoints that a behaviour keeps."""
+    """Returns the largest `keep_checkpoints` of all behaviors."""
     return {"checkpoint.keep_last": max(case.options.of(name).keep_checkpoints for name in case.behaviors)}
 
 
 def overlap(case: Case) -> Values:
-    """Playing while learning, where every behaviour is threaded and learned by ppo, which makes up for it."""
+    """Returns whether sampling and learning overlap: if all behaviors are threaded and use ppo."""
     found = [case.options.of(name) for name in case.behaviors]
     return {"sampling.staleness": int(all(one.threaded and one.trainer_type == "ppo" for one in found))}
 
 
 def copies(case: Case) -> Values:
-    """Number of environments: Unity players, which make their areas themselves; else processes times areas."""
+    """Returns the number of environments: Unity players, or num_envs x num_areas Python environments."""
     found = case.options.env_settings
     return {"sampling.num_envs": found.num_envs * (1 if case.options.plays_unity else found.num_areas)}
 
 
 def seed(case: Case) -> Values:
-    """The seed of the run; -1 = it is drawn."""
+    """Returns the seed of the run; nothing for -1, so that it is drawn."""
     value = case.options.env_settings.seed
     return {"seed": value} if value >= 0 else {}
 
 
 def restarts(case: Case) -> Values:
-    """Number of processes that may be replaced; -1 = any number."""
+    """Returns the number of processes that may be restarted; -1 = no limit."""
     value = case.options.env_settings.max_lifetime_restarts
     return {"sampling.max_restarts": value if value >= 0 else 1_000_000_000}
 
 
 def patience(case: Case) -> Values:
-    """Seconds that the copies may take for a step."""
+    """Returns the seconds that an environment may take for a step."""
     return {"sampling.step_timeout_seconds": float(case.options.env_settings.timeout_wait)}
 
 
 def device(case: Case) -> Values:
-    """The device on which networks learn."""
+    """Returns the device that networks learn on."""
     value = case.options.torch_settings.device
     return {} if value is None else {"device": value.partition(":")[0]}
 
 
 def evaluation(case: Case) -> Values:
-    """Deterministic actions where nothing is learned: the most likely ones are played."""
+    """Returns whether evaluations choose the most likely actions."""
     return {"evaluation.deterministic": any(case.options.of(name).network_settings.deterministic
                                             for name in case.behaviors)}  # fmt: skip
 
@@ -406,7 +404,7 @@ def evaluation(case: Case) -> Values:
 
 
 def sampler(found: SamplerOptions) -> object:
-    """Returns a number or a sampler of ours."""
+    """Returns a number or the settings of a sampler."""
     given = found.sampler_parameters
     names = {"min_value": "low", "max_value": "high", "mean": "mean", "st_dev": "std", "intervals": "intervals"}
     kinds = {"uniform": "uniform", "gaussian": "normal", "multirangeuniform": "intervals"}
@@ -421,19 +419,19 @@ def sampler(found: SamplerOptions) -> object:
 
 
 def horizon(case: Case) -> Values:
-    """The longest row of decisions; an update takes rows as they are, so that none can be longer than what it takes."""
+    """Returns the length of fragments, at most `buffer_size`: no fragment is longer than an update."""
     hyper = case.own.hyperparameters
     longest = hyper.buffer_size if isinstance(hyper, PPOOptions | POCAOptions) else case.own.time_horizon
     return {f"{P}fragment_length": min(case.own.time_horizon, longest)}
 
 
 def parameters(case: Case) -> Values:
-    """Numbers, distributions and lessons."""
+    """Returns the environment parameters of a run: numbers, distributions and lessons."""
     return parameters_of(case.options)
 
 
 def parameters_of(options: RunOptions) -> Values:
-    """Returns the numbers, distributions and lessons of a run."""
+    """Returns the environment parameters of options: numbers, distributions and lessons."""
     values: Values = {}
     for name, found in options.environment_parameters.items():
         if len(found.curriculum) == 1:

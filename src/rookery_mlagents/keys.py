@@ -1,9 +1,8 @@
-"""Every key of ML-Agents 1.1.0 and what becomes of it: `ROWS`, the one table.
+"""Every key of ML-Agents 1.1.0 and its translation: `ROWS`.
 
-A key is *set* (its value goes to a path of ours as it is), *translated* (a function of it and its neighbours gives the
-values of paths), *kept* (``rookery mlagents learn`` itself goes by it), *ignored* (it would change nothing here, and
-a note says so) or *refused* (only its default can be, for the reason given). The page of the documentation
-is made from it.
+A key is *set* (its value is copied to a setting), *translated* (a function computes settings from it and its
+neighbours), *used* (``rookery mlagents learn`` reads it), *ignored* (it has no effect, and a note states it) or
+*refused* (only its default is accepted). The reference page of the documentation is generated from the table.
 """
 
 from __future__ import annotations
@@ -28,18 +27,17 @@ class KeyStatus(Enum):
 
 @dataclass(frozen=True)
 class KeyRow:
-    """A key, its treatment and its meaning.
+    """Row of the key table.
 
     Attributes:
-        key: The key with its section, from the behaviour's section on, or from the top of the file.
-        status: What becomes of it.
-        text: What it does here, or why it is ignored or refused, in a sentence.
-        paths: Settings of ours that it decides; NAME stands for the behaviour.
-        meaning: Of keys that are translated: what gives the values.
-        only: Trainers of which this is said; empty = of all.
-        fine: Values that need no word, of keys that are ignored or refused.
-        of_players: Whether it is of Unity players alone: with an environment in Python it would change nothing, and
-            a note says so.
+        key: The key with its section, below the behavior or from the top of the file.
+        status: How it is handled.
+        text: Its effect, or the reason why it is ignored or refused; a message may quote it.
+        paths: Settings that it determines; NAME stands for the behavior.
+        meaning: Of translated keys: the function that returns the values.
+        only: Trainers that the row is for; empty = all.
+        fine: Values that cause no note or error, of keys that are ignored or refused.
+        of_players: Whether only Unity players use it; with a Python environment a note states that it has no effect.
     """
 
     key: str
@@ -58,22 +56,22 @@ TRAINER_KINDS = (*ON_POLICY, *SAC)
 
 
 def to(key: str, path: str, text: str, only: tuple[str, ...] = ()) -> KeyRow:
-    """A key whose value is that of a path."""
+    """Returns the row of a key whose value is copied to a path."""
     return KeyRow(key, KeyStatus.SET, text, (path,), only=only)
 
 
 def by(meaning: Meaning, keys: str, paths: str, text: str, only: tuple[str, ...] = ()) -> list[KeyRow]:
-    """Keys that a function translates to paths, both written with spaces between."""
+    """Returns rows of keys that a function translates to paths; keys and paths are separated by spaces."""
     return [KeyRow(key, KeyStatus.TRANSLATED, text, tuple(paths.split()), meaning, only) for key in keys.split()]
 
 
 def used(keys: str, text: str, only: tuple[str, ...] = ()) -> list[KeyRow]:
-    """Keys that the command goes by."""
+    """Returns rows of keys that the command reads."""
     return [KeyRow(key, KeyStatus.USED, text, only=only) for key in keys.split()]
 
 
 def ignored(keys: str, text: str, only: tuple[str, ...] = (), fine: tuple[object, ...] = ()) -> list[KeyRow]:
-    """Keys that would change nothing here."""
+    """Returns rows of keys without an effect."""
     return [KeyRow(key, KeyStatus.IGNORED, text, only=only, fine=fine) for key in keys.split()]
 
 
@@ -86,104 +84,116 @@ def of_players(keys: str, text: str) -> list[KeyRow]:
 
 
 def refused(keys: str, text: str, only: tuple[str, ...] = (), fine: tuple[object, ...] = ()) -> list[KeyRow]:
-    """Keys of which only the default can be."""
+    """Returns rows of keys that accept only their default."""
     return [KeyRow(key, KeyStatus.REFUSED, text, only=only, fine=fine) for key in keys.split()]
 
 
 H = "hyperparameters."
 N = "network_settings."
 R = "reward_signals."
-LEARN = "`rookery mlagents learn` goes by it"
-PLAYER = "it is for Unity players, and Python environments have nothing of the kind"
+PLAYER = "only Unity players use it, and this environment runs in Python"
 
 TRAINER_ROWS = [
     *by(lambda case: {f"{P}name": case.own.trainer_type}, "trainer_type", f"{P}name",
-        "The algorithm: ppo, sac, poca, or settings of your own as my.module:MyConfig, which hyperparameters then "
-        "are."),
+        "Algorithm: `ppo`, `sac`, `poca`, or the settings class of a custom algorithm as `my.module:MyConfig`, whose "
+        "fields are then the keys of `hyperparameters`."),
     *by(m.last_decision, "max_steps", f"{P}max_decisions stop.finished_share",
-        "Decisions of the behaviour, all its agents together, after which it learns no more; it plays on until all "
-        "behaviours have come as far, which ends the run. Linear schedules end there; in a resumed run only a larger "
-        "`max_steps` moves that end, and not with `--keep-schedules`."),
+        "Decisions, counted over all agents of the behavior, after which it stops learning. It continues to act until "
+        "every behavior has reached its `max_steps`, which ends the run. Linear schedules end here; on resume only a "
+        "larger `max_steps` moves their end, and not with `--keep-schedules`."),
     *by(m.horizon, "time_horizon", f"{P}fragment_length",
-        "Decisions of an agent in a row before its advantage is cut off with a value: buffer_size at most, where an "
-        "update cuts it anyway.", ON_POLICY),
-    *ignored("time_horizon", "decisions go into replay at once, not in trajectories, so nothing waits for their end",
-             SAC, (64,)),
+        "Consecutive decisions of an agent after which its advantage is bootstrapped with a value estimate; at most "
+        "`buffer_size`, since every update cuts the running trajectories.", ON_POLICY),
+    *ignored("time_horizon", "SAC stores each decision in the replay buffer at once and does not wait for the end of a "
+             "trajectory", SAC, (64,)),
     *by(m.overlap, "threaded", "sampling.staleness",
-        "Environments step while a rollout is learned from, if all behaviours say so and ppo learns them, which makes "
-        "up for the older weights; else it changes nothing."),
-    *by(m.kept, "keep_checkpoints", "checkpoint.keep_last", "Of several behaviours the largest number counts."),
-    *used("checkpoint_interval even_checkpoints", f"{LEARN}: decisions of the behaviour between two checkpoints."),
-    *used("summary_freq", f"{LEARN}: decisions between two lines, and two points in TensorBoard."),
+        "`true` for all behaviors, all with `ppo`: environments step while the policy learns from the previous "
+        "rollout, and PPO corrects for the older weights. Otherwise no effect."),
+    *by(m.kept, "keep_checkpoints", "checkpoint.keep_last",
+        "Number of latest checkpoints to keep. For the checkpoints of the run, the largest value of all behaviors "
+        "applies."),
+    *used("checkpoint_interval even_checkpoints",
+          "A checkpoint of a behavior is its ONNX model and its weights, in the folder of the behavior."),
+    *used("summary_freq", "Decisions of the behavior between two console lines, and between two points in "
+          "TensorBoard."),
     *by(m.start, "init_path", f"{P}init_from",
-        "A run or checkpoint of ours whose weights the policy starts with; a file .pt of ML-Agents is a pickle, which "
-        "`rookery mlagents learn --trust-pickle` reads."),
+        "Run or checkpoint of Rookery that the policy takes its initial weights from. A `.pt` file of ML-Agents is a "
+        "pickle, and is read only with `rookery mlagents learn --trust-pickle`."),
 ]  # fmt: skip
 
 ON_POLICY_ROWS = [
     to(f"{H}buffer_size", f"{P}rollout_size",
-       "Decisions before an update; running fragments are cut there, with a value, instead of being waited for.",
-       ON_POLICY),
+       "Decisions per update. Trajectories that are still running are cut there and bootstrapped with a value "
+       "estimate; ML-Agents waits for their end.", ON_POLICY),
     *by(m.minibatch, f"{H}batch_size", f"{P}minibatch_size",
-        "Decisions in a gradient step; with a memory, as many whole sequences.", ON_POLICY),
+        "Decisions per gradient step; with memory, rounded down to whole sequences.", ON_POLICY),
     *by(m.learning_rate, f"{H}learning_rate {H}learning_rate_schedule", f"{P}lr",
-        "Learning rate of Adam; `linear` falls to 1e-10 at `max_steps` decisions of the behaviour.", TRAINER_KINDS),
+        "`linear`: it falls to 1e-10 at `max_steps`.", TRAINER_KINDS),
     *by(m.entropy, f"{H}beta {H}beta_schedule", f"{P}entropy_coef",
-        "Weight of the entropy, which is summed over the parts of an action; `linear` falls to 1e-5.", ON_POLICY),
+        "The entropy of an action is the sum over its elements or branches; ML-Agents takes their mean. `linear`: the "
+        "weight falls to 1e-5 at `max_steps`.", ON_POLICY),
     *by(m.clipping, f"{H}epsilon {H}epsilon_schedule", f"{P}clip",
-        "Range of the probability ratio of whole actions; `linear` falls to 0.1.", ON_POLICY),
-    to(f"{H}lambd", f"{P}gae_lambda", "Decay of later errors in the advantage.", ON_POLICY),
-    to(f"{H}num_epoch", f"{P}epochs", "Passes over the batch in an update.", ON_POLICY),
-    to(f"{H}shared_critic", f"{M}shared_trunk", "Values stand on the policy's features.", ("ppo",)),
+        "The ratio is that of the whole action; ML-Agents clips each element or branch separately. `linear`: the range "
+        "falls to 0.1 at `max_steps`.", ON_POLICY),
+    to(f"{H}lambd", f"{P}gae_lambda", "Lambda of generalized advantage estimation (GAE).", ON_POLICY),
+    to(f"{H}num_epoch", f"{P}epochs", "Epochs over the decisions of an update.", ON_POLICY),
+    to(f"{H}shared_critic", f"{M}shared_trunk", "Whether the value function shares the network of the policy.",
+       ("ppo",)),
 ]  # fmt: skip
 
 SAC_ROWS = [
     to(f"{H}buffer_size", f"{P}replay.capacity",
-       "Decisions kept; the oldest go one by one, where ML-Agents cuts to 80 % at once.", SAC),
+       "Capacity of the replay buffer in decisions. When it is full, a new decision replaces the oldest one; ML-Agents "
+       "cuts the buffer to 80 % at once.", SAC),
     *by(m.drawn_batch, f"{H}batch_size", f"{P}batch_size",
-        "Decisions in a gradient step; with a memory, as many whole sequences.", SAC),
+        "Decisions per gradient step; with memory, rounded down to whole sequences.", SAC),
     *by(m.first_update, f"{H}buffer_init_steps", f"{P}learning_starts",
-        "Decisions before learning begins, a batch at least; until then actions are random, not the policy's.", SAC),
-    *by(m.pace, f"{H}steps_per_update", f"{P}updates_per_step", "Decisions for each gradient step.", SAC),
+        "Decisions before learning starts, at least `batch_size`. Until then actions are random; ML-Agents takes the "
+        "policy's.", SAC),
+    *by(m.pace, f"{H}steps_per_update", f"{P}updates_per_step", "Decisions per gradient step.", SAC),
     *by(m.signals_pace, f"{H}reward_signal_steps_per_update", f"{S}curiosity.updates_per_step "
         f"{S}rnd.updates_per_step {S}gail.updates_per_step",
-        "Decisions for each gradient step of reward signals, on the same decisions as the policy's.", SAC),
-    to(f"{H}tau", f"{P}tau", "How far target networks follow.", SAC),
-    to(f"{H}init_entcoef", f"{P}alpha_init", "The first temperature; a checkpoint keeps what it has become.", SAC),
-    to(f"{H}save_replay_buffer", f"{P}replay.save", "Whether checkpoints hold the replay.", SAC),
+        "Decisions per gradient step of the learned reward signals, which use the policy's batches.", SAC),
+    to(f"{H}tau", f"{P}tau", "Soft update rate of the target networks.", SAC),
+    to(f"{H}init_entcoef", f"{P}alpha_init",
+       "Initial temperature (entropy coefficient). Checkpoints contain the current one.", SAC),
+    to(f"{H}save_replay_buffer", f"{P}replay.save", "Whether checkpoints contain the replay buffer.", SAC),
 ]  # fmt: skip
 
 NETWORK_ROWS = [
     *by(m.widths, f"{N}hidden_units {N}num_layers", f"{M}hidden {M}activation {M}cnn_features",
-        "Equal layers, with swish (silu); as many features of an image."),
-    to(f"{N}normalize", f"{M}normalize_obs", "Observations by their running mean and deviation, cut off at 5."),
+        "The activation is swish (`silu`). An image is encoded as `hidden_units` features."),
+    to(f"{N}normalize", f"{M}normalize_obs",
+       "Whether observations other than images are normalized by their running mean and standard deviation, and "
+       "clipped to 5 standard deviations."),
     *by(m.pictures, f"{N}vis_encode_type", f"{M}cnn",
-        "Network for images: simple, nature_cnn = nature_leaky, resnet, match3, fully_connected = flat, each "
-        "refused where an image is too small for it; ignored without images."),
+        "Image encoder: `simple`, `nature_cnn` (here `nature_leaky`), `resnet`, `match3` or `fully_connected` (here "
+        "`flat`). Images that are too small for it are refused. No effect without images."),
     *by(m.memory, f"{N}memory {N}memory.memory_size {N}memory.sequence_length",
         f"{M}memory.kind {M}memory.size {M}memory.sequence_length",
-        "An LSTM of half the `memory_size`: the other half is its cell's. Values stand on it too."),
+        "The LSTM has `memory_size` / 2 units, as hidden state and cell state have half of the size each. The "
+        "value function uses the same LSTM; in ML-Agents it has its own."),
     *by(m.goals, f"{N}goal_conditioning_type", f"{M}goal_conditioning {M}goals",
-        "What goals do: hyper = the last hidden layer has weights that depend on them, none = they are inputs like "
-        "others. Goals are the sensors of a Unity player of the type goal signal, and in environments in Python the "
-        "parts of the observation whose name begins with `goal`."),
+        "Use of goals: `hyper` = they generate the weights of the last hidden layer; `none` = they are ordinary "
+        "inputs. Goals are the sensors of type goal signal of a Unity player, and in a Python environment the parts of "
+        "the observation whose name starts with `goal`."),
     *by(m.evaluation, f"{N}deterministic", "evaluation.deterministic",
-        "Most likely actions wherever nothing is learned, with --inference too; training always draws, as there is "
-        "nothing to learn from else."),
+        "Whether evaluations and `--inference` choose the most likely action. Training always samples; in ML-Agents "
+        "the key applies to training too."),
 ]  # fmt: skip
 
 SIGNAL_PATHS = "strength {0}gamma {0}lr {0}scale {0}share {0}epochs {0}minibatches {0}model.hidden {0}model.activation"
 
 
 def signal_paths(name: str, more: str) -> str:
-    """Returns the paths that a signal's keys decide."""
+    """Returns the settings that the keys of a reward signal determine."""
     here = f"{S}{name}."
     own = " ".join(f"{here}{path}" for path in more.split())
     return f"{here}{SIGNAL_PATHS.format(here)} {own}"
 
 
 def signal_keys(name: str, more: str = "") -> str:
-    """Returns the keys of a reward signal that learns."""
+    """Returns the keys of a learned reward signal."""
     common = "strength gamma learning_rate network_settings.hidden_units network_settings.num_layers "
     common += "network_settings.vis_encode_type"
     return " ".join(f"{R}{name}.{key}" for key in (*common.split(), *more.split()))
@@ -191,27 +201,29 @@ def signal_keys(name: str, more: str = "") -> str:
 
 SIGNAL_ROWS = [
     *by(m.extrinsic, f"{R}extrinsic.gamma {R}extrinsic.strength", f"{P}gamma {S}extrinsic.strength {S}combine",
-        "The environment's reward: its discount, which SAC uses for all signals, and what it counts. Advantages of "
-        "several signals are averaged. Where it is not among the signals it counts nothing."),
-    *ignored(f"{R}extrinsic.network_settings", "there is nothing to learn about the environment's reward"),
+        "With SAC, `gamma` of the environment's reward applies to all signals. Advantages of several signals are "
+        "averaged. If the file lists signals without `extrinsic`, the environment's reward is not learned from."),
+    *ignored(f"{R}extrinsic.network_settings", "the environment's reward has no network"),
     *by(m.curiosity, signal_keys("curiosity"), signal_paths("curiosity", "num_features hidden forward_share largest"),
-        "A gradient step for each of the policy's; rewards are at most 1 / strength, and are not scaled."),
+        "Learns with every gradient step of the policy (SAC: `reward_signal_steps_per_update`). The reward is "
+        "clipped to 1 / `strength` before it is weighted, and is not normalized."),
     *by(m.rnd, signal_keys("rnd"), signal_paths("rnd", "num_features"),
-        "A gradient step for each of the policy's; rewards are errors as they are."),
+        "Learns with every gradient step of the policy (SAC: `reward_signal_steps_per_update`). The reward is the "
+        "prediction error, not normalized."),
     *by(m.gail, signal_keys("gail", "demo_path use_actions use_vail"),
         signal_paths("gail", "replay use_actions reward penalty bottleneck"),
-        "A gradient step for each of the policy's, with a gradient penalty of 10; use_vail is a bottleneck of 128; "
-        "files .demo are read into a replay directory first."),
+        "Learns with every gradient step of the policy (SAC: `reward_signal_steps_per_update`). The gradient penalty "
+        "has weight 10. `.demo` files are first converted to a replay directory."),
     *ignored(f"{R}curiosity.network_settings.normalize {R}rnd.network_settings.normalize "
              f"{R}gail.network_settings.normalize",
-             "signals see observations as the policy's normalizer gives them; rnd and gail normalize by themselves",
+             "curiosity receives observations as the policy normalizes them; rnd and gail always normalize their own",
              fine=(False,)),
     *ignored(f"{R}curiosity.network_settings.memory {R}rnd.network_settings.memory {R}gail.network_settings.memory",
-             "signals see decisions row by row, and remember nothing", fine=(None,)),
+             "the networks of reward signals have no memory: they process single decisions", fine=(None,)),
     *ignored(f"{R}curiosity.network_settings.deterministic {R}rnd.network_settings.deterministic "
              f"{R}gail.network_settings.deterministic {R}curiosity.network_settings.goal_conditioning_type "
              f"{R}rnd.network_settings.goal_conditioning_type {R}gail.network_settings.goal_conditioning_type",
-             "it is about actions, or about goals of a policy; to a signal goals are inputs like others",
+             "it applies to policies only; reward signals choose no actions, and take goals as ordinary inputs",
              fine=(False, "hyper", "none")),
 ]  # fmt: skip
 
@@ -220,9 +232,8 @@ CLONING_ROWS = [
         "behavioral_cloning.samples_per_update behavioral_cloning.num_epoch behavioral_cloning.batch_size",
         f"{P}imitation.replay {P}imitation.strength {P}imitation.epochs {P}imitation.batch_size "
         f"{P}imitation.samples_per_epoch",
-        "Imitation beside every update: `strength` times the learning rate of the moment, falling to 0 over `steps` "
-        "decisions; `num_epoch` passes (3 where nothing is said) over `samples_per_update` demonstrated decisions (0 = "
-        "all). Continuous actions are learned by their likelihood."),
+        "Cloning follows every update (SAC: every gradient step). Continuous actions are learned by "
+        "their log-likelihood; ML-Agents takes the squared error of a sampled action."),
 ]  # fmt: skip
 
 SELF_PLAY_PATHS = "snapshot_every team_change_every swap_every window latest_ratio initial_rating k_factor rating_games"
@@ -231,133 +242,146 @@ SELF_PLAY_ROWS = [
     *by(m.self_play, "self_play.save_steps self_play.team_change self_play.swap_steps self_play.window "
         "self_play.play_against_latest_model_ratio self_play.initial_elo",
         " ".join(f"self_play.NAME.{path}" for path in SELF_PLAY_PATHS.split()),
-        "Counted in decisions that are learned from. Ratings move by K = 1 a game, so that their values compare with "
-        "ML-Agents'; `team_change` counts where two behaviours meet: one that meets itself learns all its sides."),
+        "Only decisions that the behavior learns from are counted. Elo ratings change with K = 1 per game, so that "
+        "they are comparable to those of ML-Agents."),
 ]  # fmt: skip
 
 BEHAVIOR_ROWS = [
     *TRAINER_ROWS, *ON_POLICY_ROWS, *SAC_ROWS, *NETWORK_ROWS, *SIGNAL_ROWS, *CLONING_ROWS, *SELF_PLAY_ROWS
 ]  # fmt: skip
-"""Keys of a behaviour's section."""
+"""Keys of the section of a behavior."""
 
 ENV_ROWS = [
-    *used("env_settings.env_path", f"{LEARN}: a Unity player, or what `rookery train` takes; none = the Unity Editor."),
-    *used("env_settings.env_args", f"{LEARN}: arguments of a Unity player; of an environment in Python, name=value."),
+    *used("env_settings.env_path",
+          "Unity player, or an environment as `rookery train` takes it; `null` = the Unity Editor."),
+    *used("env_settings.env_args",
+          "Arguments of the Unity player; for a Python environment `name=value` arguments of its constructor."),
     *by(m.copies, "env_settings.num_envs env_settings.num_areas", "sampling.num_envs",
-        "Unity players, which make their areas themselves; environments in Python, times areas."),
-    *by(m.seed, "env_settings.seed", "seed", "The seed; -1 = it is drawn, and noted."),
+        "A Python run has `num_envs` x `num_areas` environments; if neither is given, the default of the setting."),
+    *by(m.seed, "env_settings.seed", "seed", "Seed of all random streams; -1 = drawn once and stored."),
     *by(m.patience, "env_settings.timeout_wait", "sampling.step_timeout_seconds",
-        "Seconds after which an environment counts as hung, and a player that has not connected as lost."),
+        "Seconds that an environment may take for a step before it counts as hung, and that a Unity player may take to "
+        "connect. Without this key, Python environments use the default of the setting."),
     *by(m.restarts, "env_settings.max_lifetime_restarts", "sampling.max_restarts",
-        "How often each player may be replaced; of helper processes of Python environments, of all together; -1 = any "
-        "number."),
+        "Number of times that each Unity player may be restarted; for a Python environment, that its environment "
+        "processes may be restarted in total. -1 = no limit. Without this key, Python environments use the default of "
+        "the setting."),
     *of_players("env_settings.restarts_rate_limit_n env_settings.restarts_rate_limit_period_s",
-                "How often a player may be replaced within so many seconds; helper processes of Python environments "
-                "are replaced at once, up to max_lifetime_restarts."),
-    *of_players("env_settings.base_port", "Port of the first player; ports that are taken are passed over."),
+                "A Unity player may be restarted `restarts_rate_limit_n` times within `restarts_rate_limit_period_s` "
+                "seconds; -1 = any number. Python environments have only the limit of `max_lifetime_restarts`."),
+    *of_players("env_settings.base_port",
+                "Port of the first Unity player. Others use the ports after it; ports in use are skipped."),
 ]  # fmt: skip
 
 ENGINE_ROWS = [
-    *of_players("engine_settings.width engine_settings.height engine_settings.quality_level "
-                "engine_settings.time_scale engine_settings.target_frame_rate engine_settings.capture_frame_rate",
-                "Sent to players by their side channel, as in ML-Agents."),
-    *of_players("engine_settings.no_graphics engine_settings.no_graphics_monitor",
-                "Players are started with -nographics -batchmode; with the latter, all but the first."),
+    *of_players("engine_settings.width", "Width of the player's window in pixels."),
+    *of_players("engine_settings.height", "Height of the player's window in pixels."),
+    *of_players("engine_settings.quality_level", "Index of the quality level in the Unity project."),
+    *of_players("engine_settings.time_scale", "Speed of the game as a multiple of real time."),
+    *of_players("engine_settings.target_frame_rate", "Frames per second of real time to aim for; -1 = no limit."),
+    *of_players("engine_settings.capture_frame_rate",
+                "Frames per second of game time, however long they take to compute; 0 = not fixed."),
+    *of_players("engine_settings.no_graphics",
+                "Starts players with `-nographics -batchmode`. They render nothing, so no images are observed."),
+    *of_players("engine_settings.no_graphics_monitor", "As `no_graphics`, for all players except the first."),
 ]  # fmt: skip
 
 PARAMETER_ROWS = [
     *by(m.parameters, "environment_parameters", "env.parameters curriculum",
-        "Unity players receive values and distributions, and draw from these themselves, each by the seed and its "
-        "number. For environments in Python Rookery draws for every episode; a `seed` names a stream. Lessons are "
-        "judged by the episodes of the behaviour's agents that began in them, or by its decisions (progress)."),
+        "A Unity player receives values and distributions and draws by itself, with the seed plus the index of the "
+        "player. For Python environments Rookery draws once per episode. A lesson ends by the episodes of the "
+        "behavior that started in it (`reward`), or by the number of its decisions (`progress`)."),
 ]  # fmt: skip
 
 KEY_WORDS = {
-    "checkpoint_interval": "Steps between checkpoints",
-    "even_checkpoints": "Whether checkpoints are `max_steps` / `keep_checkpoints` apart",
-    "learning_rate": "Size of a gradient step",
-    "learning_rate_schedule": "linear or constant",
-    "beta": "Weight of the entropy",
-    "beta_schedule": "linear or constant; that of the learning rate where nothing is said",
-    "epsilon": "How far the probability ratio may go from 1",
-    "epsilon_schedule": "linear or constant; that of the learning rate where nothing is said",
-    "hidden_units": "Width of each layer",
-    "num_layers": "Number of layers",
-    "memory": "null = no memory, or a section",
-    "memory_size": "Size of the memory; an even number",
-    "sequence_length": "Decisions of a sequence that is learned from",
-    "gamma": "Discount of this reward",
-    "strength": "What this counts is multiplied by it",
-    "vis_encode_type": "Network for images",
-    "demo_path": "A file .demo, a directory of them, or a replay directory",
-    "use_actions": "Whether the discriminator sees actions too",
-    "use_vail": "Whether it has a bottleneck",
-    "steps": "Steps over which imitation ends; 0 = it stays",
-    "samples_per_update": "Demonstrated decisions an update; 0 = all",
-    "num_epoch": "Passes in an update",
-    "batch_size": "Decisions in a gradient step",
-    "save_steps": "Steps between two snapshots",
-    "team_change": "Steps between two turns of teams; 5 times `save_steps` where nothing is said",
-    "swap_steps": "Steps between two draws of opponents",
-    "window": "Snapshots that opponents are drawn from",
-    "play_against_latest_model_ratio": "Share of games against the policy as it is",
-    "initial_elo": "Rating at the start",
-    "num_envs": "Processes",
-    "num_areas": "Training areas in each",
-    "restarts_rate_limit_n": "Restarts in a period",
-    "restarts_rate_limit_period_s": "Seconds of a period",
-    "run_id": "Name of the run's folder",
-    "results_dir": "Folder of runs",
-    "resume": "Resume the run of that name",
-    "force": "Replace it",
-    "inference": "Play and learn nothing",
+    "checkpoint_interval": "Decisions of the behavior between two checkpoints",
+    "even_checkpoints": "Whether the interval is `max_steps` / `keep_checkpoints` instead",
+    "learning_rate": "Learning rate of Adam",
+    "learning_rate_schedule": "`linear` or `constant`; the default of sac is `constant`",
+    "beta": "Weight of the entropy bonus",
+    "beta_schedule": "`linear` or `constant`; if absent, that of the learning rate",
+    "epsilon": "Clip range of the probability ratio around 1",
+    "epsilon_schedule": "`linear` or `constant`; if absent, that of the learning rate",
+    "hidden_units": "Width of each hidden layer",
+    "num_layers": "Number of hidden layers",
+    "memory": "Section of the LSTM; `null` = no memory",
+    "memory_size": "Size of the state of the LSTM; must be even",
+    "sequence_length": "Decisions per training sequence",
+    "gamma": "Discount factor of this reward",
+    "strength": "Weight of this reward",
+    "vis_encode_type": "Image encoder, as in `network_settings`",
+    "demo_path": "`.demo` file, folder of such files, or replay directory",
+    "use_actions": "Whether the discriminator also receives actions",
+    "use_vail": "Whether the discriminator has a variational bottleneck (VAIL), of width 128",
+    "steps": "Decisions over which `strength` falls linearly to 0; 0 = it does not fall",
+    "behavioral_cloning.strength": "Learning rate of cloning, as a multiple of the current learning rate",
+    "samples_per_update": "Demonstrated decisions per epoch; 0 = all. Refused with sac",
+    "num_epoch": "Epochs per update (SAC: cloning steps per gradient step); `null` = 3",
+    "batch_size": "Decisions per gradient step; `null` = `batch_size` of the hyperparameters",
+    "save_steps": "Decisions between two snapshots of the policy",
+    "team_change": "For two behaviors that play each other: decisions until the other one learns; if absent, 5 x "
+    "`save_steps`. A behavior that plays itself learns from both sides",
+    "swap_steps": "Decisions between two draws of opponents",
+    "window": "Number of latest snapshots that opponents are drawn from",
+    "play_against_latest_model_ratio": "Share of games against the current policy",
+    "initial_elo": "Initial Elo rating",
+    "num_envs": "Number of Unity players",
+    "num_areas": "Training areas per Unity player, which creates them itself",
+    "run_id": "Name of the run",
+    "results_dir": "Folder of all runs",
+    "resume": "Continues the run `run_id`",
+    "force": "Replaces the run `run_id`",
+    "inference": "Runs the policies without learning",
 }
-"""What single keys of a row with several say, by their last part, for the documentation."""
+"""Texts of single keys of a row with several, by the whole key or its last part, for the documentation."""
 
 PARAMETER_KEYS = (
-    ("NAME", "required", "A number, a distribution or a curriculum: what the environment's parameter of that name is."),
-    ("NAME.sampler_type", "required", "The distribution: constant, uniform, gaussian or multirangeuniform."),
-    ("NAME.sampler_parameters", "required", "Its settings, of which those below belong to one distribution each."),
-    ("NAME.sampler_parameters.seed", "any", "The stream of random numbers; -1 = that of the run's seed."),
+    ("NAME", "required", "A parameter of the environment: a number, a distribution or a curriculum."),
+    ("NAME.sampler_type", "required", "Distribution: `constant`, `uniform`, `gaussian` or `multirangeuniform`."),
+    ("NAME.sampler_parameters", "required", "Arguments of the distribution."),
+    ("NAME.sampler_parameters.seed", "any", "Seed of the draws; -1 = from the seed of the run."),
     ("NAME.sampler_parameters.value", "constant", "The number."),
-    ("NAME.sampler_parameters.min_value", "uniform", "The lowest number."),
-    ("NAME.sampler_parameters.max_value", "uniform", "The highest number."),
-    ("NAME.sampler_parameters.mean", "gaussian", "The mean."),
-    ("NAME.sampler_parameters.st_dev", "gaussian", "The standard deviation."),
-    ("NAME.sampler_parameters.intervals", "multirangeuniform", "Ranges [low, high]; wider ones are drawn more often."),
-    ("NAME.curriculum", "required", "A list of lessons, which follow each other; the last has no end."),
-    ("NAME.curriculum[].name", "required", "What the lesson is called."),
-    ("NAME.curriculum[].value", "required", "A number or a distribution, as above."),
-    ("NAME.curriculum[].completion_criteria", "lesson", "When the next lesson begins; all but the last need it."),
-    ("NAME.curriculum[].completion_criteria.behavior", "criteria", "Whose rewards or progress count."),
-    ("NAME.curriculum[].completion_criteria.measure", "criteria", "reward: of an episode; progress: the part of "
-     "`max_steps` that is over."),
-    ("NAME.curriculum[].completion_criteria.threshold", "criteria", "What the measure has to reach."),
-    ("NAME.curriculum[].completion_criteria.min_lesson_length", "criteria", "Episodes that are needed, and whose mean "
-     "reward counts."),
-    ("NAME.curriculum[].completion_criteria.signal_smoothing", "criteria", "Whether a quarter of the measure before "
-     "counts beside three quarters of the new one."),
-    ("NAME.curriculum[].completion_criteria.require_reset", "criteria", "Whether episodes under way end at once when "
-     "the next lesson begins."),
+    ("NAME.sampler_parameters.min_value", "uniform", "Lower bound."),
+    ("NAME.sampler_parameters.max_value", "uniform", "Upper bound."),
+    ("NAME.sampler_parameters.mean", "gaussian", "Mean."),
+    ("NAME.sampler_parameters.st_dev", "gaussian", "Standard deviation."),
+    ("NAME.sampler_parameters.intervals", "multirangeuniform",
+     "Intervals [low, high], each drawn in proportion to its width."),
+    ("NAME.curriculum", "required", "List of lessons, in order; the last one does not end."),
+    ("NAME.curriculum[].name", "required", "Name of the lesson."),
+    ("NAME.curriculum[].value", "required", "Number or distribution, as above."),
+    ("NAME.curriculum[].completion_criteria", "lesson", "When the lesson ends; required except for the last one."),
+    ("NAME.curriculum[].completion_criteria.behavior", "criteria", "Behavior whose reward or progress is measured."),
+    ("NAME.curriculum[].completion_criteria.measure", "criteria", "`reward` = mean reward of episodes; `progress` = "
+     "decisions as a share of `max_steps`."),
+    ("NAME.curriculum[].completion_criteria.threshold", "criteria", "Value of the measure that ends the lesson."),
+    ("NAME.curriculum[].completion_criteria.min_lesson_length", "criteria",
+     "Episodes before the lesson can end; the mean is over this many latest ones."),
+    ("NAME.curriculum[].completion_criteria.signal_smoothing", "criteria",
+     "Whether the measure is smoothed: 0.25 x its previous value + 0.75 x the new one."),
+    ("NAME.curriculum[].completion_criteria.require_reset", "criteria",
+     "Whether running episodes end at once when the next lesson starts."),
 )  # fmt: skip
-"""Keys inside `environment_parameters`: the key, what it belongs to (a distribution, ``any`` of them, ``lesson``,
-``criteria`` of one, or ``required``), and what it means.
+"""Keys inside `environment_parameters`: the key, its owner (a distribution, ``any`` of them, ``lesson``, ``criteria``
+of one, or ``required``), and its meaning.
 """
 
 CHECKPOINT_ROWS = [
-    *used("checkpoint_settings.run_id checkpoint_settings.results_dir", f"{LEARN}: the run's directory."),
-    *used("checkpoint_settings.resume checkpoint_settings.force checkpoint_settings.inference", f"{LEARN}."),
+    *used("checkpoint_settings.run_id checkpoint_settings.results_dir", "The run is stored in `results_dir`/`run_id`."),
+    *used("checkpoint_settings.resume checkpoint_settings.force checkpoint_settings.inference",
+          "The same as the flags `--resume`, `--force` and `--inference`."),
     *by(m.initialize_from, "checkpoint_settings.initialize_from", f"{P}init_from",
-        "Weights of the behaviours of the same names in another run of the folder."),
-    *ignored("checkpoint_settings.load_model", "it is of old versions; today it is resume", fine=(False,)),
-    *ignored("checkpoint_settings.train_model", "it is of old versions; what is not inference is training",
-             fine=(False, True)),
+        "Run in `results_dir` whose weights the behaviors of the same names start from. `init_path` of a behavior "
+        "takes precedence."),
+    *ignored("checkpoint_settings.load_model", "it belongs to old versions of ML-Agents; use resume", fine=(False,)),
+    *ignored("checkpoint_settings.train_model",
+             "it belongs to old versions of ML-Agents; a run learns unless inference is set", fine=(False, True)),
 ]  # fmt: skip
 
 OTHER_ROWS = [
     *by(m.device, "torch_settings.device", "device",
-        "cpu or cuda; where nothing is said, cpu: small networks learn faster there."),
-    *used("debug", f"{LEARN}: more notes."),
+        "`cpu` or `cuda`; `null` = `cpu`, on which small networks learn faster. ML-Agents takes `cuda` if available."),
+    *used("debug", "Whether more notes are printed."),
 ]  # fmt: skip
 
 RUN_ROWS = [*ENV_ROWS, *ENGINE_ROWS, *PARAMETER_ROWS, *CHECKPOINT_ROWS, *OTHER_ROWS]
@@ -367,12 +391,12 @@ ROWS = [*BEHAVIOR_ROWS, *RUN_ROWS]
 """All of them."""
 
 ONLY_GIVEN = ("env_settings.timeout_wait", "env_settings.max_lifetime_restarts")
-"""Keys whose default is not carried over: of players it is another thing than of Python environments."""
+"""Keys whose default applies to Unity players only; Python environments keep the default of the setting."""
 
 
 def constants(case: Case) -> Values:
     """Returns settings without a key in ML-Agents, which differ there from Rookery's defaults."""
-    values: Values = {f"{M}layer_norm": False, f"{M}codes": (), f"{P}adam_eps": 1e-8}
+    values: Values = {f"{M}layer_norm": False, f"{M}categorical_images": (), f"{P}adam_eps": 1e-8}
     if case.own.network_settings.normalize:
         values[f"{M}obs_clip"] = 5.0
     if any(leaf.kind == "entities" for leaf in case.spaces.obs.leaves):
@@ -392,39 +416,44 @@ def constants(case: Case) -> Values:
 
 
 CONSTANTS = {
-    "normalize_advantage": "Advantages have mean 0 and deviation 1 over the whole batch.",
-    "value_coef": "Value losses are averaged over reward signals, and count half.",
-    "log_std_init": "Gaussian actions start with a deviation of 1/3 of their range: ML-Agents cuts draws off at 3 and "
-    "divides them by 3.",
-    "obs_clip": "Normalized observations are cut off at 5.",
-    "entropy_share": "Discrete SAC aims at 0.2 of the most entropy there could be; continuous at minus one nat a "
-    "number.",
-    "codes": "Images are pixels: bytes are no codes.",
-    "adam_eps": "Adam's epsilon is torch's.",
-    "entity_size": "Sets of entities are embedded in 128 dimensions.",
+    "normalize_advantage": "Advantages are normalized to mean 0 and standard deviation 1 over the whole batch.",
+    "value_coef": "Value losses are averaged over the reward signals and weighted by 0.5.",
+    "log_std_init": "Continuous actions in [-1, 1] start with a standard deviation of 1/3: ML-Agents clips samples of "
+    "standard deviation 1 to [-3, 3] and divides them by 3.",
+    "obs_clip": "Normalized observations are clipped to 5 standard deviations.",
+    "entropy_share": "The target entropy of SAC is 0.2 of the largest possible for discrete actions, and minus one nat "
+    "per element for continuous ones.",
+    "categorical_images": "Values of images are brightness, never categories.",
+    "adam_eps": "Epsilon of Adam is 1e-8, the default of torch.",
+    "entity_size": "Entities of a set are embedded in 128 features.",
 }
 """The constants in words, for the documentation."""
 
 DIFFERENCES = (
-    ("probability ratio of ppo, poca", "of each part of an action by itself", "of the whole action, as in the paper"),
-    ("entropy", "averaged over the parts of an action", "their sum, which is the entropy of the action"),
-    ("gradients of ppo, poca", "any length", "at most 0.5 long: a batch that is off does not end a run"),
-    ("values", "as they are, and clipped as the ratio is", "in a unit of about their deviation, without clipping"),
-    ("an update of ppo, poca", "when enough whole trajectories have come in",
-     "at `buffer_size` decisions: those that run are cut there with a value"),
-    ("minibatches", "what is left of a batch is dropped", "every decision counts: parts are nearly equal"),
-    ("normalization", "starts with the first trajectory", "starts from 512 random decisions, and moves after updates"),
-    ("sac before it learns", "the policy as it is", "random actions"),
-    ("sac's reward signals", "a critic and a discount each", "one critic of their sum, with the discount of extrinsic"),
-    ("policies that remember", "the critic has an LSTM of its own", "the critic stands on the policy's"),
-    ("behavioral_cloning", "continuous actions by the squared error of a draw; a rate of its own",
-     "by likelihood; the rate is `strength` times that of the moment"),
-    ("self_play of one behaviour", "one team learns at a time", "a policy that meets itself learns from both sides"),
-    ("lessons", "episodes that end in a lesson count, and the measure must be above the threshold",
-     "episodes that began in it count, and the threshold may be met"),
-    ("environment_parameters of Python environments", "there are none",
-     "drawn by Rookery once an episode; unknown ones are refused"),
-    ("deterministic", "while training too", "only where nothing is learned"),
-    ("device", "cuda where there is one", "cpu, unless cuda is asked for"),
+    ("probability ratio of ppo, poca", "of each element or branch of an action",
+     "of the whole action, as in the paper"),
+    ("entropy of an action", "mean over its elements or branches", "sum, which is the entropy of the whole action"),
+    ("gradients of ppo, poca", "not clipped", "clipped to a norm of 0.5, so that one bad batch does not end a run"),
+    ("values", "learned as they are, clipped like the ratio",
+     "learned in units of about the standard deviation of their targets, not clipped"),
+    ("start of an update of ppo, poca", "when enough complete trajectories have arrived",
+     "at `buffer_size` decisions; running trajectories are cut there and bootstrapped with a value estimate"),
+    ("minibatches of ppo, poca", "the last one is dropped if it is incomplete",
+     "all decisions are used, in minibatches of nearly equal size"),
+    ("normalization of observations", "starts with the first trajectory",
+     "starts from 512 random decisions; statistics are updated after each update of the policy"),
+    ("actions of sac before learning starts", "from the policy", "random"),
+    ("reward signals of sac", "a critic and a discount factor for each",
+     "one critic of their sum, with the discount factor of `extrinsic`"),
+    ("critic of a policy with memory", "has its own LSTM", "uses the LSTM of the policy"),
+    ("behavioral_cloning", "squared error of a sampled continuous action; a learning rate of its own",
+     "log-likelihood; the learning rate is `strength` x that of the policy"),
+    ("self_play of one behavior", "one team learns at a time", "the policy learns from both sides"),
+    ("lessons", "episodes that end in the lesson count; the measure must exceed the threshold",
+     "episodes that started in the lesson count; reaching the threshold is enough"),
+    ("environment_parameters of Python environments", "not supported",
+     "drawn by Rookery once per episode; unknown names are refused"),
+    ("deterministic", "applies to training too", "applies to evaluations and `--inference` only"),
+    ("device", "`cuda` if available", "`cpu`, unless `cuda` is given"),
 )  # fmt: skip
-"""What is done differently on purpose: what, how ML-Agents does it, and how it is here."""
+"""Intended differences: the subject, ML-Agents' way and Rookery's."""

@@ -1,7 +1,6 @@
 """Sections of an ML-Agents configuration, with the keys, types and defaults of ML-Agents 1.1.0.
 
-Each key is declared once, as a field of the class of its section; `rookery_mlagents.keys` says what each means
-here.
+Each key is declared once, as a field of the class of its section; `rookery_mlagents.keys` translates them.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Plain = bool | int | float | str | None | list["Plain"] | dict[str, "Plain"]
 """A value as a YAML file has it."""
 
 Schedule = Literal["linear", "constant"]
-"""How a number changes until `max_steps`."""
+"""Schedule of a number until `max_steps`."""
 
 
 # -- one behaviour -----------------------------------------------------------------------------------------------------
@@ -163,7 +162,7 @@ class CloningOptions:
 
 @dataclass(frozen=True)
 class SelfPlayOptions:
-    """Section ``self_play``; `team_change` is five times `save_steps` where nothing is said."""
+    """Section ``self_play``; the default of `team_change` is five times `save_steps`."""
 
     save_steps: PositiveInt = 20000
     team_change: PositiveInt = 100000
