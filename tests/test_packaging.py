@@ -81,6 +81,17 @@ def test_one_distribution_holds_the_three_packages(tree):
         assert {*files, f"{package}/py.typed"} <= inside & shipped
 
 
+def test_the_name_of_the_distribution_is_a_literal_in_one_file_and_pages_have_it_too():
+    old = re.compile(r"(?<![\w-])rookery\[[a-z]|pip install ['\"]?rookery\b(?!-rl)")
+    new = re.compile(r"rookery-rl")
+    exempt = {"rookery/core/packages.py", "rookery_rllib/__init__.py", "rookery_mlagents/__init__.py"}
+    for path in (ROOT / "src").rglob("*.py"):
+        name, text = path.relative_to(ROOT / "src").as_posix(), path.read_text(encoding="utf-8")
+        assert name in exempt or not (old.search(text) or new.search(text)), f"{name}: use rookery.core.packages"
+    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        assert not old.search(path.read_text(encoding="utf-8")), path
+
+
 def warnings_of(said):
     return [line for line in said.splitlines() if "building extension" in line and "failed" in line]
 
@@ -146,6 +157,70 @@ def test_without_a_compiler_the_wheel_builds_carries_none_and_one_line_says_so(t
     assert kernels_in(wheel, tmp_path / "wheel") == {}
     assert said.count("no C++ compiler was found") == 1
     assert warnings_of(said) == []
+
+
+OTHER = {
+    "rookery/__init__.py": "",
+    "rookery-9.dist-info/METADATA": "Metadata-Version: 2.1\nName: rookery\nVersion: 9\nSummary: Manages packages.\n",
+    "rookery-9.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    "rookery-9.dist-info/entry_points.txt": "[console_scripts]\nrookery = rookery:main\n",
+}
+"""Files of a distribution of another program that is called ``rookery``."""
+
+
+@pytest.fixture
+def environment(tmp_path, tree):
+    """Functions that install and remove distributions in an environment, and run Python or the command there."""
+    shutil.copytree(
+        ROOT / "src", tree / "src", ignore=shutil.ignore_patterns("__pycache__", "*.so"), dirs_exist_ok=True
+    )
+    ours, _ = build(tree, **without_compiler(tmp_path))
+    other = tmp_path / "rookery-9-py3-none-any.whl"
+    with ZipFile(other, "w") as archive:
+        for name, text in OTHER.items():
+            archive.writestr(name, text)
+        archive.writestr(
+            "rookery-9.dist-info/RECORD", "".join(f"{name},,\n" for name in (*OTHER, "rookery-9.dist-info/RECORD"))
+        )
+    room = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", room], check=True)
+    (site,) = room.glob("lib/*/site-packages")
+    (site / "others.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
+
+    def pip(*words):
+        subprocess.run(
+            [sys.executable, "-m", "pip", "--python", room / "bin" / "python", *words], check=True, capture_output=True
+        )
+
+    def end(*words):
+        environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        line = [room / "bin" / words[0], *words[1:]]
+        done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, env=environ)
+        return done.returncode, done.stderr.strip().splitlines()[-1:]
+
+    wheels = {"ours": ours, "other": other}
+    return lambda name: pip("install", "--no-deps", "--no-index", wheels[name]), pip, end
+
+
+@pytest.mark.parametrize("order", [("other", "ours"), ("ours", "other")])
+def test_another_distribution_called_rookery_is_refused_with_the_repair(environment, order):
+    install, pip, end = environment
+    for name in order:
+        install(name)
+    for package in ("rookery_rllib", "rookery_mlagents") + (("rookery",) if order[1] == "ours" else ()):
+        code, (line,) = end("python", "-c", f"import {package}")
+        assert code == 1
+        assert "another program" in line and line.endswith(
+            "pip uninstall -y rookery rookery-rl, then pip install rookery-rl"
+        )
+    if order[1] == "ours":
+        code, (line,) = end("rookery", "--version")
+        assert code == 1
+        assert line.startswith("error: another program, rookery-9, is installed over rookery-rl")
+    pip("uninstall", "-y", "rookery", "rookery-rl")
+    install("ours")
+    assert end("python", "-c", "import rookery_rllib, rookery_mlagents, rookery.core.packages")[0] == 0
+    assert end("rookery", "--version")[0] == 0
 
 
 @needs_compiler

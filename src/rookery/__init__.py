@@ -4,11 +4,18 @@ The names below are imported when they are first used: ``import rookery`` costs 
 """
 
 import gc
+import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rookery.core.moved import OldNames, attribute
+from rookery.core.packages import DISTRIBUTION, check_alone
+
+check_alone(os.path.dirname(__path__[0]))
+
+__distribution__ = DISTRIBUTION
+"""Name of the distribution; the package of another program with the name of this one has none."""
 
 __version__ = "0.1.0"
 

@@ -7,6 +7,14 @@ mlagents_envs`` in this process finds it. Nothing heavy is loaded before a name 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import rookery
+
+if getattr(rookery, "__distribution__", "") != "rookery-rl":
+    raise ImportError(
+        f"the package rookery in {getattr(rookery, '__file__', '')} is that of another program. Keep one of them: "
+        "pip uninstall -y rookery rookery-rl, then pip install rookery-rl"
+    )
+
 __all__ = ["install", "mlagents_envs"]
 
 if TYPE_CHECKING:

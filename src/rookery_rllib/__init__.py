@@ -10,6 +10,14 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import rookery
+
+if getattr(rookery, "__distribution__", "") != "rookery-rl":
+    raise ImportError(
+        f"the package rookery in {getattr(rookery, '__file__', '')} is that of another program. Keep one of them: "
+        "pip uninstall -y rookery rookery-rl, then pip install rookery-rl"
+    )
+
 from rookery_rllib.base.imports import module
 from rookery_rllib.script.finder import install
 

@@ -94,9 +94,9 @@ def test_what_is_not_installed_is_listed_with_the_extra_that_adds_it(rookery, mo
     for absent in ("Atari", "ALE/", "MiniGrid", "HalfCheetah", "LunarLander", "simple_spread", "MinAtar"):
         assert absent not in here
     lines = {" ".join(line.split()) for line in rest.splitlines()}
-    assert "ALE/*, Atari pip install 'rookery[atari]' Atari's games" in lines
+    assert "ALE/*, Atari pip install 'rookery-rl[atari]' Atari's games" in lines
     for extra in ("envs", "mujoco", "minatar", "envpool"):
-        assert f"pip install 'rookery[{extra}]'" in rest
+        assert f"pip install 'rookery-rl[{extra}]'" in rest
     assert "pip install 'pettingzoo[classic]'" in rest
 
 

@@ -271,7 +271,7 @@ def test_a_video_without_its_package_says_what_to_install(rookery, runs, monkeyp
     monkeypatch.setitem(sys.modules, "av", None)
     code, _, err = rookery("record", "cart", "-o", "film.mp4")
     assert code == 2
-    assert err == "error: film.mp4: .mp4 needs the package av: pip install 'rookery[video]'; .webp needs nothing\n"
+    assert err == "error: film.mp4: .mp4 needs the package av: pip install 'rookery-rl[video]'; .webp needs nothing\n"
 
 
 def test_an_environment_without_pictures_cannot_be_filmed(rookery, own_run):
@@ -305,7 +305,7 @@ def test_plot_groups_runs_that_differ_in_their_seed_only(rookery, runs):
 
 def test_plot_without_matplotlib_says_what_to_install(rookery, runs, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert rookery("plot", "cart")[2] == "error: rookery plot needs matplotlib: pip install 'rookery[plot]'\n"
+    assert rookery("plot", "cart")[2] == "error: rookery plot needs matplotlib: pip install 'rookery-rl[plot]'\n"
 
 
 def test_a_broken_row_is_named_and_a_last_one_cut_short_left_out(rookery, runs):

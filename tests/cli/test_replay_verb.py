@@ -88,7 +88,7 @@ def test_show_draws(rookery, runs):
 def test_without_matplotlib_a_picture_is_refused_in_words(rookery, runs, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert rookery("replay", "show", "a", "--plot", "a.png")[2] == (
-        "error: --plot needs matplotlib: pip install 'rookery[plot]'\n"
+        "error: --plot needs matplotlib: pip install 'rookery-rl[plot]'\n"
     )
 
 

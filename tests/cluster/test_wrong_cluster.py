@@ -145,12 +145,12 @@ def test_without_ray_the_command_that_installs_it_is_told(monkeypatch, module, s
     with pytest.raises(ConfigError) as raised:
         with Trainer("CartPole-v1", PPOConfig(fragment_length=8), config=settings, num_envs=4) as trainer:
             trainer.train_iteration()
-    assert all(word in str(raised.value) for word in [*words, "pip install 'rookery[ray]'"]), raised.value
+    assert all(word in str(raised.value) for word in [*words, "pip install 'rookery-rl[ray]'"]), raised.value
 
 
 def test_a_script_of_rllib_without_ray_is_told_the_same(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"ray\.init\(address='10\.0\.0\.1:6379'\): .* pip install 'rookery\[ray\]'"):
+    with pytest.raises(ConfigError, match=r"ray\.init\(address='10\.0\.0\.1:6379'\): .* pip install 'rookery-rl\[ray\]'"):
         ray_client.join("ray.init", "10.0.0.1:6379", {})
 
 

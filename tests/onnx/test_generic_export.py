@@ -264,7 +264,7 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
 
     policy = policy_of(NUMBERS, spaces.Discrete(4))
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ConfigError, match=r"onnxruntime, which is not installed: pip install 'rookery\[onnx\]'"):
+    with pytest.raises(ConfigError, match=r"onnxruntime, which is not installed: pip install 'rookery-rl\[onnx\]'"):
         write_generic(policy, tmp_path / "x.onnx")
 
 

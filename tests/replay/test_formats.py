@@ -600,7 +600,7 @@ def test_packages_that_are_not_installed_are_named(tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, f"{package}.parquet", None)
         (tmp_path / "a.parquet").write_bytes(b"PAR1")
         source = tmp_path / source if "." in source else source
-        with pytest.raises(ConfigError, match=rf"need {package}: pip install 'rookery\[offline\]'"):
+        with pytest.raises(ConfigError, match=rf"need {package}: pip install 'rookery-rl\[offline\]'"):
             read_recordings([source], Wanted())
 
 

@@ -286,7 +286,7 @@ def test_files_that_are_none_and_other_spaces_are_refused(tmp_path):
 def test_a_package_that_is_not_installed_is_named(tmp_path, monkeypatch):
     path = write(tmp_path / "a.hdf5", rows_of())
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(ConfigError, match=r"HDF5 files need h5py: pip install 'rookery\[hdf5\]'"):
+    with pytest.raises(ConfigError, match=r"HDF5 files need h5py: pip install 'rookery-rl\[hdf5\]'"):
         read(path)
 
 

@@ -59,7 +59,7 @@ def test_without_ray_a_cluster_is_refused_with_what_to_install(monkeypatch):
         lambda: ray.connect("1.2.3.4:10001"),
     )
     for call in calls:
-        with pytest.raises(ConfigError, match=r"rookery\[ray\]"):
+        with pytest.raises(ConfigError, match=r"rookery-rl\[ray\]"):
             call()
     assert not ray.is_initialized()
     monkeypatch.setenv("RAY_ADDRESS", "1.2.3.4:6379")

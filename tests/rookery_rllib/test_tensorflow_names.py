@@ -219,7 +219,7 @@ def test_layers_of_one_name_are_caught(tf):
 def test_without_keras_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(keras_backend.importlib.util, "find_spec", lambda name: None)
     imports.module.cache_clear()
-    with pytest.raises(ImportError, match=r"rookery\[keras\]"):
+    with pytest.raises(ImportError, match=r"rookery-rl\[keras\]"):
         exec("import tensorflow.keras.layers", {"__builtins__": script_builtins(IMPORTER)})
     imports.module.cache_clear()
 

@@ -134,4 +134,4 @@ def test_token_files_that_will_not_do(run, tmp_path, content, mode, message):
 def test_without_what_answers_http_it_says_what_to_install(run, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     result = CliRunner().invoke(app, ["serve", str(run)])
-    assert f"needs the package {package}: pip install 'rookery[serve]'" in str(result.exception)
+    assert f"needs the package {package}: pip install 'rookery-rl[serve]'" in str(result.exception)

@@ -155,7 +155,7 @@ def test_rows_become_a_table_of_pandas(hill):
 
 def test_without_pandas_the_error_says_what_to_install(hill, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ConfigError, match=r"pip install 'rookery\[tune\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'rookery-rl\[tune\]'"):
         Analysis(hill.folder).dataframe()
 
 

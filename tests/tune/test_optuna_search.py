@@ -190,7 +190,7 @@ def test_what_optuna_cannot_do_is_refused(cfg, space, modes, says):
 
 def test_without_optuna_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(ConfigError, match=r"search optuna needs optuna.*pip install 'rookery\[tune\]'"):
+    with pytest.raises(ConfigError, match=r"search optuna needs optuna.*pip install 'rookery-rl\[tune\]'"):
         suggestions(OptunaConfig(), NUMBERS, 4)
 
 

@@ -440,7 +440,7 @@ except Exception as error:
 """
     said = python(script)
     assert said.startswith("ConfigError")
-    assert "pip install 'rookery[ray]'" in said
+    assert "pip install 'rookery-rl[ray]'" in said
 
 
 def test_nobody_else_loads_ray():

@@ -177,7 +177,7 @@ def test_what_cannot_be_written_is_told(searched, tmp_path, monkeypatch):
         with pytest.raises(ConfigError, match="no trial has a number of score yet"):
             write_report(Analysis(young.folder), tmp_path / "young.html")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ConfigError, match=r"pip install 'rookery\[plot\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'rookery-rl\[plot\]'"):
         write_report(Analysis(searched), tmp_path / "report.html")
 
 

@@ -1,6 +1,13 @@
-"""The packages of this distribution: the engine, and the two faces that speak the names of other systems."""
+"""The packages of this distribution: the engine, and the two faces that speak the names of other systems.
+
+The distribution is ``rookery-rl``. Another program is called ``rookery`` on the package index, and has a package and a
+command of that name too, so both cannot be installed in one environment.
+"""
 
 from __future__ import annotations
+
+import os
+import sys
 
 OWN = ("rookery", "rookery_rllib", "rookery_mlagents")
 
@@ -8,3 +15,50 @@ OWN = ("rookery", "rookery_rllib", "rookery_mlagents")
 def is_own(module: str) -> bool:
     """Returns whether a dotted module name is that of one of `OWN` or lies inside one."""
     return module.partition(".")[0] in OWN
+
+
+DISTRIBUTION = "rookery-rl"
+"""Name of the distribution on the package index; ``rookery`` there is another program."""
+
+
+def extra(name: str) -> str:
+    """Returns the requirement of an extra, such as ``rookery-rl[plot]``."""
+    return f"{DISTRIBUTION}[{name}]"
+
+
+def install_line(name: str) -> str:
+    """Returns the command that installs an extra: ``pip install 'rookery-rl[plot]'``."""
+    return f"pip install '{extra(name)}'"
+
+
+REPAIR = f"pip uninstall -y rookery {DISTRIBUTION}, then pip install {DISTRIBUTION}"
+"""Commands that leave this distribution alone in an environment, whichever of both was installed last."""
+
+
+def check_alone(folder: str) -> None:
+    """Refuses another program's distribution ``rookery`` in the folder that has these packages.
+
+    Args:
+        folder: The folder of the packages; in an installation, ``site-packages``.
+
+    Raises:
+        ImportError: If there is one. The command ``rookery`` ends with that line instead.
+    """
+    for entry in os.listdir(folder):
+        if entry.startswith("rookery-") and entry.endswith(".dist-info") and not _is_ours(os.path.join(folder, entry)):
+            problem = (
+                f"another program, {entry.removesuffix('.dist-info')}, is installed over {DISTRIBUTION} in {folder} "
+                f"and shares its package and command. Keep one of them: {REPAIR}"
+            )
+            if os.path.basename(sys.argv[0]).partition(".")[0] == "rookery":
+                raise SystemExit(f"error: {problem}")
+            raise ImportError(problem)
+
+
+def _is_ours(metadata: str) -> bool:
+    """Returns whether a folder of metadata is that of an older version of this distribution, installed or editable."""
+    try:
+        with open(os.path.join(metadata, "METADATA"), encoding="utf-8") as text:
+            return "reinforcement learning" in text.read().lower()
+    except OSError:
+        return True  # an installation that is just removed

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 
+from rookery.core.packages import extra
+
 
 @dataclass(frozen=True)
 class Family:
@@ -33,22 +35,22 @@ class Family:
 
 
 FAMILIES = (
-    Family(("ALE/*", "Atari"), "ale_py", "rookery[atari]", "Atari's games"),
-    Family(("LunarLander*", "BipedalWalker*", "CarRacing*"), "Box2D", "rookery[envs]", "Gymnasium's Box2D"),
-    Family(("MiniGrid-*", "BabyAI-*"), "minigrid", "rookery[envs]", "grid worlds"),
-    Family(("simple_*",), "mpe2", "rookery[envs]", "multi-agent particle environments, as mpe2.simple_spread_v3"),
+    Family(("ALE/*", "Atari"), "ale_py", extra("atari"), "Atari's games"),
+    Family(("LunarLander*", "BipedalWalker*", "CarRacing*"), "Box2D", extra("envs"), "Gymnasium's Box2D"),
+    Family(("MiniGrid-*", "BabyAI-*"), "minigrid", extra("envs"), "grid worlds"),
+    Family(("simple_*",), "mpe2", extra("envs"), "multi-agent particle environments, as mpe2.simple_spread_v3"),
     Family(
         ("Ant-*", "HalfCheetah-*", "Hopper-*", "Humanoid*", "Inverted*", "Pusher-*", "Reacher-*", "Swimmer-*",
          "Walker2d-*"),
-        "mujoco", "rookery[mujoco]", "Gymnasium's robots",
+        "mujoco", extra("mujoco"), "Gymnasium's robots",
     ),
-    Family(("MinAtar/*",), "minatar", "rookery[minatar]", "miniature Atari games"),
-    Family(("envpool:*",), "envpool", "rookery[envpool]", "vectorized environments in C++"),
-    Family(("knights_archers_zombies_*", "cooperative_pong_*"), "pygame", "rookery[envs]", "PettingZoo's games"),
+    Family(("MinAtar/*",), "minatar", extra("minatar"), "miniature Atari games"),
+    Family(("envpool:*",), "envpool", extra("envpool"), "vectorized environments in C++"),
+    Family(("knights_archers_zombies_*", "cooperative_pong_*"), "pygame", extra("envs"), "PettingZoo's games"),
     Family(("pistonball_*",), "pymunk", "pettingzoo[butterfly]", "PettingZoo's physics"),
     Family(
         ("connect_four_*", "go_*", "rps_*", "tictactoe_*"),
-        "pygame", "rookery[envs]", "PettingZoo's board games, as pettingzoo.classic.tictactoe_v3",
+        "pygame", extra("envs"), "PettingZoo's board games, as pettingzoo.classic.tictactoe_v3",
     ),
     Family(("chess_*",), "chess", "pettingzoo[classic]", "PettingZoo's chess"),
     Family(("gin_rummy_*", "leduc_holdem_*", "texas_holdem_*"), "rlcard", "pettingzoo[classic]", "PettingZoo's cards"),

@@ -16,6 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from rookery.core.errors import ConfigError, RookeryError
+from rookery.core.packages import install_line
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -26,7 +27,7 @@ OPSETS = range(9, 16)
 BATCH = "batch"
 """Name of the first axis of inputs and outputs."""
 
-EXTRA = "pip install 'rookery[onnx]'"
+EXTRA = install_line("onnx")
 
 
 class ExportError(RookeryError):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rookery.core.errors import ConfigError, nearest
+from rookery.core.packages import install_line
 from rookery.report.experiment import format_params, short_names, varying_paths
 from rookery.report.results import interval
 
@@ -139,7 +140,7 @@ def new_figure(width: float, height: float, user: str) -> Figure:
     try:
         import matplotlib.figure
     except ImportError:
-        raise ConfigError(f"{user} needs matplotlib: pip install 'rookery[plot]'") from None
+        raise ConfigError(f"{user} needs matplotlib: {install_line('plot')}") from None
     return matplotlib.figure.Figure(figsize=(width, height), dpi=150, layout="constrained")
 
 

@@ -14,6 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from rookery.core.errors import ConfigError
 from rookery.core.io.files import WriteError
+from rookery.core.packages import install_line
 from rookery.core.settings.starting_folder import shown
 
 ANIMATED_SUFFIXES = (".webp", ".gif", ".png", ".apng")
@@ -155,7 +156,7 @@ def check_suffix(path: Path) -> None:
             import av  # noqa: F401
         except ImportError:
             raise ConfigError(
-                f"{shown(path)}: {suffix} needs the package av: pip install 'rookery[video]'; .webp needs nothing"
+                f"{shown(path)}: {suffix} needs the package av: {install_line('video')}; .webp needs nothing"
             ) from None
     elif suffix not in ANIMATED_SUFFIXES:
         raise ConfigError(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rookery.core.errors import ConfigError, EnvError
+from rookery.core.packages import install_line
 from rookery.core.process.internal_errors import InternalErrors
 from rookery.core.process.interrupt import Interrupt
 from rookery.core.settings.trust import TrustCode
@@ -240,7 +241,7 @@ def require_uvicorn() -> None:
         import httptools  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
-        raise ConfigError(f"rookery serve needs the package {error.name}: pip install 'rookery[serve]'") from None
+        raise ConfigError(f"rookery serve needs the package {error.name}: {install_line('serve')}") from None
 
 
 def listen(host: str, port: int) -> socket.socket:

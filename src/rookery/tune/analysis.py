@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.io.files import FOLDER, checkpoint_number, list_checkpoints
+from rookery.core.packages import install_line
 from rookery.core.settings.layers import flow, yaml_layer
 from rookery.core.settings.starting_folder import absolute, shown
 from rookery.core.settings.trust import TrustCode
@@ -413,5 +414,5 @@ def _frame(rows: list[dict[str, Any]]) -> DataFrame:
     try:
         from pandas import DataFrame
     except ImportError:
-        raise ConfigError("tables of an Analysis need pandas: pip install 'rookery[tune]'") from None
+        raise ConfigError(f"tables of an Analysis need pandas: {install_line('tune')}") from None
     return DataFrame(rows)

@@ -18,6 +18,7 @@ from rookery.core.errors import ConfigError, refuse
 from rookery.core.io.console_output import LOG, survive_lost_output
 from rookery.core.io.files import write_file
 from rookery.core.io.signing import is_signed, signed
+from rookery.core.packages import install_line
 from rookery.core.process.cpu import usable_cores
 from rookery.core.seeding import Streams
 from rookery.core.settings.fields import Settings, fields_of, is_undecided, show
@@ -417,7 +418,7 @@ def make_executor(job: Job, cfg: TuneConfig, folder: str) -> Executor:
     if kind == "auto":
         kind = "here" if cfg.max_concurrent == 1 or usable_cores() < 2 * cpus else "processes"
     if kind == "ray" and find_spec("ray") is None:
-        raise ConfigError("tune.place = ray: Ray is not installed: pip install 'rookery[ray]'; processes needs none")
+        raise ConfigError(f"tune.place = ray: Ray is not installed: {install_line('ray')}; processes needs none")
     with started_in(folder, enter=False):
         executor: Executor = import_object(EXECUTORS[kind])(job, cpus, cfg.gpus, cfg.max_concurrent)
     return executor

@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from rookery.core.errors import ConfigError, refuse
+from rookery.core.packages import install_line
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings.reach import Count, Rows
 from rookery.tune.search import Search, SearchConfig
@@ -172,7 +173,7 @@ def _optuna() -> Any:
         import optuna
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"search optuna needs {error.name}, which is not installed; pip install 'rookery[tune]', or search: random"
+            f"search optuna needs {error.name}, which is not installed; {install_line('tune')}, or search: random"
         ) from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
@@ -190,6 +191,4 @@ def _quietly(call: Callable[[], Any]) -> Any:
         try:
             return call()
         except ImportError as error:
-            raise ConfigError(
-                f"this sampler of optuna lacks a package: {error}; pip install 'rookery[tune]'"
-            ) from error
+            raise ConfigError(f"this sampler of optuna lacks a package: {error}; {install_line('tune')}") from error

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from rookery.face import ConfigError
+from rookery.face import ConfigError, install_line
 from rookery_mlagents.link.protobuf_wire import WireField, wire_fields
 
 SERVICE, METHOD = "communicator_objects.UnityToExternalProto", "Exchange"
@@ -33,7 +33,7 @@ def missing(what: str, error: ImportError) -> ConfigError:
         what: What it is needed for.
         error: What importing it raised.
     """
-    return ConfigError(f"{what} needs grpcio and protobuf ({error}): pip install 'rookery[unity]'")
+    return ConfigError(f"{what} needs grpcio and protobuf ({error}): {install_line('unity')}")
 
 
 @cache

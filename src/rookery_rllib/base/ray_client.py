@@ -19,12 +19,12 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from rookery.face import AUTO, ConfigError, answers
+from rookery.face import AUTO, ConfigError, answers, install_line
 from rookery.script.importer import carry_names_along
 from rookery_rllib.base import ray_exceptions
 from rookery_rllib.base.ray_exceptions import RayError, RayTaskError
 
-BEGIN = "pip install 'rookery[ray]'"
+BEGIN = install_line("ray")
 
 ONCE = ("concurrency_groups", "max_calls")
 """Options that Ray accepts in ``ray.remote`` only, not in ``options``."""

@@ -10,6 +10,8 @@ from typing import Any
 
 import gymnasium
 
+from rookery.face import install_line
+
 
 @dataclass(frozen=True)
 class CurrentId:
@@ -100,7 +102,7 @@ def _atari(name: str, match: re.Match[str]) -> CurrentId | None:
     game, ram, kind, version = match.groups()
     if importlib.util.find_spec("ale_py") is None:
         if kind is not None:
-            needs = f'{name} needs the package ale-py: pip install "rookery[atari]"'
+            needs = f"{name} needs the package ale-py: {install_line('atari')}"
             raise gymnasium.error.DependencyNotInstalled(needs)
         return None
     gymnasium.register_envs(importlib.import_module("ale_py"))

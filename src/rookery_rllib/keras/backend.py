@@ -8,12 +8,14 @@ import os
 import sys
 from typing import Any
 
+from rookery.face import install_line
+
 
 def needs_keras() -> None:
     """Raises an ImportError if Keras is missing, or has another backend than PyTorch."""
     if importlib.util.find_spec("keras") is None:
         missing = "tensorflow stands for Keras 3 on PyTorch here, and keras is not installed"
-        raise ModuleNotFoundError(f'{missing}: pip install "rookery[keras]"', name="tensorflow")
+        raise ModuleNotFoundError(f"{missing}: {install_line('keras')}", name="tensorflow")
     load_keras()
 
 

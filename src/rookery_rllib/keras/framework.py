@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rookery.face import ConfigError
+from rookery.face import ConfigError, install_line
 from rookery_rllib.base.imports import module
 
 
@@ -29,7 +29,7 @@ def try_import_tf(error: bool = False) -> tuple[Any, Any, Any]:
     """
     if importlib.util.find_spec("keras") is None:
         if error:
-            raise ImportError("TensorFlow's names need the package keras (pip install 'rookery[keras]')")
+            raise ImportError(f"TensorFlow's names need the package keras ({install_line('keras')})")
         return None, None, None
     tf = module("tensorflow")
     return getattr(getattr(tf, "compat", None), "v1", tf), tf, 2

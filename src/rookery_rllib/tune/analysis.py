@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rookery.face import ConfigError
+from rookery.face import ConfigError, install_line
 from rookery_rllib.base.notices import say
 from rookery_rllib.trainer.trial.checkpoints import checkpoints_in
 from rookery_rllib.trainer.trial.loggers import flatten_dict
@@ -32,9 +32,7 @@ def pandas() -> Any:
     try:
         import pandas as found
     except ModuleNotFoundError:
-        raise ConfigError(
-            "data frames need pandas: pip install 'rookery[tune]'; `results` has the same as dicts"
-        ) from None
+        raise ConfigError(f"data frames need pandas: {install_line('tune')}; `results` has the same as dicts") from None
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from rookery.core.errors import ConfigError, RookeryError, SpaceError
 from rookery.core.io.files import FileError
+from rookery.core.packages import install_line
 from rookery.replay.episodes import JoinedEpisodes
 from rookery.replay.formats.blocks import BLOCK_BYTES, BlockColumns, episodes_in
 from rookery.replay.formats.columns import Wanted, find_columns
@@ -37,7 +38,7 @@ def hdf5() -> Any:
     try:
         import h5py
     except ImportError:
-        raise ConfigError("HDF5 files need h5py: pip install 'rookery[hdf5]'") from None
+        raise ConfigError(f"HDF5 files need h5py: {install_line('hdf5')}") from None
     return h5py
 
 

@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.io.files import FileError
+from rookery.core.packages import install_line
 from rookery.core.spaces.arrays import action_spec, nested, obs_spec
 from rookery.replay.formats.columns import Wanted
 from rookery.replay.formats.replay_format import ReplayFormat, of_recording
@@ -28,7 +29,7 @@ def minari() -> Any:
     try:
         import minari as package
     except ImportError:
-        raise ConfigError("Minari's data sets need minari: pip install 'rookery[offline]'") from None
+        raise ConfigError(f"Minari's data sets need minari: {install_line('offline')}") from None
     return package
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from rookery.core.errors import ConfigError, RookeryError, SpaceError
 from rookery.core.io.files import FileError, WriteError
+from rookery.core.packages import install_line
 from rookery.replay.formats.columns import (
     Wanted,
     columns_of,
@@ -41,7 +42,7 @@ def parquet() -> Any:
     try:
         import pyarrow.parquet
     except ImportError:
-        raise ConfigError("Parquet files need pyarrow: pip install 'rookery[offline]'") from None
+        raise ConfigError(f"Parquet files need pyarrow: {install_line('offline')}") from None
     return pyarrow.parquet
 
 

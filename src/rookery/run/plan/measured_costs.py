@@ -17,6 +17,7 @@ import cloudpickle
 from rookery.cluster.ranks import FEW, SMALL, Ranks
 from rookery.core.batch import joined
 from rookery.core.errors import ConfigError
+from rookery.core.packages import install_line
 from rookery.core.process.cpu import tree_seconds, usable_cores
 from rookery.core.timers import Timers
 from rookery.rollout.order import in_order
@@ -314,8 +315,8 @@ def _hosts(config: RunConfig) -> tuple[Hosts, str]:
         if not isinstance(error.__cause__, ImportError):
             raise
     return LocalHosts(), (
-        "sending: pickled within this process, because Ray is not installed; its calls cost more: pip install "
-        "'rookery[ray]' and plan again"
+        "sending: pickled within this process, because Ray is not installed; its calls cost more: "
+        f"{install_line('ray')} and plan again"
     )
 
 

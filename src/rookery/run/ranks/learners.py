@@ -13,6 +13,7 @@ from rookery.cluster.local_ranks import LocalRanks
 from rookery.cluster.ranks import Ranks
 from rookery.cluster.torchrun import meet_started, started
 from rookery.core.errors import ConfigError
+from rookery.core.packages import install_line
 from rookery.core.settings.layers import Layer
 from rookery.envs.base import VectorEnv, is_only_one
 from rookery.envs.vector.specs import WithSpecs
@@ -141,7 +142,7 @@ def _others(config: RunConfig, task: RankTask) -> Ranks:
     except ImportError as error:
         raise ConfigError(
             f"cluster.learners = {cluster.learners} on cluster.ray = {cluster.ray} needs Ray, which is not installed "
-            f"here ({error}): pip install 'rookery[ray]'; or set cluster.ray=auto to use learners on this machine"
+            f"here ({error}): {install_line('ray')}; or set cluster.ray=auto to use learners on this machine"
         ) from error
     if config.logging.console != "quiet" and will_start_cluster(cluster.ray):
         reporter(config.logging.console).note(STARTS)

@@ -13,6 +13,7 @@ import cloudpickle
 from rookery.cluster.address import STARTS, guard_own_cluster, will_start_cluster
 from rookery.core.config import Resolved
 from rookery.core.errors import ConfigError, EnvError, refuse
+from rookery.core.packages import install_line
 from rookery.core.process.interrupt import Interrupt
 from rookery.core.seeding import Streams
 from rookery.core.timers import Timers
@@ -233,8 +234,7 @@ def hosts_of(config: RunConfig, count: int, setting: str, note: Callable[[str], 
         from rookery.cluster.ray_hosts import Patience, RayHosts
     except ImportError as error:
         raise ConfigError(
-            f"{setting} = {count} needs Ray, which is not installed here ({error}): pip install 'rookery[ray]'; or "
-            f"{instead}"
+            f"{setting} = {count} needs Ray, which is not installed here ({error}): {install_line('ray')}; or {instead}"
         ) from error
     if config.logging.console != "quiet" and will_start_cluster(cluster.ray):
         note(STARTS)
