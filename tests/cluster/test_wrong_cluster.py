@@ -150,7 +150,8 @@ def test_without_ray_the_command_that_installs_it_is_told(monkeypatch, module, s
 
 def test_a_script_of_rllib_without_ray_is_told_the_same(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"ray\.init\(address='10\.0\.0\.1:6379'\): .* pip install 'rookery-rl\[ray\]'"):
+    expected = r"ray\.init\(address='10\.0\.0\.1:6379'\): .* pip install 'rookery-rl\[ray\]'"
+    with pytest.raises(ConfigError, match=expected):
         ray_client.join("ray.init", "10.0.0.1:6379", {})
 
 
