@@ -244,7 +244,7 @@ def test_imports_of_every_form_find_ours(ours_installed):
     ("line", "message"),
     [
         ("from mlagents_envs.environment import UnityEnviroment", "cannot import name"),
-        ("import mlagents_envs.rpc_utils", "rpc_utils is not here: of the protocol"),
+        ("import mlagents_envs.rpc_utils", "rpc_utils is not supported: internal"),
         ("import mlagents_envs.nothing", "has no 'nothing' in Rookery"),
         ("from mlagents_envs.base_env import StatsSideChannel", "cannot import name"),
     ],

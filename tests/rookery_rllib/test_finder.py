@@ -91,11 +91,14 @@ def test_nothing_is_left_in_sys_modules_and_libraries_see_the_truth(table):
         ("from ray.rllib.agents.ppo import PPOTrainr", "did you mean 'PPOTrainer'"),
         ("from ray.rllib.agents import PPOTrainer", "'PPOTrainer' is in ray.rllib.agents.ppo"),
         ("import ray.rllib.agents.pppo", "ray.rllib.agents has no 'pppo' in Rookery; did you mean 'ppo'"),
-        ("from ray.rllib.agents.es import ESTrainer", "ray.rllib.agents.es is not here: evolution strategies; use PPO"),
+        (
+            "from ray.rllib.agents.es import ESTrainer",
+            "ray.rllib.agents.es is not supported: evolution strategies; use PPO",
+        ),
         ("from ray.rllib.utils.exploration import PerWorkerEpsilonGreedy", "use EpsilonGreedy"),
-        ("from ray.tune import track", "ray.tune.track is not here: use tune.report"),
+        ("from ray.tune import track", "ray.tune.track is not supported: use tune.report"),
         ("import ray; ray.tune.rum", "did you mean 'run'"),
-        ("import gym.vector", "gym.vector is not here"),
+        ("import gym.vector", "gym.vector is not supported"),
         ("from gym.error import Eror", "gym.error has no 'Eror'"),
     ],
 )

@@ -89,7 +89,7 @@ def test_atari_ids_keep_their_settings():
 def test_an_id_that_is_not_there_says_so():
     with pytest.raises(gymnasium.error.UnregisteredEnv, match="did you mean 'CartPole-v"):
         gym.make("CartPol-v0")
-    with pytest.raises(gymnasium.error.UnregisteredEnv, match="NChain-v0 is not here"):
+    with pytest.raises(gymnasium.error.UnregisteredEnv, match="NChain-v0 is not supported"):
         gym.make("NChain-v0")
 
 

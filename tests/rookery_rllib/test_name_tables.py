@@ -78,5 +78,5 @@ def test_what_is_gone_is_told_and_nowhere_else(area):
         module, _, name = path.rpartition(".")
         assert told and not targets.get(path) and name not in targets.get(module, {})
         if path not in targets:
-            with pytest.raises(ImportError, match="is not here"):
+            with pytest.raises(ImportError, match="is not supported"):
                 imports.find(path)

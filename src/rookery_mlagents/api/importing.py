@@ -87,11 +87,11 @@ def module(path: str) -> ModuleType:
 def _missing(path: str) -> str:
     """Returns the error message for a module or a name that this package does not have."""
     if (reason := GONE.get(path)) is not None:
-        return f"{path} is not here: {reason}"
+        return f"{path} is not supported: {reason}"
     above, _, name = path.rpartition(".")
     inside = [*NAMES.get(above, ())] + [key.removeprefix(f"{above}.") for key in NAMES if key.startswith(f"{above}.")]
     homes = [home for home, entries in NAMES.items() if name in entries]
-    hint = f"; {name!r} stands in {' and '.join(homes[:3])}" if homes else nearest(name, inside)
+    hint = f"; {name!r} is in {' and '.join(homes[:3])}" if homes else nearest(name, inside)
     return f"{above} has no {name!r} in Rookery{hint}"
 
 

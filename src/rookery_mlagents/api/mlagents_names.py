@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 VERSION = "1.1.0"
-"""The release of `mlagents_envs` whose names these are."""
+"""The release of `mlagents_envs` whose names are supported."""
 
 _CHANNELS = {
     "SideChannel": "side_channels:SideChannel",
@@ -96,25 +96,27 @@ NAMES: dict[str, dict[str, str]] = {
     "gym_unity": {"__version__": "mlagents_names:VERSION"},
     "gym_unity.envs": _GYM,
 }
-"""By module, what stands behind its names: ``module:Name`` of this package."""
+"""Targets of names, ``module:Name`` of this package, by module."""
 
-_PROTOCOL = "of the protocol, which Rookery speaks itself (rookery_mlagents.link); scripts need none of it"
+_PROTOCOL = "internal to the connection with players, which Rookery implements itself (rookery_mlagents.link)"
+
+_DOWNLOADS = "it is for downloaded players, and nothing is downloaded here"
 
 GONE = {
     "mlagents_envs.communicator": _PROTOCOL,
     "mlagents_envs.communicator_objects": _PROTOCOL,
     "mlagents_envs.rpc_communicator": _PROTOCOL,
     "mlagents_envs.rpc_utils": _PROTOCOL,
-    "mlagents_envs.mock_communicator": "a stand-in for tests; python -m rookery_mlagents.testing ENV is a player",
-    "mlagents_envs.timers": "how ML-Agents takes the time; rookery timers RUN prints the timers of a run",
-    "mlagents_envs.env_utils": "how players are launched; UnityEnvironment(file_name=PATH) does",
+    "mlagents_envs.mock_communicator": "a mock for tests; python -m rookery_mlagents.testing ENV acts as a player",
+    "mlagents_envs.timers": "ML-Agents' timers; use rookery timers RUN",
+    "mlagents_envs.env_utils": "it launches players; use UnityEnvironment(file_name=PATH)",
     "mlagents_envs.side_channel.default_training_analytics_side_channel": (
-        "what reports Python's packages to the Editor; nothing is reported here"
+        "it reports Python packages to the Editor, which Rookery does not"
     ),
-    "mlagents_envs.envs.pettingzoo_env_factory": "a maker of players that are downloaded; UnityAECEnv(env) wraps one",
-    "mlagents_envs.envs.env_helpers": "inner parts of the wrappers",
-    "mlagents_envs.registry.base_registry_entry": "of players that are downloaded, which is not done here",
-    "mlagents_envs.registry.remote_registry_entry": "of players that are downloaded, which is not done here",
-    "mlagents_envs.registry.binary_utils": "of players that are downloaded, which is not done here",
+    "mlagents_envs.envs.pettingzoo_env_factory": "it creates downloaded players; use UnityAECEnv(env)",
+    "mlagents_envs.envs.env_helpers": "internal to the wrappers",
+    "mlagents_envs.registry.base_registry_entry": _DOWNLOADS,
+    "mlagents_envs.registry.remote_registry_entry": _DOWNLOADS,
+    "mlagents_envs.registry.binary_utils": _DOWNLOADS,
 }
-"""Modules that are not here, and what there is in their place."""
+"""Modules that are not supported, with their replacement."""

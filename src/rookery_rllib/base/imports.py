@@ -66,7 +66,7 @@ def _missing(path: str) -> str:
     parts = path.split(".")
     for length in range(len(parts), 0, -1):
         if (entry := gone.get(".".join(parts[:length]))) is not None:
-            return f"{'.'.join(parts[:length])} is not here: {entry}"
+            return f"{'.'.join(parts[:length])} is not supported: {entry}"
     above, _, name = path.rpartition(".")
     while above and above not in targets:
         above, _, name = above.rpartition(".")

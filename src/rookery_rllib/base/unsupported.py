@@ -9,15 +9,15 @@ from typing import Any
 
 from rookery.face import ConfigError
 
-TENSORFLOW = "there is no TensorFlow here; "
+TENSORFLOW = "policies use torch here, not TensorFlow; "
 PLAN = (
-    "an operation of execution plans; the loop is Rookery's (trainer.execution_plan lists its steps): what you add "
-    "goes into callbacks, into a policy's learn_on_batch, or into a rookery.extend.Algorithm"
+    "custom execution plans are not supported; Rookery's own loop runs (trainer.execution_plan lists its steps). Put "
+    "your code into callbacks, into learn_on_batch of a policy, or into a rookery.extend.Algorithm"
 )
 HINTS: dict[str, str] = {
     "TFPolicy": TENSORFLOW + "derive from ray.rllib.policy.TorchPolicy",
-    "make_tf_callable": TENSORFLOW + "torch functions are called as they are",
-    "build_q_losses": "the loss of DQN is Rookery's (off_policy/q_values.py), and cannot be called by itself",
+    "make_tf_callable": TENSORFLOW + "call torch functions directly",
+    "build_q_losses": "the loss of DQN is Rookery's own (algorithms/off_policy/q_values.py) and has no such function",
     **dict.fromkeys(
         (
             "ParallelRollouts", "SelectExperiences", "ConcatBatches", "CollectMetrics", "StandardizeFields",
@@ -30,11 +30,11 @@ HINTS: dict[str, str] = {
     ),
     **dict.fromkeys(
         ("LocalReplayBuffer", "ReplayBuffer"),
-        "replay memories are Rookery's: trainer.local_replay_buffer has those of a trainer",
+        "use trainer.local_replay_buffer, which has the replay buffers of a trainer",
     ),
     "LocalIterator": PLAN,
     "ParallelIterator": PLAN,
-    "PrioritizedReplayBuffer": "replay memories are Rookery's: algorithm.replay.kind=prioritized",
+    "PrioritizedReplayBuffer": "set prioritized_replay = True (algorithm.replay.kind=prioritized)",
 }  # fmt: skip
 """Hints by name: the purpose in 2021, and the replacement."""
 

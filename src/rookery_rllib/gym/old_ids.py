@@ -54,11 +54,11 @@ OLD_IDS = {
 """Ids of 2021 whose environments have another id today."""
 
 GONE_IDS = {
-    "NChain-v0": "Gym dropped it in 2021; write the chain of five states yourself",
-    "Roulette-v0": "Gym dropped it in 2021",
-    "CubeCrash-v0": "Gym dropped it in 2021",
-    "MemorizeDigits-v0": "Gym dropped it in 2021",
-    "Copy-v0": "Gym dropped the algorithmic tasks in 2021; rookery.tasks has RepeatPrevious",
+    "NChain-v0": "Gym removed it in 2021; the chain of five states is easily written as an environment",
+    "Roulette-v0": "Gym removed it in 2021",
+    "CubeCrash-v0": "Gym removed it in 2021",
+    "MemorizeDigits-v0": "Gym removed it in 2021",
+    "Copy-v0": "Gym removed the algorithmic tasks in 2021; rookery.tasks has RepeatPrevious",
     "FetchReach-v1": "install gymnasium-robotics and use its current id",
     "HandReach-v0": "install gymnasium-robotics and use its current id",
 }

@@ -105,7 +105,7 @@ class EnvRegistry:
             import_module(home)  # importing it registers it
             return self.spec(name)
         if path in GONE_IDS:
-            raise error.UnregisteredEnv(f"{path} is not here: {GONE_IDS[path]}")
+            raise error.UnregisteredEnv(f"{path} is not supported: {GONE_IDS[path]}")
         found = current_id(path)
         registered = gymnasium.registry.get(found.id)
         if registered is None:

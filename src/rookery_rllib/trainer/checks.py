@@ -129,6 +129,6 @@ def check_train_results(train_results: Mapping[str, Any]) -> Mapping[str, Any]:
 def run_learning_tests_from_yaml(*args: Any, **kwargs: Any) -> None:
     """Refuses RLlib's own suite of learning tests."""
     raise ConfigError(
-        "run_learning_tests_from_yaml is not here: it ran RLlib's own suite; run a file of experiments with "
+        "run_learning_tests_from_yaml is not supported: it runs RLlib's own test suite; run a file of experiments with "
         "`rookery rllib train -f FILE.yaml`"
     )

@@ -54,9 +54,9 @@ UNSUPPORTED = {
     "ES": "evolution strategies", "ARS": "augmented random search", "DREAMER": "Dreamer", "MAML": "MAML",
     "MBMPO": "MBMPO", "SlateQ": "SlateQ", "contrib/AlphaZero": "AlphaZero", "contrib/LinTS": "linear bandits",
     "contrib/LinUCB": "linear bandits",
-    "MARWIL": "MARWIL as a trainer (rookery train --algo marwil --replay DATA learns by it)",
-    "BC": "behavioural cloning as a trainer (rookery train --algo bc --replay DATA learns by it)",
-    "CQL": "CQL as a trainer (rookery train --algo cql --replay DATA learns by it; docs/from-rllib.md has its keys)",
+    "MARWIL": "MARWIL as a trainer (use rookery train --algo marwil --replay DATA)",
+    "BC": "behavioural cloning as a trainer (use rookery train --algo bc --replay DATA)",
+    "CQL": "CQL as a trainer (use rookery train --algo cql --replay DATA; docs/from-rllib.md has its keys)",
     "contrib/RandomAgent": "the random agent (use a Policy that draws from its action space)",
 }  # fmt: skip
 """Unsupported trainers of 2021, with descriptions."""
@@ -68,7 +68,7 @@ def get_trainer_class(alg: str) -> type[Trainer]:
         return TRAINERS[alg.removeprefix("contrib/")]
     known = list(TRAINERS)
     if alg in UNSUPPORTED:
-        raise ConfigError(f"{alg}: {UNSUPPORTED[alg]} is not here; there are {', '.join(known)}")
+        raise ConfigError(f"{alg}: {UNSUPPORTED[alg]} is not supported; there are {', '.join(known)}")
     raise ConfigError(f"{alg}: there is no such trainer{nearest(alg, known)}; there are {', '.join(known)}")
 
 

@@ -1,25 +1,25 @@
-"""Which object stands behind a name of RLlib, Tune, gym and TensorFlow: two texts for each area.
+"""Objects behind the names of RLlib, Tune, gym and TensorFlow: two texts for each area.
 
-`NAMES` is read by `names_in`. An entry begins at the margin with modules of 2021. Modules of ours follow, each with a
-colon and the names that stand there::
+`NAMES` is read by `names_in`. An entry starts without indentation with modules of 2021. Modules of this package follow,
+each with a colon and the names that it provides::
 
     ray.rllib.env.vector_env  env.envs: VectorEnv _VectorizedGymEnv=VectorOfOldEnvs
 
 - ``Name=OtherName``: the object has another name here.
 - ``module.Name``: a name in a module below that of 2021.
 - ``=gymnasium.spaces: Box``: a name in an installed package.
-- ``.module: Name``: a name from the module of 2021 below, whose entry stands further up; ``.module: *`` takes all of
-  its names, ``.*: *`` those of all modules below.
-- ``gym.logger: *``: names that are not listed are looked up in this module of ours.
+- ``.module: Name``: a name from a submodule of 2021 with an earlier entry; ``.module: *`` takes all of its names,
+  ``.*: *`` those of all submodules.
+- ``gym.logger: *``: names that are not listed are looked up in this module.
 
-`GONE` is read by `gone_in`: a package of 2021 at the margin, below it names that are not here, and behind a colon what
-they were and what to use.
+`GONE` is read by `gone_in`: a package of 2021 without indentation, below it unsupported names, and after a colon their
+purpose and replacement, or only the reason.
 """
 
 from __future__ import annotations
 
 EVERYTHING = "*"
-"""Stands for all names of a module."""
+"""All names of a module."""
 
 
 def names_in(text: str) -> dict[str, dict[str, str]]:
@@ -42,7 +42,7 @@ def names_in(text: str) -> dict[str, dict[str, str]]:
 
 
 def _add(names: dict[str, dict[str, str]], path: str, source: str, word: str) -> None:
-    """Adds what one word of an entry stands for to the names of a module of 2021."""
+    """Adds the target of one word of an entry to the names of a module of 2021."""
     place, _, here = word.partition("=")
     home, _, name = f"{path}.{place}".rpartition(".")
     entries = names.setdefault(home, {})
@@ -58,7 +58,7 @@ def _add(names: dict[str, dict[str, str]], path: str, source: str, word: str) ->
 
 
 def gone_in(text: str) -> dict[str, str]:
-    """Returns what became of names that are not here, by their paths of 2021."""
+    """Returns the texts of unsupported names, by their paths of 2021."""
     entries: list[tuple[str, str]] = []
     package = ""
     for line in text.splitlines():

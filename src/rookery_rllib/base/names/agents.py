@@ -100,18 +100,18 @@ ray.rllib.execution.train_ops  base.unsupported:
 ray.util.iter  base.unsupported: LocalIterator ParallelIterator
 """)
 
-_REPLAY = "a part of policies that learn from replay, whose losses are Rookery's own (docs/algorithms/dqn.md)"
+_REPLAY = "part of the loss of an algorithm with replay, which Rookery implements itself (docs/algorithms/dqn.md)"
 
 GONE = gone_in(f"""
 ray.rllib.agents
-    es: evolution strategies is not here yet
-    ars: augmented random search is not here yet
-    dreamer: Dreamer is not here yet
-    maml: MAML is not here yet
-    mbmpo: MBMPO is not here yet
-    slateq: SlateQ is not here yet
-    marwil: MARWIL or BC as a trainer (rookery train --algo marwil, or bc, --replay DATA learns by it) is not here yet
-    cql: CQL as a trainer (rookery train --algo cql --replay DATA learns by it) is not here yet
+    es: evolution strategies are not implemented
+    ars: augmented random search is not implemented
+    dreamer: Dreamer is not implemented
+    maml: MAML is not implemented
+    mbmpo: MBMPO is not implemented
+    slateq: SlateQ is not implemented
+    marwil: there is no such trainer class; use rookery train --algo marwil (or bc) --replay DATA
+    cql: there is no such trainer class; use rookery train --algo cql --replay DATA
 ray.rllib.agents.dqn.dqn_torch_policy
     QLoss ComputeTDErrorMixin build_q_model_and_distribution compute_q_values: {_REPLAY}
 ray.rllib.agents.sac.sac_torch_policy

@@ -51,22 +51,23 @@ ray.rllib.policy.view_requirement  batch.view_requirement: ViewRequirement
 
 GONE = gone_in("""
 ray.rllib.env
-    DMCEnv DMEnv dm_control_wrapper dm_env_wrapper wrappers.dm_control_wrapper wrappers.dm_env_wrapper: dm_control's
-        environments for the old Gym; use shimmy's, gymnasium.make('dm_control/...'), by register_env
-    RemoteVectorEnv remote_vector_env: copies as Ray actors; copies are stepped by helper processes here (num_workers)
-    model_vector_env wrappers.model_vector_env: environments that are a learned model (MB-MPO, Dreamer); those
-        algorithms are not here
-    wrappers.recsim_wrapper: RecSim's environments for SlateQ, which is not here; wrap them as a Gymnasium environment
-    wrappers.kaggle_wrapper: Kaggle's football for the old Gym; write a MultiAgentEnv of 30 lines
-    wrappers.exception_wrapper: resets after an environment raised; set env.on_error=restart, which counts and reports
-        them
+    DMCEnv DMEnv dm_control_wrapper dm_env_wrapper wrappers.dm_control_wrapper wrappers.dm_env_wrapper: dm_control
+        environments for the old Gym; install shimmy and register gymnasium.make('dm_control/...') by register_env
+    RemoteVectorEnv remote_vector_env: environments as Ray actors; here environment processes step them (num_workers)
+    model_vector_env wrappers.model_vector_env: learned environment models of MB-MPO and Dreamer, which are not
+        implemented
+    wrappers.recsim_wrapper: RecSim environments for SlateQ, which is not implemented; wrap them as a Gymnasium
+        environment
+    wrappers.kaggle_wrapper: Kaggle football for the old Gym; write a MultiAgentEnv (about 30 lines)
+    wrappers.exception_wrapper: resets environments that raise an exception; set env.on_error=restart, which also
+        counts and reports the exceptions
 ray.rllib.evaluation
-    MultiAgentSampleBatchBuilder collectors sample_batch_builder.MultiAgentSampleBatchBuilder: how RLlib's workers
-        collect rows; a callback's on_postprocess_trajectory sees and changes them
+    MultiAgentSampleBatchBuilder collectors sample_batch_builder.MultiAgentSampleBatchBuilder: internal classes
+        of RLlib's sampler; use the callback on_postprocess_trajectory to read or change a batch
 ray.rllib.offline
-    D4RLReader d4rl_reader: data sets of D4RL, which pickles hold; Minari's are today's
-    is_estimator wis_estimator off_policy_estimator: estimates of a policy's value from recorded experience; play
-        episodes with Trainer.evaluate
+    D4RLReader d4rl_reader: D4RL datasets; `rookery replay import` reads their .hdf5 files, and Minari datasets
+    is_estimator wis_estimator off_policy_estimator: off-policy estimators; use
+        `rookery evaluate RUN --replay DATA`, or run episodes with Trainer.evaluate
 ray
-    _private: Ray's own functions; nothing of them exists here but get_user_temp_dir
+    _private: internal functions of Ray; only get_user_temp_dir exists here
 """)

@@ -63,21 +63,21 @@ ray.rllib.examples.policy  examples.scripted_policies: random_policy.RandomPolic
 
 GONE = gone_in("""
 ray.rllib.examples.env
-    ant_rand_goal halfcheetah_rand_direc: a robot of the old MuJoCo bindings with random tasks, for MAML, which is not
-        here; use gymnasium.envs.mujoco
-    mbmpo_env: environments with a reward function for MB-MPO, which is not here
-    coin_game_vectorized_env: the coin game in arrays, compiled by numba; use coin_game_non_vectorized_env
-    d4rl_env: environments of D4RL's data sets; use Minari's, and config['input']
-    dm_control_suite: dm_control's environments; use shimmy's, gymnasium.make('dm_control/...')
-    env_with_subprocess: an environment that tested how workers are cleaned up; nothing is learned in it
-    utils: how games counted what was played; those here tell it in the last infos of an episode
+    ant_rand_goal halfcheetah_rand_direc: MuJoCo tasks for MAML, which is not implemented; for the
+        robots themselves use gymnasium.envs.mujoco
+    mbmpo_env: environments for MB-MPO, which is not implemented
+    coin_game_vectorized_env: the coin game compiled by numba; use coin_game_non_vectorized_env
+    d4rl_env: environments of D4RL datasets; `rookery replay import` reads .hdf5 files and Minari datasets
+    dm_control_suite: dm_control environments; install shimmy and use gymnasium.make('dm_control/...')
+    env_with_subprocess: a test of how RLlib cleans up worker processes; not a task to learn
+    utils: statistics of the matrix games; the games here report them in the last infos of an episode
     tests: RLlib's own tests
 ray.rllib.examples.models
-    eager_model: a TensorFlow model that ran a function eagerly; all models run eagerly here, any will do
-    mobilenet_v2_with_lstm_models: a MobileNet whose weights are downloaded, with an LSTM; write a TorchModelV2 around
-        a network of yours, as TorchRNNModel of ray.rllib.examples.models.rnn_model is one
-    neural_computer: a model on the package dnc; write a RecurrentNetwork around it, as TorchRNNModel of
-        ray.rllib.examples.models.rnn_model is one
-    rnn_spy_model: a TensorFlow model that wrote its inputs to Ray's store for a test; use TorchRNNModel of
-        ray.rllib.examples.models.rnn_model, whose forward_rnn can be overridden
+    eager_model: a TensorFlow model with an eager function; here all models run eagerly
+    mobilenet_v2_with_lstm_models: a MobileNet with downloaded weights and an LSTM; write a TorchModelV2 around
+        your network, like TorchRNNModel of ray.rllib.examples.models.rnn_model
+    neural_computer: a model that uses the package dnc; write a RecurrentNetwork around it, like TorchRNNModel of
+        ray.rllib.examples.models.rnn_model
+    rnn_spy_model: a TensorFlow model that records its inputs for a test; derive from TorchRNNModel of
+        ray.rllib.examples.models.rnn_model and override forward_rnn
 """)

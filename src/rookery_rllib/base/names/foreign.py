@@ -45,21 +45,21 @@ gym.wrappers
 
 GONE = gone_in("""
 gym
-    vector: vectors of environments; Rookery makes its own (num_envs_per_worker), gymnasium.make_vec makes some
-    wrappers.AtariPreprocessing: the images of Atari; name the game as env, Rookery prepares its images
-    wrappers.LazyFrames: frames that share memory; FrameStack gives one array here
-    wrappers.PixelObservationWrapper: images; gymnasium.wrappers.AddRenderObservation is today's
-    wrappers.RecordVideo: films of episodes; `rookery record RUN` makes one
-    wrappers.NormalizeObservation: observations by running statistics; set observation_filter: MeanStdFilter
-    wrappers.NormalizeReward: rewards by running statistics; gymnasium.wrappers.NormalizeReward is today's
-    wrappers.monitoring: films and statistics; `rookery record RUN` makes a film
-    envs.mujoco.mujoco_env envs.mujoco.MujocoEnv: the base of MuJoCo environments; gymnasium.envs.mujoco.MujocoEnv is
-        today's
-    envs.atari: Atari games; gym.make('PongNoFrameskip-v4') makes one by ALE
-    envs.robotics: robots of MuJoCo; the package gymnasium-robotics has them
-    envs.algorithmic: algorithmic tasks, which Gym dropped in 2021; rookery.tasks.memory_tasks has similar ones
-    envs.toy_text.discrete: a base class that Gym dropped; write reset and step over your table of transitions
-    utils.play: playing by hand; gymnasium.utils.play is today's
-    utils.env_checker: a check of environments; `rookery envs check my.module:MyEnv` finds every breach
-    scoreboard upload: the web page of results, which closed in 2017
+    vector: vectorized environments; set num_envs_per_worker, or use gymnasium.make_vec
+    wrappers.AtariPreprocessing: preprocesses Atari images, which Rookery does itself; name the game as env
+    wrappers.LazyFrames: frames that share memory; here FrameStack returns one array
+    wrappers.PixelObservationWrapper: rendered observations; use gymnasium.wrappers.AddRenderObservation
+    wrappers.RecordVideo: records videos; use `rookery record RUN`
+    wrappers.NormalizeObservation: normalizes observations; set observation_filter: MeanStdFilter
+    wrappers.NormalizeReward: normalizes rewards; use gymnasium.wrappers.NormalizeReward
+    wrappers.monitoring: records videos and statistics; use `rookery record RUN` for videos
+    envs.mujoco.mujoco_env envs.mujoco.MujocoEnv: the base class of MuJoCo environments; use
+        gymnasium.envs.mujoco.MujocoEnv
+    envs.atari: Atari games; use gym.make('PongNoFrameskip-v4'), for example, which needs ALE
+    envs.robotics: MuJoCo robots; use the package gymnasium-robotics
+    envs.algorithmic: algorithmic tasks, removed from Gym in 2021; rookery.tasks.memory_tasks has similar ones
+    envs.toy_text.discrete: a base class, removed from Gym; write reset and step for your table of transitions
+    utils.play: lets a person play; use gymnasium.utils.play
+    utils.env_checker: checks an environment; use `rookery envs check my.module:MyEnv`
+    scoreboard upload: the web site for results, closed in 2017
 """)

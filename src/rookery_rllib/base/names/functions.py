@@ -67,14 +67,15 @@ ray.rllib.utils
     .test_utils: check check_compute_single_action framework_iterator
 """)
 
-_PER_WORKER = "exploration that differs from worker to worker; all copies play in one here and explore alike: use"
+_PER_WORKER = "exploration rates per worker; all environments are in one worker here and explore alike; use"
 
 GONE = gone_in(f"""
 ray.rllib.utils
-    actors: pools of Ray actors; calls run in order in this process, and trainers have env processes (num_workers)
-    tf_ops.get_placeholder tf_ops.scope_vars tf_run_builder: TensorFlow's graphs; nothing is compiled here,
-        functions of tensors are called
-    tf_ops.minimize_and_clip: TensorFlow's optimizers; set grad_clip in the configuration
+    actors: pools of Ray actors; here remote calls run in order in this process, and environment processes step the
+        environments (num_workers)
+    tf_ops.get_placeholder tf_ops.scope_vars tf_run_builder: functions for TensorFlow graphs;
+        call functions of torch tensors directly
+    tf_ops.minimize_and_clip: a function for TensorFlow optimizers; set grad_clip in the configuration
     tests: RLlib's own tests
 ray.rllib.utils.exploration
     per_worker_epsilon_greedy PerWorkerEpsilonGreedy per_worker_epsilon_greedy.PerWorkerEpsilonGreedy:
@@ -83,12 +84,11 @@ ray.rllib.utils.exploration
         {_PER_WORKER} GaussianNoise
     per_worker_ornstein_uhlenbeck_noise PerWorkerOrnsteinUhlenbeckNoise
         per_worker_ornstein_uhlenbeck_noise.PerWorkerOrnsteinUhlenbeckNoise: {_PER_WORKER} OrnsteinUhlenbeckNoise
-    curiosity Curiosity curiosity.Curiosity: rewards for surprise; write exploration_config = {{'type': 'Curiosity'}}
-        with PPO, A2C or PG, which Rookery's own signal then is (algorithm.signals.curiosity)
-    re3 RE3 re3.RE3: rewards for novelty; add them in postprocess_trajectory of an Exploration of your own
-    parameter_noise ParameterNoise parameter_noise.ParameterNoise: disturbed weights; write
-        exploration_config = {{'type': 'ParameterNoise'}} with DQN, which Rookery's own setting then is
-        (algorithm.exploration.kind = parameters)
+    curiosity Curiosity curiosity.Curiosity: set exploration_config = {{'type': 'Curiosity'}} with PPO, A2C or PG, which
+        uses Rookery's reward signal (algorithm.signals.curiosity)
+    re3 RE3 re3.RE3: novelty rewards; add them in postprocess_trajectory of a custom Exploration
+    parameter_noise ParameterNoise parameter_noise.ParameterNoise: set exploration_config =
+        {{'type': 'ParameterNoise'}} with DQN, which uses Rookery's setting (algorithm.exploration.kind = parameters)
     slate_epsilon_greedy SlateEpsilonGreedy slate_epsilon_greedy.SlateEpsilonGreedy slate_soft_q SlateSoftQ
-        slate_soft_q.SlateSoftQ: exploration of slates, which are not here
+        slate_soft_q.SlateSoftQ: exploration of slates, which are not supported
 """)

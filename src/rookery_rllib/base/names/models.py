@@ -44,21 +44,21 @@ ray.rllib.models.tf.tf_action_dist  model.action_distributions:
     MultiActionDistribution=TorchMultiActionDistribution
 """)
 
-_KERAS = "a Keras network of its own; without a custom_model the network is made by the section model"
+_KERAS = "a Keras version of the default network; without a custom_model the section model defines the network"
 
 GONE = gone_in(f"""
 ray.rllib.models
     tf.fcnet.Keras_FullyConnectedNetwork tf.visionnet.Keras_VisionNetwork: {_KERAS}
-    tf.recurrent_net.Keras_LSTMWrapper: {_KERAS}, and use_lstm puts an LSTM on top of it
+    tf.recurrent_net.Keras_LSTMWrapper: {_KERAS}, and use_lstm adds an LSTM
     tf.attention_net.Keras_GTrXLNet tf.attention_net.Keras_AttentionWrapper: {_KERAS}, and use_attention
-        puts attention on top of it
-    tf.attention_net.TrXLNet: attention without gates, on TensorFlow; use GTrXLNet, or use_attention
+        adds attention
+    tf.attention_net.TrXLNet: attention without gates in TensorFlow; use GTrXLNet, or use_attention
     tf.attention_net.PositionwiseFeedforward: a Keras layer; use two SlimFC of ray.rllib.models.torch.misc
-    tf.layers: Keras layers; ray.rllib.models.torch.modules has them on torch
+    tf.layers: Keras layers; use those of ray.rllib.models.torch.modules
     tf.misc.conv2d: a layer of TensorFlow graphs; use SlimConv2d of ray.rllib.models.torch.misc
     tf.misc.linear: a layer of TensorFlow graphs; use SlimFC of ray.rllib.models.torch.misc
     tf.misc.flatten: a function of TensorFlow graphs; use torch.flatten(x, 1)
-    jax: models on JAX; derive yours from TorchModelV2 and torch.nn.Module
-    model Model: models of 2018, which built TensorFlow graphs; derive yours from TorchModelV2
-    preprocessors.legacy_patch_shapes: a change of spaces for old gym; spaces are gymnasium's
+    jax: models in JAX; derive from TorchModelV2 and torch.nn.Module
+    model Model: models of 2018, which build TensorFlow graphs; derive from TorchModelV2
+    preprocessors.legacy_patch_shapes: a patch for spaces of old Gym versions; spaces are those of gymnasium
 """)

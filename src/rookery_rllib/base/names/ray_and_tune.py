@@ -86,52 +86,52 @@ ray.tune
     .stopper: Stopper EarlyStopping  .suggest: create_searcher  .trainable: Trainable with_parameters
 """)
 
-_CLUSTER = "ray.init(address=...) joins a cluster that was begun otherwise, and trials run on it"
+_CLUSTER = "start the cluster with Ray itself; ray.init(address=...) joins it, and trials run on it"
 
 GONE = gone_in(f"""
 ray
-    serve: served models over HTTP; export_policy_model writes a policy that any server can load
-    data: distributed tables; load data with numpy or pandas
-    workflow: durable tasks; a Trainable with checkpoints resumes after a kill
+    serve: serves models over HTTP; export_policy_model writes a policy that any server can load
+    data: distributed datasets; load data with numpy or pandas
+    workflow: durable tasks; use a Trainable with checkpoints, which resumes after a kill
     autoscaler: {_CLUSTER}
-    cluster_utils: several nodes on one machine, for tests; {_CLUSTER}
-    internal: Ray's own objects; they do not exist here
-    state: Ray's own tables; ray.nodes() and ray.cluster_resources() list the nodes and resources
-    java_function java_actor_class: calls into Java; there is none
-    cross_language: calls into other languages; there are none
-    experimental: experimental parts of Ray; they do not exist here
+    cluster_utils: several nodes on one machine for tests; {_CLUSTER}
+    internal: internal objects of Ray
+    state: internal tables of Ray; use ray.nodes() and ray.cluster_resources()
+    java_function java_actor_class: calls of Java code
+    cross_language: calls of code in other languages
+    experimental: experimental features of Ray
 ray.util
-    queue: a queue between processes; tasks run in this process: use queue.Queue
-    multiprocessing: a pool on a cluster; use multiprocessing.Pool
-    joblib: a back end of joblib; leave register_ray() out
-    sgd: distributed training of networks; a network of RLlib trains by its trainer
-    placement_group placement_group_table remove_placement_group get_placement_group: places on a cluster; {_CLUSTER}
-    collective: communication between GPUs of a cluster; {_CLUSTER}
-    pdb: a debugger of remote tasks; tasks run here: use breakpoint()
-    metrics: metrics of a cluster; a Trainable returns its own from step()
+    queue: a queue between processes; tasks run in this process, so use queue.Queue
+    multiprocessing: a process pool on a cluster; use multiprocessing.Pool
+    joblib: a joblib backend; leave register_ray() out
+    sgd: distributed supervised training; RLlib networks are trained by their trainer
+    placement_group placement_group_table remove_placement_group get_placement_group: placement on a cluster; {_CLUSTER}
+    collective: communication between the GPUs of a cluster; {_CLUSTER}
+    pdb: a debugger for remote tasks; tasks run in this process, so use breakpoint()
+    metrics: cluster metrics; return metrics from step() of a Trainable
 ray.tune
-    DurableTrainable durable_trainable: kept checkpoints in cloud storage; derive from tune.Trainable, and copy
+    DurableTrainable durable_trainable: stores checkpoints in the cloud; derive from tune.Trainable, and copy
         local_dir
-    durable: kept checkpoints in cloud storage; leave it out, and copy local_dir
-    track: reported before 2020; use tune.report
-    trial_runner: the loop of Tune; rookery/tune/runner.py:Runner runs here, and a tune.Callback is called at its
+    durable: stores checkpoints in the cloud; leave it out, and copy local_dir
+    track: the reporting API before 2020; use tune.report
+    trial_runner: the loop of Tune, here rookery/tune/runner.py:Runner; use a tune.Callback to run code at its
         steps
-    trial_executor ray_trial_executor: ran trials; Rookery's executors do
-    web_server: a server of the experiment; result.json and experiment_state-....json say the same
-    automl: searched over networks; use a search space in config['model']
-    sklearn: tuned scikit-learn's estimators; write a function that reports a score
-    commands: listed trials; rookery tune show, or ExperimentAnalysis
-    integration integration.wandb integration.mlflow: a connection to another program; write a tune.Callback with
-        on_trial_result, or read result.json
+    trial_executor ray_trial_executor: internal classes that run trials; Rookery has its own
+    web_server: serves the state of an experiment over HTTP; read result.json and experiment_state-....json
+    automl: search over networks; use a search space in config['model']
+    sklearn: tunes scikit-learn estimators; write a function that reports a score
+    commands: lists trials; use rookery tune show, or ExperimentAnalysis
+    integration integration.wandb integration.mlflow: an integration of another program; write a tune.Callback
+        with on_trial_result, or read result.json
     integration.torch integration.horovod: distributed training of one trial; {_CLUSTER}
     integration.kubernetes integration.docker: {_CLUSTER}
-    integration.keras: reported from Keras; write a keras callback that calls tune.report
-    integration.pytorch_lightning: reported from Lightning; write a callback that calls tune.report
-    integration.xgboost: reported from XGBoost; write a callback that calls tune.report
-    schedulers.HyperBandForBOHB schedulers.hb_bohb: BOHB's half; use HyperBandScheduler with OptunaSearch
-    schedulers.ResourceChangingScheduler: gave trials more cores while they ran; a trial keeps what it has
+    integration.keras: reports from Keras; write a Keras callback that calls tune.report
+    integration.pytorch_lightning: reports from Lightning; write a callback that calls tune.report
+    integration.xgboost: reports from XGBoost; write a callback that calls tune.report
+    schedulers.HyperBandForBOHB schedulers.hb_bohb: the scheduler of BOHB; use HyperBandScheduler with OptunaSearch
+    schedulers.ResourceChangingScheduler: changes the cores of running trials; here a trial keeps its cores
 ray.tune.suggest
-    ax bayesopt bohb dragonfly flaml hebo hyperopt nevergrad sigopt skopt zoopt: a search of another library;
-        ray.tune.suggest.optuna.OptunaSearch learns from results, too
-    SearchGenerator: made a search of a Searcher; give the Searcher itself
+    ax bayesopt bohb dragonfly flaml hebo hyperopt nevergrad sigopt skopt zoopt: the search of another
+        library; use ray.tune.suggest.optuna.OptunaSearch
+    SearchGenerator: wraps a Searcher; pass the Searcher itself
 """)

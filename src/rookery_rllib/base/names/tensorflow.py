@@ -53,18 +53,18 @@ NAMES = names_in(
 _GONE = """
 {home}
     Session InteractiveSession placeholder placeholder_with_default global_variables_initializer get_default_session
-        get_default_graph Graph ConfigProto GPUOptions control_dependencies: a part of graphs and sessions; all is done
-        at once here, and policy.get_session().run(x) gives numpy
+        get_default_graph Graph ConfigProto GPUOptions control_dependencies: TensorFlow graphs and sessions; here
+        operations run at once, and policy.get_session().run(x) returns numpy arrays
     get_variable variable_scope AUTO_REUSE get_collection GraphKeys VariableScope layers global_variables
-        trainable_variables constant_initializer random_uniform_initializer random_normal_initializer: variables by
-        scope; layers of tf.keras keep their own
-    train GradientTape gradients estimator: training by TensorFlow; Rookery steps weights as the trainer's config says
-        (lr, grad_clip)
-    distributions: distributions of TensorFlow; ActionDistribution of ray.rllib.models has those of actions
-    summary: writing for TensorBoard; results and callbacks' custom_metrics are written for it
-    contrib: TensorFlow dropped it in 2019
-    data: pipelines of data; offline data is read by the key `input`
-    saved_model: TensorFlow's files; Trainer.save writes checkpoints
+        trainable_variables constant_initializer random_uniform_initializer random_normal_initializer: variables
+        by scope; use layers of tf.keras, which own their variables
+    train GradientTape gradients estimator: training by TensorFlow; Rookery makes the gradient steps, by the keys of
+        the trainer's configuration (lr, grad_clip)
+    distributions: TensorFlow distributions; use the ActionDistribution classes of ray.rllib.models
+    summary: writes TensorBoard files; results and custom_metrics of callbacks are written automatically
+    contrib: removed from TensorFlow in 2019
+    data: input pipelines; recorded experience is read by JsonReader of ray.rllib.offline
+    saved_model: TensorFlow's file format; use Trainer.save
 """
 
 GONE = gone_in("".join(_GONE.format(home=home) for home in _HOMES))
