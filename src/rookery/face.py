@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rookery.cluster.allotments import visible_gpus
     from rookery.core import ops
     from rookery.core.batch import Demand, Minibatch, Rollout, TensorTree
-    from rookery.core.config import DEFAULT, current_path, resolve
+    from rookery.core.config import DEFAULT, current_history, resolve
     from rookery.core.device import as_tensor
     from rookery.core.errors import ConfigError, EnvError, RookeryError, SpaceError, nearest, refuse
     from rookery.core.flat import Flat, flatten
@@ -223,7 +223,7 @@ _NAMES = {
     "rookery.cluster.allotments": "visible_gpus",
     "rookery.core": "ops",
     "rookery.core.batch": "Demand Minibatch Rollout TensorTree",
-    "rookery.core.config": "DEFAULT current_path resolve",
+    "rookery.core.config": "DEFAULT current_history resolve",
     "rookery.core.device": "as_tensor",
     "rookery.core.errors": "ConfigError EnvError RookeryError SpaceError nearest refuse",
     "rookery.core.flat": "Flat flatten",

@@ -168,7 +168,7 @@ class GivesValues(torch.nn.Module):
 
 def test_a_model_that_gives_values_itself_is_refused():
     with pytest.raises(ConfigError, match="cannot see what the environment shows for critics alone"):
-        trainer_of(model={"module": GivesValues, "output": "outputs"})
+        trainer_of(model={"module": GivesValues, "output": "action_params"})
 
 
 class Features(torch.nn.Module):

@@ -4,13 +4,13 @@ runs.
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
 
-from rookery.core.config import Polymorphic, current_path, resolve
+from rookery.core.config import Polymorphic, current_history, current_path, resolve
 from rookery.core.errors import ConfigError
-from rookery.core.settings.fields import FormerName, PositiveInt, Settings, from_stored
+from rookery.core.settings.fields import FormerName, FormerValue, PositiveInt, Settings, from_stored
 from rookery.core.settings.layers import Layer, override_layer, yaml_layer
 from rookery.core.settings.reach import Reaches, of_settings
 
@@ -165,3 +165,52 @@ def test_settings_of_a_stored_policy_are_read_in_silence():
         warnings.simplefilter("error")
         assert from_stored(Outer, {"inner": {"helpers": 3}}).inner.env_processes == 3
         assert from_stored(PPO, {"batch_size": 64}).rollout_size == 64
+
+
+# --- former values ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Net(Settings):
+    output: Annotated[Literal["features", "params"], FormerName("gives"), FormerValue("outputs", "params")] = "features"
+
+
+@dataclass(frozen=True)
+class Whole(Settings):
+    net: Net = field(default_factory=Net)
+
+
+def test_a_constructor_reads_a_former_value_and_warns():
+    with pytest.warns(FutureWarning, match=r"Net\.output = outputs is now called params"):
+        assert Net(output="outputs").output == "params"
+    with pytest.warns(FutureWarning) as caught:
+        assert Net().replace(gives="outputs").output == "params"
+    said = ["Net.gives is now called output", "Net.gives = outputs is now called params"]
+    assert [str(one.message) for one in caught] == said
+    with pytest.warns(FutureWarning, match=r"Whole\.net\.output = outputs"):
+        assert Whole(net={"output": "outputs"}).net.output == "params"
+
+
+def test_a_former_value_of_a_file_is_read_with_a_note_and_of_a_stored_run_in_silence(tmp_path):
+    (tmp_path / "run.yaml").write_text("net:\n  output: outputs\n")
+    found = resolve(Whole, [yaml_layer(tmp_path / "run.yaml")], {})
+    assert found.config.net.output == "params"
+    assert found.history["net.output"] == [("default", "features"), ("run.yaml:2", "params")]
+    assert found.notes == ("run.yaml:2: net.output = outputs is now called params",)
+    stored = resolve(Whole, [Layer("run", {"net.gives": "outputs"}, stored=True)], {})
+    assert (stored.config.net.output, stored.notes) == ("params", ())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert from_stored(Whole, {"net": {"output": "outputs"}}).net.output == "params"
+        assert Net(output="params").output == "params"
+
+
+def test_a_stored_history_has_the_names_and_values_of_today():
+    stored = {"net.gives": [("default", "features"), ("code", "outputs")], "other": [("code", "outputs")]}
+    today = {"net.output": [("default", "features"), ("code", "params")], "other": [("code", "outputs")]}
+    assert current_history(Whole(), stored) == today
+
+
+def test_a_former_value_of_a_foreign_file_is_no_objection():
+    assert not list(of_settings(Net, {"gives": "outputs"}, "net"))
+    assert list(of_settings(Net, {"output": "other"}, "net"))

@@ -1,4 +1,4 @@
-"""Models that put out the parameters of distributions and values themselves (model.output=outputs)."""
+"""Models that put out the parameters of distributions and values themselves (model.output=action_params)."""
 
 import gymnasium
 import numpy as np
@@ -62,7 +62,7 @@ class Mixed(gymnasium.Env):
 
 
 def config(algorithm=PPOConfig, module=Both, **further):
-    return algorithm(model=ModelConfig(module=module, output="outputs"), **further)
+    return algorithm(model=ModelConfig(module=module, output="action_params"), **further)
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1", Mixed])
@@ -127,7 +127,7 @@ OF_VALUES = {"batch_size": 16, "learning_starts": 32, "lr": 1e-3}
 
 def test_values_of_actions_that_a_model_gives_are_learned_as_those_of_layers():
     ours = ModelConfig(hidden=(16,), activation="tanh", native=False)
-    theirs = ModelConfig(hidden=(), module=Values, output="outputs")
+    theirs = ModelConfig(hidden=(), module=Values, output="action_params")
     weights = []
     trainers = [Trainer("CartPole-v1", DQNConfig(model=model, **OF_VALUES), seed=0) for model in (ours, theirs)]
     for trainer in trainers:
@@ -150,7 +150,9 @@ def test_values_of_actions_that_a_model_gives_are_learned_as_those_of_layers():
 
 
 def test_actions_that_a_model_calls_impossible_are_never_tried():
-    model = ModelConfig(hidden=(), module=Values, output="outputs", module_config={"taken": [False, True, True, False]})
+    model = ModelConfig(
+        hidden=(), module=Values, output="action_params", module_config={"taken": [False, True, True, False]}
+    )
     with Trainer("LunarLander-v3", DQNConfig(model=model, **OF_VALUES), seed=0) as trainer:
         trainer.train(stop={"env_steps": 200})  # the first at random
         drawn = trainer.learners["main"].replay.sample(100, n_step=1, gamma=0.9, beta=0.0)
@@ -160,7 +162,7 @@ def test_actions_that_a_model_calls_impossible_are_never_tried():
 
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ConfigError, match=r"model.module is not set"):
-        Trainer("CartPole-v1", PPOConfig(model=ModelConfig(output="outputs")))
+        Trainer("CartPole-v1", PPOConfig(model=ModelConfig(output="action_params")))
     with pytest.raises(ConfigError, match=r"its algorithm ends networks in .*\(ppo, a2c\)"):
         Trainer("CartPole-v1", config(PQNConfig))
     with pytest.raises(ConfigError, match="dueling = True .* your model outputs the values of actions itself"):

@@ -282,7 +282,7 @@ class GivingAll(nn.Module):
 
 @pytest.mark.parametrize("action", [spaces.Discrete(4), ACTIONS["nested"]], ids=["discrete", "nested"])
 def test_a_model_that_gives_outputs_itself_is_exported(action, tmp_path):
-    policy = policy_of(NUMBERS, action, GivenHead(), module=GivingAll, output="outputs")
+    policy = policy_of(NUMBERS, action, GivenHead(), module=GivingAll, output="action_params")
     for write in (write_generic, write_unity):
         assert write(policy, tmp_path / "x.onnx").difference <= 1e-5
 

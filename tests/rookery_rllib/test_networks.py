@@ -376,7 +376,7 @@ def test_they_play_and_learn(kind):
 
         return ScriptNetwork(obs_space, action_space, num_outputs, make=make, options=options)
 
-    cfg = PPOConfig(model=ModelConfig(module=module, output="outputs"), fragment_length=32, epochs=2, lr=1e-3)
+    cfg = PPOConfig(model=ModelConfig(module=module, output="action_params"), fragment_length=32, epochs=2, lr=1e-3)
     with Trainer("CartPole-v1", cfg, num_envs=4, seed=0) as trainer:
         learner = trainer.learners["main"]
         before = {name: weight.clone() for name, weight in learner.net.named_parameters()}
@@ -394,7 +394,7 @@ def test_cartpole_is_learned():
 
         return ScriptNetwork(obs_space, action_space, num_outputs, make=make, options=config())
 
-    cfg = PPOConfig(model=ModelConfig(module=module, output="outputs"), epochs=8, lr=1e-3)
+    cfg = PPOConfig(model=ModelConfig(module=module, output="action_params"), epochs=8, lr=1e-3)
     with Trainer("CartPole-v1", cfg, num_envs=8, seed=0, config={"stop.env_steps": 16_000}) as trainer:
         first = trainer.train_iteration().return_mean
         last = trainer.train().return_mean

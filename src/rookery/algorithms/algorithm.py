@@ -63,7 +63,7 @@ class AlgorithmConfig(Settings):
     @property
     def head(self) -> HeadSpec:
         """Head of the policy: turns its features into a distribution over actions."""
-        return GivenHead() if self.model.output == "outputs" else DistributionHead()
+        return GivenHead() if self.model.output == "action_params" else DistributionHead()
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Policy:
         """Builds the policy that learns; a subclass whose policies act by other code builds its own.

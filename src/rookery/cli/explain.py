@@ -5,6 +5,7 @@ steps the environment, and stores transitions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -60,8 +61,6 @@ def explain(
 
     rookery explain runs/CartPole-v1-ppo-s3 algorithm.gamma
     """
-    from rookery.core.config import explain_history
-
     if str(run) in ALGORITHMS and not any(place.exists() for place in (run, ROOT / run)):
         raise ConfigError(
             f"{run}: this is an algorithm, but explain takes a run; rookery train --help and docs/algorithms/{run}.md "
@@ -77,11 +76,29 @@ def explain(
     if what in places:
         lines: Iterable[str] = places[what](folder, trust_code)
     elif what is not None:
-        lines = [explain_history(with_drawn_seed(folder, read_provenance(folder)), what, str)]
+        lines = [explain_setting(folder, what, trust_code)]
     else:
         lines = changed_settings(read_provenance(folder))
     for line in lines:
         typer.echo(line)
+
+
+def explain_setting(run: Path, path: str, trust_code: bool) -> str:
+    """Returns the sources of a setting or section, by the name that the run is stored with, or a former or later one.
+
+    Raises:
+        ConfigError: If there is no such setting.
+    """
+    from rookery.core.config import current_history, current_path, explain_history
+
+    history = with_drawn_seed(run, read_provenance(run))
+    if not any(f"{known}.".startswith(f"{path}.") for known in history):
+        from rookery.cli.resume import resolved_settings
+
+        with suppress(ConfigError):  # settings of another user's code: names stay as they are
+            config = resolved_settings(run, read_provenance(run), [], trust_code).config
+            history, path = current_history(config, history), current_path(config, path)
+    return explain_history(history, path, str)
 
 
 def with_drawn_seed(run: Path, provenance: Provenance) -> Provenance:

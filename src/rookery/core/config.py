@@ -29,6 +29,7 @@ from rookery.core.settings.fields import (
     fields_of,
     fixed_of,
     former_names,
+    former_values,
     hints_of,
     is_undecided,
     one_of_each,
@@ -154,21 +155,42 @@ def explain_history(history: Mapping[str, Sequence[tuple[str, C]]], path: str, w
     return "\n".join(lines)
 
 
+V = TypeVar("V")
+
+
 def current_path(config: Settings, path: str) -> str:
     """Returns the present path of a setting for a path of a stored run (see `FormerName`)."""
+    return current_setting(config, path, None)[0]
+
+
+def current_history(
+    config: Settings, history: Mapping[str, Sequence[tuple[str, V]]]
+) -> dict[str, list[tuple[str, V | str]]]:
+    """Returns the history of settings of a stored run, by path, with present paths and values."""
+    return {
+        current_path(config, path): [(source, current_setting(config, path, value)[1]) for source, value in given]
+        for path, given in history.items()
+    }
+
+
+def current_setting(config: Settings, path: str, value: V) -> tuple[str, V | str]:
+    """Returns the present path and value of a setting for those of a stored run (see `FormerName`, `FormerValue`)."""
     node: Any = config
-    names = []
+    names: list[str] = []
+    known: Mapping[str, str] = {}
     for name in path.split("."):
         if isinstance(node, Settings) and name not in {*fields_of(type(node)), *former_names(type(node))}:
             inside = [part for part in vars(node).values() if isinstance(part, Settings)]
             node = inside[0] if len(inside) == 1 else None  # the keys of an entry are at the level of its settings
         if isinstance(node, Settings):
             name = former_names(type(node)).get(name, (name,))[0] if name not in fields_of(type(node)) else name
+            known = former_values(type(node)).get(name, {})
             node = getattr(node, name, None)
         else:
             node = node.get(name) if isinstance(node, Mapping) else None
+            known = {}
         names.append(name)
-    return ".".join(names)
+    return ".".join(names), known.get(value, value) if isinstance(value, str) else value
 
 
 def resolve(schema: type[C], layers: Sequence[Layer], names: Mapping[str, str] | None = None) -> Resolved[C]:
@@ -265,7 +287,7 @@ class _Merge:
     def section(self, cls: type, path: str, parts: list[_Said], start: Settings | None) -> Any:
         """Returns the settings of a known class; `start` is an instance to change, or None for a new one."""
         fields = fields_of(cls)
-        parts = [self.renamed(cls, said) for said in parts] if former_names(cls) else parts
+        parts = [self.renamed(cls, said) for said in parts] if former_names(cls) or former_values(cls) else parts
         own = [said for said in parts if not said.inherited]
         self.unknown += [said.at(key, said.value[key]) for said in own for key in said.value if key not in fields]
         parts, wrong = _taken_back(cls, parts, start) if alternatives_in(cls) else (parts, [])
@@ -288,13 +310,16 @@ class _Merge:
             return MISSING
 
     def renamed(self, cls: type, said: _Said) -> _Said:
-        """Returns a layer's values under present names, with a note for each former name."""
-        values, former, wrong = with_current_names(cls, said.value, said.layer.stored)
-        said = replace(said, value=values, former=former)
+        """Returns a layer's values under present names, with a note for each former name and value."""
+        today = with_current_names(cls, said.value, said.layer.stored)
+        said = replace(said, value=today.values, former=today.former)
         if not said.inherited:
-            self.problems += [f"{said.source}: {f'{said.path}: ' if said.path else ''}{line}" for line in wrong]
-            parts = [] if wrong or said.layer.stored else [(said.at(new, None), new) for new in former]
-            self.notes += [f"{part.source}: {part.path} is now called {new}" for part, new in parts]
+            self.problems += [
+                f"{said.source}: {f'{said.path}: ' if said.path else ''}{line}" for line in today.problems
+            ]
+            notes = [] if today.problems or said.layer.stored else today.notes
+            parts = [(said.at(name, None), note) for name, note in notes]
+            self.notes += [f"{part.source}: {part.path}{note}" for part, note in parts]
         return said
 
     def field(self, cls: type, name: str, path: str, parts: list[_Said], start: Any) -> Any:

@@ -7,7 +7,7 @@ bound, 255 for images, unless `categorical_images` names them; other boxes norma
 on); Discrete and MultiDiscrete come as int64 counted from 0. A set of entities comes as float32 ``[N, max, 1 + k]``;
 its first column is 1 for members that exist. An action mask in the space is left out (the head applies it), and so are
 unusable parts (in a tuple, None takes their place). `CustomMemory` describes models with their own memory,
-`OutputTrunk` models that compute the outputs of the heads themselves (``output=outputs``).
+`OutputTrunk` models that compute the outputs of the heads themselves (``output=action_params``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from torch.nn import functional
 
 from rookery.core.batch import Sequences, TensorTree, put_together
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.settings.fields import FormerName, PositiveFloat, Settings
+from rookery.core.settings.fields import FormerName, FormerValue, PositiveFloat, Settings
 from rookery.core.settings.layers import import_object
 from rookery.core.settings.reach import ARGUMENTS, CODE, Few, Label, Layers, Width
 from rookery.core.settings.trust import CodeKind
@@ -58,8 +58,9 @@ REMEMBERS = (
 
 
 OUTPUT_CONTRACT = (
-    "with model.output=outputs a custom model is MyModel(obs_space, action_space, num_outputs, **module_config) with "
-    "forward(obs) -> float (outputs [N, num_outputs], values [N]), or outputs alone with an attribute num_values = 0"
+    "with model.output=action_params a custom model is MyModel(obs_space, action_space, num_outputs, "
+    "**module_config) with forward(obs) -> float (outputs [N, num_outputs], values [N]), or outputs alone with an "
+    "attribute num_values = 0"
 )
 
 CRITIC_ACTION = "\0action"
@@ -164,9 +165,11 @@ class ModelConfig(Settings):
     module_config: Annotated[dict[str, Any], ARGUMENTS] = field(default_factory=dict)
     """Keyword arguments of `module`."""
 
-    output: Annotated[Literal["features", "outputs"], FormerName("gives")] = "features"
-    """Output of `module`: ``features``, the input of the heads, or ``outputs``, which replace the heads: the parameters
-    of the action distribution and the state values (actor-critic algorithms), or the Q-values (dqn).
+    output: Annotated[
+        Literal["features", "action_params"], FormerName("gives"), FormerValue("outputs", "action_params")
+    ] = "features"
+    """Output of `module`: ``features``, the input of the heads, or ``action_params``, which replace the heads: the
+    parameters of the action distribution and the state values (actor-critic algorithms), or the Q-values (dqn).
     """
 
     @property
@@ -186,17 +189,18 @@ def build_body(
 
     Args:
         obs: Layout of the observations.
-        action: Layout of the actions, passed to a model with ``output=outputs``.
+        action: Layout of the actions, passed to a model with ``output=action_params``.
         cfg: What to build.
         generator: Draws the weights.
-        outputs: Width of the outputs of a model with ``output=outputs``; None = parameters of the action distribution.
+        outputs: Width of the outputs of a model with ``output=action_params``; None = parameters of the action
+            distribution.
 
     Raises:
         ConfigError: As `build_trunk`; and if `cfg.memory` adds a cell to a custom model with its own memory.
     """
     if cfg.module is not None:
         _check_recall(cfg)
-    if cfg.output == "outputs":
+    if cfg.output == "action_params":
         width = action.num_parameters if outputs is None else outputs
         trunk: nn.Module = _build_custom(obs, cfg, generator, (action, width))
     else:
@@ -680,7 +684,7 @@ def _build_custom(
     make: Any = cfg.module
     contract = CONTRACT if outputs is None else OUTPUT_CONTRACT
     if make is None:
-        raise ConfigError(f"model.output = 'outputs', but model.module is not set; {contract}")
+        raise ConfigError(f"model.output = 'action_params', but model.module is not set; {contract}")
     if isinstance(make, str):
         try:
             make = NETWORK.find(make)

@@ -190,7 +190,7 @@ class HeadSpec(ABC):
 
     def given(self, action: ActionSpec) -> int | None:
         """Returns the width of the outputs that a model computes in place of the head's layers
-        (``model.output=outputs``); None for a head with layers.
+        (``model.output=action_params``); None for a head with layers.
         """
         return None
 
@@ -274,7 +274,7 @@ class ActionHead(Head):
 
 @dataclass(frozen=True)
 class GivenHead(HeadSpec):
-    """Spec of a distribution whose parameters the model computes itself (``model.output=outputs``)."""
+    """Spec of a distribution whose parameters the model computes itself (``model.output=action_params``)."""
 
     def build(
         self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator

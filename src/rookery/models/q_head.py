@@ -158,7 +158,8 @@ class QValues(HeadSpec):
         noisy_std: Initial scale of that noise.
         explore: Exploration: ``epsilon`` = `EpsilonGreedy`, ``boltzmann`` = `Boltzmann`.
         ladder: With ``epsilon``, decrease of exploration from one slot to the next; 0 = all slots alike.
-        by_model: Whether the model outputs Q-values itself (``model.output=outputs``), so that the head has no layers.
+        by_model: Whether the model outputs Q-values itself (``model.output=action_params``), so that the head has no
+            layers.
     """
 
     values: Literal["mean", "categorical", "quantile"] = "mean"

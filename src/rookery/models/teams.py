@@ -41,10 +41,12 @@ def build_team_body(
 
     Raises:
         SpaceError: If these are not the layouts of a team.
-        ConfigError: As `build_trunk`; and for a model with ``output=outputs`` or its own memory.
+        ConfigError: As `build_trunk`; and for a model with ``output=action_params`` or its own memory.
     """
-    if cfg.gives == "outputs":
-        raise ConfigError("model.output = 'outputs': a team has a head for each member; set model.output = features")
+    if cfg.output == "action_params":
+        raise ConfigError(
+            "model.output = 'action_params': a team has a head for each member; set model.output = features"
+        )
     trunk = TeamTrunk(obs, action, cfg, share=share, generator=generator)
     if any(getattr(network, "remembers", False) for network in trunk.networks):
         raise ConfigError(

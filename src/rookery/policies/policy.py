@@ -104,7 +104,7 @@ class Policy(nn.Module):
         self.input_spec = seen if self.recall is None else self.recall.spec
         self.critic_spec = with_central(self.input_spec, whole)
         given = self.head_spec.given(action)
-        if (model.output == "outputs") != (given is not None):
+        if (model.output == "action_params") != (given is not None):
             raise ConfigError(
                 f"policy {name!r}: model.output = {model.output!r}, but its algorithm ends networks in "
                 f"{self.head_spec}: outputs are for algorithms that learn a distribution and values of "

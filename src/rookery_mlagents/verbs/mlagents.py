@@ -229,14 +229,14 @@ def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
     Raises:
         ConfigError: If one of them keeps its value in the middle of a run.
     """
-    from rookery.face import ALGORITHMS, DEFAULT, RunConfig, current_path, resolve
+    from rookery.face import ALGORITHMS, DEFAULT, RunConfig, current_history, resolve
     from rookery_mlagents.learn.learn import OUR_DEFAULT
     from rookery_mlagents.learn.schedule_ends import StoredEnds
     from rookery_mlagents.learn.translate import AS_IS
     from rookery_mlagents.learn.translate import DEFAULT as THEIR_DEFAULT
 
     resolved = resolve(RunConfig, list(layers), ALGORITHMS)
-    provenance = {current_path(resolved.config, path): given for path, given in read_provenance(folder).items()}
+    provenance = current_history(resolved.config, read_provenance(folder))
     asked = resolved.history
     values, lines, kept = {}, {}, []
     for path, given in asked.items():

@@ -1,7 +1,7 @@
 """Models of 2021: the base classes ModelV2 and TorchModelV2, and the network that wraps them.
 
 `ScriptNetwork` wraps such a model, or a plain torch or Keras model with the same call, as a network: it
-outputs the parameters of the action distribution and the values itself (``model.output=outputs``).
+outputs the parameters of the action distribution and the values itself (``model.output=action_params``).
 """
 
 from __future__ import annotations

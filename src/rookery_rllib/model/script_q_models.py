@@ -2,7 +2,7 @@
 
 As in 2021 these heads are methods of the model (`networks.py:DQNTorchModel`), which a script's class may override;
 other classes are combined with it. So the model as a whole outputs action values, without a head after it
-(``model.output=outputs``).
+(``model.output=action_params``).
 """
 
 from __future__ import annotations

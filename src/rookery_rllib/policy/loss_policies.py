@@ -175,7 +175,7 @@ class LossActor(Actor):
         script_policy: TorchPolicy,
     ) -> None:
         given = {"make": Models(script_policy), "options": cfg.config.get("model") or {}}
-        model = ModelConfig(hidden=(), module=LossNetwork, output="outputs", module_config=given)
+        model = ModelConfig(hidden=(), module=LossNetwork, output="action_params", module_config=given)
         super().__init__(obs, action, model, name, generator=generator, head=GivenHead())
         self.script_policy = script_policy
         self._states = States(script_policy.get_initial_state())

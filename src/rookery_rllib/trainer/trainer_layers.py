@@ -85,7 +85,7 @@ def policy_layers(trainer: Any, name: str, entry: Any) -> list[Layer]:
     looks = algorithm in ON_POLICY and looks_back(options)
     values = {
         "model.module": ViewingNetwork if looks else ScriptNetwork,
-        "model.output": "outputs",
+        "model.output": "action_params",
         "model.hidden": (),
         "model.memory.kind": "none",  # its memory is the model's own state
         "model.memory.frame_stack": 1,

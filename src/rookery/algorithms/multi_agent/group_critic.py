@@ -230,9 +230,9 @@ class GroupActorCritic(ActorCritic):
         self, policy: Policy, model: ModelConfig, size: int, heads: int, generator: torch.Generator, columns: int
     ) -> None:
         nn.Module.__init__(self)  # there is one critic, and it is not the other
-        if model.output == "outputs":
+        if model.output == "action_params":
             raise ConfigError(
-                "algorithm.model.output = outputs: poca has a critic of its own; make the model output features"
+                "algorithm.model.output = action_params: poca has a critic of its own; make the model output features"
             )
         self.policy, self.model = policy, model
         self._remembers = policy.memory is not None

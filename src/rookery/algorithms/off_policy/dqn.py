@@ -138,7 +138,7 @@ class DQNConfig(AlgorithmConfig, ReplaySettings):
             noisy=exploration.kind == "noisy",
             noisy_std=exploration.noisy_std,
             explore="boltzmann" if exploration.kind == "boltzmann" else "epsilon",
-            by_model=self.model.output == "outputs",
+            by_model=self.model.output == "action_params",
             ladder=exploration.per_env_epsilon,
         )
 
@@ -351,10 +351,10 @@ def _check(policy: Policy, cfg: DQNConfig, name: str) -> None:
             f"{where}.target.tau = {cfg.target.tau:g} does nothing with target.kind = hard, which copies every "
             f"{cfg.target_every} gradient steps: set target.kind = soft, or leave tau out"
         )
-    if cfg.model.output == "outputs" and (cfg.dueling or cfg.exploration.kind == "noisy"):
+    if cfg.model.output == "action_params" and (cfg.dueling or cfg.exploration.kind == "noisy"):
         raise ConfigError(
             f"{where}: dueling = {cfg.dueling} and exploration.kind = {cfg.exploration.kind}, but with model.output = "
-            "outputs your model outputs the values of actions itself: set dueling = False and another exploration"
+            "action_params your model outputs the values of actions itself: set dueling = False and another exploration"
         )
     if values.kind == "quantile" and values.atoms != ValuesConfig().atoms:
         raise ConfigError(

@@ -118,8 +118,8 @@ class DTConfig(AlgorithmConfig):
                 f"policies.{name}.model.memory: the Decision Transformer reads its last {self.context} decisions by "
                 "itself (context): leave model.memory out"
             )
-        if self.model.output == "outputs" or self.model.compile:
-            unsupported = "output = outputs" if self.model.output == "outputs" else "compile"
+        if self.model.output == "action_params" or self.model.compile:
+            unsupported = "output = action_params" if self.model.output == "action_params" else "compile"
             raise ConfigError(
                 f"policies.{name}.model.{unsupported}: the Decision Transformer does not support it: leave it out"
             )

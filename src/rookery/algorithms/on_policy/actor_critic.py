@@ -102,8 +102,8 @@ class ActorCritic(nn.Module):
         given, central = isinstance(policy.head, GivenActionHead), policy.has_central
         if given and central:
             raise ConfigError(
-                f"policy {policy.name!r}: model.output = outputs: its model gives the values too, and cannot see what "
-                "the environment shows for critics alone (central): let it give features, or leave that out"
+                f"policy {policy.name!r}: model.output = action_params: its model gives the values too, and cannot see "
+                "what the environment shows for critics alone (central): let it give features, or leave that out"
             )
         shared = given or (not central and (model.shared_trunk or self._remembers))
         own = isinstance(policy.memory, CustomMemory)  # a module with a memory cannot process rows by themselves

@@ -25,7 +25,7 @@ from enum import Enum
 from functools import cache, reduce
 from numbers import Integral
 from operator import or_
-from typing import Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, Gt, Interval, Le, Lt
 
@@ -116,6 +116,21 @@ class FormerName:
     name: str
     beside: str = ""
     refused: str = ""
+
+
+@dataclass(frozen=True)
+class FormerValue:
+    """Marks a field with a value that has another name in earlier versions: ``FormerValue("old", "new")``.
+
+    The former value is read as the new one, with a note. It holds in derived classes too.
+
+    Attributes:
+        former: The former name of the value.
+        value: Its name of today.
+    """
+
+    former: str
+    value: str
 
 
 class InPercent:
@@ -350,24 +365,48 @@ def one_of_each(cls: type, given: Mapping[str, Any], before: Mapping[str, Any]) 
 @cache
 def former_names(cls: type) -> dict[str, tuple[str, FormerName]]:
     """Returns the former names of a config class's fields, each with the name of today and its mark."""
+    return {mark.name: (name, mark) for name, mark in _marks(cls) if isinstance(mark, FormerName)}
+
+
+@cache
+def former_values(cls: type) -> dict[str, dict[str, str]]:
+    """Returns the former values of a config class's fields, each with the value of today, by field."""
+    found: dict[str, dict[str, str]] = {}
+    for name, mark in _marks(cls):
+        if isinstance(mark, FormerValue):
+            found.setdefault(name, {})[mark.former] = mark.value
+    return found
+
+
+def _marks(cls: type) -> list[tuple[str, object]]:
+    """Returns the marks of the fields of a config class and of its parents, each with the name of the field."""
     bases = [base for base in cls.__mro__ if dataclasses.is_dataclass(base)]
-    marks = [(name, mark) for base in bases for name, hint in hints_of(base).items() for mark in get_args(hint)[1:]]
-    return {mark.name: (name, mark) for name, mark in marks if isinstance(mark, FormerName)}
+    return [(name, mark) for base in bases for name, hint in hints_of(base).items() for mark in get_args(hint)[1:]]
 
 
-def with_current_names(
-    cls: type, given: Mapping[str, Any], stored: bool = False
-) -> tuple[dict[str, Any], dict[str, str], list[str]]:
+class Current(NamedTuple):
+    """Result of `with_current_names`.
+
+    Attributes:
+        values: Values of today by names of today.
+        former: Former names that were given, by the name of today.
+        notes: For each former name and value, the field, and what a note says after the path that was given.
+        problems: A line for each former name that cannot be read.
+    """
+
+    values: dict[str, Any]
+    former: dict[str, str]
+    notes: list[tuple[str, str]]
+    problems: list[str]
+
+
+def with_current_names(cls: type, given: Mapping[str, Any], stored: bool = False) -> Current:
     """Returns what was given under the names of today.
 
     Args:
         cls: The config class.
         given: Values by name.
         stored: Whether a stored run gives them, in which every former name may stand.
-
-    Returns:
-        The values; the former names among the keys, by the name of today; a line for each former name that cannot be
-        read.
     """
     former = former_names(cls)
     found = {former[name][0]: name for name in given if name in former and name not in fields_of(cls)}
@@ -378,13 +417,19 @@ def with_current_names(
         elif former[old][1].beside in fields_of(cls) and not stored:
             problems.append(f"{old} = {show(given[old])}: {former[old][1].refused}")
     today = {old: name for name, old in found.items()}
-    return {today.get(name, name): value for name, value in given.items()}, found, problems
+    values = {today.get(name, name): value for name, value in given.items()}
+    notes = [(name, f" is now called {name}") for name in found]
+    for name, known in former_values(cls).items():
+        if isinstance(value := values.get(name), str) and value in known:
+            values[name] = known[value]
+            notes.append((name, f" = {value} is now called {known[value]}"))
+    return Current(values, found, notes, problems)
 
 
 def from_stored(cls: type[T], values: Mapping[str, Any]) -> T:
     """Returns settings from values that a stored run gives, in which every former name may stand."""
     known: type = cls
-    today, _, _ = with_current_names(known, values, stored=True)
+    today = with_current_names(known, values, stored=True).values
     sections = {name: settings_class(hints_of(known).get(name)) for name in today}
     return cls(
         **{
@@ -396,11 +441,11 @@ def from_stored(cls: type[T], values: Mapping[str, Any]) -> T:
 
 def _renamed(cls: type, given: Mapping[str, Any], path: str, problems: list[str]) -> dict[str, Any]:
     """Returns the values of a constructor call under today's names; warns of former ones, and adds to `problems`."""
-    values, former, wrong = with_current_names(cls, given)
-    problems += [f"code: {path}: {line}" for line in wrong]
-    for name, old in () if wrong else former.items():
-        warnings.warn(f"{path}.{old} is now called {name}", FutureWarning, stacklevel=3)
-    return values
+    today = with_current_names(cls, given)
+    problems += [f"code: {path}: {line}" for line in today.problems]
+    for name, note in () if today.problems else today.notes:
+        warnings.warn(f"{path}.{today.former.get(name, name)}{note}", FutureWarning, stacklevel=3)
+    return today.values
 
 
 def default_of(field: dataclasses.Field[Any]) -> Any:

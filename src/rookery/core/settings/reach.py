@@ -37,6 +37,7 @@ from rookery.core.settings.fields import (
     bare,
     fields_of,
     former_names,
+    former_values,
     hints_of,
     is_scheduled,
     limits_of,
@@ -270,6 +271,7 @@ def of_settings(cls: type, values: Any, path: str, *, foreign: bool = False) -> 
     former = former_names(cls)
     for name, value in values.items():
         today = former[name][0] if name in former and name not in fields_of(cls) else name
+        value = former_values(cls).get(today, {}).get(value, value) if isinstance(value, str) else value
         if today in fields_of(cls):
             yield from objections(hints[today], value, f"{path}.{name}" if path else name, foreign=foreign)
 

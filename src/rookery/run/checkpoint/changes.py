@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from rookery.core.config import DEFAULT, Resolved, current_path
+from rookery.core.config import DEFAULT, Resolved, current_setting
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.settings.fields import Fixed
 from rookery.core.settings.layers import flow
@@ -39,7 +39,7 @@ def check_changes(resolved: Resolved[RunConfig], before: Mapping[str, str]) -> N
         ConfigError: If such settings are changed; names all of them and their sources.
     """
     problems = []
-    before = {current_path(resolved.config, path): value for path, value in before.items()}
+    before = dict(current_setting(resolved.config, path, value) for path, value in before.items())
     is_new = before.get("env.name", flow(None)) == flow(None)
     for path, given in resolved.history.items():
         (source, value), why = given[-1], resolved.why_fixed(path)

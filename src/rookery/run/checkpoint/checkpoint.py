@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rookery.core.config import DEFAULT, Resolved, current_path
+from rookery.core.config import DEFAULT, Resolved, current_history
 from rookery.core.errors import ConfigError
 from rookery.core.io.encoding import EncodingError, decode, encode
 from rookery.core.io.files import (
@@ -257,8 +257,7 @@ def remove_orphan_shards(folder: Path) -> None:
 def joined_history(saved: Saved, resolved: Resolved[RunConfig]) -> dict[str, list[tuple[str, Any]]]:
     """Returns the history of each setting: its stored history, followed by the values since the run was loaded."""
     joined = dict(resolved.history)
-    for stored, before in saved.history.items():
-        path = current_path(resolved.config, stored)
+    for path, before in current_history(resolved.config, saved.history).items():
         now = joined.get(path, [])
         saved_at = max((at for at, (source, _) in enumerate(now) if source.startswith(str(saved.path))), default=-1)
         joined[path] = [*before, *(entry for entry in now[saved_at + 1 :] if entry[0] != DEFAULT)]
