@@ -14,7 +14,8 @@ ROOMS = sorted(
     {
         *(path for top in ("rookery", "rookery_rllib", "rookery_mlagents") for path in (ROOT / "src" / top).iterdir()),
         *(path for path in (ROOT / "docs").iterdir() if path.name != "images"),
-        *(ROOT / name for name in ("README.md", "CHANGELOG.md", "scripts", "examples", "benchmarks", "tests")),
+        *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
+        *(ROOT / name for name in ("scripts", "examples", "benchmarks", "tests")),
     }
 )
 """Folders and files that are read."""
