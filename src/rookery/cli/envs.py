@@ -43,15 +43,15 @@ def list_envs() -> None:
     from rookery.run.presets import ENV_PRESETS, NAMED_PRESETS
 
     missing = missing_families()
-    ours = {name: path for name, path in OURS.items() if family_of(name) not in missing}
+    shipped = {name: path for name, path in OURS.items() if family_of(name) not in missing}
     twins = {**dict.fromkeys(() if native_unavailable_reason() else IDS_IN_C, "c"), **dict.fromkeys(TENSORS, "tensors")}
-    imported = ((name, import_object(path)) for name, path in ours.items() if name not in TENSORS)
+    imported = ((name, import_object(path)) for name, path in shipped.items() if name not in TENSORS)
     for name, found in [*BATCHED_VARIANTS.items(), *imported]:
         batched = getattr(found, "batched", None) or (found if name in BATCHED_VARIANTS or is_vector(found) else None)
         if batched is not None:
             twins[name] = "c" if native_variant_of(batched) or prefer_native(batched) else "batched"
     presets = {name: sizes for name, sizes in sizes_of(ENV_PRESETS).items() if family_of(name) not in missing}
-    names = [*presets, *sorted({*twins, *ours} - presets.keys())]
+    names = [*presets, *sorted({*twins, *shipped} - presets.keys())]
     rows = [(name, twins.get(name, "serial"), presets.get(name, "none")) for name in names]
     echo_table(("environment", "implementation", "preset"), rows)
     typer.echo()

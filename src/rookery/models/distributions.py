@@ -473,7 +473,7 @@ class Composite(Distribution):
 
     def kl(self, other: Self) -> Tensor:
         """Returns the sum of the parts' divergences."""
-        return self._sum([mine.kl(theirs) for mine, theirs in zip(self.parts, other.parts, strict=True)])
+        return self._sum([part.kl(other_part) for part, other_part in zip(self.parts, other.parts, strict=True)])
 
     def gradient(
         self, action: Tensor, logp_gradient: Tensor, entropy_gradient: Tensor | float
@@ -487,7 +487,7 @@ class Composite(Distribution):
     def kl_gradient(self, old: Self, weight: Tensor) -> tuple[Tensor, Tensor | None] | None:
         """Returns the gradients of the penalty in the form of `gradient`."""
         pairs = zip(self.parts, old.parts, strict=True)
-        return self._joined([mine.kl_gradient(theirs, weight) for mine, theirs in pairs])
+        return self._joined([part.kl_gradient(other_part, weight) for part, other_part in pairs])
 
     def _joined(self, given: Sequence[tuple[Tensor, Tensor | None] | None]) -> tuple[Tensor, Tensor | None] | None:
         """Concatenates the parts' gradients; None if one is missing."""

@@ -226,19 +226,21 @@ def start_from(policy: Policy, other: Policy, source: str) -> None:
             f"init_from = {source!r}: that policy ends in {other.head_spec}, {policy.name!r} in {policy.head_spec}; "
             f"use the same algorithm for {policy.name!r}, with the same settings of its values or standard deviation"
         )
-    mine, theirs = policy.state_dict(), other.state_dict()
-    if {name: value.shape for name, value in mine.items()} != {name: value.shape for name, value in theirs.items()}:
+    own_state, other_state = policy.state_dict(), other.state_dict()
+    if {name: value.shape for name, value in own_state.items()} != {
+        name: value.shape for name, value in other_state.items()
+    }:
         raise ConfigError(
             f"init_from = {source!r}: that policy has another network; give {policy.name!r} the same model"
         )
-    ours, other_model = _computed(policy.model), _computed(other.model)
-    for name, value in ours.items():
+    own_model, other_model = _computed(policy.model), _computed(other.model)
+    for name, value in own_model.items():
         if value != other_model[name]:
             raise ConfigError(
                 f"init_from = {source!r}: that policy has model.{name} = {other_model[name]!r}, {policy.name!r} has "
                 f"{value!r}; give {policy.name!r} the same model"
             )
-    policy.load_state_dict(theirs)
+    policy.load_state_dict(other_state)
 
 
 def _computed(model: ModelConfig) -> dict[str, Any]:

@@ -186,11 +186,13 @@ class ExperimentSummary(Generic[T]):
         """Returns the Pareto front: suggestions that no other beats in one metric without losing in another."""
         worths = [tuple(map(_worth, one.values, self.modes)) for one in self.suggestions]
 
-        def is_beaten(mine: tuple[float, ...]) -> bool:
-            others = (other for other in worths if other != mine)
-            return any(all(theirs >= own for theirs, own in zip(other, mine, strict=True)) for other in others)
+        def is_beaten(worth: tuple[float, ...]) -> bool:
+            others = (other for other in worths if other != worth)
+            return any(
+                all(other_value >= value for other_value, value in zip(other, worth, strict=True)) for other in others
+            )
 
-        return [one for one, mine in zip(self.suggestions, worths, strict=True) if not is_beaten(mine)]
+        return [one for one, worth in zip(self.suggestions, worths, strict=True) if not is_beaten(worth)]
 
 
 def _worth(score: float, mode: str) -> float:

@@ -64,8 +64,8 @@ def act_unlearned(state: WorkerState, table: RowTable, rows: Rows, kind: Kind, s
         mine, policy = numbers[route.rows], route.policy
         chosen[mine] = policy.act_without_recording(table.slot_of[mine], rows.obs, mine, step)
         if rows.own_action is not None and (own := np.isin(mine, rows.own_index)).any():
-            theirs = rows.own_action[np.searchsorted(rows.own_index, mine[own])]
-            policy.override_actions(table.slot_of[mine], np.flatnonzero(own), theirs)
+            own_actions = rows.own_action[np.searchsorted(rows.own_index, mine[own])]
+            policy.override_actions(table.slot_of[mine], np.flatnonzero(own), own_actions)
     table.acted, table.all_acted = acted, False
     kept = act_with_own_actions(state, table, rows, kind, step)
     chosen[~beyond] = kept[~beyond]

@@ -526,8 +526,10 @@ class WorkerPolicy(Stateful):
         """Returns its own weights and statistics, and those of a policy of the same shape, in the same order."""
         if source is not self._source:  # walking through modules takes longer than copying
             self._source = source
-            mine, theirs = ([*policy.parameters(), *policy.buffers()] for policy in (self.policy, source))
-            self._tensors = mine, theirs
+            own_tensors, source_tensors = (
+                [*policy.parameters(), *policy.buffers()] for policy in (self.policy, source)
+            )
+            self._tensors = own_tensors, source_tensors
         return self._tensors
 
     def use_weights(self) -> None:

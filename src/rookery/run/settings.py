@@ -307,8 +307,8 @@ def algorithm_name(cfg: Settings) -> str:
 
 def algorithm_family(cfg: Settings) -> str:
     """Returns the short name of the built-in algorithm whose settings these are, or extend; empty if there is none."""
-    ours = {path: name for name, path in ALGORITHMS.own.items()}
-    return next((ours[path] for cls in type(cfg).__mro__ if (path := object_name(cls)) in ours), "")
+    names = {path: name for name, path in ALGORITHMS.own.items()}
+    return next((names[path] for cls in type(cfg).__mro__ if (path := object_name(cls)) in names), "")
 
 
 def settings_of(config: RunConfig, policy: str) -> AlgorithmConfig:

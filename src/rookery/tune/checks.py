@@ -91,8 +91,8 @@ def check_trainable(trainable: Any, stop: Any, cfg: TuneConfig, objects: Mapping
     """
     if not isinstance(trainable, type):
         return  # a function returns
-    ours = "scheduler" not in objects and object_name(type(cfg.scheduler)) in SCHEDULERS.values()
-    if not stop and not cfg.seconds and ours and not hasattr(cfg.scheduler, "max_time"):
+    is_own_scheduler = "scheduler" not in objects and object_name(type(cfg.scheduler)) in SCHEDULERS.values()
+    if not stop and not cfg.seconds and is_own_scheduler and not hasattr(cfg.scheduler, "max_time"):
         raise ConfigError('stop: nothing ends a trial of this class; give a criterion, as in stop={"iteration": 100}')
     if isinstance(cfg.scheduler, PopulationConfig) and not can_save(trainable):
         raise ConfigError(

@@ -62,8 +62,8 @@ class _Steps(Mapping[int, OneStep], Generic[OneStep]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _Steps) or type(other) is not type(self):
             return NotImplemented
-        mine, theirs = self._arrays(), other._arrays()
-        return len(mine) == len(theirs) and all(map(np.array_equal, mine, theirs))
+        own_arrays, other_arrays = self._arrays(), other._arrays()
+        return len(own_arrays) == len(other_arrays) and all(map(np.array_equal, own_arrays, other_arrays))
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -99,7 +99,7 @@ def read_weights(path: Path, trust_pickle: bool) -> dict[str, Tensor]:
     return {str(name): value for name, value in weights.items() if isinstance(value, Tensor)}
 
 
-def take_over(policy: Policy, theirs: Mapping[str, Tensor], source: Path) -> None:
+def take_over(policy: Policy, mlagents_state: Mapping[str, Tensor], source: Path) -> None:
     """Gives a policy the weights and the normalizer of one of ML-Agents.
 
     Sensors are matched by order: those of ML-Agents are numbered, and the parts of the observation are ordered.
@@ -108,18 +108,18 @@ def take_over(policy: Policy, theirs: Mapping[str, Tensor], source: Path) -> Non
         ConfigError: If it is of another size, or of a kind that cannot be taken over.
     """
     for part, kind in FOREIGN_PARTS.items():
-        if any(part in name for name in theirs):
+        if any(part in name for name in mlagents_state):
             raise ConfigError(
                 f"{source}: that policy has {kind}; only policies of numbers and images, with or without an LSTM, "
                 "can be taken over"
             )
     state = policy.state_dict()
     found = {
-        **_layers(policy, theirs),
-        **_pictures(policy, theirs),
-        **_memory(theirs),
-        **_normalizers(policy, theirs),
-        **_head(theirs, source),
+        **_layers(policy, mlagents_state),
+        **_pictures(policy, mlagents_state),
+        **_memory(mlagents_state),
+        **_normalizers(policy, mlagents_state),
+        **_head(mlagents_state, source),
     }
     found |= {name: state[name] for name in OWN if name in state}
     for name, value in found.items():
@@ -140,19 +140,19 @@ def _sensors(policy: Policy) -> list[Leaf]:
     return [leaf for leaf in policy.own_spec.leaves if leaf.kind != "mask"]
 
 
-def _layers(policy: Policy, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _layers(policy: Policy, mlagents_state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The hidden layers, under our names; inputs of the first one in our order: numbers, images, choices."""
-    numbers = sorted({int(match[1]) for name in theirs if (match := LAYERS.fullmatch(name))})
+    numbers = sorted({int(match[1]) for name in mlagents_state if (match := LAYERS.fullmatch(name))})
     found = {}
-    for name, value in theirs.items():
+    for name, value in mlagents_state.items():
         if match := LAYERS.fullmatch(name):
             place = numbers.index(int(match[1]))
-            ours = "trunk.first" if place == 0 else f"trunk.layers.{place - 1}"
-            found[f"{ours}.{match[2]}"] = value
+            own_name = "trunk.first" if place == 0 else f"trunk.layers.{place - 1}"
+            found[f"{own_name}.{match[2]}"] = value
     weight, sensors = found.get("trunk.first.weight"), _sensors(policy)
     if weight is None:
         return found
-    widths = [_width(leaf, place, theirs) for place, leaf in enumerate(sensors)]
+    widths = [_width(leaf, place, mlagents_state) for place, leaf in enumerate(sensors)]
     if sum(widths) != weight.shape[1]:  # a later error names both sizes
         return found
     columns = weight.split(widths, 1)
@@ -174,25 +174,25 @@ def _rank(leaf: Leaf) -> int:
     return PICTURE if image_layout(leaf) else NUMBERS
 
 
-def _width(leaf: Leaf, place: int, theirs: Mapping[str, Tensor]) -> int:
+def _width(leaf: Leaf, place: int, mlagents_state: Mapping[str, Tensor]) -> int:
     """Inputs of their first layer that come of a sensor; choices are one-hots there."""
     for name in (f"{SENSOR}{place}.dense.0.bias", f"{SENSOR}{place}.dense.bias"):
-        if name in theirs:
-            return len(theirs[name])
+        if name in mlagents_state:
+            return len(mlagents_state[name])
     return sum(leaf.sizes) if _rank(leaf) == CHOICE else math.prod(leaf.shape)
 
 
-def _pictures(policy: Policy, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _pictures(policy: Policy, mlagents_state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The networks of images: convolutions one after the other, then a layer."""
     found: dict[str, Tensor] = {}
     pictures = [place for place, leaf in enumerate(_sensors(policy)) if _rank(leaf) == PICTURE]
-    places = {int(match[1]) for name in theirs if (match := IMAGE.fullmatch(name))}
+    places = {int(match[1]) for name in mlagents_state if (match := IMAGE.fullmatch(name))}
     for place in sorted(places | set(pictures)):
-        ours = f"trunk.images.{pictures.index(place)}" if place in pictures else f"{PICTURES_AT}{place}"
-        for name, value in theirs.items():
+        own_name = f"trunk.images.{pictures.index(place)}" if place in pictures else f"{PICTURES_AT}{place}"
+        for name, value in mlagents_state.items():
             match = IMAGE.fullmatch(name)
             if match is not None and int(match[1]) == place:
-                found[f"{ours}.{_in_picture(match[2])}"] = value
+                found[f"{own_name}.{_in_picture(match[2])}"] = value
     return found
 
 
@@ -208,25 +208,25 @@ def _in_picture(name: str) -> str:
     return f"linear.{name.rpartition('.')[2]}"
 
 
-def _memory(theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _memory(mlagents_state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Returns the LSTM, whose gates have the same order; that of ML-Agents has two biases, which are summed anyway."""
-    if not any(name.startswith(LSTM) for name in theirs):
+    if not any(name.startswith(LSTM) for name in mlagents_state):
         return {}
     return {
-        "memory.layers.0.input.weight": theirs[f"{LSTM}weight_ih_l0"],
-        "memory.layers.0.input.bias": theirs[f"{LSTM}bias_ih_l0"] + theirs[f"{LSTM}bias_hh_l0"],
-        "memory.layers.0.recurrent": theirs[f"{LSTM}weight_hh_l0"],
+        "memory.layers.0.input.weight": mlagents_state[f"{LSTM}weight_ih_l0"],
+        "memory.layers.0.input.bias": mlagents_state[f"{LSTM}bias_ih_l0"] + mlagents_state[f"{LSTM}bias_hh_l0"],
+        "memory.layers.0.recurrent": mlagents_state[f"{LSTM}weight_hh_l0"],
     }
 
 
-def _normalizers(policy: Policy, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _normalizers(policy: Policy, mlagents_state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Returns the statistics of observations. ML-Agents keeps a sum of squares and a count that begins at 1. It has
     none of images, whose statistics keep their first values.
     """
     if policy.normalizer is None:
         return {}
     kept: dict[int, dict[str, Tensor]] = {}
-    for name, value in theirs.items():
+    for name, value in mlagents_state.items():
         if match := NORMALIZER.fullmatch(name):
             kept.setdefault(int(match[1]), {})[match[2]] = value
     places = {leaf.path: place for place, leaf in enumerate(_sensors(policy))}
@@ -249,22 +249,22 @@ def _statistics(one: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {"mean": mean, "var": var, "count": count, "mean32": mean.float(), "inverse_std32": inverse_std32}
 
 
-def _head(theirs: Mapping[str, Tensor], source: Path) -> dict[str, Tensor]:
+def _head(mlagents_state: Mapping[str, Tensor], source: Path) -> dict[str, Tensor]:
     """The last layer: logits of each branch, then means of all numbers, and their spread."""
     branches: dict[int, dict[str, Tensor]] = {}
-    for name, value in theirs.items():
+    for name, value in mlagents_state.items():
         if match := BRANCH.fullmatch(name):
             branches.setdefault(int(match[1]), {})[match[2]] = value
     parts = [part for _, part in sorted(branches.items())]
     found: dict[str, Tensor] = {}
-    if f"{MEAN}.weight" in theirs:
-        is_drawn_freely = SPREAD in theirs  # of PPO and POCA; that of SAC depends on the state
+    if f"{MEAN}.weight" in mlagents_state:
+        is_drawn_freely = SPREAD in mlagents_state  # of PPO and POCA; that of SAC depends on the state
         unit = UNIT if is_drawn_freely else 1.0
-        parts.append({what: theirs[f"{MEAN}.{what}"] / unit for what in ("weight", "bias")})
+        parts.append({what: mlagents_state[f"{MEAN}.{what}"] / unit for what in ("weight", "bias")})
         if is_drawn_freely:
-            found["head.log_std"] = theirs[SPREAD].flatten() - math.log(UNIT)
+            found["head.log_std"] = mlagents_state[SPREAD].flatten() - math.log(UNIT)
         else:
-            parts.append({what: theirs[f"{SPREAD}.{what}"] for what in ("weight", "bias")})
+            parts.append({what: mlagents_state[f"{SPREAD}.{what}"] for what in ("weight", "bias")})
     if not parts:
         raise ConfigError(f"{source}: is no checkpoint of ML-Agents 0.28 to 1.1: its policy has no actions")
     return found | {f"head.linear.{what}": torch.cat([part[what] for part in parts]) for what in ("weight", "bias")}

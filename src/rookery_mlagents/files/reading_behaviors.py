@@ -138,8 +138,8 @@ def _over_common(node: Node, common: Node) -> Node:
     base, own = dict(common.section or {}), node.section or {}
     if "reward_signals" in own and "reward_signals" not in base:
         base["reward_signals"] = Node({"extrinsic": Node({}, "")}, "")
-    theirs = base["trainer_type"].value if "trainer_type" in base else "ppo"
-    if "trainer_type" in own and own["trainer_type"].value != theirs:
+    trainer_type = base["trainer_type"].value if "trainer_type" in base else "ppo"
+    if "trainer_type" in own and own["trainer_type"].value != trainer_type:
         base.pop("hyperparameters", None)
     base.setdefault("trainer_type", Node("ppo", ""))
     return merged(Node(base, common.place), Node(own, node.place))

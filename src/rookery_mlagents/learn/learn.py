@@ -348,11 +348,11 @@ class Starts:
 
     Attributes:
         runs: A run or checkpoint of Rookery, with the policy in it, by behaviour.
-        `theirs`: A ``checkpoint.pt`` of ML-Agents, by behaviour.
+        mlagents_files: A ``checkpoint.pt`` of ML-Agents, by behaviour.
     """
 
     runs: Mapping[str, str]
-    theirs: Mapping[str, Path]
+    mlagents_files: Mapping[str, Path]
 
     def layer(self) -> Layer:
         """Returns `runs` as settings."""
@@ -368,9 +368,9 @@ def starts_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], trus
     """
     settings = options.checkpoint_settings
     runs: dict[str, str] = {}
-    theirs: dict[str, Path] = {}
+    mlagents_files: dict[str, Path] = {}
     if goes_on(settings):
-        return Starts(runs, theirs)
+        return Starts(runs, mlagents_files)
     if settings.initialize_from is not None:
         place = Path(settings.results_dir) / settings.initialize_from
         flag = options.places.get("checkpoint_settings.initialize_from", "--initialize-from")
@@ -383,7 +383,7 @@ def starts_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], trus
                     f"{flag}: behaviour {name!r} is not in {place}{nearest(name, list(there))}; there are "
                     f"{', '.join(there)}; give init_path to those that are to begin with weights"
                 )
-            _sort(name, there[name], runs, theirs, trust_pickle)
+            _sort(name, there[name], runs, mlagents_files, trust_pickle)
     for name in behaviors:
         path = options.of(name).init_path
         if path is None:
@@ -391,23 +391,23 @@ def starts_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], trus
         if not Path(path.partition(":")[0]).exists() and "/" not in path and settings.initialize_from:
             path = str(Path(settings.results_dir) / settings.initialize_from / folder_name(name) / path)
         try:
-            _sort(name, path, runs, theirs, trust_pickle)
+            _sort(name, path, runs, mlagents_files, trust_pickle)
         except ConfigError as error:
             said = options.place_of(name, "init_path") or options.file
             raise ConfigError(*(f"{said}: {name}: init_path: {line}" for line in error.problems)) from None
-    return Starts(runs, theirs)
+    return Starts(runs, mlagents_files)
 
 
-def _sort(name: str, source: str, runs: dict[str, str], theirs: dict[str, Path], trust_pickle: bool) -> None:
+def _sort(name: str, source: str, runs: dict[str, str], mlagents_files: dict[str, Path], trust_pickle: bool) -> None:
     """Puts what a behaviour begins with where it belongs."""
     runs.pop(name, None)
-    theirs.pop(name, None)
+    mlagents_files.pop(name, None)
     place = Path(source) if restore(Path(source)) else Path(source.partition(":")[0])
     if restore(place) and place.is_dir():
         runs[name] = source
     else:
         check_kind(place, trust_pickle)
-        theirs[name] = place
+        mlagents_files[name] = place
 
 
 def behaviors_in(place: Path, flag: str) -> dict[str, str]:
@@ -602,9 +602,9 @@ class Plan:
 
     def begin(self, trainer: Trainer, trust_pickle: bool) -> None:
         """Gives behaviours the weights of ML-Agents that they are to begin with, and hands them out."""
-        for name, path in self.starts.theirs.items():
+        for name, path in self.starts.mlagents_files.items():
             take_over(trainer.policies[name], read_weights(path, trust_pickle), path)
-        changed = [name for name in self.starts.theirs if name in trainer.learners]
+        changed = [name for name in self.starts.mlagents_files if name in trainer.learners]
         trainer.pool.set_weights({name: trainer.learners[name].behaviour for name in changed})
 
 

@@ -303,7 +303,7 @@ def _refusals(case: Case) -> Iterator[str]:
             layout = image_layout(leaf)
             if layout is not None and min(layout[1:3]) < smallest:
                 _, height, width, _ = layout
-                fit = [name for name, ours in PICTURES.items() if min(height, width) >= SMALLEST.get(ours, 0)]
+                fit = [name for name, own_name in PICTURES.items() if min(height, width) >= SMALLEST.get(own_name, 0)]
                 yield line(
                     key,
                     f"{encoder} needs images of at least {smallest} pixels a side, and sensor {leaf.path!r} shows "

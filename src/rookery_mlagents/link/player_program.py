@@ -181,12 +181,12 @@ class PlayerProcess:
         self.log, self.output = log, log.with_name(f"{log.stem}-output{log.suffix}")
         for old in (self.log, self.output):
             old.write_bytes(b"")
-        theirs, self._line = os.pipe()
+        read_end, self._line = os.pipe()
         try:
             self._guard = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(guard.__file__), str(theirs), str(self.output), str(program),
+                [sys.executable, "-I", "-S", str(guard.__file__), str(read_end), str(self.output), str(program),
                  *arguments, "-logFile", str(log)],
-                pass_fds=(theirs,),
+                pass_fds=(read_end,),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -196,7 +196,7 @@ class PlayerProcess:
             os.close(self._line)
             raise EnvError(f"player {program}: cannot be started: {error.strerror}") from None
         finally:
-            os.close(theirs)
+            os.close(read_end)
 
     def has_ended(self) -> bool:
         """Returns whether the player has ended."""

@@ -199,10 +199,16 @@ class PlayerSession:
 
     def _check_versions(self, heard: UnityRLInitializationInputProto) -> None:
         """Ends the player if the trainer is of a version that one of Unity's would not play with."""
-        ours, theirs = self._options.api, heard.communication_version
-        exact = ours.startswith("0.")
-        if (theirs != ours) if exact else (theirs.partition(".")[0] != ours.partition(".")[0]):
-            self._say(f"the trainer speaks API {theirs}, the player {ours}: they do not understand each other")
+        own_version, trainer_version = self._options.api, heard.communication_version
+        exact = own_version.startswith("0.")
+        if (
+            (trainer_version != own_version)
+            if exact
+            else (trainer_version.partition(".")[0] != own_version.partition(".")[0])
+        ):
+            self._say(
+                f"the trainer speaks API {trainer_version}, the player {own_version}: they do not understand each other"
+            )
             raise PlayerEnded(1)
         package = tuple(int(part) for part in heard.package_version.split(".")[:3] if part.isdecimal())
         if not exact and self._options.package_version.startswith("1.") and package > LAST_FOR_PACKAGE_1:

@@ -40,21 +40,21 @@ class _Joined:
 def joined() -> Any:
     """Returns the installed module ``ray`` if this process has joined a cluster or is a worker of one, else None."""
     if _Joined.ray is None:
-        theirs = sys.modules.get("ray")
-        if not isinstance(theirs, ModuleType) or not getattr(theirs, "is_initialized", bool)():
+        ray = sys.modules.get("ray")
+        if not isinstance(ray, ModuleType) or not getattr(ray, "is_initialized", bool)():
             return None
-        if theirs.get_runtime_context().worker.mode == theirs.WORKER_MODE:
-            _Joined.ray = theirs
+        if ray.get_runtime_context().worker.mode == ray.WORKER_MODE:
+            _Joined.ray = ray
     return _Joined.ray
 
 
 def address() -> str:
     """Returns the address of the cluster that this process belongs to; empty if it belongs to none."""
-    theirs = joined()
-    if theirs is None:
+    ray = joined()
+    if ray is None:
         return ""
     given = _Joined.address
-    return given if given and given != AUTO else str(theirs.get_runtime_context().gcs_address)
+    return given if given and given != AUTO else str(ray.get_runtime_context().gcs_address)
 
 
 def join(what: str, address: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,22 +72,22 @@ def join(what: str, address: str, options: Mapping[str, Any]) -> dict[str, Any]:
         ConfigError: If Ray is not installed, or no cluster answers.
     """
     try:
-        theirs: Any = import_module("ray")
+        ray: Any = import_module("ray")
     except ImportError as error:
         raise ConfigError(
             f"{what}(address={address!r}): a cluster needs Ray, which is not installed ({error}): {BEGIN}; without an "
             "address everything stays in this process"
         ) from None
-    carry_names_along(theirs.cloudpickle)
+    carry_names_along(ray.cloudpickle)
     host = address.removeprefix("ray://")
     handler = signal.getsignal(signal.SIGTERM)
-    known = set(inspect.signature(theirs.init).parameters)
+    known = set(inspect.signature(ray.init).parameters)
     given = {name: value for name, value in options.items() if name in known and value is not None}
     try:
         if not answers(host):
             raise ConnectionError(f"no cluster answers at {host}")
-        context = theirs.init(address, **{"logging_level": logging.ERROR, **given})
-    except (theirs.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
+        context = ray.init(address, **{"logging_level": logging.ERROR, **given})
+    except (ray.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
         raise ConfigError(
             f"{what}(address={address!r}): no cluster was joined: {type(error).__name__}: {error}; begin one with "
             "ray start --head, or leave the address out to stay in this process"
@@ -95,7 +95,7 @@ def join(what: str, address: str, options: Mapping[str, Any]) -> dict[str, Any]:
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)  # Ray takes it, and would end trials without a checkpoint
-    _Joined.ray, _Joined.address = theirs, address
+    _Joined.ray, _Joined.address = ray, address
     return dict(getattr(context, "address_info", None) or {})
 
 
@@ -108,10 +108,10 @@ def leave() -> None:
 @contextmanager
 def errors_of_2021() -> Iterator[None]:
     """Converts Ray's errors inside the block to those of `ray_exceptions`, which scripts of 2021 catch."""
-    theirs = _Joined.ray
+    ray = _Joined.ray
     try:
         yield
-    except theirs.exceptions.RayError as error:
+    except ray.exceptions.RayError as error:
         raise as_2021_error(error) from error
 
 
@@ -121,16 +121,16 @@ def as_2021_error(error: BaseException) -> BaseException:
         named = re.search(r"ray::([\w.]+)", str(error))
         return RayTaskError(named[1] if named else "a task", cause).as_instanceof_cause()
     for kind in type(error).__mro__:
-        ours = getattr(ray_exceptions, kind.__name__, None)
-        if isinstance(ours, type) and issubclass(ours, RayError):
-            return ours(str(error))
+        own_class = getattr(ray_exceptions, kind.__name__, None)
+        if isinstance(own_class, type) and issubclass(own_class, RayError):
+            return own_class(str(error))
     return RayError(str(error))
 
 
 def remote(thing: Any, options: Mapping[str, Any]) -> Any:
-    theirs = joined()
+    ray = joined()
     once = {name: value for name, value in options.items() if name in ONCE}
-    return theirs.remote(**once)(thing) if once else theirs.remote(thing)
+    return ray.remote(**once)(thing) if once else ray.remote(thing)
 
 
 def with_options(thing: Any, options: Mapping[str, Any]) -> Any:
@@ -139,13 +139,13 @@ def with_options(thing: Any, options: Mapping[str, Any]) -> Any:
 
 
 def is_ref(thing: Any) -> bool:
-    theirs = joined()
-    return theirs is not None and isinstance(thing, theirs.ObjectRef)
+    ray = joined()
+    return ray is not None and isinstance(thing, ray.ObjectRef)
 
 
 def is_actor(thing: Any) -> bool:
-    theirs = joined()
-    if theirs is None:
+    ray = joined()
+    if ray is None:
         return False
-    by_client = getattr(sys.modules.get("ray.util.client.common"), "ClientActorHandle", theirs.actor.ActorHandle)
-    return isinstance(thing, theirs.actor.ActorHandle | by_client)
+    by_client = getattr(sys.modules.get("ray.util.client.common"), "ClientActorHandle", ray.actor.ActorHandle)
+    return isinstance(thing, ray.actor.ActorHandle | by_client)

@@ -204,8 +204,8 @@ def copied(value: Any) -> Any:
 def put(value: Any) -> ObjectRef:
     if isinstance(value, ObjectRef):
         raise TypeError("ray.put: takes a value, not what ray.put or a task has returned")
-    if (theirs := joined()) is not None:
-        return theirs.put(value)  # type: ignore[no-any-return]
+    if (ray := joined()) is not None:
+        return ray.put(value)  # type: ignore[no-any-return]
     return ObjectRef(copied(value))
 
 
@@ -496,8 +496,8 @@ class _ActorExit(BaseException): ...
 
 
 def exit_actor() -> None:
-    if (theirs := joined()) is not None:
-        theirs.actor.exit_actor()
+    if (ray := joined()) is not None:
+        ray.actor.exit_actor()
     raise _ActorExit
 
 
@@ -513,8 +513,8 @@ def kill(actor: Any, *, no_restart: bool = True) -> None:
 
 
 def get_actor(name: str, namespace: str | None = None) -> Any:
-    if (theirs := joined()) is not None:
-        return theirs.get_actor(name, namespace)
+    if (ray := joined()) is not None:
+        return ray.get_actor(name, namespace)
     space = namespace or _Ray.namespace
     if (space, name) not in _Ray.named:
         raise ValueError(f"there is no actor named {name!r}; make one with .options(name={name!r}).remote()")
@@ -536,8 +536,8 @@ def why_local_envs() -> str:
 
 
 def cluster_resources() -> dict[str, float]:
-    if (theirs := joined()) is not None:
-        return theirs.cluster_resources()  # type: ignore[no-any-return]
+    if (ray := joined()) is not None:
+        return ray.cluster_resources()  # type: ignore[no-any-return]
     found = {"CPU": float(usable_cores()), "GPU": float(len(visible_gpus())), f"node:{node_ip()}": 1.0}
     given = {name: float(amount) for name, amount in _Ray.machine.items() if amount is not None}
     return {name: amount for name, amount in {**found, **given}.items() if amount}
@@ -545,15 +545,15 @@ def cluster_resources() -> dict[str, float]:
 
 def available_resources() -> dict[str, float]:
     """Returns the free resources: all of them, because nothing runs beside the script."""
-    if (theirs := joined()) is not None:
-        return theirs.available_resources()  # type: ignore[no-any-return]
+    if (ray := joined()) is not None:
+        return ray.available_resources()  # type: ignore[no-any-return]
     return cluster_resources()
 
 
 def nodes() -> list[dict[str, Any]]:
     """Returns a list with this machine."""
-    if (theirs := joined()) is not None:
-        return theirs.nodes()  # type: ignore[no-any-return]
+    if (ray := joined()) is not None:
+        return ray.nodes()  # type: ignore[no-any-return]
     return [
         {"NodeID": _NODE, "Alive": True, "alive": True, "NodeManagerAddress": node_ip(),
          "NodeManagerHostname": platform.node(), "Resources": cluster_resources()}
@@ -561,8 +561,8 @@ def nodes() -> list[dict[str, Any]]:
 
 
 def get_gpu_ids() -> list[Any]:
-    if (theirs := joined()) is not None:
-        return theirs.get_gpu_ids()  # type: ignore[no-any-return]
+    if (ray := joined()) is not None:
+        return ray.get_gpu_ids()  # type: ignore[no-any-return]
     return [int(name) if name.isdigit() else name for name in visible_gpus()]
 
 
@@ -572,8 +572,8 @@ def get_resource_ids() -> dict[str, Any]:
 
 def timeline(filename: str | None = None) -> list[Any]:
     """Returns no events: ``rookery timers`` shows where the time of a run went."""
-    if (theirs := joined()) is not None:
-        return theirs.timeline(filename)  # type: ignore[no-any-return]
+    if (ray := joined()) is not None:
+        return ray.timeline(filename)  # type: ignore[no-any-return]
     return []
 
 
@@ -593,8 +593,8 @@ class RuntimeContext:
 
 
 def get_runtime_context() -> Any:
-    if (theirs := joined()) is not None:
-        return theirs.get_runtime_context()
+    if (ray := joined()) is not None:
+        return ray.get_runtime_context()
     return RuntimeContext()
 
 

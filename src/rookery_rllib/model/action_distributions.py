@@ -178,7 +178,7 @@ class TorchMultiCategorical(TorchDistributionWrapper):
 
     def multi_kl(self, other: Any) -> Tensor:
         pairs = zip(self.cats, other.cats, strict=True)
-        return torch.stack([kl_divergence(mine, theirs) for mine, theirs in pairs], dim=1)
+        return torch.stack([kl_divergence(own_part, other_part) for own_part, other_part in pairs], dim=1)
 
     def kl(self, other: Any) -> Tensor:
         return self.multi_kl(other).sum(1)
@@ -401,7 +401,7 @@ class TorchMultiActionDistribution(TorchDistributionWrapper):
 
     def kl(self, other: Any) -> Any:
         pairs = zip(self.flat_child_distributions, other.flat_child_distributions, strict=True)
-        return self._sum([mine.kl(theirs) for mine, theirs in pairs])
+        return self._sum([own_part.kl(other_part) for own_part, other_part in pairs])
 
     def entropy(self) -> Any:
         return self._sum([child.entropy() for child in self.flat_child_distributions])

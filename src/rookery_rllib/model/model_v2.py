@@ -290,9 +290,9 @@ class ScriptNetwork(nn.Module):
         except ConfigError:
             raise
         with torch.no_grad():
-            for mine, theirs in zip(self.parameters(), other.parameters(), strict=True):
-                theirs.copy_(mine)
-                theirs.requires_grad_(mine.requires_grad)
+            for own_value, other_value in zip(self.parameters(), other.parameters(), strict=True):
+                other_value.copy_(own_value)
+                other_value.requires_grad_(own_value.requires_grad)
             for own, copied in zip(self.buffers(), other.buffers(), strict=True):
                 copied.copy_(own)
         other.train(self.training)

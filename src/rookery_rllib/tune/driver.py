@@ -152,19 +152,19 @@ class Driver:
         self._params[start.trial] = dict(start.params)
         return known
 
-    def recall(self, theirs: OurTrial) -> None:
+    def recall(self, own_trial: OurTrial) -> None:
         """Restores a trial that was complete before the experiment stopped; callbacks were called at its end."""
-        if not (theirs.folder / ABOUT).exists():
+        if not (own_trial.folder / ABOUT).exists():
             return
-        trial = self.made(Start(theirs.name, theirs.params, theirs.seed, theirs.folder))
-        trial.set_status(theirs.status.value)
-        trial.num_failures = theirs.failures + theirs.losses
-        if theirs.status is Status.ERROR:
-            trial.error_msg, trial.error_file = theirs.error, str(Path(trial.logdir, "error.txt"))
-        self._ended.add(theirs.name)
+        trial = self.made(Start(own_trial.name, own_trial.params, own_trial.seed, own_trial.folder))
+        trial.set_status(own_trial.status.value)
+        trial.num_failures = own_trial.failures + own_trial.losses
+        if own_trial.status is Status.ERROR:
+            trial.error_msg, trial.error_file = own_trial.error, str(Path(trial.logdir, "error.txt"))
+        self._ended.add(own_trial.name)
         self._seen[trial.trial_id] = {str(checkpoint.value) for checkpoint in trial.checkpoints()}
         if self.searcher is not None:
-            self.searcher.last[theirs.number] = trial.last_result
+            self.searcher.last[own_trial.number] = trial.last_result
 
     def _configure(self, trial: Trial, start: Start) -> None:
         """Sets the configuration of a trial from its parameters."""
@@ -303,15 +303,15 @@ class Driver:
         self.iteration += 1
         everyone = self.everyone
         self.callbacks.notify("on_step_begin", iteration=self.iteration, trials=everyone)
-        for theirs in list(self.runner.state.trials.values()):
-            trial = self.trials.get(theirs.name)
-            if trial is None or theirs.name in self._ended:
+        for own_trial in list(self.runner.state.trials.values()):
+            trial = self.trials.get(own_trial.name)
+            if trial is None or own_trial.name in self._ended:
                 continue
-            self._show_prints(theirs.folder, trial)
-            trial.set_status(theirs.status.value)
-            if theirs.status.is_over:
-                self._ended.add(theirs.name)
-                self._end(theirs.folder, trial, theirs.status is Status.ERROR)
+            self._show_prints(own_trial.folder, trial)
+            trial.set_status(own_trial.status.value)
+            if own_trial.status.is_over:
+                self._ended.add(own_trial.name)
+                self._end(own_trial.folder, trial, own_trial.status is Status.ERROR)
         self.callbacks.notify("on_step_end", iteration=self.iteration, trials=everyone)
         shows = everyone and has_verbosity(Verbosity.V1_EXPERIMENT)
         if shows and self.orders.reporter.should_report(everyone):

@@ -340,8 +340,8 @@ def concurrent(setup: Setup) -> int | None:
         limits.append(max(1, int(Machine.num_cpus // setup.job.cpus)))
     if Machine.local_mode or setup.total == 1:
         limits.append(1)
-    elif (theirs := joined()) is not None and (beside := setup.job.trainable.cores_beside(setup.job.config)):
-        cores = theirs.cluster_resources().get("CPU", 0.0)
+    elif (ray := joined()) is not None and (beside := setup.job.trainable.cores_beside(setup.job.config)):
+        cores = ray.cluster_resources().get("CPU", 0.0)
         # so that no trial waits for another's workers
         limits.append(max(1, int(cores // (setup.job.cpus + beside))))
     return min((limit for limit in limits if limit), default=None)

@@ -39,7 +39,7 @@ from rookery.face import (
     show,
 )
 from rookery.face import PB2 as OurPB2
-from rookery.face import space as ours
+from rookery.face import space as own_space
 from rookery_rllib.tune.space import Domain, Function, is_grid, parts_of, written_path
 
 Space = Mapping[str, Any]
@@ -321,7 +321,7 @@ class CloningScheduler(ComparingScheduler):
             if fixed is self:
                 found[path] = domain
             elif not is_open(fixed):
-                found[path] = ours.choice([fixed])
+                found[path] = own_space.choice([fixed])
         return found
 
 
@@ -393,7 +393,9 @@ def domain_of_mutation(choices: Any) -> Any:
     """Returns the domain of a list, a domain or a sampling function."""
     if isinstance(choices, Domain):
         return choices.domain
-    return ours.choice(list(choices)) if isinstance(choices, list | tuple) else ours.Computed(Drawing(choices))
+    return (
+        own_space.choice(list(choices)) if isinstance(choices, list | tuple) else own_space.Computed(Drawing(choices))
+    )
 
 
 def leaves(tree: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -445,9 +447,9 @@ class PB2(CloningScheduler):
             space: The initial domains by path.
         """
         return {
-            path: ours.randint(low, high + 1)
+            path: own_space.randint(low, high + 1)
             if isinstance(low, int) and isinstance(high, int) and not has_fractions(space.get(path))
-            else ours.uniform(low, high)
+            else own_space.uniform(low, high)
             for path, (low, high) in self.bounds.items()
         }
 
@@ -457,9 +459,9 @@ class PB2(CloningScheduler):
 
 def has_fractions(domain: Any) -> bool:
     """Returns whether a domain has fractions; bounds such as [0, 1] are then not integers."""
-    if isinstance(domain, ours.Listed):
+    if isinstance(domain, own_space.Listed):
         return any(isinstance(value, float) for value in domain.values)
-    return isinstance(domain, ours.Numeric) and not isinstance(domain, ours.Integer)
+    return isinstance(domain, own_space.Numeric) and not isinstance(domain, own_space.Integer)
 
 
 def flat_bounds(bounds: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
@@ -521,7 +523,7 @@ class PopulationBasedTrainingReplay(TrialScheduler):
             raise ConfigError(f"PopulationBasedTrainingReplay: {policy_file}: is empty: the trial was never replaced")
 
     def parameters(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        return {path: ours.choice([value]) for path, value in self.initial.items()}
+        return {path: own_space.choice([value]) for path, value in self.initial.items()}
 
     def make(self, space: Space, streams: Streams) -> Scheduler[Any]:
         return ReplayedSchedule(self.cfg, space, streams, self.steps)

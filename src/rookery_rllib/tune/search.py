@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rookery.face import ConfigError, OptunaConfig, RandomConfig, nearest, show
-from rookery.face import space as ours
+from rookery.face import space as own_space
 from rookery_rllib.trainer.trial.loggers import flatten_dict
 from rookery_rllib.tune.space import space_of
 
@@ -137,7 +137,7 @@ def domain_of_optuna(path: str, node: Any) -> Any:
     """Returns a domain for a distribution of Optuna; raises a ConfigError for other values."""
     kind = type(node).__name__
     if kind == "CategoricalDistribution":
-        return ours.choice(list(node.choices))
+        return own_space.choice(list(node.choices))
     low, high, step = getattr(node, "low", None), getattr(node, "high", None), getattr(node, "step", None)
     log = getattr(node, "log", False) or "LogUniform" in kind
     if low is None or high is None:
@@ -145,11 +145,11 @@ def domain_of_optuna(path: str, node: Any) -> Any:
     if kind.startswith("Int"):
         step = step or 1
         if log:
-            return ours.lograndint(low, high + 1)
-        return ours.randint(low, high + 1) if step == 1 else ours.qrandint(low, high, step)
+            return own_space.lograndint(low, high + 1)
+        return own_space.randint(low, high + 1) if step == 1 else own_space.qrandint(low, high, step)
     if log:
-        return ours.loguniform(low, high)
-    return ours.quniform(low, high, step) if step else ours.uniform(low, high)
+        return own_space.loguniform(low, high)
+    return own_space.quniform(low, high, step) if step else own_space.uniform(low, high)
 
 
 class ConcurrencyLimiter(SearchAlgorithm):
@@ -215,7 +215,7 @@ def plan_of(given: Any) -> Plan:
     if isinstance(given, OptunaSearch):
         return Plan(given.cfg, given.space, given.points, repeats, limit, given.metric, given.mode, given.seed)
     if isinstance(given, Searcher):
-        return Plan(given, {WHOLE: ours.Computed(no_value)}, (), repeats, limit, given.metric, given.mode, None)
+        return Plan(given, {WHOLE: own_space.Computed(no_value)}, (), repeats, limit, given.metric, given.mode, None)
     raise ConfigError(
         f"search_alg = {show(given)}: must be BasicVariantGenerator, OptunaSearch, a class below "
         "ray.tune.suggest.Searcher, or one of these in ConcurrencyLimiter or Repeater"

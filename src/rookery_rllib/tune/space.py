@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rookery.face import ConfigError
-from rookery.face import space as ours
+from rookery.face import space as own_space
 
 GRID = "grid_search"
 """The only key of a dict with grid values."""
@@ -92,7 +92,7 @@ class Function(Domain):
 
 def call_with(function: Callable[..., Any], spec: Any) -> Any:
     """Calls a function of ``spec``, or of nothing."""
-    return function(spec) if ours.accepts(function, spec) else function()
+    return function(spec) if own_space.accepts(function, spec) else function()
 
 
 # --- the functions scripts call ---------------------------------------------------------------------------------------
@@ -103,47 +103,47 @@ def grid_search(values: Sequence[Any]) -> dict[str, Any]:
 
 
 def choice(categories: Sequence[Any]) -> Categorical:
-    return Categorical(ours.choice(list(categories)))
+    return Categorical(own_space.choice(list(categories)))
 
 
 def uniform(lower: float, upper: float) -> Float:
-    return Float(ours.uniform(lower, upper))
+    return Float(own_space.uniform(lower, upper))
 
 
 def quniform(lower: float, upper: float, q: float) -> Float:
-    return Float(ours.quniform(lower, upper, q))
+    return Float(own_space.quniform(lower, upper, q))
 
 
 def loguniform(lower: float, upper: float, base: float = 10) -> Float:
-    return Float(ours.loguniform(lower, upper))
+    return Float(own_space.loguniform(lower, upper))
 
 
 def qloguniform(lower: float, upper: float, q: float, base: float = 10) -> Float:
-    return Float(ours.qloguniform(lower, upper, q))
+    return Float(own_space.qloguniform(lower, upper, q))
 
 
 def randint(lower: int, upper: int) -> Integer:
-    return Integer(ours.randint(lower, upper))
+    return Integer(own_space.randint(lower, upper))
 
 
 def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
-    return Integer(ours.qrandint(lower, upper, q))
+    return Integer(own_space.qrandint(lower, upper, q))
 
 
 def lograndint(lower: int, upper: int, base: float = 10) -> Integer:
-    return Integer(ours.lograndint(lower, upper))
+    return Integer(own_space.lograndint(lower, upper))
 
 
 def qlograndint(lower: int, upper: int, q: int, base: float = 10) -> Integer:
-    return Integer(ours.qlograndint(lower, upper, q))
+    return Integer(own_space.qlograndint(lower, upper, q))
 
 
 def randn(mean: float = 0.0, sd: float = 1.0) -> Float:
-    return Float(ours.randn(mean, sd))
+    return Float(own_space.randn(mean, sd))
 
 
 def qrandn(mean: float, sd: float, q: float) -> Float:
-    return Float(ours.qrandn(mean, sd, q))
+    return Float(own_space.qrandn(mean, sd, q))
 
 
 def sample_from(func: Callable[..., Any]) -> Function:
@@ -279,13 +279,13 @@ def space_of(config: Mapping[str, Any], spec: Mapping[str, Any] | None = None) -
     for path, node in found.items():
         name = written_path(path)
         if isinstance(node, Function):
-            space[name] = ours.Computed(SpecFunction(node.func, config, dict(spec or {})))
+            space[name] = own_space.Computed(SpecFunction(node.func, config, dict(spec or {})))
         elif isinstance(node, Domain):
             space[name] = node.domain
         else:
             if not isinstance(node[GRID], list | tuple):
                 raise ConfigError(f"{name}: grid_search takes a list of values, not {node[GRID]!r}")
-            grids[name] = ours.grid_search(node[GRID])
+            grids[name] = own_space.grid_search(node[GRID])
     return {**{name: grids[name] for name in sorted(grids, reverse=True)}, **space}
 
 

@@ -60,16 +60,16 @@ def match(
         names = names_of(saved, other or second, policy_a, policy_b)
         mine = entrant_of_run(a, env, policy_a, names[0])
         if other is None:
-            theirs = function_entrant(a, env, second, names[1], seed)
+            opponent = function_entrant(a, env, second, names[1], seed)
         else:
             b = stack.enter_context(Trainer.load(other, trust_code=trust_code, console="quiet"))
             check_alike(a, b, saved, other)
-            theirs = entrant_of_run(b, env, policy_b, names[1])
-        pair = (mine.name, theirs.name)
-        matches = Matches(a, env, [mine, theirs], [pair], games, deterministic=deterministic, seed=seed)
+            opponent = entrant_of_run(b, env, policy_b, names[1])
+        pair = (mine.name, opponent.name)
+        matches = Matches(a, env, [mine, opponent], [pair], games, deterministic=deterministic, seed=seed)
         played = matches.play(show_games if sys.stderr.isatty() and not as_json else ignore)
         notes = remarks(played, matches.cut, pair if deterministic and other is not None else ())
-    standing = standings_of(played, pair, {theirs.name: 0.0})[0]
+    standing = standings_of(played, pair, {opponent.name: 0.0})[0]
     if as_json:
         length = sum(game.length for game in played) / max(1, len(played))
         typer.echo(json.dumps({"a": pair[0], "b": pair[1], "length_mean": length, **asdict(standing)}, indent=1))

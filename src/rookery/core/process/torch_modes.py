@@ -41,7 +41,7 @@ OWN = TorchModes(gradients=True, inference=False, autocast=(None,) * len(DEVICES
 
 
 class _Thread(threading.local):
-    theirs: TorchModes | None = None
+    user_modes: TorchModes | None = None
     """The user's modes while our code runs; None while user code runs."""
 
 
@@ -61,15 +61,15 @@ def own_modes() -> Iterator[None]:
     """Sets torch's default modes inside, and restores the caller's at the end. In nested calls only the outermost one
     stores the user's modes.
     """
-    before, is_first = modes_now(), _thread.theirs is None
+    before, is_first = modes_now(), _thread.user_modes is None
     if is_first:
-        _thread.theirs = before
+        _thread.user_modes = before
     try:
         with _UNCHANGED if before == OWN else _switched(before, OWN):
             yield
     finally:
         if is_first:
-            before, _thread.theirs = _thread.theirs or before, None
+            before, _thread.user_modes = _thread.user_modes or before, None
         if before != modes_now():
             _set(before)
 
@@ -97,19 +97,19 @@ def torch_threads(number: int) -> Iterator[None]:
 @contextmanager
 def users_modes() -> Iterator[None]:
     """Sets the caller's modes inside, for user code; changes nothing outside of `own_modes`."""
-    theirs, before = _thread.theirs, modes_now()
-    if theirs is None:
+    user_modes, before = _thread.user_modes, modes_now()
+    if user_modes is None:
         yield
         return
-    _thread.theirs = None
+    _thread.user_modes = None
     try:
-        with _switched(before, theirs):
+        with _switched(before, user_modes):
             try:
                 yield
             finally:
-                theirs = modes_now()
+                user_modes = modes_now()
     finally:
-        _thread.theirs = theirs
+        _thread.user_modes = user_modes
         _set(before)
 
 
@@ -121,7 +121,7 @@ def call_in_user_modes(function: Callable[..., ResultT], *arguments: Any) -> Res
 
 def user_modes_differ() -> bool:
     """Whether user code needs other modes than the present ones."""
-    return _thread.theirs is not None and _thread.theirs != modes_now()
+    return _thread.user_modes is not None and _thread.user_modes != modes_now()
 
 
 def keep_own() -> None:
@@ -129,8 +129,8 @@ def keep_own() -> None:
     that it has set are kept for its next call.
     """
     now = modes_now()
-    if _thread.theirs is not None and now != OWN:
-        _thread.theirs = now
+    if _thread.user_modes is not None and now != OWN:
+        _thread.user_modes = now
         _set(OWN)
 
 
@@ -138,14 +138,14 @@ def captured_modes() -> Entry:
     """Returns a context for another thread that does part of this thread's work, with the user's modes and default
     device.
     """
-    theirs, device = _thread.theirs or modes_now(), torch.get_default_device()
+    user_modes, device = _thread.user_modes or modes_now(), torch.get_default_device()
 
     @contextmanager
     def entry() -> Iterator[None]:
         default: AbstractContextManager[object] = nullcontext() if device.type == "cpu" else device
         before = modes_now()
         try:
-            with default, _switched(before, theirs):
+            with default, _switched(before, user_modes):
                 yield
         finally:
             _set(before)

@@ -154,7 +154,7 @@ def suggestion(path: str, known: Iterable[str]) -> str:
     here = [p.rpartition(".")[2] for p in paths if p.rpartition(".")[0] == section]
     everywhere = {p.rpartition(".")[2] for p in paths}
     ending = _by_ending(paths)
-    elsewhere = {other: found for other, ours in OTHER_NAMES.items() if (found := _first(ending, ours))}
+    elsewhere = {other: found for other, own_name in OTHER_NAMES.items() if (found := _first(ending, own_name))}
     meant: list[str] = []
     if name in everywhere:
         meant = ending[name]

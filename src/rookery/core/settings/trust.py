@@ -55,7 +55,7 @@ class CodeKind:
         functions: Whether trusted functions are allowed too; their result can only be checked afterwards.
         makers: Names of PettingZoo's functions that are allowed in untrusted files.
         compiled: Whether compiled functions are allowed, such as those of ``math`` and ``os``.
-        ours: Whether classes of `PACKAGES` are allowed in untrusted files.
+        is_own: Whether classes of `PACKAGES` are allowed in untrusted files.
     """
 
     label: str
@@ -63,7 +63,7 @@ class CodeKind:
     functions: bool = False
     makers: tuple[str, ...] = ()
     compiled: bool = False
-    ours: bool = True
+    is_own: bool = True
 
     def accepts(self, found: Any) -> bool:
         """Returns whether a class or function may be called."""
@@ -135,7 +135,7 @@ class Trust:
         if is_ours(str(getattr(found, "__module__", ""))) and isinstance(found, type):
             if reached := getattr(found, "reaches_when_made", ""):
                 return f"reaches {reached} as soon as it is made"
-            return "" if named.kind.ours and named.kind.fits(found) else f"is {a_kind(found)}, not {named.kind.label}"
+            return "" if named.kind.is_own and named.kind.fits(found) else f"is {a_kind(found)}, not {named.kind.label}"
         if any(is_maker(maker) for maker in _makers(named, found)):
             return ""
         return f"is {a_kind(found)}, not {named.kind.label} of Rookery, Gymnasium or PettingZoo"

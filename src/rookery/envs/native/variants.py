@@ -191,11 +191,11 @@ def native_unavailable_reason() -> str:
     except EnvError as error:
         return f"the variants in C cannot be used: {error}; build them again: {BUILD}"
     angles = np.random.default_rng(0).uniform(-4.0, 4.0, 1000)
-    for ours, numpys in ((math.sin, np.sin), (math.cos, np.cos)):
+    for c_func, np_func in ((math.sin, np.sin), (math.cos, np.cos)):
         # Environments in Python use NumPy, those in C the C library, as `math` does; some last bits may differ.
-        if [ours(angle) for angle in angles.tolist()] != numpys(angles).tolist():
+        if [c_func(angle) for angle in angles.tolist()] != np_func(angles).tolist():
             return (
-                f"NumPy and the C library do not agree on {ours.__name__}, so numbers would differ in their last bits"
+                f"NumPy and the C library do not agree on {c_func.__name__}, so numbers would differ in their last bits"
             )
     return ""
 

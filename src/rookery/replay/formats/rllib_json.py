@@ -205,7 +205,11 @@ def _batch(columns: Mapping[str, np.ndarray], number: int) -> dict[str, list[Any
     """Returns the columns of an episode by RLlib's names; NaN (of unknown observations) becomes 0."""
     names = {"obs": "obs", "new_obs": "new_obs", "action": "actions", "reward": "rewards", "logp": "action_logp",
              RAW: RAW, "terminated": "terminateds", "truncated": "truncateds", "step": "t"}  # fmt: skip
-    found = {theirs: np.nan_to_num(columns[ours]).tolist() for ours, theirs in names.items() if ours in columns}
+    found = {
+        rllib_name: np.nan_to_num(columns[own_name]).tolist()
+        for own_name, rllib_name in names.items()
+        if own_name in columns
+    }
     found["dones"] = (columns["terminated"] | columns["truncated"]).tolist()
     length = len(columns["terminated"])
     return found | {"eps_id": [number] * length, "agent_index": [0] * length}

@@ -171,8 +171,8 @@ def remove(folder: Path, keep: Collection[str] = STAYING) -> list[Path]:
         FileError: If a file cannot be removed; names it.
     """
     found = list(entries(folder))
-    ours = [path for path, is_own in found if is_own and not {path.name, path.parent.name} & set(keep)]
-    for path in sorted(ours, key=lambda path: path.name != CONFIG):
+    removable = [path for path, is_own in found if is_own and not {path.name, path.parent.name} & set(keep)]
+    for path in sorted(removable, key=lambda path: path.name != CONFIG):
         try:
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
@@ -180,7 +180,7 @@ def remove(folder: Path, keep: Collection[str] = STAYING) -> list[Path]:
                 path.unlink(missing_ok=True)
         except OSError as error:
             raise WriteError(f"{path}: cannot be removed: {error.strerror}") from None
-    for parent in {path.parent for path in ours} - {folder}:
+    for parent in {path.parent for path in removable} - {folder}:
         with suppress(OSError):  # not empty, or a link
             parent.rmdir()
     return [path for path, is_own in found if not is_own]

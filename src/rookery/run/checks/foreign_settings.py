@@ -86,8 +86,8 @@ def _in_algorithm(
         own: Config classes of its own signals, by name.
     """
     if isinstance(cls, type) and issubclass(cls, Settings) and "__dataclass_fields__" in vars(cls):
-        ours = is_ours(cls.__module__)
-        yield from of_settings(cls, values, path, foreign=not ours)
+        is_own = is_ours(cls.__module__)
+        yield from of_settings(cls, values, path, foreign=not is_own)
     signals = _opened(values.get("signals"))
     for name, signal in own.items():
         where = f"{path}.signals.own.{name}"

@@ -28,7 +28,7 @@ from rookery.run.settings import RunConfig
 KEY = "sampler"
 """Key that names a sampler."""
 
-SAMPLER = CodeKind("a sampler (a function rng -> value)", lambda found: callable(found), functions=True, ours=False)
+SAMPLER = CodeKind("a sampler (a function rng -> value)", lambda found: callable(found), functions=True, is_own=False)
 
 
 def parameter_names(config: RunConfig) -> tuple[str, ...]:
