@@ -21,14 +21,14 @@ class ClockByHand:
 def test_a_worker_is_idle_for_what_it_does_not_play():
     clock = ClockByHand()
     waiting = WaitTimes(Timers(), clock)
-    waiting.asked(0)
-    waiting.asked(1)
+    waiting.requested(0)
+    waiting.requested(1)
     clock.now += 4.0
     waiting.answered(0, 1.0)
     waiting.answered(1, 4.0)
     assert waiting.idle() == {0: 0.75, 1: 0.0}
     clock.now += 4.0  # it has no order: that is idle too
-    waiting.asked(0)
+    waiting.requested(0)
     clock.now += 2.0
     waiting.answered(0, 2.0)
     assert waiting.idle()[0] == pytest.approx(0.7)
@@ -39,7 +39,7 @@ def test_a_worker_is_idle_for_what_it_does_not_play():
 def test_only_the_latest_answers_count():
     clock = ClockByHand()
     waiting = WaitTimes(Timers(), clock)
-    waiting.asked(0)
+    waiting.requested(0)
     for number in range(2 * ANSWERS):
         clock.now += 1.0
         waiting.answered(0, 0.0 if number < ANSWERS else 1.0)

@@ -127,11 +127,11 @@ def evaluate_saved(
     folder = folder_of(saved)
     if folder is None:
         if output is not None:
-            draw(found, saved.name, output, asked=True)
+            draw(found, saved.name, output, requested=True)
         return
     with (folder / ROWS).open("a", encoding="utf-8") as file:
         file.write(json.dumps(found.row()) + "\n")
-    if draw(found, folder.name, output or folder / PICTURE, asked=output is not None) and not as_json:
+    if draw(found, folder.name, output or folder / PICTURE, requested=output is not None) and not as_json:
         typer.echo(f"{'written':<12}{folder / ROWS}, {output or folder / PICTURE}")
 
 
@@ -193,14 +193,14 @@ def print_evaluation(found: OfflineEvaluation) -> None:
         typer.echo(f"{label:<12}{text}")
 
 
-def draw(found: OfflineEvaluation, title: str, target: Path, *, asked: bool) -> bool:
+def draw(found: OfflineEvaluation, title: str, target: Path, *, requested: bool) -> bool:
     """Draws the plot, and returns whether it was drawn. A plot that was not requested may fail with a message."""
     from rookery.report.offline_evaluation import draw_evaluation
 
     try:
         draw_evaluation(found, title, target)
     except ConfigError as error:
-        if asked:
+        if requested:
             raise
         typer.echo(f"no plot: {error}", err=True)
         return False

@@ -61,9 +61,9 @@ class HeadWatch:
 
     def _watch(self) -> None:
         while not self._is_over.wait(LOOK_SECONDS) and self._is_needed():
-            asked = time.monotonic()
+            begun = time.monotonic()
             is_there = self._ask(self._address, LOOK_SECONDS)
-            passed = LOOK_SECONDS + min(time.monotonic() - asked, LOOK_SECONDS)
+            passed = LOOK_SECONDS + min(time.monotonic() - begun, LOOK_SECONDS)
             before, self.silence = self.silence, 0.0 if is_there else self.silence + passed
             for seconds, act in (SAID_AFTER, self._say), (LOST_AFTER, self._stop), (ENDED_AFTER, self._end):
                 if before < seconds <= self.silence:

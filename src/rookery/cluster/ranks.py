@@ -270,8 +270,8 @@ class Gathered(Ranks):
         """Whether any rank was asked to stop; all ranks return the same."""
         if self.rank:
             interrupt.forget_time()  # only rank 0 checks the time; this value is of an earlier training
-        asked = max(self.numbers(-1 if interrupt.number is None else interrupt.number))[0]
-        interrupt.number = int(asked) if asked >= TIME_UP else None
+        highest = max(self.numbers(-1 if interrupt.number is None else interrupt.number))[0]
+        interrupt.number = int(highest) if highest >= TIME_UP else None
         return interrupt.number is not None
 
     def close(self) -> None:

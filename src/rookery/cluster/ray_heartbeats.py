@@ -64,20 +64,20 @@ class LastHeartbeat:
 
     Attributes:
         since: When it was read first; before the first heartbeat, when it was first looked for.
-        asked: Time of the store's last answer.
+        answered_at: Time of the store's last answer.
         count: Its number; 0 before the first one.
         state: The state of its work; None before the first heartbeat.
     """
 
     since: float
-    asked: float
+    answered_at: float
     count: int = 0
     state: Any = None
 
     @property
     def silence(self) -> float:
         """Seconds without a heartbeat, up to the store's last answer."""
-        return self.asked - self.since
+        return self.answered_at - self.since
 
 
 class HeartbeatMonitor:
@@ -159,7 +159,7 @@ class HeartbeatMonitor:
             before = latest.get(key)
             if before is None:
                 latest[key] = before = LastHeartbeat(now, now)
-            before.asked = now
+            before.answered_at = now
             if found is not None and found[0] != before.count:
                 latest[key] = LastHeartbeat(now, now, *found)
 

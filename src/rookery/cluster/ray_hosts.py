@@ -157,9 +157,9 @@ class HostActor:
         with self._in_turn(place) as number:
             self._kept.pop(number, None)
 
-    def call(self, place: Place, asked: tuple[str, tuple[Any, ...]], *published: Any) -> Any:
+    def call(self, place: Place, request: tuple[str, tuple[Any, ...]], *published: Any) -> Any:
         """Calls a method of an object; published arguments come last."""
-        method, arguments = asked
+        method, arguments = request
         with self._in_turn(place) as number:
             if number in self._failed:
                 raise self._failed[number]
@@ -344,10 +344,10 @@ class RayHosts:
         if room < least:
             largest = max(there, key=lambda node: (node.gpus, node.cpus), default=Resources(0, 0))
             setting = "worker_gpus" if self._each.gpus > largest.gpus else "worker_cpus"
-            asked = self._each.gpus if setting == "worker_gpus" else self._each.cpus
+            size = self._each.gpus if setting == "worker_gpus" else self._each.cpus
             who = "a worker needs" if self._objects == 1 else f"a process of {self._objects} workers needs"
             raise ConfigError(
-                f"cluster.{setting} = {asked / self._objects:g}: {who} {self._each} on one machine, and the largest of "
+                f"cluster.{setting} = {size / self._objects:g}: {who} {self._each} on one machine, and the largest of "
                 f"the {len(there)} of this Ray cluster has {largest}"
             )
         return room

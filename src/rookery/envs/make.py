@@ -310,9 +310,9 @@ def _build(found: Any, settings: dict[str, Any], wraps: Sequence[tuple[str, Any]
     is_id = isinstance(found, gymnasium.envs.registration.EnvSpec)
     # Gymnasium's own checker is left out of ids: the back end checks every step itself, and names the lane.
     make = functools.partial(gymnasium.make, found, disable_env_checker=True) if is_id else found
-    asked = {"render_mode": "rgb_array"} if render and _takes_render_mode(found) else {}
+    render_options = {"render_mode": "rgb_array"} if render and _takes_render_mode(found) else {}
     with build_errors(found, settings, name):
-        built = make(**{**asked, **settings})
+        built = make(**{**render_options, **settings})
     for wrapper_name, wrapper in wraps:
         try:
             built = wrapper(built)

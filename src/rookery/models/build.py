@@ -773,13 +773,13 @@ def _shapes(memory: Any) -> list[tuple[int, ...]]:
 
 def _check_recall(cfg: ModelConfig) -> None:
     """Raises ConfigError if settings would add recalled inputs to a custom model."""
-    asked = cfg.memory
-    widened = {"previous_action": asked.previous_action, "previous_reward": asked.previous_reward}
+    memory = cfg.memory
+    widened = {"previous_action": memory.previous_action, "previous_reward": memory.previous_reward}
     widened = {} if _sees_previous(cfg.module) else widened
-    asked_for = [name for name, given in {**widened, "frame_stack": asked.frame_stack > 1}.items() if given]
-    if asked_for:
+    requested = [name for name, given in {**widened, "frame_stack": memory.frame_stack > 1}.items() if given]
+    if requested:
         raise ConfigError(
-            f"model.memory.{asked_for[0]}: a custom model (model.module) receives only the observations of its space; "
+            f"model.memory.{requested[0]}: a custom model (model.module) receives only the observations of its space; "
             f"leave it out, or give the model its own memory: {REMEMBERS}"
         )
 

@@ -346,17 +346,17 @@ class _Evaluator:
         """Returns the source of the behaviour's probabilities, their logarithms ``[N]``, and the reason if there are
         none.
         """
-        episodes, asked = self.episodes, self.cfg.probabilities
+        episodes, requested = self.episodes, self.cfg.probabilities
         if not {*wanted} & {*WEIGHTED}:
             return "none", None, "it was not requested"
         if reason := self.evaluated.obstacle(episodes):
             return "none", None, reason
-        if asked == "recorded" and episodes.logp is None:
+        if requested == "recorded" and episodes.logp is None:
             raise ConfigError(
                 "probabilities = recorded: the data have no probability of each action; leave it out, and they are "
                 "estimated by cloning"
             )
-        if episodes.logp is not None and asked != "cloned":
+        if episodes.logp is not None and requested != "cloned":
             reason = recorded_obstacle(episodes, self.evaluated.squashes)
             return ("none", None, reason) if reason else ("recorded", episodes.logp, "")
         reason = cloned_obstacle(episodes, self.cloned, self.evaluated.squashes)

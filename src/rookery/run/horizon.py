@@ -27,8 +27,8 @@ def endless_schedules(learners: Mapping[str, Algorithm[Any]]) -> list[str]:
     open_ones: dict[str, list[str]] = {}
     for name, learner in learners.items():
         cfg, default = learner.cfg, type(learner.cfg)()
-        asked = [path for path in cfg.open_schedules() if attrgetter(path)(cfg) != attrgetter(path)(default)]
-        open_ones[name] = asked
+        changed = [path for path in cfg.open_schedules() if attrgetter(path)(cfg) != attrgetter(path)(default)]
+        open_ones[name] = changed
     return [
         f"policies.{name}: {', '.join(endless)} would change until stop.env_steps, which is not set: constant"
         for name, endless in open_ones.items()

@@ -329,8 +329,8 @@ def _notes_of_copies(resolved: Resolved[RunConfig], env: VectorEnv, stand_in: Ve
     """Returns notes of existing environments, and a note if a requested warm-up is left out."""
     decisions = resolved.config.sampling.warmup_steps
     notes = [] if stand_in is None else list(env.notes)
-    asked = decisions and resolved.given("sampling.warmup_steps") and not isinstance(env, PlaceholderEnv)
-    if asked and not has_throwaways(env):
+    requested = decisions and resolved.given("sampling.warmup_steps") and not isinstance(env, PlaceholderEnv)
+    if requested and not has_throwaways(env):
         notes.append(
             f"sampling.warmup_steps = {decisions:,}: there is no random warm-up in {env.name}, because no throwaway "
             "environments of it can be made: observation statistics start with the first samples"

@@ -230,7 +230,7 @@ def install(importer: Importer, *namespaces: dict[str, Any]) -> None:
 def _ask_for_running_code() -> None:
     """Patches ``__import__`` of the interpreter for running code, whose frame keeps the interpreter's builtins."""
 
-    def asked(
+    def patched(
         name: str,
         globals: Mapping[str, Any] | None = None,
         locals: Mapping[str, Any] | None = None,
@@ -242,4 +242,4 @@ def _ask_for_running_code() -> None:
             return _real_import(name, globals, locals, fromlist or (), level)
         return _import(importer, name, globals, locals, fromlist, level)
 
-    builtins.__import__ = asked
+    builtins.__import__ = patched

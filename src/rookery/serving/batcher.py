@@ -274,30 +274,30 @@ class Batcher:
     def _decide(self, version: ServedVersion, policy: Policy, deterministic: bool, questions: list[Question]) -> None:
         """Answers questions to one policy with one forward pass."""
         remembering = bool(memory_width(policy))
-        asked: list[tuple[Question, torch.Tensor | None, bool]] = []
+        accepted: list[tuple[Question, torch.Tensor | None, bool]] = []
         for question in questions:
             try:
                 memory, started = self._recalled(policy, question) if remembering else (None, False)
-                asked.append((question, memory, started))
+                accepted.append((question, memory, started))
             except RookeryError as error:
                 self._tell(question, error)
-        if not asked:
+        if not accepted:
             return
         try:
-            obs = _concatenated([question.obs for question, _, _ in asked])
-            memory = torch.cat([memory for _, memory, _ in asked if memory is not None]) if remembering else None
+            obs = _concatenated([question.obs for question, _, _ in accepted])
+            memory = torch.cat([memory for _, memory, _ in accepted if memory is not None]) if remembering else None
             actions = self._acted(policy, obs, memory, deterministic)
         except Exception as error:  # a user's network can raise any exception
             problem = InferenceFailed(f"policy {policy.name!r} cannot decide: {self._internal_errors.report(error)}")
-            for question, _, _ in asked:
+            for question, _, _ in accepted:
                 self._tell(question, problem)
             return
         counts, begin = self.counts, 0
         counts.batches += 1
-        counts.questions += len(asked)
+        counts.questions += len(accepted)
         counts.rows += len(actions)
         counts.largest = max(counts.largest, len(actions))
-        for question, _, started in asked:
+        for question, _, started in accepted:
             end = begin + question.rows
             if memory is not None and question.session is not None:
                 self.sessions.keep(question.session, memory[begin:end].clone())

@@ -207,10 +207,10 @@ class CountRecall(ScriptedTask):
 
     def draw(self, rng: np.random.Generator) -> Script:
         """Writes an episode."""
-        dealt, asked = rng.permutation(self.num_cards) % 2, rng.permutation(self.num_cards) % 2
+        dealt, wanted = rng.permutation(self.num_cards) % 2, rng.permutation(self.num_cards) % 2
         ones = np.cumsum(dealt)
-        counts = np.where(asked, ones, np.arange(1, self.num_cards + 1) - ones)
-        return Script(np.stack((dealt, asked), axis=1), counts[: self.max_steps])
+        counts = np.where(wanted, ones, np.arange(1, self.num_cards + 1) - ones)
+        return Script(np.stack((dealt, wanted), axis=1), counts[: self.max_steps])
 
     def card(self, obs: Any) -> str:
         """Returns the colour dealt, B or R, and the colour asked for, b or r."""

@@ -128,8 +128,8 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
         from rookery.tasks import drawing
 
         cards = [self.card(obs) for obs in script.obs[: len(taken) + 1]]
-        asked = zip(taken, script.answer.tolist(), strict=False)
-        right = [None if answer == UNASKED else action == answer for action, answer in asked]
+        answers = zip(taken, script.answer.tolist(), strict=False)
+        right = [None if answer == UNASKED else action == answer for action, answer in answers]
         return drawing.Strip(label, cards, right, self.reward * (right.count(True) - right.count(False)))
 
     def render(self) -> Any:

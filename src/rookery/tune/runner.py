@@ -479,8 +479,8 @@ class Runner:
         if kind == "trial":
             said = None
             if record["number"] not in self.state.suggestions:
-                asked = self.search.ask(record["number"])
-                said = None if asked is None else to_json(asked)
+                suggestion = self.search.ask(record["number"])
+                said = None if suggestion is None else to_json(suggestion)
             self.scheduler.add(record["trial"], self.state.params(record["params"]))
             return said
         if kind == "told":

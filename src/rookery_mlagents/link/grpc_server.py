@@ -221,11 +221,11 @@ class OpenCall:
     """A message that waits for its answer.
 
     Attributes:
-        asked: By behaviour, the agents that ask, in the order in which the player wants their actions.
+        waiting_agents: By behaviour, the agents that ask, in the order in which the player wants their actions.
         replies: Where its thread waits; None ends it without an answer.
     """
 
-    asked: dict[str, Sequence[Hashable]] = field(default_factory=dict)
+    waiting_agents: dict[str, Sequence[Hashable]] = field(default_factory=dict)
     replies: queue.SimpleQueue[bytes | None] = field(default_factory=queue.SimpleQueue)
 
 
@@ -292,7 +292,7 @@ class PlayerLink:
         start = said.unity_output.rl_initialization_output
         if start.communication_version or start.name:
             return self._greeted(peer, start, context)
-        return self._asked(peer, said.unity_output, context)
+        return self._observed(peer, said.unity_output, context)
 
     def _not_understood(self, peer: str, context: Any) -> bytes:
         """Handles bytes that are not a message."""
@@ -343,7 +343,7 @@ class PlayerLink:
                 return to_bytes(UnityMessageProto(tell, unity_input=unity_input))
         return _abort(context, "ALREADY_EXISTS", f"port {self.port} has a player already: give this one another port")
 
-    def _asked(self, peer: str, said: Any, context: Any) -> bytes:
+    def _observed(self, peer: str, said: Any, context: Any) -> bytes:
         """Handles a message with the observations of agents; the player waits for actions."""
         with self._lock:
             if self.greeting is None or not self._peer:
@@ -366,7 +366,7 @@ class PlayerLink:
                 if self._call is call:
                     self._gone(Closed(f"is refused: {reason}", True))
             return _goodbye(reason)
-        call.asked = {name: asking.ids for name, asking in output.asking.items()}
+        call.waiting_agents = {name: asking.ids for name, asking in output.asking.items()}
         if not context.add_callback(lambda: self._dropped(call)):
             self._dropped(call)
         with self._lock:
@@ -474,7 +474,7 @@ class PlayerLink:
         if side_channel:
             rl_input.side_channel = side_channel
         if not reset:
-            for name, ids in call.asked.items():
+            for name, ids in call.waiting_agents.items():
                 rl_input.agent_actions[name] = self._actions(name, ids, answers.get(name))
         self._reply(call, message.SerializeToString())
 

@@ -237,9 +237,9 @@ def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
 
     resolved = resolve(RunConfig, list(layers), ALGORITHMS)
     provenance = current_history(resolved.config, read_provenance(folder))
-    asked = resolved.history
+    requested = resolved.history
     values, lines, kept = {}, {}, []
-    for path, given in asked.items():
+    for path, given in requested.items():
         source, value = given[-1]
         before, was = provenance.get(path, [(DEFAULT, flow(None))])[-1]
         was_given = before != DEFAULT and not before.startswith((THEIR_DEFAULT, AS_IS))
@@ -255,7 +255,7 @@ def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
         lines[path] = lines[limit]
     changed = Layer(RESUMED, values, lines)
     if values:
-        if other := other_kinds(folder, provenance, asked):
+        if other := other_kinds(folder, provenance, requested):
             raise ConfigError(*other)
         free = ends.rescaled(values)
         checked = {path: value for path, value in values.items() if path not in free}
@@ -263,17 +263,17 @@ def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
     return changed
 
 
-def other_kinds(folder: Path, before: Provenance, asked: Mapping[str, Sequence[tuple[str, Any]]]) -> list[str]:
+def other_kinds(folder: Path, before: Provenance, requested: Mapping[str, Sequence[tuple[str, Any]]]) -> list[str]:
     """Returns messages on the behaviours of a run that would resume under other names or with other trainers, which
     none of their settings would survive, and what to do; none if all are as they were.
 
     Args:
         folder: The run.
         before: Every value that its settings were given.
-        asked: Those that they would be given now.
+        requested: Those that they would be given now.
     """
     was, now = ({path.split(".")[1]: given[-1] for path, given in history.items()
-                 if re.fullmatch(r"policies\.[^.]+\.name", path)} for history in (before, asked))  # fmt: skip
+                 if re.fullmatch(r"policies\.[^.]+\.name", path)} for history in (before, requested))  # fmt: skip
     anew = "for a new run give another --run-id instead of --resume"
     lines = []
     for name, (source, kind) in now.items():

@@ -75,7 +75,7 @@ def _missing(path: str) -> str:
     inside = [key for key in targets[above] if key != EVERYTHING]
     inside += [key.removeprefix(f"{above}.") for key in targets if key.startswith(f"{above}.")]
     homes = [home for home, entries in targets.items() if name in entries and home.partition(".")[0] == parts[0]]
-    alike = {home: sum(part == asked for part, asked in zip(home.split("."), parts, strict=False)) for home in homes}
+    alike = {home: sum(part == wanted for part, wanted in zip(home.split("."), parts, strict=False)) for home in homes}
     homes.sort(key=lambda home: (-alike[home], home.count(".")))
     hint = f"; {name!r} is in {' and '.join(homes[:3])}" if homes else nearest(name, inside)
     return f"{above} has no {name!r} in Rookery{hint}"

@@ -78,8 +78,8 @@ class Reader:
     @property
     def is_asynchronous(self) -> bool:
         """Whether workers on a cluster continue during learning."""
-        asked = self.algorithm in (*IMPALA_KIND, *APEX_KIND) or bool(self.get("sample_async"))
-        return self.workers > 0 and asked and self.algorithm not in ("A3C", "PG")
+        is_async = self.algorithm in (*IMPALA_KIND, *APEX_KIND) or bool(self.get("sample_async"))
+        return self.workers > 0 and is_async and self.algorithm not in ("A3C", "PG")
 
     @cached_property
     def fragment(self) -> int:

@@ -53,8 +53,8 @@ def device(reader: Reader) -> Values:
     if isinstance(gpus, bool) or not isinstance(gpus, int | float) or gpus < 0:
         reader.refuse("num_gpus", "must be a number of at least 0")
         return {"device": "cpu"}
-    nobody_asked = "num_gpus" not in reader.given and not torch.cuda.is_available()
-    if not gpus or reader.get("_fake_gpus") or nobody_asked:
+    no_gpu_requested = "num_gpus" not in reader.given and not torch.cuda.is_available()
+    if not gpus or reader.get("_fake_gpus") or no_gpu_requested:
         return {"device": "cpu"}
     if not torch.cuda.is_available():
         reader.refuse(

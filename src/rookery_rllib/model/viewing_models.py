@@ -28,8 +28,8 @@ def looks_back(options: Mapping[str, Any]) -> bool:
     gets the last action or reward.
     """
     model = custom_model(options)
-    asked = any(options.get(f"lstm_use_prev_{name}") for name in ("action", "reward"))
-    if options.get("use_lstm") and asked:
+    uses_previous = any(options.get(f"lstm_use_prev_{name}") for name in ("action", "reward"))
+    if options.get("use_lstm") and uses_previous:
         return True
     if not isinstance(model, type) or not issubclass(model, ModelV2):
         return False

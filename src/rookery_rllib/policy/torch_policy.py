@@ -85,8 +85,8 @@ class TorchPolicy(Policy):
             model.view_requirements[f"state_in_{number}"] = self.view_requirements[f"state_in_{number}"] = view
         self.exploration = self._create_exploration()
         self._optimizers: list[Any] = [as_adam(each) for each in force_list(self.optimizer())]
-        asked = get_batch_divisibility_req
-        self.batch_divisibility_req = int((asked(self) if callable(asked) else asked) or 1)
+        divisor = get_batch_divisibility_req
+        self.batch_divisibility_req = int((divisor(self) if callable(divisor) else divisor) or 1)
 
     def _train(self, training: bool) -> None:
         """Sets the model's training mode."""

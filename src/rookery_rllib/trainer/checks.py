@@ -95,19 +95,19 @@ def check_compute_single_action(
     if include_prev_action_reward:
         last = {"prev_action": policy.action_space.sample(), "prev_reward": 1.0}
     seen = policy.observation_space
-    for asked, explore in itertools.product((policy, trainer), (True, False)):
-        whole = asked is trainer
+    for target, explore in itertools.product((policy, trainer), (True, False)):
+        whole = target is trainer
         space = getattr(seen, "original_space", seen) if whole else seen
         for full in (False, True) if whole else (False,):
             extra: dict[str, Any] = {"full_fetch": full} if whole else {"clip_actions": True}
-            method = asked.compute_action if whole else asked.compute_single_action
+            method = target.compute_action if whole else target.compute_single_action
             action = method(space.sample(), state, explore=explore, **last, **extra)
             if state or full or not whole:
                 action, after, _ = action
                 for one, other in zip(state or (), after or (), strict=bool(after)):
                     check(list(np.shape(one)), list(np.shape(other)))
             if not holds(policy.action_space, action):
-                raise ValueError(f"action {action} of {asked} is outside of {policy.action_space}")
+                raise ValueError(f"action {action} of {target} is outside of {policy.action_space}")
 
 
 def check_train_results(train_results: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -205,8 +205,8 @@ def setup_of(given: Mapping[str, Any]) -> Setup:
     metric = plan.metric or scheduler.metric or given["metric"]
     mode = plan.mode or scheduler.mode or given["mode"]
     check_saving(trainable, name, given, scheduler)
-    asked = given["resources_per_trial"]
-    cpus, gpus = cpus_and_gpus(asked)
+    resources = given["resources_per_trial"]
+    cpus, gpus = cpus_and_gpus(resources)
     if not gpus:
         gpus = float(config.get("num_gpus") or 0) if isinstance(config.get("num_gpus"), int | float) else 0.0
     stoppers = [stopper_of(given["stop"])]

@@ -61,13 +61,13 @@ def bench(
     options = {"algorithm.name": algo, "logging.console": "quiet", "evaluation.every": 0}
     default = Layer("default of the command line", {"env.name": DEFAULT_ENV})
     layers = [default, *layers_of_arguments(what or [], None, options)]
-    asked = PlanOptions(
+    plan_options = PlanOptions(
         workers, learners, copies if envs_per_worker is None else envs_per_worker, cores, machines, gigabits, latency
     )
     if plan:
-        show_plan(layers, preset, asked, seconds, as_json)
+        show_plan(layers, preset, plan_options, seconds, as_json)
     else:
-        asked.check_unused()
+        plan_options.check_unused()
         show_survey(layers, preset, seconds, as_json)
 
 
@@ -90,11 +90,11 @@ def show_survey(layers: list[Layer], preset: str, seconds: float, as_json: bool)
 
     with Trainer(config=layers, preset=preset, seed=0) as trainer:
         source, value = trainer.resolved.history["env.implementation"][-1]
-        asked = "auto" if source == "measured" else value  # from the user or the preset
-        own = asked, trainer.config.sampling.num_envs
+        choice = "auto" if source == "measured" else value  # from the user or the preset
+        own = choice, trainer.config.sampling.num_envs
         about = describe(trainer)
         notes = trainer.notes
-    others = [name for name in IMPLEMENTATIONS if name != "auto"] if asked == "auto" else [asked]
+    others = [name for name in IMPLEMENTATIONS if name != "auto"] if choice == "auto" else [choice]
     if as_json:
         found = survey(make, own, others, seconds, watch=lambda choice: None)
         typer.echo(json.dumps({**about, **asdict(found)}, indent=1))

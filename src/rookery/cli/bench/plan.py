@@ -105,21 +105,21 @@ def _numbers(name: str, text: str | None, instead: str) -> tuple[int, ...]:
     return tuple(sorted({int(word) for word in words}))
 
 
-def show_plan(layers: list[Layer], preset: str, asked: PlanOptions, seconds: float, as_json: bool) -> None:
+def show_plan(layers: list[Layer], preset: str, plan_options: PlanOptions, seconds: float, as_json: bool) -> None:
     """Measures the costs of a training, and prints the predicted speed of workers and learners.
 
     Args:
         layers: Settings of the command.
         preset: Name of the preset.
-        asked: Options of the plan.
+        plan_options: Options of the plan.
         seconds: Approximate time for measurements.
         as_json: Whether to print one JSON object instead of a table.
 
     Raises:
         RookeryError: If options or settings are wrong, or there are fewer environments than workers or learners.
     """
-    asked.check()
-    workers, learners = asked.numbers()
+    plan_options.check()
+    workers, learners = plan_options.numbers()
     from rookery.cluster.ranks import Ranks
     from rookery.core.process.cpu import usable_cores
     from rookery.run.plan.cost_model import Machines
@@ -133,7 +133,7 @@ def show_plan(layers: list[Layer], preset: str, asked: PlanOptions, seconds: flo
     with make(HERE, Ranks()) as trainer:
         about, own_envs = describe(trainer), trainer.config.sampling.num_envs
     rows = [
-        (count, many, _total_envs(asked, own_envs, count, many))
+        (count, many, _total_envs(plan_options, own_envs, count, many))
         for many in learners
         for count in (0, *workers)
         if count % many == 0
@@ -141,23 +141,23 @@ def show_plan(layers: list[Layer], preset: str, asked: PlanOptions, seconds: flo
     shares = [-(-total // count) for count, _, total in rows if count]
     found = measure_costs(make, shares, min((one for one in learners if one > 1), default=1), MEASURING * seconds)
     machines = Machines(
-        cores=asked.cores or usable_cores(),
-        count=asked.machines or 1,
-        bandwidth=1e9 / 8 * (asked.gigabits or GIGABITS),
-        latency=1e-3 * (LATENCY_MS if asked.latency is None else asked.latency),
+        cores=plan_options.cores or usable_cores(),
+        count=plan_options.machines or 1,
+        bandwidth=1e9 / 8 * (plan_options.gigabits or GIGABITS),
+        latency=1e-3 * (LATENCY_MS if plan_options.latency is None else plan_options.latency),
     )
     show_predictions(about, found, machines, rows, as_json)
 
 
-def _total_envs(asked: PlanOptions, own: int, workers: int, learners: int) -> int:
+def _total_envs(plan_options: PlanOptions, own: int, workers: int, learners: int) -> int:
     """Returns the total number of environments.
 
     Raises:
         ConfigError: If there are fewer than workers or learners.
     """
     sharing = max(workers, learners)
-    if asked.envs_per_worker is not None:
-        return asked.envs_per_worker * sharing
+    if plan_options.envs_per_worker is not None:
+        return plan_options.envs_per_worker * sharing
     if own < sharing or own % learners:
         what = f"{workers} workers" if workers >= learners else f"{learners} learners"
         raise ConfigError(

@@ -53,7 +53,7 @@ class AsyncCopiesEnv(VectorBase):
         self._slots: list[AgentSlots] = []
         self._rows: list[Rows] = []
         self._group_numbers: list[dict[Hashable, int]] = [{} for _ in range(num_lanes)]
-        self._asked: list[dict[int, list[Asked]]] = [{} for _ in range(num_lanes)]  # by kind
+        self._requests: list[dict[int, list[ActionRequest]]] = [{} for _ in range(num_lanes)]  # by kind
         self._unanswered = [False] * num_lanes
         """Lanes whose last message has been shown and not answered."""
         self._changed: set[tuple[int, int]] = set()
@@ -152,7 +152,7 @@ class AsyncCopiesEnv(VectorBase):
         self._changed.clear()
         self._own.clear()
         for lane in range(self.num_lanes):
-            self._asked[lane], self._group_numbers[lane], self._unanswered[lane] = {}, {}, False
+            self._requests[lane], self._group_numbers[lane], self._unanswered[lane] = {}, {}, False
             self._copies.begin(lane, int(self.episode[lane]), seeds)
         return self._shown([], 0.0)
 
@@ -202,11 +202,11 @@ class AsyncCopiesEnv(VectorBase):
         for lane, owing in enumerate(self._unanswered):
             if owing:
                 answers: dict[str, Answer] = {}
-                for number, asked in sorted(self._asked[lane].items()):
+                for number, requests in sorted(self._requests[lane].items()):
                     first = used[number]
-                    used[number] = first + sum(len(one.ids) for one in asked)
-                    answers |= _answers(asked, actions[number][first : used[number]])
-                self._unanswered[lane], self._asked[lane] = False, {}
+                    used[number] = first + sum(len(one.ids) for one in requests)
+                    answers |= _answers(requests, actions[number][first : used[number]])
+                self._unanswered[lane], self._requests[lane] = False, {}
                 self._copies.answer(lane, int(self.episode[lane]), answers)
 
     def _shown(self, step_messages: Sequence[StepMessage], waited: float) -> Step:
@@ -279,7 +279,7 @@ class AsyncCopiesEnv(VectorBase):
             self._new |= {(number, column) for column in columns[new].tolist()}
         if asking.own is not None:
             self._own.setdefault(number, []).append((lane, columns, asking.own))
-        self._asked[lane].setdefault(number, []).append(Asked(name, ids, columns))
+        self._requests[lane].setdefault(number, []).append(ActionRequest(name, ids, columns))
 
     def _end(self, lane: int, number: int, gone: Ended, finals: dict[int, list[tuple[int, np.ndarray, Tree]]]) -> None:
         """Shows agents of a copy whose episode has ended; new agents may take their slots."""
@@ -452,7 +452,7 @@ NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
-class Asked:
+class ActionRequest:
     """Agents of one behaviour that have asked: ``[N]`` agents, and their slots."""
 
     behavior: str
@@ -471,15 +471,15 @@ def _unlearned(step_messages: Sequence[StepMessage], stepped: np.ndarray) -> np.
     return found
 
 
-def _answers(asked: Sequence[Asked], actions: np.ndarray) -> dict[str, Answer]:
+def _answers(requests: Sequence[ActionRequest], actions: np.ndarray) -> dict[str, Answer]:
     """Returns the actions ``[N, ...]`` of all agents that asked in a lane, in order of their slots, as answers by
     behaviour.
     """
-    slots = asked[0].slots if len(asked) == 1 else np.concatenate([one.slots for one in asked])
+    slots = requests[0].slots if len(requests) == 1 else np.concatenate([one.slots for one in requests])
     if not (slots[1:] > slots[:-1]).all():
         actions = actions[np.argsort(np.argsort(slots))]
     answers, used = {}, 0
-    for one in asked:
+    for one in requests:
         answers[one.behavior] = Answer(one.ids, actions[used : used + len(one.ids)])
         used += len(one.ids)
     return answers

@@ -459,11 +459,11 @@ class Client:
         sock = socket.create_connection(self._address, timeout=10.0)
         try:
             keep_alive(sock)
-            asked = self._receive(sock)
+            offer = self._receive(sock)
             mine = uuid.uuid4().hex
-            if asked.get("rookery") != "external" or not isinstance(asked.get("challenge"), str):
-                raise TrainingOver(asked.get("closed", "the program that listens there is not a training of Rookery"))
-            shown = proof(self._token, "client", asked["challenge"])
+            if offer.get("rookery") != "external" or not isinstance(offer.get("challenge"), str):
+                raise TrainingOver(offer.get("closed", "the program that listens there is not a training of Rookery"))
+            shown = proof(self._token, "client", offer["challenge"])
             greeting = {"protocol": PROTOCOL, "client": self._name, "proof": shown, "challenge": mine}
             sock.sendall(pack(greeting))
             welcome = self._receive(sock)

@@ -72,8 +72,8 @@ def check_soundness(pair: Sequence[VectorEnv], findings: Findings, seed: int) ->
         findings.add("error", f"{text}: the result depends on more than state, seeds and actions")
     state = CEnv.state_dict(one)  # fields of CEnv itself, even if a subclass overrides them
     here = list(digests_of(one, CEnv.load_state_dict(one, state, seeds)[0], STEPS // 2, seed + 1))
-    asked = Play(one.subprocess_arguments(), seed, seed + 1, STEPS // 2, state)
-    moved = _played(one, asked, {}, findings, "from a saved state")
+    play = Play(one.subprocess_arguments(), seed, seed + 1, STEPS // 2, state)
+    moved = _played(one, play, {}, findings, "from a saved state")
     if moved is not None and (step := _first_difference(here, moved.digests)):
         text = f"step {step} differs where a saved state is resumed in another process"
         findings.add("error", f"{text}: a value that changes is not in a field of the state")
@@ -88,9 +88,9 @@ def _under_sanitizers(env: CEnv, findings: Findings, seed: int) -> bool:
         findings.add("note", f"not played under sanitizers: {why}")
         return True
     about = {**env.subprocess_arguments(), "library": compiled(env.source, SANITIZERS)}
-    asked, more = Play(about, seed, seed, STEPS, poison=True), {**OPTIONS, "LD_PRELOAD": str(runtime)}
+    play, more = Play(about, seed, seed, STEPS, poison=True), {**OPTIONS, "LD_PRELOAD": str(runtime)}
     errors = len(findings.found)
-    played = _played(env, asked, more, findings, "under sanitizers")
+    played = _played(env, play, more, findings, "under sanitizers")
     sound = played is not None and len(findings.found) == errors
     if played is not None:
         findings.add("note", "played under sanitizers of addresses and of undefined behaviour")
@@ -102,17 +102,17 @@ def _runtime() -> Path | None:
     compiler = find_compiler()
     if not compiler:
         return None
-    asked = [*compiler, "-print-file-name=libasan.so"]
-    path = Path(subprocess.run(asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout.strip())
+    command = [*compiler, "-print-file-name=libasan.so"]
+    path = Path(subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout.strip())
     return Path(os.path.realpath(path)) if path.is_absolute() and path.exists() else None
 
 
-def _played(env: CEnv, asked: Play, more: dict[str, str], findings: Findings, how: str) -> Played | None:
+def _played(env: CEnv, play: Play, more: dict[str, str], findings: Findings, how: str) -> Played | None:
     """Plays in another process; notes its reports, and returns its result; None if it failed."""
     command = [sys.executable, "-c", "from rookery.envs.native.subprocess_check import main; main()"]
     path = os.pathsep.join(sys.path)
     result = subprocess.run(
-        command, input=pickle.dumps(asked), capture_output=True, env={**os.environ, "PYTHONPATH": path, **more}
+        command, input=pickle.dumps(play), capture_output=True, env={**os.environ, "PYTHONPATH": path, **more}
     )
     said = result.stderr.decode(errors="replace")
     reports = _reports(said)
@@ -121,7 +121,7 @@ def _played(env: CEnv, asked: Play, more: dict[str, str], findings: Findings, ho
     if result.returncode == 0:
         played: Played = pickle.loads(result.stdout)
         for text in played.breaches:
-            findings.add("error", text.replace(str(asked.env["library"]), str(env.source or asked.env["library"])))
+            findings.add("error", text.replace(str(play.env["library"]), str(env.source or play.env["library"])))
         return played
     if not reports:
         number = -result.returncode

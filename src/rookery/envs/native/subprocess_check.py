@@ -78,20 +78,20 @@ def digests_of(env: CEnv, shown: Step, steps: int, actions: int) -> Iterator[str
         yield digest.hexdigest()
 
 
-def play(asked: Play) -> Played:
+def play(request: Play) -> Played:
     """Runs a request; an episode that breaks the contract is given up, and the next ones begin."""
     about = {
-        "library": asked.env["library"],
-        "symbol": asked.env["symbol"],
+        "library": request.env["library"],
+        "symbol": request.env["symbol"],
         "is_noted": False,
     }  # sanitizers report more
-    env: CEnv = type("Elsewhere", (CEnv,), about)(asked.env["lanes"], **asked.env["settings"])
-    if asked.poison:
+    env: CEnv = type("Elsewhere", (CEnv,), about)(request.env["lanes"], **request.env["settings"])
+    if request.poison:
         _poison(env)
-    seeds = Streams(asked.seed).episodes(Role.ENV)
+    seeds = Streams(request.seed).episodes(Role.ENV)
     found: list[str] = []
     breaches: dict[str, str] = {}
-    state, left, begun = asked.state, asked.steps, False
+    state, left, begun = request.state, request.steps, False
     while left > 0:
         try:
             if begun:
@@ -99,7 +99,7 @@ def play(asked: Play) -> Played:
             else:
                 begun = True
                 shown = env.reset(seeds) if state is None else env.load_state_dict(state, seeds)[0]
-            for digest in digests_of(env, shown, left, asked.actions):
+            for digest in digests_of(env, shown, left, request.actions):
                 found.append(digest)
                 left -= 1
         except EnvError as error:

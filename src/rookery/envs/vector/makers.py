@@ -64,9 +64,9 @@ class Foreign(EnvScheme):
         first: Any = None,
     ) -> VectorEnv:
         """See `EnvScheme.build`."""
-        asked = {"render_mode": "rgb_array"} if render and "render_mode" in parameters_of_maker(maker) else {}
+        render_options = {"render_mode": "rgb_array"} if render and "render_mode" in parameters_of_maker(maker) else {}
         with build_errors(maker, settings, name):
-            made = maker(num_envs=num_lanes, **asked, **settings)
+            made = maker(num_envs=num_lanes, **render_options, **settings)
             if plays_tensors(made):
                 return scheme("tensors").build(maker, num_lanes, settings, name, first=made)
             built: VectorEnv = ForeignEnv(lambda: made, num_lanes, name, max_entities)

@@ -446,9 +446,9 @@ class RemotePool(Stateful):
     def _taken(self, name: str) -> list[Rollout]:
         """Fetches experience of a policy that workers still have."""
         found = []
-        asked = [one for one in self.standing if one.complete.get(name)]
-        tickets = [self.hosts.call(one.share.number, "take", [name]) for one in asked]
-        for one, ticket in zip(asked, tickets, strict=True):
+        workers = [one for one in self.standing if one.complete.get(name)]
+        tickets = [self.hosts.call(one.share.number, "take", [name]) for one in workers]
+        for one, ticket in zip(workers, tickets, strict=True):
             try:
                 with self.waiting.fetch():
                     found.append(self._result(ticket)[name])
@@ -469,7 +469,7 @@ class RemotePool(Stateful):
             one.version[name] = self.weights[name][0]
         sent = [self.weights[name][1] for name in names]
         given = until, expected, self.threads, self.version, names
-        self.waiting.asked(one.share.number)
+        self.waiting.requested(one.share.number)
         one.calls.append(self.hosts.call(one.share.number, "play", *given, *sent))
         one.ordered = until
 

@@ -42,7 +42,7 @@ class WaitTimes:
         """Returns a context in which rollouts are joined."""
         return _Counted(self, "join", self._timers["workers.join"])
 
-    def asked(self, worker: int) -> None:
+    def requested(self, worker: int) -> None:
         """Notes that a worker was asked to play; its time is counted from the first call on."""
         self._since.setdefault(worker, self._clock())
 

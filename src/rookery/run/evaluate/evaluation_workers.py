@@ -119,23 +119,23 @@ class EvaluationWorkers:
         self._hosts = hosts_of(config, len(self._make), "evaluation.workers", note)
         for number, make in self._make.items():
             self._hosts.begin(number, cloudpickle.dumps(make))
-        self._asked: tuple[EvaluationTask, int] | None = None
+        self._request: tuple[EvaluationTask, int] | None = None
         self._sent: Any = None
         self._tickets: dict[int, Any] = {}
 
     @property
     def under_way(self) -> bool:
         """Whether an evaluation was requested and its result not taken yet."""
-        return self._asked is not None
+        return self._request is not None
 
     def asks_for(self, episodes: int, deterministic: bool) -> bool:
         """Returns whether these episodes are the requested ones."""
         wanted = (episodes, deterministic)
-        return self._asked is not None and (self._asked[0].episodes, self._asked[0].deterministic) == wanted
+        return self._request is not None and (self._request[0].episodes, self._request[0].deterministic) == wanted
 
     def standing(self) -> str:
         """Returns the evaluation under way as text; may be called from another thread."""
-        episodes = self._asked[0].episodes if self._asked is not None else 0
+        episodes = self._request[0].episodes if self._request is not None else 0
         return f"evaluation: {len(self._tickets)} workers play {episodes} episodes"
 
     def ask(self, task: EvaluationTask, env_steps: int) -> None:
@@ -146,7 +146,7 @@ class EvaluationWorkers:
             env_steps: Environment steps from which the policies have learned.
         """
         task = replace(task, policies=deepcopy(dict(task.policies)))
-        self._asked, self._sent = (task, env_steps), self._hosts.publish(task)
+        self._request, self._sent = (task, env_steps), self._hosts.publish(task)
         self._tickets = {number: self._hosts.call(number, "play", self._sent) for number in self._make}
 
     def answer(self) -> tuple[PlayedEpisodes, int]:
@@ -156,8 +156,8 @@ class EvaluationWorkers:
             Interrupted: If the run is to stop; another call continues to wait.
             WorkerLostError: If too many workers were lost.
         """
-        assert self._asked is not None
-        env_steps = self._asked[1]
+        assert self._request is not None
+        env_steps = self._request[1]
         parts = []
         for number in self._make:
             part = None
@@ -165,7 +165,7 @@ class EvaluationWorkers:
                 self._interrupt.check()
                 part = self._part(number)
             parts.append(part)
-        self._asked, self._sent, self._tickets = None, None, {}
+        self._request, self._sent, self._tickets = None, None, {}
         finished = tuple(result for part in parts for result in part.finished)
         return replace(parts[0], finished=finished, cut=sum(part.cut for part in parts)), env_steps
 

@@ -223,7 +223,7 @@ def hosts_of(config: RunConfig, count: int, setting: str, note: Callable[[str], 
         ConfigError: If there is no cluster, or it has no room for a worker.
     """
     cluster = config.cluster
-    each, asked = cluster.workers_per_process, (config.sampling.workers, config.evaluation.workers)
+    each, counts = cluster.workers_per_process, (config.sampling.workers, config.evaluation.workers)
     if cluster.ray == "here":
         return LocalHosts()
     guard_own_cluster(cluster.ray)
@@ -249,7 +249,7 @@ def hosts_of(config: RunConfig, count: int, setting: str, note: Callable[[str], 
         environment=cluster.environment,
         working_directory=cluster.working_directory,
         note=note,
-        cores=cluster.worker_cpus * sum(-(-number // each) * each for number in asked),
+        cores=cluster.worker_cpus * sum(-(-number // each) * each for number in counts),
         instead=f"{setting}=0 needs no Ray",
         patience=Patience(config.sampling.step_timeout_seconds, config.sampling.reset_timeout_seconds),
     )

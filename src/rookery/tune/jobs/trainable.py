@@ -293,11 +293,11 @@ class RecordedWork(Work):
 _active = threading.local()
 
 
-def _active_work(asked: str) -> RecordedWork:
+def _active_work(call: str) -> RecordedWork:
     work: RecordedWork | None = getattr(_active, "work", None)
     if work is None:
         raise RookeryError(
-            f"tune.{asked}() was called outside of a trial: call it in the thread of a function or class that "
+            f"tune.{call}() was called outside of a trial: call it in the thread of a function or class that "
             "tune.run(trainable=...) runs"
         )
     return work

@@ -89,18 +89,18 @@ class SyncConfig:
     cloud_sync_period: int = -1
 
 
-def cpus_and_gpus(asked: Any) -> tuple[float | None, float]:
+def cpus_and_gpus(requested: Any) -> tuple[float | None, float]:
     """Returns the given cores and GPUs of a trial; raises a ConfigError for an unknown key."""
-    if asked is None:
+    if requested is None:
         return None, 0.0
-    if isinstance(asked, PlacementGroupFactory):
-        total = asked.required_resources
+    if isinstance(requested, PlacementGroupFactory):
+        total = requested.required_resources
         return total.get("CPU") or None, total.get("GPU", 0.0)
-    if isinstance(asked, Resources):
-        return asked.cpu_total() or None, asked.gpu_total()
-    if not isinstance(asked, Mapping):
-        return cpus_and_gpus(asked(None)) if callable(asked) else (None, 0.0)
-    lowered = {str(key).lower(): value for key, value in asked.items()}
+    if isinstance(requested, Resources):
+        return requested.cpu_total() or None, requested.gpu_total()
+    if not isinstance(requested, Mapping):
+        return cpus_and_gpus(requested(None)) if callable(requested) else (None, 0.0)
+    lowered = {str(key).lower(): value for key, value in requested.items()}
     for key in lowered.keys() - set(KEYS):
         raise ConfigError(f"resources_per_trial: {key}: there is no such resource{nearest(key, KEYS)}")
     numbers = {key: float(value) for key, value in lowered.items() if isinstance(value, int | float)}
