@@ -167,11 +167,11 @@ class RolloutWorker(WorkerState, Stateful):
             KeyError: If the state lacks policies, or the saved fields of one differ.
         """
         state = dict(self.upgraded(state))
-        env_state, heard, drawn = state.pop("env"), state.pop("listeners"), state.pop("mapping")
+        env_state, listeners, drawn = state.pop("env"), state.pop("listeners"), state.pop("mapping")
         del state["plan"]
         if isinstance(self.mapping, OpponentMapping):
             self.mapping.load_state_dict(drawn)
-        self.missing_listeners = heard if self.listeners is None else None
+        self.missing_listeners = listeners if self.listeners is None else None
         if set(state["policies"]) != set(self.policies):
             there, here = sorted(state["policies"]), sorted(self.policies)
             raise KeyError(f"RolloutWorker: state has policies {there}, expected {here}")
@@ -186,10 +186,10 @@ class RolloutWorker(WorkerState, Stateful):
         self.policies = {one.name: one for one in sorted(self.policies.values(), key=lambda one: one.number)}
         if self.listeners is not None and self.now is not None:
             for lane in range(self.env.num_lanes):  # lanes without listeners, or with lost episodes, begin anew
-                if heard is None or self._lost[lane] or heard["episodes"][lane] is None:
+                if listeners is None or self._lost[lane] or listeners["episodes"][lane] is None:
                     self.listeners.begin(lane, self.now)
-            if heard is not None:
-                self.listeners.load_lanes(heard, ~self._lost)
+            if listeners is not None:
+                self.listeners.load_lanes(listeners, ~self._lost)
         for lane in np.flatnonzero(self._lost).tolist():
             self.abandon(lane, [rows["obs"] for rows in env_state["rows"]])
 

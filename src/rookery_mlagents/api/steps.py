@@ -113,7 +113,7 @@ class DecisionSteps(_Steps[DecisionStep]):
 
     @staticmethod
     def empty(spec: BehaviorSpec) -> DecisionSteps:
-        seen, numbers, ids = _nobody(spec)
+        seen, numbers, ids = _no_agents(spec)
         return DecisionSteps(seen, numbers, ids, None, ids.copy(), numbers.copy())
 
 
@@ -151,10 +151,10 @@ class TerminalSteps(_Steps[TerminalStep]):
 
     @staticmethod
     def empty(spec: BehaviorSpec) -> TerminalSteps:
-        seen, numbers, ids = _nobody(spec)
+        seen, numbers, ids = _no_agents(spec)
         return TerminalSteps(seen, numbers, np.zeros(0, bool), ids, ids.copy(), numbers.copy())
 
 
-def _nobody(spec: BehaviorSpec) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+def _no_agents(spec: BehaviorSpec) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
     seen = [np.zeros((0, *sensor.shape), np.float32) for sensor in spec.observation_specs]
     return seen, np.zeros(0, np.float32), np.zeros(0, np.int32)

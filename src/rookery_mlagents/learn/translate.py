@@ -65,14 +65,14 @@ CLOSEST: dict[str, tuple[str, ...]] = {
 foremost; none = it is as in ML-Agents."""
 
 
-NOBODY: Mapping[str, BehaviorSpaces] = MappingProxyType({})
+NO_BEHAVIORS: Mapping[str, BehaviorSpaces] = MappingProxyType({})
 
 
 def layers_of(
     options: RunOptions,
     behaviors: Mapping[str, BehaviorSpaces],
     replays: Mapping[tuple[str, str], str] | None = None,
-    to_come: Mapping[str, BehaviorSpaces] = NOBODY,
+    to_come: Mapping[str, BehaviorSpaces] = NO_BEHAVIORS,
 ) -> list[Layer]:
     """Returns the settings of our run, lowest layer first.
 

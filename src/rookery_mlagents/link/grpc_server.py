@@ -262,7 +262,7 @@ class PlayerLink:
         self._brains: dict[str, BrainParametersProto] = {}
         self._lock = threading.Condition()
         self._peer = ""  # the player's own end, once it has greeted
-        self._heard = 0.0  # when it last spoke
+        self._last_seen = 0.0  # when it last spoke
         self._parts_at = 0.0  # when it was to quit
         self._call: OpenCall | None = None
         self._is_ready = self._is_closing = False
@@ -318,7 +318,7 @@ class PlayerLink:
         greeting = Greeting(start.name, start.package_version, version, capabilities, start.log_path)
         with self._lock:
             while self._peer and peer != self._peer and not self._is_closing:
-                left = self._heard + SILENCE - time.monotonic()
+                left = self._last_seen + SILENCE - time.monotonic()
                 if self._call is not None:
                     self._note_strange(f"a second player ({greeting.name or 'without a name'}) came from {peer}")
                     break
@@ -336,7 +336,7 @@ class PlayerLink:
                     self._mailbox.put(self.lane, Closed(f"is refused: {problem}", True))
                     tell = HeaderProto(GOODBYE, problem)
                 else:
-                    self._peer, self._heard, self._is_ready = peer, time.monotonic(), False
+                    self._peer, self._last_seen, self._is_ready = peer, time.monotonic(), False
                     self.greeting, self.layouts, self._readers, self._brains = greeting, {}, {}, {}
                     self._mailbox.put(self.lane, greeting)
                 unity_input = UnityInputProto(rl_initialization_input=introduction(self._hello, greeting))
@@ -353,7 +353,7 @@ class PlayerLink:
                 self._note_strange(f"a second call came from {peer}")
                 peer = ""
             else:
-                self._peer, self._heard = peer, time.monotonic()
+                self._peer, self._last_seen = peer, time.monotonic()
                 self._lock.notify_all()
                 call = self._call = OpenCall()
         if not peer:
@@ -496,7 +496,7 @@ class PlayerLink:
     def _reply(self, call: OpenCall, content: bytes) -> None:
         with self._lock:
             if self._call is call:
-                self._call, self._heard = None, time.monotonic()
+                self._call, self._last_seen = None, time.monotonic()
                 call.replies.put(content)
 
     def quit(self) -> None:

@@ -293,7 +293,7 @@ class UnityPlayers:
     def _wait_for_all(self) -> None:
         """Waits until every player has sent observations; then the behaviours are known."""
         while any(one.life.output is None for one in self._lanes):
-            self._hear(LOOK)
+            self._receive(LOOK)
         first: dict[str, tuple[int, ...]] = {}
         for lane, one in enumerate(self._lanes):
             assert one.life.output is not None
@@ -309,7 +309,7 @@ class UnityPlayers:
 
     # -- what players say ----------------------------------------------------------------------------------------------
 
-    def _hear(self, seconds: float) -> None:
+    def _receive(self, seconds: float) -> None:
         """Waits for messages, `seconds` at most, and for as short as it takes to look after players; takes them in."""
         for number, message in self._mailbox.take(min(seconds, LOOK)):
             lane = next((lane for lane, one in enumerate(self._lanes) if one.life.number == number), None)
@@ -578,7 +578,7 @@ class UnityPlayers:
         """Returns the messages of players; see `Copies.step_messages`."""
         deadline = time.monotonic() + seconds
         while True:
-            self._hear(max(0.0, deadline - time.monotonic()))
+            self._receive(max(0.0, deadline - time.monotonic()))
             found = [self._arrival(lane) for lane, one in enumerate(self._lanes) if one.life.stage == "asking"]
             if found or time.monotonic() >= deadline:
                 return found

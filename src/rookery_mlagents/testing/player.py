@@ -187,19 +187,19 @@ class PlayerSession:
         )
         output = UnityMessageProto(HeaderProto(OK), UnityOutputProto(rl_initialization_output=said))
         answer = from_bytes(UnityMessageProto, line.exchange(to_bytes(output)))
-        heard = None if answer.unity_input is None else answer.unity_input.rl_initialization_input
-        if answer.header is None or answer.header.status != OK or heard is None:
+        greeting = None if answer.unity_input is None else answer.unity_input.rl_initialization_input
+        if answer.header is None or answer.header.status != OK or greeting is None:
             self._say("the trainer has refused the connection")
             raise PlayerEnded(1)
-        self._check_versions(heard)
-        self._trainer = heard.capabilities or UnityRLCapabilitiesProto()
-        areas = options.areas * max(heard.num_areas, 1)
-        self._say(f"connected; seed {heard.seed}, {areas} areas, trainer {heard.package_version}")
-        return areas, heard.seed
+        self._check_versions(greeting)
+        self._trainer = greeting.capabilities or UnityRLCapabilitiesProto()
+        areas = options.areas * max(greeting.num_areas, 1)
+        self._say(f"connected; seed {greeting.seed}, {areas} areas, trainer {greeting.package_version}")
+        return areas, greeting.seed
 
-    def _check_versions(self, heard: UnityRLInitializationInputProto) -> None:
+    def _check_versions(self, greeting: UnityRLInitializationInputProto) -> None:
         """Ends the player if the trainer is of a version that one of Unity's would not play with."""
-        own_version, trainer_version = self._options.api, heard.communication_version
+        own_version, trainer_version = self._options.api, greeting.communication_version
         exact = own_version.startswith("0.")
         if (
             (trainer_version != own_version)
@@ -210,14 +210,14 @@ class PlayerSession:
                 f"the trainer speaks API {trainer_version}, the player {own_version}: they do not understand each other"
             )
             raise PlayerEnded(1)
-        package = tuple(int(part) for part in heard.package_version.split(".")[:3] if part.isdecimal())
+        package = tuple(int(part) for part in greeting.package_version.split(".")[:3] if part.isdecimal())
         if not exact and self._options.package_version.startswith("1.") and package > LAST_FOR_PACKAGE_1:
-            self._say(f"Incompatible trainer version {heard.package_version}")
+            self._say(f"Incompatible trainer version {greeting.package_version}")
             raise PlayerEnded(1)
 
     def _begin(self, line: Line, areas: int, seed: int) -> None:
         """Sends the empty message, and follows the answer."""
-        self._heard(line.exchange(to_bytes(UnityMessageProto(HeaderProto(OK)))))
+        self._received(line.exchange(to_bytes(UnityMessageProto(HeaderProto(OK)))))
         self._scene = Scene(self._options, areas, seed, self._parameters)
         for name in self._scene.unknown:
             self._say(f"parameter {name}: the environment has none of that name")
@@ -231,7 +231,7 @@ class PlayerSession:
         assert scene is not None
         self._fault(scene.steps, line)
         if any(len(one.asking.rows) or len(one.ended.rows) for one in self._due):
-            answer = self._heard(line.exchange(self._written()))
+            answer = self._received(line.exchange(self._written()))
             if self._reset:
                 self._due, self._reset = scene.reset(), False
                 return
@@ -301,7 +301,7 @@ class PlayerSession:
 
     # -- messages of the trainer ---------------------------------------------------------------------------------------
 
-    def _heard(self, content: bytes) -> Any:
+    def _received(self, content: bytes) -> Any:
         """Reads an answer; follows its commands, except for actions."""
         answer = self._message.FromString(content)
         if answer.header.status != OK:

@@ -280,7 +280,7 @@ class Scene:
             if self._options.ids == "new" and len(ended.rows):
                 state.ids[ended.rows] = [next(self._fresh) for _ in range(len(ended.rows))]
         else:
-            ended = self._agents(state, NOBODY, rows.obs)
+            ended = self._agents(state, NO_ROWS, rows.obs)
         waiting = rows.waiting[mine]
         period = self._options.period
         if self._options.is_silent:
@@ -306,7 +306,7 @@ class Scene:
         self._env.close()
 
 
-NOBODY = np.zeros(0, dtype=np.int64)
+NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
 def behavior_of(agent: str, options: PlayerOptions, alone: str) -> str:

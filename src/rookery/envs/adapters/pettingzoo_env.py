@@ -42,7 +42,7 @@ class _PettingZooLane(Lane):
             known = ", ".join(map(str, self.agents)) or "none"
             raise Breach(f"no spaces are known for this agent (possible_agents: {known})", agent) from error
 
-    def _nobody_vanished(self, ended: set[Agent]) -> None:
+    def _check_vanished(self, ended: set[Agent]) -> None:
         for agent in self._alive:
             if agent not in ended and agent not in self.env.agents:
                 problem = "left env.agents, expected it to be terminated or truncated with that step"
@@ -73,7 +73,7 @@ class ParallelLane(_PettingZooLane):
         terminated = agents_with_flag(self._alive, terminations, "terminations")
         truncated = agents_with_flag(self._alive, truncations, "truncations")
         left = {*terminated, *truncated}
-        self._nobody_vanished(left)
+        self._check_vanished(left)
         if self._kept or any(terminations.values()) or any(truncations.values()):
             self._alive = self._still_playing(left, obs, terminations, truncations)
         else:  # most steps end nothing
@@ -134,7 +134,7 @@ class AECLane(_PettingZooLane):
         terminated = agents_with_flag(self._alive, env.terminations, "terminations")
         truncated = agents_with_flag(self._alive, env.truncations, "truncations")
         left = {*terminated, *truncated}
-        self._nobody_vanished(left)
+        self._check_vanished(left)
         final = {agent: env.observe(agent) for agent in truncated if agent not in terminated and agent in env.agents}
         masks = info_masks({agent: env.infos.get(agent) for agent in final})
         for _ in range(len(env.agents)):

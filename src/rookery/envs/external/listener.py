@@ -102,7 +102,7 @@ class _Session:
     number: int = 0  # of its last request
     waiting: bool = False  # for the answer to that
     answer: bytes = b""  # the last
-    heard: float = 0.0
+    last_seen: float = 0.0
     timed: float | None = None  # time of the next check
 
 
@@ -244,7 +244,7 @@ class ClientListener:
                 continue
             packed = pack(answer)
             if final:
-                session.waiting, session.answer, session.heard = False, packed, time.monotonic()
+                session.waiting, session.answer, session.last_seen = False, packed, time.monotonic()
                 self._watch(session)
             if session.connection is not None:
                 self._queue(session.connection, packed)
@@ -365,7 +365,7 @@ class ClientListener:
             session = self._sessions[name] = _Session(name)
         elif session.connection is not None:
             self._drop(session.connection)
-        session.connection, session.heard = connection, time.monotonic()
+        session.connection, session.last_seen = connection, time.monotonic()
         connection.session, connection.deadline = session, None
         connection.reader.limit = self._limits.max_message_bytes
         self._strangers.pop(connection, None)
@@ -409,7 +409,7 @@ class ClientListener:
         connection.reader, connection.unsent = MessageReader(0), bytearray()  # its timer may keep it for a while
         session = connection.session
         if session is not None and session.connection is connection:
-            session.connection, session.heard = None, time.monotonic()
+            session.connection, session.last_seen = None, time.monotonic()
             self._watch(session)
 
     def _forget(self, session: _Session) -> None:
@@ -456,7 +456,7 @@ class ClientListener:
 
     def _due(self, session: _Session) -> float:
         """Returns the time at which a client's absence or silence is too long."""
-        return session.heard + (self._limits.patience if session.connection is None else self._limits.silence)
+        return session.last_seen + (self._limits.patience if session.connection is None else self._limits.silence)
 
     def _watch(self, session: _Session) -> None:
         """Schedules a check of a client; there is one timer for each, or few."""

@@ -111,7 +111,7 @@ class Signal:
             ConnectionClosed: If the other side is gone.
         """
         if not IN_ORDER:
-            return self._hear(deadline)
+            return self._receive(deadline)
         words, word = self._words, self._word
         if words[word] == value:
             return True
@@ -151,7 +151,7 @@ class Signal:
             raise ConnectionClosed from None
         return True
 
-    def _hear(self, deadline: float) -> bool:
+    def _receive(self, deadline: float) -> bool:
         while monotonic() <= deadline:
             if self._poll.poll(BACKSTOP_MS) and self._drain(1):
                 return True

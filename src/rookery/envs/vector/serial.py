@@ -150,7 +150,7 @@ class SerialEnv(VectorBase):
         self._earned[:] = 0.0
         self._writer.any_end = True
         self._writer.wipe()
-        self._writer.nobody_waits()
+        self._writer.clear_waiting()
         for lane in range(self.num_lanes):
             try:
                 self.agents.check_masks(self._begin(lane))
@@ -292,7 +292,7 @@ class SerialEnv(VectorBase):
                     lane, column = divmod(row, len(ids))
                     actions[lane][ids[column]] = action
         self._actions = actions
-        self._writer.nobody_waits()
+        self._writer.clear_waiting()
         for lane, lane_actions in enumerate(actions):
             try:
                 if lane in self._missing:

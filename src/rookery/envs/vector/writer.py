@@ -284,7 +284,7 @@ class RowWriter:
             self._slab.wipe_ends()
             self.any_end = False
 
-    def nobody_waits(self) -> None:
+    def clear_waiting(self) -> None:
         """Clears all waiting flags."""
         for block, acting in zip(self._slab.blocks, self._acting, strict=True):
             block.rows.waiting[:] = False
