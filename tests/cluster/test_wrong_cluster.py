@@ -187,7 +187,7 @@ def test_a_word_that_is_no_address_is_refused_at_once_with_the_nearest(monkeypat
     connection = pytest.importorskip("rookery.cluster.connection")
     monkeypatch.setenv("RAY_ADDRESS", "lokal")
     with pytest.raises(ConfigError, match=re.escape(f"environment variable RAY_ADDRESS = lokal: {said}")):
-        connection.connect(said="tune.place = ray", instead="")
+        connection.connect(setting="tune.place = ray", instead="")
 
 
 def test_an_actor_that_never_ran_is_told_in_one_sentence():

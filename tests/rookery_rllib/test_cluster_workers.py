@@ -32,7 +32,7 @@ PPO = {
 def joined(monkeypatch):
     """A script that has joined a cluster, whose workers are in this process."""
     monkeypatch.setattr(base_trainer, "address", lambda: "here")
-    monkeypatch.setattr(notices, "_said", set())
+    monkeypatch.setattr(notices, "_printed", set())
 
 
 def trained(name="PPO", iterations=1, **config):

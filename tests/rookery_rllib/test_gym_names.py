@@ -18,7 +18,7 @@ rendering = module("gym.envs.classic_control.rendering")
 
 @pytest.fixture(autouse=True)
 def _say_again(monkeypatch):
-    monkeypatch.setattr(notices, "_said", set())
+    monkeypatch.setattr(notices, "_printed", set())
 
 
 def play(env, steps: int):

@@ -22,7 +22,7 @@ gym = module("gym")
 
 @pytest.fixture(autouse=True)
 def _say_again(monkeypatch):
-    monkeypatch.setattr(notices, "_said", set())
+    monkeypatch.setattr(notices, "_printed", set())
 
 
 def of_a_script(source: str) -> dict:

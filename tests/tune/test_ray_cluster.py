@@ -381,7 +381,7 @@ def test_nobody_at_ray_address_is_told_at_once(monkeypatch):
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     with pytest.raises(ConfigError, match=r"RAY_ADDRESS = 127\.0\.0\.1:1: no Ray cluster answers at 127"):
-        connect(said="tune.place = ray", instead="place=processes needs no Ray")
+        connect(setting="tune.place = ray", instead="place=processes needs no Ray")
 
 
 # --- in a process of its own ------------------------------------------------------------------------------------------

@@ -74,13 +74,13 @@ class Resources:
 
 
 def connect(
-    address: str = AUTO, *, said: str, instead: str, cores: float = 0.0, working_directory: str | None = None
+    address: str = AUTO, *, setting: str, instead: str, cores: float = 0.0, working_directory: str | None = None
 ) -> bool:
     """Joins a cluster, or starts one on this machine.
 
     Args:
         address: Its address, `AUTO` or `LOCAL`.
-        said: The user's setting for messages, as ``cluster.ray = 10.0.0.1:6379``.
+        setting: The user's setting for messages, as ``cluster.ray = 10.0.0.1:6379``.
         instead: The way without Ray, for messages.
         cores: Cores that a cluster started here declares, if the machine has fewer.
         working_directory: Folder that is sent to all machines; None = none.
@@ -98,7 +98,7 @@ def connect(
         return False
     runtime = runtime_env(working_directory)
     given = named_by(address)
-    source = f"environment variable RAY_ADDRESS = {given}" if address == AUTO else f"{said}"
+    source = f"environment variable RAY_ADDRESS = {given}" if address == AUTO else f"{setting}"
     if wrong := problem_with(given):
         raise ConfigError(f"{source}: {wrong}")
     if given and not answers(given):
@@ -122,7 +122,7 @@ def connect(
                 )  # fmt: skip
         note_sent(working_directory)
     except (RayError, OSError, RuntimeError, ValueError) as error:
-        raise ConfigError(f"{said}: {_why(error, given)}; {instead}") from error
+        raise ConfigError(f"{setting}: {_why(error, given)}; {instead}") from error
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)  # ray.init takes it, and would end the run without a checkpoint
@@ -282,9 +282,9 @@ FULL = {
 
 def describe_ray_error(error: RayError) -> str:
     """Returns the meaning of an error of Ray, in a line."""
-    for kind, said in FULL.items():
+    for kind, meaning in FULL.items():
         if isinstance(error, kind):
-            return said
+            return meaning
     return f"the Ray cluster is gone: {as_line(error)}"
 
 

@@ -83,12 +83,12 @@ class LocalRanks(Gathered):
         """Waits for a message of a rank; raises its error if the message is not `wanted`, or the way it ended."""
         name = f"learner {number} of {len(self._lines) + 1}"
         try:
-            said, _ = receive_frame(self._lines[number - 1])
+            reply, _ = receive_frame(self._lines[number - 1])
         except ConnectionClosed:
             process = self._processes[number - 1]
             raise LearnerLostError(f"{name} (process {process.pid}) {describe_end(process)}") from None
-        if said != wanted:
-            kind, message, text = said
+        if reply != wanted:
+            kind, message, text = reply
             raise kind(f"{name}: {message}") from RemoteError(text)
 
     def lost(self, error: Exception) -> RookeryError:

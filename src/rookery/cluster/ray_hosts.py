@@ -302,7 +302,11 @@ class RayHosts:
         self._objects = each
         self._each = Resources(cpus * each, gpus * each)
         self._connected_here = connect(
-            address, said=f"cluster.ray = {address}", instead=instead, cores=cores, working_directory=working_directory
+            address,
+            setting=f"cluster.ray = {address}",
+            instead=instead,
+            cores=cores,
+            working_directory=working_directory,
         )
         self._session = session()
         self._environment = dict(environment)
@@ -560,9 +564,9 @@ class RayHosts:
 
     def _objection(self, host: RayHost, last: LastHeartbeat) -> str:
         """Returns the reason why a process counts as hung, or an empty string."""
-        said = last.state or {}
+        activities = last.state or {}
         # answered calls are finished
-        under_way = {one: activity for one, activity in said.items() if activity[2] >= host.answered[int(one)]}
+        under_way = {one: activity for one, activity in activities.items() if activity[2] >= host.answered[int(one)]}
         for number, (what, age, _) in (under_way or {str(min(host.numbers, default=0)): ("", 0.0, 0)}).items():
             is_reset = what not in (STEP, "")
             setting, limit = ("reset", self._patience.reset) if is_reset else ("step", self._patience.step)

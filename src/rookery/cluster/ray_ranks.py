@@ -131,7 +131,7 @@ class RayRanks(Gathered):
         each, others = Resources(cpus, gpus), size - 1
         instead = "cluster.ray=auto learns on this machine"
         self._connected_here = connect(
-            address, said=f"cluster.ray = {address}", instead=instead, cores=cpus * others,
+            address, setting=f"cluster.ray = {address}", instead=instead, cores=cpus * others,
             working_directory=working_directory,
         )  # fmt: skip
         there = list(nodes().values())

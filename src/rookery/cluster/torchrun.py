@@ -28,11 +28,11 @@ def started() -> tuple[int, int]:
     """
     if not all(name in os.environ for name in VARIABLES):
         return 0, 1
-    said = {name: os.environ[name] for name in ("RANK", "WORLD_SIZE", "MASTER_PORT")}
-    for name, text in said.items():
+    variables = {name: os.environ[name] for name in ("RANK", "WORLD_SIZE", "MASTER_PORT")}
+    for name, text in variables.items():
         if not text.isdigit():
             raise ConfigError(f"environment variable {name} = {text!r}: must be a number; torchrun sets it")
-    rank, size = int(said["RANK"]), int(said["WORLD_SIZE"])
+    rank, size = int(variables["RANK"]), int(variables["WORLD_SIZE"])
     if rank >= size:
         raise ConfigError(f"environment variable RANK = {rank}: WORLD_SIZE = {size} ranks are numbered from 0")
     return rank, size

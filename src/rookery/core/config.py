@@ -206,7 +206,7 @@ def resolve(schema: type[C], layers: Sequence[Layer], names: Mapping[str, str] |
         ConfigError: With one line for each problem of any layer: ``source: path = value: what is allowed; a hint``.
     """
     merge = _Merge(names or {})
-    trees = [_Said(layer, rank, "", hidden("", nested(layer.values))) for rank, layer in enumerate(layers)]
+    trees = [_Node(layer, rank, "", hidden("", nested(layer.values))) for rank, layer in enumerate(layers)]
     config = merge.section(schema, "", trees, None)
     _refuse_unknown(merge)
     if merge.problems:
@@ -215,7 +215,7 @@ def resolve(schema: type[C], layers: Sequence[Layer], names: Mapping[str, str] |
 
 
 @dataclass(frozen=True)
-class _Said:
+class _Node:
     """Value of one layer at one path.
 
     Attributes:
@@ -234,13 +234,13 @@ class _Said:
     inherited: bool = False
     former: Mapping[str, str] = field(default_factory=dict)
 
-    def at(self, key: Any, value: Any) -> _Said:
+    def at(self, key: Any, value: Any) -> _Node:
         """Returns the layer's value at a key of this mapping."""
         key = self.former.get(key, key)
         path = f"{self.path}.{key}" if self.path else str(key)
-        return _Said(self.layer, self.rank, path, hidden(key, value), self.inherited)
+        return _Node(self.layer, self.rank, path, hidden(key, value), self.inherited)
 
-    def without(self, *keys: str) -> _Said:
+    def without(self, *keys: str) -> _Node:
         """Returns this mapping without some keys."""
         return replace(self, value={key: value for key, value in self.value.items() if key not in keys})
 
@@ -250,16 +250,16 @@ class _Said:
         return f"{self.layer.where(self.path)} as {self.path}" if self.inherited else self.layer.where(self.path)
 
 
-def _inside(parts: list[_Said], key: Any) -> list[_Said]:
+def _inside(parts: list[_Node], key: Any) -> list[_Node]:
     """Returns the layers' values at a key, of those that have it."""
-    return [said.at(key, said.value[key]) for said in parts if key in said.value]
+    return [node.at(key, node.value[key]) for node in parts if key in node.value]
 
 
 class _Chosen(NamedTuple):
     """A section whose class was chosen by name, from which policies without another class start."""
 
     cls: type[Settings]
-    said: list[_Said]
+    nodes: list[_Node]
     start: Any
     name: Any  # of the default class
 
@@ -274,7 +274,7 @@ class _Merge:
     def __init__(self, names: Mapping[str, str]) -> None:
         self.names = ClassNames(names)
         self.problems: list[str] = []
-        self.unknown: list[_Said] = []
+        self.unknown: list[_Node] = []
         self.notes: list[str] = []
         self.history: dict[str, list[tuple[str, Any]]] = {}
         self.fixed: dict[str, Fixed] = {}
@@ -284,12 +284,12 @@ class _Merge:
         self.rank: dict[str, int] = {}  # of the layer that set a path itself, if any
         self.chosen: dict[str, _Chosen] = {}
 
-    def section(self, cls: type, path: str, parts: list[_Said], start: Settings | None) -> Any:
+    def section(self, cls: type, path: str, parts: list[_Node], start: Settings | None) -> Any:
         """Returns the settings of a known class; `start` is an instance to change, or None for a new one."""
         fields = fields_of(cls)
-        parts = [self.renamed(cls, said) for said in parts] if former_names(cls) or former_values(cls) else parts
-        own = [said for said in parts if not said.inherited]
-        self.unknown += [said.at(key, said.value[key]) for said in own for key in said.value if key not in fields]
+        parts = [self.renamed(cls, node) for node in parts] if former_names(cls) or former_values(cls) else parts
+        own = [node for node in parts if not node.inherited]
+        self.unknown += [node.at(key, node.value[key]) for node in own for key in node.value if key not in fields]
         parts, wrong = _taken_back(cls, parts, start) if alternatives_in(cls) else (parts, [])
         self.problems += wrong
         values: dict[str, Any] = {}
@@ -305,67 +305,67 @@ class _Merge:
             return build(cls, values, frozenset(given))
         except (ConfigError, ValueError) as error:  # of a __post_init__
             lines = error.problems if isinstance(error, ConfigError) else (str(error),)
-            sources = dict.fromkeys(said.layer.source for said in parts if said.value)
+            sources = dict.fromkeys(node.layer.source for node in parts if node.value)
             self.problems += [f"{', '.join(sources) or DEFAULT}: {path or cls.__name__}: {line}" for line in lines]
             return MISSING
 
-    def renamed(self, cls: type, said: _Said) -> _Said:
+    def renamed(self, cls: type, node: _Node) -> _Node:
         """Returns a layer's values under present names, with a note for each former name and value."""
-        today = with_current_names(cls, said.value, said.layer.stored)
-        said = replace(said, value=today.values, former=today.former)
-        if not said.inherited:
+        today = with_current_names(cls, node.value, node.layer.stored)
+        node = replace(node, value=today.values, former=today.former)
+        if not node.inherited:
             self.problems += [
-                f"{said.source}: {f'{said.path}: ' if said.path else ''}{line}" for line in today.problems
+                f"{node.source}: {f'{node.path}: ' if node.path else ''}{line}" for line in today.problems
             ]
-            notes = [] if today.problems or said.layer.stored else today.notes
-            parts = [(said.at(name, None), note) for name, note in notes]
+            notes = [] if today.problems or node.layer.stored else today.notes
+            parts = [(node.at(name, None), note) for name, note in notes]
             self.notes += [f"{part.source}: {part.path}{note}" for part, note in parts]
-        return said
+        return node
 
-    def field(self, cls: type, name: str, path: str, parts: list[_Said], start: Any) -> Any:
+    def field(self, cls: type, name: str, path: str, parts: list[_Node], start: Any) -> Any:
         """Returns the value of a field of a class."""
         if mark := fixed_of(cls, name):
             self.fixed[path] = mark
         return self.value(hints_of(cls)[name], path, parts, start)
 
-    def value(self, hint: Any, path: str, parts: list[_Said], start: Any) -> Any:
+    def value(self, hint: Any, path: str, parts: list[_Node], start: Any) -> Any:
         """Returns a value of a type of any kind."""
         if mapping_hint(hint) is not None:
             return self.mapping(hint, path, parts, start)
         if polymorphic(hint) or settings_class(hint):
             return self.subsection(hint, path, parts, None if start is MISSING else start)
         if bare(hint) is Any and parts and type(parts[-1].value) is dict:  # a mapping in a free mapping merges by key
-            plain = max((at for at, said in enumerate(parts) if type(said.value) is not dict), default=-1)
+            plain = max((at for at, node in enumerate(parts) if type(node.value) is not dict), default=-1)
             return self.mapping(hint, path, parts[plain + 1 :], start)
         return self.leaf(hint, path, parts, start)
 
-    def leaf(self, hint: Any, path: str, parts: list[_Said], start: Any) -> Any:
+    def leaf(self, hint: Any, path: str, parts: list[_Node], start: Any) -> Any:
         """Returns a value that is not merged."""
         self.begin(path, start)
-        for said in parts:
-            read, wrong = _read(hint, said.value)
+        for node in parts:
+            read, wrong = _read(hint, node.value)
             if wrong:
-                self.refuse(said, wrong)
+                self.refuse(node, wrong)
             else:
-                self.set(said, path, read)
-                start = self.located(hint, said, path, read)
+                self.set(node, path, read)
+                start = self.located(hint, node, path, read)
         if start is MISSING and not parts:
             self.problems.append(f"{path} is missing: it must be {describe(hint)}")
         return start
 
-    def mapping(self, hint: Any, path: str, parts: list[_Said], start: Any) -> Any:
+    def mapping(self, hint: Any, path: str, parts: list[_Node], start: Any) -> Any:
         """Returns a dict, merged by key; a dict whose keys are not plain names is not merged."""
         key_hint, inner = mapping_hint(hint) or (str, Any)
         kept, start = self.switched(hint, path, parts, start if isinstance(start, Mapping | None) else {})
         if start is None and not kept:
             return None
         start = start or {}
-        keys = list(dict.fromkeys([*start, *(key for said in kept for key in said.value)]))
+        keys = list(dict.fromkeys([*start, *(key for node in kept for key in node.value)]))
         odd = [key for key in keys if not isinstance(key, str) or not key or "." in key]
         if marker := polymorphic(hint):
             inner = inner if polymorphic(inner) else Annotated[Any, marker]
-            for said in (said for key in odd for said in _inside(kept, key)):
-                self.refuse(said, "the name of an entry must be a text without dots")
+            for node in (node for key in odd for node in _inside(kept, key)):
+                self.refuse(node, "the name of an entry must be a text without dots")
         elif odd:
             return self.leaf(hint, path, parts, start)
         values: dict[str, Any] = {}
@@ -379,11 +379,11 @@ class _Merge:
                 values[self.located(key_hint, found[-1], f"{path}.{key}", key) if found else key] = value
         if not keys:
             self.begin(path, MISSING if kept else {})
-            for said in kept:
-                self.set(said, path, {})
+            for node in kept:
+                self.set(node, path, {})
         return values
 
-    def subsection(self, hint: Any, path: str, parts: list[_Said], start: Any) -> Any:
+    def subsection(self, hint: Any, path: str, parts: list[_Node], start: Any) -> Any:
         """Returns a section of settings, whose class may depend on its values."""
         kept, start = self.switched(hint, path, parts, start)
         if start is None and not kept and optional(hint):
@@ -393,22 +393,22 @@ class _Merge:
         if marker := polymorphic(hint):
             return self.entry(marker, path, kept) if marker.entry else self.choose(marker, declared, path, kept, start)
         cls = type(start) if isinstance(start, declared) else declared
-        for said in kept:
-            made = said.value.get(CLASS, cls)
+        for node in kept:
+            made = node.value.get(CLASS, cls)
             if not issubclass(made, declared):
-                self.refuse(replace(said, value=made), f"must be {describe(hint)}")
+                self.refuse(replace(node, value=made), f"must be {describe(hint)}")
                 return MISSING
             cls = made
-        return self.section(cls, path, [said.without(CLASS) for said in kept], start if type(start) is cls else None)
+        return self.section(cls, path, [node.without(CLASS) for node in kept], start if type(start) is cls else None)
 
-    def choose(self, marker: Polymorphic, declared: type[Settings], path: str, parts: list[_Said], start: Any) -> Any:
+    def choose(self, marker: Polymorphic, declared: type[Settings], path: str, parts: list[_Node], start: Any) -> Any:
         """Returns the settings of a section whose key ``name`` chooses the class; notes values for another class."""
         here, common, before = f"{path}.name", self.chosen.get(marker.inherits), len(self.history)
         cls: type[Settings] | None = None
         name: Any = MISSING
         if common is not None:
             cls, name, start = common.cls, common.name, common.start
-            parts = [*(replace(said, inherited=True) for said in common.said), *parts]
+            parts = [*(replace(node, inherited=True) for node in common.nodes), *parts]
         elif isinstance(start, Settings):
             cls, name = type(start), self.names.of(type(start))
         elif marker.default:
@@ -417,32 +417,32 @@ class _Merge:
         self.fixed[here] = Fixed.STRUCTURAL
         named: list[type[Settings] | None] = []
         last, failed, above = None, False, cls  # above: the class of the common section
-        for said in parts:
-            called, found, wrong = self.names.spelled(said.value.get("name")), said.value.get(CLASS), ""
+        for node in parts:
+            called, found, wrong = self.names.spelled(node.value.get("name")), node.value.get(CLASS), ""
             if found is None and called is not None:
                 found, wrong = self.names.find(called)
             if found is not None and not issubclass(found, declared):
                 wrong = f"must be settings that derive from {declared.__name__}"
             if wrong:
                 failed = True
-                self.refuse(said.at("name", found if called is None else called), wrong)
+                self.refuse(node.at("name", found if called is None else called), wrong)
             elif found is not None:
-                cls, last = found, said.at("name", called)
+                cls, last = found, node.at("name", called)
                 self.set(last, here, called if isinstance(called, str) else self.names.of(found))
             named.append(found)
-            above = cls if said.inherited else above
+            above = cls if node.inherited else above
         if cls is None and not failed and not marker.inherits:
             self.problems.append(f"{here} is missing: it chooses what {path} is")
         if cls is None or failed:
             return MISSING
         same = cls is above
         kept = []
-        for said, found in zip(parts, named, strict=True):
-            if (found is None or issubclass(cls, found)) and (same or not said.inherited):
-                kept.append(said.without("name", CLASS))
-            elif not said.inherited and found is not None and last is not None:
+        for node, found in zip(parts, named, strict=True):
+            if (found is None or issubclass(cls, found)) and (same or not node.inherited):
+                kept.append(node.without("name", CLASS))
+            elif not node.inherited and found is not None and last is not None:
                 self.notes.append(
-                    f"{said.source}: {path} is for {self.names.of(found)} and not used, because {last.source} chose "
+                    f"{node.source}: {path} is for {self.names.of(found)} and not used, because {last.source} chose "
                     f"{self.names.of(cls)}"
                 )
         value = self.section(cls, path, kept, start if type(start) is cls and (same or common is None) else None)
@@ -454,73 +454,73 @@ class _Merge:
             _compare(self, inside, path, marker.inherits)
         return value
 
-    def entry(self, marker: Polymorphic, path: str, parts: list[_Said]) -> Any:
+    def entry(self, marker: Polymorphic, path: str, parts: list[_Node]) -> Any:
         """Returns settings that start from another section, with the keys of `Polymorphic.entry` at their level."""
         cls, inside = marker.entry, marker.inherits.rpartition(".")[2]
         assert cls is not None
         own = [name for name in fields_of(cls) if name != inside]
         kept = []
-        for said in parts:
-            if said.value.get(CLASS) is cls:  # of the entry's class: its settings move up a level
-                held = said.value.get(inside) or {}
+        for node in parts:
+            if node.value.get(CLASS) is cls:  # of the entry's class: its settings move up a level
+                held = node.value.get(inside) or {}
                 if not isinstance(held, Mapping | Settings):
-                    self.refuse(replace(said, value=held), "must be a section of settings")
+                    self.refuse(replace(node, value=held), "must be a section of settings")
                     return MISSING
-                beside = {name: said.value[name] for name in own if name in said.value}
-                said = replace(said, value=beside | mapping_of(held))
-            kept.append(said)
-        settings = [said.without(*own) for said in kept]
+                beside = {name: node.value[name] for name in own if name in node.value}
+                node = replace(node, value=beside | mapping_of(held))
+            kept.append(node)
+        settings = [node.without(*own) for node in kept]
         declared = settings_class(hints_of(cls)[inside]) or Settings
         values = {inside: self.choose(marker, declared, path, settings, None)}
-        given = {inside} if any(said.value for said in settings) else set()
+        given = {inside} if any(node.value for node in settings) else set()
         for name in own:
             found = _inside(kept, name)
             values[name] = self.field(cls, name, f"{path}.{name}", found, default_of(fields_of(cls)[name]))
             given |= {name} if found else set()
         return MISSING if any(value is MISSING for value in values.values()) else build(cls, values, frozenset(given))
 
-    def switched(self, hint: Any, path: str, parts: list[_Said], start: Any) -> tuple[list[_Said], Any]:
+    def switched(self, hint: Any, path: str, parts: list[_Node], start: Any) -> tuple[list[_Node], Any]:
         """Returns the mappings among `parts`: null switches an optional section off, and is empty otherwise. If a name
         chooses the class of a section, a text or a class alone chooses it.
         """
-        kept: list[_Said] = []
-        for said in parts:
-            value = _long_form(hint, said.value)
+        kept: list[_Node] = []
+        for node in parts:
+            value = _long_form(hint, node.value)
             if value is None and optional(hint):
                 kept, start = [], None
                 self.begin(path, MISSING)
-                self.set(said, path, None)
+                self.set(node, path, None)
             elif value is None:
-                kept.append(replace(said, value={}))
+                kept.append(replace(node, value={}))
             elif isinstance(value, Mapping) or (isinstance(value, Settings) and mapping_hint(hint) is None):
                 self.history.pop(path, None)
-                kept.append(replace(said, value=mapping_of(value)))
+                kept.append(replace(node, value=mapping_of(value)))
             else:
                 wanted = "a section of settings" if Any in map(bare, alternatives(hint)) else describe(hint)
-                self.refuse(said, f"must be {wanted}{_remedy(hint, value)}")
+                self.refuse(node, f"must be {wanted}{_remedy(hint, value)}")
         return kept, start
 
-    def located(self, hint: Any, said: _Said, path: str, value: Any) -> Any:
+    def located(self, hint: Any, node: _Node, path: str, value: Any) -> Any:
         """Returns a value with absolute paths, if its type has paths."""
         if may_hold_paths(hint, value):
-            value, self.folders[path], notes = locate(hint, value, said.layer.folders(said.path))
-            self.notes += [f"{path} = {note}" for note in notes if not said.inherited]
+            value, self.folders[path], notes = locate(hint, value, node.layer.folders(node.path))
+            self.notes += [f"{path} = {note}" for note in notes if not node.inherited]
         return value
 
     def begin(self, path: str, start: Any) -> None:
         """Begins the history of a path with its default, if there is one."""
         self.history.setdefault(path, [] if start is MISSING else [(DEFAULT, start)])
 
-    def set(self, said: _Said, path: str, value: Any) -> None:
+    def set(self, node: _Node, path: str, value: Any) -> None:
         """Adds a value to the history of a path."""
-        self.history[path].append((said.source, value))
-        if not said.inherited:
-            self.rank[path] = said.rank
+        self.history[path].append((node.source, value))
+        if not node.inherited:
+            self.rank[path] = node.rank
 
-    def refuse(self, said: _Said, why: str) -> None:
+    def refuse(self, node: _Node, why: str) -> None:
         """Adds a problem; one of an inherited value was added for the common section."""
-        if not said.inherited:
-            self.problems.append(f"{said.source}: {said.path} = {show(said.value)}: {why}")
+        if not node.inherited:
+            self.problems.append(f"{node.source}: {node.path} = {show(node.value)}: {why}")
 
 
 def _compare(merge: _Merge, inside: list[str], path: str, inherits: str) -> None:
@@ -546,27 +546,27 @@ def _compare(merge: _Merge, inside: list[str], path: str, inherits: str) -> None
 def _refuse_unknown(merge: _Merge) -> None:
     """Adds a problem for each of the first unknown keys, with the nearest known path, and one for the rest."""
     known = list(islice(merge.history, MAX_KNOWN))
-    for said in merge.unknown[:MAX_UNKNOWN]:
-        section = said.path.rpartition(".")[0]
+    for node in merge.unknown[:MAX_UNKNOWN]:
+        section = node.path.rpartition(".")[0]
         dot = f"{section}." if section else ""
         near = dict.fromkeys(one[len(dot) :].split(".")[0] for one in known if one.startswith(dot))
-        merge.refuse(said, unknown(suggestion(said.path, known), near))
-    for said in merge.unknown[MAX_UNKNOWN : MAX_UNKNOWN + 1]:
+        merge.refuse(node, unknown(suggestion(node.path, known), near))
+    for node in merge.unknown[MAX_UNKNOWN : MAX_UNKNOWN + 1]:
         more = len(merge.unknown) - MAX_UNKNOWN
-        merge.problems.append(f"{said.source}: {said.path}: from here on {more:,} more keys are not settings either")
+        merge.problems.append(f"{node.source}: {node.path}: from here on {more:,} more keys are not settings either")
 
 
-def _taken_back(cls: type, parts: list[_Said], start: Settings | None) -> tuple[list[_Said], list[str]]:
+def _taken_back(cls: type, parts: list[_Node], start: Settings | None) -> tuple[list[_Node], list[str]]:
     """Returns the layers' values for a class with alternative settings, where a higher layer withdraws a lower one's
     alternative (see `one_of_each`), and a line for each mistake.
     """
     now = {name: default_of(field) for name, field in fields_of(cls).items()} if start is None else vars(start)
-    kept: list[_Said] = []
+    kept: list[_Node] = []
     lines: list[str] = []
-    for said in parts:
-        values, problems = one_of_each(cls, said.value, now)
-        lines += [f"{said.source}: {said.path}: {problem}" for problem in problems if not said.inherited]
-        kept.append(replace(said, value=values))
+    for node in parts:
+        values, problems = one_of_each(cls, node.value, now)
+        lines += [f"{node.source}: {node.path}: {problem}" for problem in problems if not node.inherited]
+        kept.append(replace(node, value=values))
         now = {**now, **values}
     return kept, lines
 

@@ -219,11 +219,11 @@ class _Check:
 
     def about_groups(self, probe: Probe) -> None:
         """Checks the groups that the environment declares."""
-        said, agents = declared_groups(probe.env), [str(agent) for agent in probe.lane.agents]
-        if isinstance(probe.lane, GymLane) or {str(group) for group in said} <= {*agents}:
+        groups, agents = declared_groups(probe.env), [str(agent) for agent in probe.lane.agents]
+        if isinstance(probe.lane, GymLane) or {str(group) for group in groups} <= {*agents}:
             return
         try:
-            self.groups = checked_groups(said, agents, env_name(self.env))
+            self.groups = checked_groups(groups, agents, env_name(self.env))
         except EnvError as error:
             self.error(str(error), sort="groups")
         for group, members in self.groups.items():
@@ -231,7 +231,7 @@ class _Check:
 
     def look_at_groups(self, probe: Probe, shown: LaneStep) -> None:
         """Checks the group rewards of a step."""
-        said: dict[str, tuple[Agent, float]] = {}
+        reported: dict[str, tuple[Agent, float]] = {}
         for agent, reward in ({} if isinstance(probe.lane, GymLane) else probe.lane.group_rewards(shown)).items():
             group = next((name for name, members in self.groups.items() if str(agent) in members), None)
             value = np.asarray(reward)
@@ -240,13 +240,13 @@ class _Check:
                 self.error(f"info has {GROUP_REWARD}, but the agent is in no group: {hint}", agent, sort="group")
             elif value.size != 1 or value.dtype.kind not in "fiub" or not np.isfinite(value).all():
                 self.error(f"{GROUP_REWARD} is {reward!r}, expected a finite number", agent, sort="group reward")
-            elif group in said and said[group][1] != value.item():
-                mate, other = said[group]
+            elif group in reported and reported[group][1] != value.item():
+                mate, other = reported[group]
                 text = f"{GROUP_REWARD} is {value.item():g}, and {str(mate)!r} of the same group reports {other:g}"
                 self.error(f"{text}: members must say the same, or one of them alone", agent, sort="group rewards")
             else:
-                said[group] = agent, float(value.item())
-        self.group_rewards += [reward for _, reward in said.values()]
+                reported[group] = agent, float(value.item())
+        self.group_rewards += [reward for _, reward in reported.values()]
 
     def look_at_obs(
         self, agent: Agent, obs: Any, layout: ObsSpec, actions: ActionSpec, mask: Any, *, final: bool

@@ -87,9 +87,9 @@ class HelperChoice:
             name: Name of the environment for messages.
             error: The error of the helpers.
         """
-        said = self.reason.removeprefix(f"{name}: ") or f"{self.helpers} {self.implementation} were measured"
+        reason = self.reason.removeprefix(f"{name}: ") or f"{self.helpers} {self.implementation} were measured"
         why = " ".join(str(error).removeprefix(f"{name}: ").split())
-        return _measured("serial", 0, f"{name}: {said}, but it cannot be played there ({why}): {IN_THIS_ONE}")
+        return _measured("serial", 0, f"{name}: {reason}, but it cannot be played there ({why}): {IN_THIS_ONE}")
 
 
 def _measured(implementation: str, helpers: int, reason: str = "") -> HelperChoice:

@@ -60,11 +60,11 @@ def paths_of_groups(obs: ObsSpec) -> tuple[str, ...]:
     return tuple(f"{CENTRAL}/{name}" for name in (*names, *kinds))
 
 
-def checked_groups(said: Any, agents: Sequence[str], name: str) -> dict[str, tuple[str, ...]]:
+def checked_groups(declared: Any, agents: Sequence[str], name: str) -> dict[str, tuple[str, ...]]:
     """Returns the groups that an environment declares, as texts.
 
     Args:
-        said: Its attribute `groups`.
+        declared: Its attribute `groups`.
         agents: Names of the agents of one environment.
         name: Name of the environment for messages.
 
@@ -74,11 +74,11 @@ def checked_groups(said: Any, agents: Sequence[str], name: str) -> dict[str, tup
     """
     form = f"{name}: groups must be a dict from the name of a group to its agents in one environment, as "
     form += "{'blue': ['blue_0', 'blue_1']}"
-    if not isinstance(said, Mapping):
-        raise EnvError(f"{form}; it is {said!r}")
+    if not isinstance(declared, Mapping):
+        raise EnvError(f"{form}; it is {declared!r}")
     groups: dict[str, tuple[str, ...]] = {}
     owner: dict[str, str] = {}
-    for group, listed in said.items():
+    for group, listed in declared.items():
         if isinstance(listed, str) or not isinstance(listed, Sequence | set | frozenset) or not len(listed):
             raise EnvError(f"{form}; {group!r} has {listed!r}")
         members = tuple(sorted(map(str, listed)) if isinstance(listed, set | frozenset) else map(str, listed))

@@ -210,17 +210,17 @@ class OpenParameters(Mapping[str, Parameter]):
         return 0
 
 
-def read_declared(said: Mapping[str, Any], name: str) -> Mapping[str, Parameter]:
+def read_declared(declared: Mapping[str, Any], name: str) -> Mapping[str, Parameter]:
     """Reads the declared parameters of an environment: for each name a default, ``(default, low, high)`` or a
     `Parameter`.
 
     Raises:
         EnvError: If it is of another form, or a default is outside its bounds; the message names it.
     """
-    if isinstance(said, OpenParameters):
-        return said
+    if isinstance(declared, OpenParameters):
+        return declared
     found = {}
-    for key, value in said.items():
+    for key, value in declared.items():
         one = value
         if not isinstance(value, Parameter):
             one = Parameter(*value) if isinstance(value, tuple | list) and len(value) == 3 else Parameter(value)

@@ -54,8 +54,8 @@ def why_process_bound(env: Any) -> str:
     if isinstance(env, str):
         module, _, name = env.partition(":")
         env = getattr(sys.modules.get(module), name, env)
-    if said := getattr(env, ATTRIBUTE, ""):
-        return said if isinstance(said, str) else f"it says {ATTRIBUTE}"
+    if reason_given := getattr(env, ATTRIBUTE, ""):
+        return reason_given if isinstance(reason_given, str) else f"it says {ATTRIBUTE}"
     if found := next(filter(None, (reason() for reason in _reasons)), ""):
         return found
     changed = changed_global(env) if inspect.isclass(env) or inspect.isfunction(env) else ""

@@ -94,12 +94,12 @@ class FilteredEpisodes:
         returns = source.returns() if select.by_return else np.full(len(every), np.nan)
         self._which = filter_episodes(every, returns, select, name)
         self._first = np.cumsum([0, *every])
-        said = []
+        notes = []
         if select.describe():
-            said.append(f"{len(self._which):,} of {len(every):,} episodes were selected: {select.describe()}")
+            notes.append(f"{len(self._which):,} of {len(every):,} episodes were selected: {select.describe()}")
         if relabel.describe():
-            said.append(f"rewards were relabelled: {relabel.describe()}")
-        self.notes = (*source.notes, *said)
+            notes.append(f"rewards were relabelled: {relabel.describe()}")
+        self.notes = (*source.notes, *notes)
         lacks = source.missing
         self.missing = lacks if relabel.function is None else tuple(one for one in lacks if one != "reward")
 

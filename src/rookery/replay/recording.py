@@ -350,10 +350,10 @@ def write_recordings(
     written = time.time() if written is None else written
     for policy, one in kept.items():
         files |= segment_streams(one, policy, written)
-        said = {name: getattr(one, name) for name in ("missing", "taken", "dropped", "notes")}
-        said["imported"] = tuple(imported)
+        origin = {name: getattr(one, name) for name in ("missing", "taken", "dropped", "notes")}
+        origin["imported"] = tuple(imported)
         facts[policy] = {"first": 0, "last": len(one), "capacity": None}
-        facts[policy] |= {name: list(texts) for name, texts in said.items() if texts}
+        facts[policy] |= {name: list(texts) for name, texts in origin.items() if texts}
     write_directory(path, files, {FACTS: facts}, replace=replace)
 
 

@@ -114,10 +114,10 @@ class Spaces:
     def from_json(cls, text: str) -> Spaces:
         """Reads the JSON of `to_json`; raises a SpaceError for any other text."""
         try:
-            said = json.loads(text)
-            action = space_from_json(said["action_space"])
-            obs = obs_spec(space_from_json(said["obs_space"]), action, info_mask=bool(said["info_mask"]))
-            return cls(obs, action_spec(action), int(said["memory_size"]))
+            entry = json.loads(text)
+            action = space_from_json(entry["action_space"])
+            obs = obs_spec(space_from_json(entry["obs_space"]), action, info_mask=bool(entry["info_mask"]))
+            return cls(obs, action_spec(action), int(entry["memory_size"]))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise SpaceError(f"no spaces of a replay buffer: {type(error).__name__}: {error}") from None
 
@@ -211,7 +211,7 @@ class StoredReplay:
     imported: tuple[str, ...] = ()
 
     @property
-    def said(self) -> dict[str, list[str]]:
+    def origin(self) -> dict[str, list[str]]:
         """Entries of the manifest on its origin."""
         texts: dict[str, tuple[str, ...]] = {name: getattr(self, name) for name in ORIGIN}
         return {name: list(found) for name, found in texts.items() if found}
@@ -293,8 +293,8 @@ def open_segment(segment: Segment) -> OpenSegment:
     path = segment.file.path
     content = map_file(segment.file)
     try:
-        rows, said = read_arrays(content)
-        kind, _, number = said.get("format", "").rpartition(" ")
+        rows, entry = read_arrays(content)
+        kind, _, number = entry.get("format", "").rpartition(" ")
         if kind != "rookery replay buffer":
             raise FileError(f"{path}: is not a segment of a replay buffer")
         if int(number) > FORMAT:
@@ -302,12 +302,12 @@ def open_segment(segment: Segment) -> OpenSegment:
                 f"{path}: has format {number}, which this version of Rookery cannot read (up to {FORMAT}); a newer one "
                 "wrote it"
             )
-        if (int(said["first"]), int(said["last"])) != (segment.first, segment.last):
+        if (int(entry["first"]), int(entry["last"])) != (segment.first, segment.last):
             raise FileError(
-                f"{path}: holds the rows {said['first']} to {said['last']}, not {segment.first} to {segment.last}"
+                f"{path}: holds the rows {entry['first']} to {entry['last']}, not {segment.first} to {segment.last}"
             )
-        spaces_, written = Spaces.from_json(said["spaces"]), float(said["written"])
-        found = OpenSegment(rows, spaces_, said["continues"] == "true", written, content.obj)
+        spaces_, written = Spaces.from_json(entry["spaces"]), float(entry["written"])
+        found = OpenSegment(rows, spaces_, entry["continues"] == "true", written, content.obj)
         if rows_in(rows) != segment.last - segment.first:
             raise FileError(f"{path}: has {rows_in(rows)} rows where {segment.last - segment.first} should be")
     except (ArrayFileError, SpaceError, ValueError, KeyError, TypeError) as error:
@@ -323,9 +323,9 @@ def segments_of(files: Mapping[str, Linked], facts: Mapping[str, Any]) -> dict[s
         if match:
             starts.setdefault(unquote(match[1]), []).append((int(match[2]), file))
     found: dict[str, list[Segment]] = {}
-    for policy, said in facts.get(FACTS, {}).items():
+    for policy, entry in facts.get(FACTS, {}).items():
         parts = sorted(starts.get(policy, ()), key=lambda part: part[0])
-        ends = [*(start for start, _ in parts[1:]), said["last"]]
+        ends = [*(start for start, _ in parts[1:]), entry["last"]]
         found[policy] = [Segment(start, end, file) for (start, file), end in zip(parts, ends, strict=False)]
     return found
 
@@ -346,11 +346,11 @@ def stored_replays(path: Path) -> dict[str, StoredReplay]:
     files = mapped_files(place, manifest)
     found = {}
     for policy, segments in segments_of(files, manifest).items():
-        said = manifest[FACTS][policy]
+        entry = manifest[FACTS][policy]
         if not segments:  # nothing was sampled yet
             continue
-        texts = {name: tuple(said.get(name, ())) for name in ORIGIN}
-        found[policy] = StoredReplay(place, policy, tuple(segments), said["first"], said["capacity"], **texts)
+        texts = {name: tuple(entry.get(name, ())) for name in ORIGIN}
+        found[policy] = StoredReplay(place, policy, tuple(segments), entry["first"], entry["capacity"], **texts)
     if not found:
         raise FileError(
             f"{place}: holds no replay buffer: its algorithms use no replay, it was saved with replay.save = false, "

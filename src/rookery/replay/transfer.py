@@ -42,7 +42,12 @@ def linked(memories: Sequence[StoredReplay]) -> tuple[dict[str, Content], dict[s
     facts: dict[str, dict[str, Any]] = {}
     for memory in memories:
         files |= {one.file.path.name: one.file for one in memory.segments if one.last > memory.first}
-        facts[memory.policy] = {"first": memory.first, "last": memory.last, "capacity": memory.capacity, **memory.said}
+        facts[memory.policy] = {
+            "first": memory.first,
+            "last": memory.last,
+            "capacity": memory.capacity,
+            **memory.origin,
+        }
     return files, {FACTS: facts}
 
 
@@ -63,11 +68,11 @@ def merged(
         for number, segment in enumerate(counting):
             files[segment_name(policy, total)] = _moved(memory, segment, total, number > 0, advance)
             total += segment.last - max(segment.first, memory.first)
-    said: dict[str, list[str]] = {}
+    origin: dict[str, list[str]] = {}
     for memory in memories:
-        for name, texts in memory.said.items():
-            said[name] = sorted({*said.get(name, ()), *texts})
-    facts = {"first": 0, "last": total, "capacity": None, **said}
+        for name, texts in memory.origin.items():
+            origin[name] = sorted({*origin.get(name, ()), *texts})
+    facts = {"first": 0, "last": total, "capacity": None, **origin}
     return files, {FACTS: {policy: facts}}
 
 
@@ -138,8 +143,8 @@ def _write_column(
             array = np.ascontiguousarray(column(piece))
             if not started:
                 shape = (number, *array.shape[1:])
-                said = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": shape}
-                np.lib.format.write_array_header_1_0(file, said)
+                header = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, header)
                 started = True
             file.write(array.reshape(-1).view(np.uint8).data)
             advance(len(array))

@@ -364,7 +364,7 @@ def _choice(resolved: Resolved[RunConfig]) -> HelperChoice:
     helpers = max(usable_cores() - 1, 1) if sampling.env_processes is None else sampling.env_processes
     sources = [resolved.history[path][-1][0] for path in ("env.implementation", "sampling.env_processes")]
     implementation = "processes" if env.implementation == "auto" else env.implementation
-    return HelperChoice(implementation, helpers, demanded=not all(said.endswith(MEASURED) for said in sources))
+    return HelperChoice(implementation, helpers, demanded=not all(source.endswith(MEASURED) for source in sources))
 
 
 def _space_layers(
@@ -392,9 +392,9 @@ def _space_layers(
     for name in names:
         made = layer(name, f"policies.{name}")
         # a policy's own entry would override the user's settings for all: such paths are left out
-        said = {path: value for path, value in made.values.items()
+        kept = {path: value for path, value in made.values.items()
                 if not resolved.given(path.replace(f"policies.{name}", "algorithm", 1))}  # fmt: skip
-        own.append(Layer(made.source, said))
+        own.append(Layer(made.source, kept))
     return own
 
 

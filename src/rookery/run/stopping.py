@@ -175,8 +175,8 @@ def _given(resolved: Resolved[C], name: str) -> list[tuple[str, Any]]:
 
 def without(criteria: Mapping[str, float], others: Mapping[str, float]) -> dict[str, float]:
     """Returns criteria without those that `others` has too, whether names have dots or slashes."""
-    said = {in_settings(name) for name in others}
-    return {name: threshold for name, threshold in criteria.items() if in_settings(name) not in said}
+    known = {in_settings(name) for name in others}
+    return {name: threshold for name, threshold in criteria.items() if in_settings(name) not in known}
 
 
 def in_settings(name: str) -> str:
@@ -216,9 +216,9 @@ def history_of(
         criteria: The criteria of the training, including those given to `Trainer.train`.
     """
     history = {f"stop.{in_settings(name)}": list(_given(resolved, name)) for name in settings}
-    said = {in_settings(name): threshold for name, threshold in settings.items()}
+    thresholds = {in_settings(name): threshold for name, threshold in settings.items()}
     for name, threshold in criteria.items():
-        if said.get(in_settings(name)) != threshold:
+        if thresholds.get(in_settings(name)) != threshold:
             history.setdefault(f"stop.{in_settings(name)}", []).append((GIVEN, threshold))
     return history
 

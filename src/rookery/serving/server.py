@@ -104,7 +104,7 @@ class PolicyServer:
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
         check_options(options)
-        self._options, self._said, self._started = options, say, time.time()
+        self._options, self._say, self._started = options, say, time.time()
         torch.set_num_threads(options.num_threads)
         version = load_version(checkpoint, [name] if name else (), trust_code)
         names = list(version.policies)
@@ -144,7 +144,7 @@ class PolicyServer:
         at = options.host, port
         try:
             return SocketClients(
-                self._batcher, self._default, options.likeliest, *at, token, limits, self._said, self._internal_errors
+                self._batcher, self._default, options.likeliest, *at, token, limits, self._say, self._internal_errors
             )
         except EnvError as error:
             raise ConfigError(

@@ -91,18 +91,18 @@ def read_token(path: Path) -> str:
     return token
 
 
-def check_token(token: str, said: str = "--token") -> None:
+def check_token(token: str, option: str = "--token") -> None:
     """Refuses a token that cannot be in a header, or is easily guessed.
 
     Args:
         token: The token.
-        said: Option or file of the token, for messages.
+        option: Option or file of the token, for messages.
 
     Raises:
         ConfigError: With the format of a token.
     """
     if not 8 <= len(token) <= MAX_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-        raise ConfigError(f"{said}: expected 8 to {MAX_TOKEN} printable ASCII characters without blanks")
+        raise ConfigError(f"{option}: expected 8 to {MAX_TOKEN} printable ASCII characters without blanks")
 
 
 def is_loopback(host: str) -> bool:

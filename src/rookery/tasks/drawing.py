@@ -454,8 +454,8 @@ def draw_payoffs(payoffs: np.ndarray, game: int, timestep: int) -> np.ndarray:
         picture.tile(x, y, side, tile)
         with picture.pen() as pen:
             pen.text((x + side / 2, y + side / 2), f"{pay:g}", fill=ink, font=font(28), anchor="mm")
-    said = "a chooses the game" if game < 0 else f"game {game}: a the row, b the column"
-    return picture.finish([(said, INK, "")], timestep, 2)
+    text = "a chooses the game" if game < 0 else f"game {game}: a the row, b the column"
+    return picture.finish([(text, INK, "")], timestep, 2)
 
 
 def draw_corridor(

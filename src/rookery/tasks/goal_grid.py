@@ -134,9 +134,9 @@ class GoalGridInC(BatchedCVariant):
 
     def __init__(self, num_lanes: int, *given: Any, **by_name: Any) -> None:
         """Makes grids; the arguments are those of `GoalGrid`."""
-        said = self.__signature__.bind(num_lanes, *given, **by_name)
-        said.apply_defaults()
-        _, size, observation, max_steps = said.args
+        bound = self.__signature__.bind(num_lanes, *given, **by_name)
+        bound.apply_defaults()
+        _, size, observation, max_steps = bound.args
         _check(size, observation, max_steps)
         self.size, self.max_steps, self.observation = int(size), int(max_steps), observation
         super().__init__(num_lanes, size=size, max_steps=max_steps, picture=observation == "picture")

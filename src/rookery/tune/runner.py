@@ -455,8 +455,8 @@ class Runner:
         differs = False
         for number, record in enumerate(self.journal.records, 1):
             with naming_line(self.experiment.folder, number):
-                said = self.repeat(record)
-                differs = differs or (said is not None and said != record.get("actions", record.get("params")))
+                repeated = self.repeat(record)
+                differs = differs or (repeated is not None and repeated != record.get("actions", record.get("params")))
                 self.state.apply(record)
         if differs:
             self.reporter.note("search or scheduler are not deterministic: from now on they may decide otherwise")
@@ -477,17 +477,17 @@ class Runner:
         """Repeats the call of search or scheduler behind a record; returns its answer in JSON form, or None."""
         kind = record["kind"]
         if kind == "trial":
-            said = None
+            actions = None
             if record["number"] not in self.state.suggestions:
                 suggestion = self.search.ask(record["number"])
-                said = None if suggestion is None else to_json(suggestion)
+                actions = None if suggestion is None else to_json(suggestion)
             self.scheduler.add(record["trial"], self.state.params(record["params"]))
-            return said
+            return actions
         if kind == "told":
             self.search.tell(record["number"], record["values"])
         elif kind == "result":
-            said = write_actions(self.scheduler.on_result(record["trial"], *self.age_and_score(record["row"])))
-            return {name: action for name, action in said.items() if name != record["trial"] or not record["reason"]}
+            actions = write_actions(self.scheduler.on_result(record["trial"], *self.age_and_score(record["row"])))
+            return {name: action for name, action in actions.items() if name != record["trial"] or not record["reason"]}
         elif kind == "end":
             return write_actions(self.scheduler.on_end(record["trial"]))
         elif kind == "drained":

@@ -28,7 +28,7 @@ def spec_of(layout: BehaviorLayout) -> BehaviorSpec:
     for sensor in layout.sensors:
         properties = sensor.properties or (0,) * len(sensor.shape)
         kind = ObservationType.GOAL_SIGNAL if sensor.is_goal else ObservationType.DEFAULT
-        sensors.append(ObservationSpec(sensor.shape, tuple(map(DimensionProperty, properties)), kind, sensor.said))
+        sensors.append(ObservationSpec(sensor.shape, tuple(map(DimensionProperty, properties)), kind, sensor.name))
     branches = tuple(int(size) for size in layout.action.sizes)
     return BehaviorSpec(sensors, ActionSpec(layout.action.num_numbers, branches))
 
@@ -65,7 +65,7 @@ def _seen(layout: BehaviorLayout, agents: Asking) -> list[np.ndarray]:
         values = _sent(sensor, agents.obs[sensor.path])
         if not np.isfinite(values).all():
             raise UnityObservationException(
-                f"behaviour {layout.name}, sensor {sensor.said or sensor.path!r}: an agent sees "
+                f"behaviour {layout.name}, sensor {sensor.name or sensor.path!r}: an agent sees "
                 f"{values[~np.isfinite(values)][0]}, expected finite numbers"
             )
         found.append(values)

@@ -27,7 +27,7 @@ from rookery_mlagents.api.player_steps import answer_of, decision_steps, spec_of
 from rookery_mlagents.api.side_channels import SideChannel, SideChannelManager
 from rookery_mlagents.api.specs import ActionTuple, BehaviorMapping, BehaviorSpec
 from rookery_mlagents.api.steps import DecisionSteps, TerminalSteps
-from rookery_mlagents.link.grpc_server import Closed, Greeting, Hello, Mailbox, Output, PlayerLink, Said
+from rookery_mlagents.link.grpc_server import Closed, Greeting, Hello, Mailbox, Output, PlayerLink, PlayerMessage
 from rookery_mlagents.link.layouts import BehaviorLayout
 from rookery_mlagents.link.player_program import PlayerProcess, find_player
 
@@ -95,7 +95,7 @@ class UnityEnvironment(BaseEnv):
             raise UnityEnvironmentException(str(error)) from None
         hello = Hello(communication_version=self.API_VERSION, seed=seed, num_areas=num_areas)
         self._mailbox = Mailbox()
-        self._unread: deque[Said] = deque()
+        self._unread: deque[PlayerMessage] = deque()
         try:
             self._link = PlayerLink(0, self._mailbox, self._port, hello)
         except EnvError as error:
@@ -161,7 +161,7 @@ class UnityEnvironment(BaseEnv):
         while True:
             left = until - time.monotonic()
             if not self._unread:
-                self._unread.extend(said for _, said in self._mailbox.take(max(min(left, LOOK), 0.0)))
+                self._unread.extend(message for _, message in self._mailbox.take(max(min(left, LOOK), 0.0)))
             while self._unread:
                 message = self._unread.popleft()
                 if not isinstance(message, Closed):
@@ -189,13 +189,13 @@ class UnityEnvironment(BaseEnv):
             raise UnityEnvironmentException(f"{self._name()}: is closed")
         side_channel = bytes(self._side_channel_manager.generate_side_channel_messages())
         self._link.answer(answers, side_channel, reset=reset)
-        said = self._wait(time.monotonic() + self._timeout, NO_DECISIONS if reset else "has not answered")
+        reply = self._wait(time.monotonic() + self._timeout, NO_DECISIONS if reset else "has not answered")
         self._env_actions.clear()
-        if isinstance(said, Greeting) or said.first:
+        if isinstance(reply, Greeting) or reply.first:
             raise UnityCommunicatorStoppedException(
                 f"{self._name()}: another player has taken the place of the one that was there; open a new environment"
             )
-        self._take_in(said)
+        self._take_in(reply)
 
     def _take_in(self, output: Output) -> None:
         """Sets the steps from a message of the player."""

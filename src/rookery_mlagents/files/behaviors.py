@@ -137,8 +137,8 @@ def behaviors_of_players(
                 f"{options.file}: behaviors.{name}: agents of its teams see or do different things: give each team a "
                 "behaviour of its own in the scene"
             )
-        said = next((paths for behavior, paths in goals.items() if _without_team(behavior) == name), None)
-        found[name] = BehaviorSpaces(first.obs, first.action, mine, said)
+        goal_paths = next((paths for behavior, paths in goals.items() if _without_team(behavior) == name), None)
+        found[name] = BehaviorSpaces(first.obs, first.action, mine, goal_paths)
     return found
 
 

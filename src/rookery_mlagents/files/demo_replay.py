@@ -230,12 +230,12 @@ def _seen(info: AgentInfoProto, sensors: Sequence[SensorLayout], made_of: Spaces
     return tree
 
 
-def _decided(said: AgentActionProto, spec: ActionSpec) -> Any:
+def _decided(action: AgentActionProto, spec: ActionSpec) -> Any:
     """Returns the action of an agent, in the form of its space."""
-    numbers = np.array(said.continuous_actions, np.float32)
-    choices = np.array(said.discrete_actions, np.int64)
-    if said.vector_actions_deprecated and not len(numbers) and not len(choices):
-        old = np.array(said.vector_actions_deprecated, np.float32)
+    numbers = np.array(action.continuous_actions, np.float32)
+    choices = np.array(action.discrete_actions, np.int64)
+    if action.vector_actions_deprecated and not len(numbers) and not len(choices):
+        old = np.array(action.vector_actions_deprecated, np.float32)
         numbers, choices = (old, choices) if spec.kind == "box" else (numbers, old.astype(np.int64))
     if len(numbers) != spec.num_numbers or len(choices) != len(spec.sizes):
         raise SpaceError(
@@ -280,9 +280,9 @@ def write_unity(recording: Recording, path: Path, name: str) -> None:
     """
     spec = recording.spaces.action
     branches = (*spec.sizes, *[2] * spec.num_flags)
-    said = ActionSpecProto(spec.num_numbers, len(branches), branches)
+    action_proto = ActionSpecProto(spec.num_numbers, len(branches), branches)
     old_sizes = branches or (spec.num_numbers,)
-    brain = BrainParametersProto(old_sizes, (), DISCRETE if branches else CONTINUOUS, name, False, said)
+    brain = BrainParametersProto(old_sizes, (), DISCRETE if branches else CONTINUOUS, name, False, action_proto)
     write_demo(path, name, brain, list(_pairs(recording)))
 
 
@@ -304,7 +304,7 @@ def _pairs(recording: Recording) -> Iterator[AgentInfoActionPairProto]:
                 action_mask=tuple((~seen[MASK]).tolist()) if MASK in seen else (),
                 observations=tuple(_shown(leaf, seen[leaf.path]) for leaf in leaves if leaf.kind != "mask"),
             )
-            action = _said(spec, episode.action[row]) if row < length else _nothing(spec)
+            action = _action_proto(spec, episode.action[row]) if row < length else _nothing(spec)
             yield AgentInfoActionPairProto(info, action)
 
 
@@ -329,7 +329,7 @@ def _shown(leaf: Leaf, value: np.ndarray) -> ObservationProto:
     return ObservationProto(array.shape, float_data=data, dimension_properties=properties, name=name)
 
 
-def _said(spec: ActionSpec, stored: np.ndarray) -> AgentActionProto:
+def _action_proto(spec: ActionSpec, stored: np.ndarray) -> AgentActionProto:
     """A stored action as a message: choices and flags as branches, numbers in units of half their range."""
     values = np.ravel(stored)
     number = len(spec.sizes) + spec.num_flags

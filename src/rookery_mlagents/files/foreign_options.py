@@ -52,10 +52,10 @@ def check_reach(configuration: Path, flags: Mapping[str, object], trust_code: Tr
     if Trust.of(False, trust_code).everything:
         return
     is_own = is_signed_text("config.yaml", text)
-    said = {FLAGS[name] for name, value in flags.items() if value is not None and name in FLAGS}
+    given_paths = {FLAGS[name] for name, value in flags.items() if value is not None and name in FLAGS}
     found = objections_in(yaml_layer(configuration).values, flags.get("env"))
     refuse_reach(
-        configuration, (one for one in found if one.path not in said and not (is_own and _is_known(one, text)))
+        configuration, (one for one in found if one.path not in given_paths and not (is_own and _is_known(one, text)))
     )
 
 

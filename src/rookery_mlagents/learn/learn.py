@@ -248,11 +248,11 @@ def environment_of(options: RunOptions) -> Layer:
             f"{place}: {name} is a file and no program: neither a Unity player nor the name of an environment"
         )
     words = [word.lstrip("-") for word in settings.env_args or ()]
-    said = options.places.get("env_settings.env_args", "--env-args")
-    given = dict(override_layer(words, said, ENV_ARG).values)
+    source = options.places.get("env_settings.env_args", "--env-args")
+    given = dict(override_layer(words, source, ENV_ARG).values)
     values: dict[str, Any] = {"env.name": name} | ({"env.config": given} if given else {})
     return Layer(
-        SOURCE, values, {"env.name": place, "env.config": said, **{f"env.config.{key}": said for key in given}}
+        SOURCE, values, {"env.name": place, "env.config": source, **{f"env.config.{key}": source for key in given}}
     )
 
 
@@ -306,8 +306,8 @@ def spaces_in(options: RunOptions, env: Layer) -> tuple[dict[str, BehaviorSpaces
     try:
         seen = make_env(name, env.values.get("env.config"), (), count, "auto")
     except EnvError as error:  # which calls arguments what settings call them
-        said = env.lines.get("env.config")
-        raise EnvError(str(error).replace("env.config", said or "env.config")) from error
+        line = env.lines.get("env.config")
+        raise EnvError(str(error).replace("env.config", line or "env.config")) from error
     kept = False
     try:
         called = str(name).rpartition(":")[2].rpartition(".")[2].partition("-v")[0]
@@ -393,8 +393,8 @@ def starts_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], trus
         try:
             _sort(name, path, runs, mlagents_files, trust_pickle)
         except ConfigError as error:
-            said = options.place_of(name, "init_path") or options.file
-            raise ConfigError(*(f"{said}: {name}: init_path: {line}" for line in error.problems)) from None
+            where = options.place_of(name, "init_path") or options.file
+            raise ConfigError(*(f"{where}: {name}: init_path: {line}" for line in error.problems)) from None
     return Starts(runs, mlagents_files)
 
 

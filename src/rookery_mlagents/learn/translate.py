@@ -105,7 +105,7 @@ def layers_of(
     as_is: Values = {"policy_mapping": mapping or None}
     defaults: Values = {}
     given: Values = {}
-    said: dict[str, str] = {}
+    sources: dict[str, str] = {}
     for case in cases:
         own = case.own.trainer_type not in TRAINERS
         for path, value in ({} if own else constants(case)).items():
@@ -113,7 +113,7 @@ def layers_of(
         if isinstance(case.own.hyperparameters, OwnOptions):
             for key, one in case.own.hyperparameters.values.items():
                 given[f"policies.{case.name}.{key}"] = one
-                said[f"policies.{case.name}.{key}"] = _source(case, f"hyperparameters.{key}") or ""
+                sources[f"policies.{case.name}.{key}"] = _source(case, f"hyperparameters.{key}") or ""
         for path, (value, keys) in _decided(case).items():
             source = next(filter(None, (_source(case, key) for key in keys)), None)
             if own and _changes_nothing(case, path, value):
@@ -122,16 +122,16 @@ def layers_of(
             inner = [f"{here}.{key}" for key in value] if isinstance(value, Mapping) else []
             if source is not None:
                 given[here] = value
-                said |= dict.fromkeys((here, *inner), source)
+                sources |= dict.fromkeys((here, *inner), source)
             elif not (own and path.startswith(P) and path != f"{P}max_decisions") and not (
                 keys and keys[0] in ONLY_GIVEN
             ):
-                defaults[here], said[here] = value, f"{DEFAULT} {keys[0]}" if keys else AS_IS
+                defaults[here], sources[here] = value, f"{DEFAULT} {keys[0]}" if keys else AS_IS
     file = options.file or "flags"
     return [
         Layer(AS_IS, {path: value for path, value in as_is.items() if value is not None or path != "policy_mapping"}),
-        Layer("ML-Agents' defaults", {path: value for path, value in defaults.items() if path not in given}, said),
-        Layer(file, given, said),
+        Layer("ML-Agents' defaults", {path: value for path, value in defaults.items() if path not in given}, sources),
+        Layer(file, given, sources),
     ]
 
 

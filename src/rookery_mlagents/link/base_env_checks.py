@@ -29,5 +29,7 @@ def makes_base_envs(found: Any) -> bool:
         signature = inspect.signature(found, eval_str=True)
     except (TypeError, ValueError, NameError, AttributeError, SyntaxError):
         return False
-    worker, said = signature.parameters.get(WORKER), signature.return_annotation
-    return (inspect.isclass(said) and is_base_env(said)) or (worker is not None and worker.default is worker.empty)
+    worker, annotation = signature.parameters.get(WORKER), signature.return_annotation
+    return (inspect.isclass(annotation) and is_base_env(annotation)) or (
+        worker is not None and worker.default is worker.empty
+    )

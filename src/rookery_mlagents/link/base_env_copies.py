@@ -116,7 +116,7 @@ def _seen(layout: BehaviorLayout, steps: Any) -> Tree:
     for sensor, values in zip(layout.sensors, steps.obs, strict=True):
         array = np.asarray(values, np.float32)
         if array.shape != (wanted := (len(steps), *sensor.shape)):
-            raise SpaceError(f"sensor {sensor.said or sensor.path!r}: shape {array.shape}, expected {wanted}")
+            raise SpaceError(f"sensor {sensor.name or sensor.path!r}: shape {array.shape}, expected {wanted}")
         tree[sensor.path] = sensor.stored(array)
     return tree
 
@@ -243,7 +243,7 @@ class BaseEnvCopy:
 
 
 @dataclass
-class Said:
+class Outcome:
     """Result of one order of an environment's thread.
 
     Attributes:
@@ -283,7 +283,7 @@ class BaseEnvCopies:
         self._copies = [BaseEnvCopy(env, lane, name) for lane, env in enumerate(envs)]
         _in_use.extend(envs)
         self._begun = [0] * len(envs)
-        self._said: SimpleQueue[Said] = SimpleQueue()
+        self._outcomes: SimpleQueue[Outcome] = SimpleQueue()
         self._orders: list[SimpleQueue[tuple[int, Callable[[], StepMessage]] | None]] = [SimpleQueue() for _ in envs]
         self._threads: list[threading.Thread] = []
         self._closed = False
@@ -313,7 +313,7 @@ class BaseEnvCopies:
         """Resets an environment; its earlier steps that were not taken are dropped. Such environments take no seeds."""
         self._begun[lane] += 1
         if lane == 0 and self._fresh is not None:
-            self._said.put(Said(lane, self._begun[lane], self._fresh))
+            self._outcomes.put(Outcome(lane, self._begun[lane], self._fresh))
             self._fresh = None
             return
         self._orders[lane].put((self._begun[lane], self._copies[lane].reset))
@@ -331,17 +331,19 @@ class BaseEnvCopies:
         until = monotonic() + seconds
         while True:
             try:
-                said = self._said.get(block=not found and bool(self._threads), timeout=max(until - monotonic(), 0.0))
+                outcome = self._outcomes.get(
+                    block=not found and bool(self._threads), timeout=max(until - monotonic(), 0.0)
+                )
             except Empty:
                 return list(found.values())
-            if said.begun != self._begun[said.lane]:
+            if outcome.begun != self._begun[outcome.lane]:
                 continue
-            if said.error is not None:
-                raise said.error
-            assert said.arrival is not None
-            for behavior in (*said.arrival.asking, *said.arrival.ended):
-                self._know(said.lane, behavior)
-            found[said.lane] = said.arrival
+            if outcome.error is not None:
+                raise outcome.error
+            assert outcome.arrival is not None
+            for behavior in (*outcome.arrival.asking, *outcome.arrival.ended):
+                self._know(outcome.lane, behavior)
+            found[outcome.lane] = outcome.arrival
 
     def _know(self, lane: int, behavior: str) -> None:
         """Adds a behaviour that appears later; refuses one that another copy has with other spaces."""
@@ -374,9 +376,9 @@ class BaseEnvCopies:
         begun, job = order
         if begun == self._begun[lane]:
             try:
-                self._said.put(Said(lane, begun, job()))
+                self._outcomes.put(Outcome(lane, begun, job()))
             except Exception as error:
-                self._said.put(Said(lane, begun, error=error))
+                self._outcomes.put(Outcome(lane, begun, error=error))
         return True
 
     def close(self) -> None:

@@ -155,20 +155,20 @@ class Closed:
     refused: bool = False
 
 
-Said = Greeting | Output | Closed
+PlayerMessage = Greeting | Output | Closed
 
 
 class Mailbox:
     """Queue of the messages of all players that were not taken yet."""
 
     def __init__(self) -> None:
-        self._messages: queue.SimpleQueue[tuple[int, Said]] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[tuple[int, PlayerMessage]] = queue.SimpleQueue()
 
-    def put(self, lane: int, said: Said) -> None:
+    def put(self, lane: int, message: PlayerMessage) -> None:
         """Adds a message of a player."""
-        self._messages.put((lane, said))
+        self._messages.put((lane, message))
 
-    def take(self, seconds: float) -> list[tuple[int, Said]]:
+    def take(self, seconds: float) -> list[tuple[int, PlayerMessage]]:
         """Waits for a message, `seconds` at most; returns all messages, each with its lane, in order."""
         try:
             found = [self._messages.get(timeout=max(seconds, 0.0))]
@@ -276,23 +276,23 @@ class PlayerLink:
     def _exchange(self, content: bytes, context: Any) -> bytes:
         """Answers one call; runs in a thread of the server."""
         try:
-            said = self._output_class.FromString(content)
+            message = self._output_class.FromString(content)
         except Exception:  # protobuf's DecodeError, which has moved between its versions
-            said = None
+            message = None
         peer = context.peer()
         if self._is_closing:
             with self._lock:
                 self._peer = "" if peer == self._peer else self._peer
                 self._lock.notify_all()
             return _goodbye()
-        if said is None or not said.HasField("header"):
+        if message is None or not message.HasField("header"):
             return self._not_understood(peer, context)
-        if said.header.status != OK:
-            return self._left(peer, said.header.message)
-        start = said.unity_output.rl_initialization_output
+        if message.header.status != OK:
+            return self._left(peer, message.header.message)
+        start = message.unity_output.rl_initialization_output
         if start.communication_version or start.name:
             return self._greeted(peer, start, context)
-        return self._observed(peer, said.unity_output, context)
+        return self._observed(peer, message.unity_output, context)
 
     def _not_understood(self, peer: str, context: Any) -> bytes:
         """Handles bytes that are not a message."""
@@ -343,7 +343,7 @@ class PlayerLink:
                 return to_bytes(UnityMessageProto(tell, unity_input=unity_input))
         return _abort(context, "ALREADY_EXISTS", f"port {self.port} has a player already: give this one another port")
 
-    def _observed(self, peer: str, said: Any, context: Any) -> bytes:
+    def _observed(self, peer: str, unity_output: Any, context: Any) -> bytes:
         """Handles a message with the observations of agents; the player waits for actions."""
         with self._lock:
             if self.greeting is None or not self._peer:
@@ -359,7 +359,7 @@ class PlayerLink:
         if not peer:
             return _abort(context, "ALREADY_EXISTS", f"port {self.port} has a player that waits for its answer")
         try:
-            output = self._output(said)
+            output = self._output(unity_output)
         except Exception as error:  # whatever it is, a player must not wait for ever
             reason = str(error) if isinstance(error, RookeryError) else f"{type(error).__name__}: {error}"
             with self._lock:
@@ -375,7 +375,7 @@ class PlayerLink:
         reply = call.replies.get()
         return _goodbye() if reply is None else reply
 
-    def _output(self, said: Any) -> Output:
+    def _output(self, unity_output: Any) -> Output:
         """Parses a message.
 
         Raises:
@@ -383,13 +383,13 @@ class PlayerLink:
         """
         if not self._is_ready:
             self._is_ready = True
-            if not said.rl_output.agent_infos:
-                return Output(side_channel=said.rl_output.side_channel, first=True)
-        for content in said.rl_initialization_output.brain_parameters:
+            if not unity_output.rl_output.agent_infos:
+                return Output(side_channel=unity_output.rl_output.side_channel, first=True)
+        for content in unity_output.rl_initialization_output.brain_parameters:
             brain = from_bytes(BrainParametersProto, content)
             self._brains[brain.brain_name] = brain
-        output = Output(side_channel=said.rl_output.side_channel)
-        for name, listed in said.rl_output.agent_infos.items():
+        output = Output(side_channel=unity_output.rl_output.side_channel)
+        for name, listed in unity_output.rl_output.agent_infos.items():
             infos = listed.value
             if not len(infos):
                 continue

@@ -91,7 +91,7 @@ class SensorLayout:
 
     Attributes:
         path: Its leaf.
-        said: Its name as the player sends it; older players send none.
+        name: Its name as the player sends it; older players send none.
         shape: Its shape, likewise.
         properties: Properties of its dimensions, likewise.
         is_packed: Whether it sends PNGs.
@@ -100,7 +100,7 @@ class SensorLayout:
     """
 
     path: str
-    said: str
+    name: str
     shape: tuple[int, ...]
     properties: tuple[int, ...]
     is_packed: bool
@@ -198,9 +198,9 @@ def paths_of(names: Sequence[str]) -> list[str]:
     if len(names) == 1:
         return ["obs"]
     found: list[str] = []
-    for number, said in enumerate(names):
+    for number, given_name in enumerate(names):
         own = f"obs_{number}"
-        name = said or own
+        name = given_name or own
         numbered_otherwise = OWN_NUMBER.fullmatch(name) is not None and name != own
         if numbered_otherwise or name in (MASK, CENTRAL) or name.startswith(f"{CENTRAL}/"):
             name = f"{name.replace('/', '_')}_{number}"
@@ -223,8 +223,8 @@ def decided_space(brain: BrainParametersProto) -> spaces.Space[Any]:
     Raises:
         SpaceError: If it decides nothing.
     """
-    said = brain.action_spec
-    numbers, branches = (0, ()) if said is None else (said.num_continuous_actions, tuple(said.discrete_branch_sizes))
+    spec = brain.action_spec
+    numbers, branches = (0, ()) if spec is None else (spec.num_continuous_actions, tuple(spec.discrete_branch_sizes))
     if not numbers and not branches:  # players of API 1.0 to 1.2, and older ones
         sizes = tuple(brain.vector_action_size_deprecated)
         is_numbers = brain.vector_action_space_type_deprecated == CONTINUOUS

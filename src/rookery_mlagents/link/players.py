@@ -34,7 +34,7 @@ from rookery.face import (
     slots_of,
 )
 from rookery_mlagents.link.any_parameters import ANY_NUMBER
-from rookery_mlagents.link.grpc_server import Closed, Greeting, Hello, Mailbox, Output, PlayerLink, Said
+from rookery_mlagents.link.grpc_server import Closed, Greeting, Hello, Mailbox, Output, PlayerLink, PlayerMessage
 from rookery_mlagents.link.layouts import BehaviorLayout
 from rookery_mlagents.link.player_channel import PlayerChannel
 from rookery_mlagents.link.player_program import PlayerProcess, find_player, short_name
@@ -131,9 +131,9 @@ class _Post(Mailbox):
     def __init__(self, all_mail: Mailbox, number: int) -> None:
         self._all, self.number = all_mail, number
 
-    def put(self, lane: int, said: Said) -> None:
+    def put(self, lane: int, message: PlayerMessage) -> None:
         """Adds a message of the player."""
-        self._all.put(self.number, said)
+        self._all.put(self.number, message)
 
 
 class _Life:
@@ -320,7 +320,7 @@ class UnityPlayers:
             elif isinstance(message, Greeting):
                 self._greeted(lane)
             elif isinstance(message, Output):
-                self._said(lane, message)
+                self._take_output(lane, message)
         now = time.monotonic()
         if now - self._looked >= LOOK:
             self._looked = now
@@ -334,7 +334,7 @@ class UnityPlayers:
         if self.is_editor and self._lanes[lane].is_lost:
             self._say("the Unity Editor is back")
 
-    def _said(self, lane: int, output: Output) -> None:
+    def _take_output(self, lane: int, output: Output) -> None:
         """Takes in a message of a player."""
         life = self._lanes[lane].life
         if output.side_channel:

@@ -401,6 +401,6 @@ def _misread(text: str) -> bool:
     return text.lower() in (*SPOKEN, "y", "n", "null", "~", "") or re.fullmatch(number, text, re.I) is not None
 
 
-def said(converted: Converted, source: str | Path) -> str:
+def first_line(converted: Converted, source: str | Path) -> str:
     """Returns the first line of a file that was made of another."""
     return f"Made by rookery mlagents convert from {Path(source).name}, read as a file of ML-Agents {converted.version}"

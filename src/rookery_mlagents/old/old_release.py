@@ -27,17 +27,17 @@ from rookery_mlagents.old.old_parameters import OldCurriculum, OldSamplers
 class Changes:
     """Changes, each once, with the names of the behaviours that they affect."""
 
-    said: dict[str, list[str]] = field(default_factory=dict)
+    changes: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, text: str, who: str = "") -> None:
         """Adds a change, of one behaviour or of the whole file."""
-        names = self.said.setdefault(text, [])
+        names = self.changes.setdefault(text, [])
         if who and who not in names:
             names.append(who)
 
     def lines(self) -> list[str]:
         """Returns a line for each."""
-        return [f"{listed(names)}: {text}" if names else text for text, names in self.said.items()]
+        return [f"{listed(names)}: {text}" if names else text for text, names in self.changes.items()]
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:
@@ -146,8 +146,8 @@ def _evidence(facts: Facts, behaviors: Mapping[str, Section]) -> dict[str, Seque
 
 
 def _has_memory(behaviors: Mapping[str, Section]) -> bool:
-    said = [str(section["use_recurrent"].value) for section in behaviors.values() if "use_recurrent" in section]
-    return any(SPOKEN.get(word.lower()) for word in said)
+    values = [str(section["use_recurrent"].value) for section in behaviors.values() if "use_recurrent" in section]
+    return any(SPOKEN.get(word.lower()) for word in values)
 
 
 def _instead_of(version: str) -> str:

@@ -178,14 +178,14 @@ class PlayerSession:
         can = UnityRLCapabilitiesProto(
             True, *((major, minor) >= since for since in ((1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 5)))
         )
-        said = UnityRLInitializationOutputProto(
+        introduction = UnityRLInitializationOutputProto(
             name="Rookery",
             communication_version=options.api,
             log_path=options.log or "",
             package_version=options.package_version,
             capabilities=can if major else None,
         )
-        output = UnityMessageProto(HeaderProto(OK), UnityOutputProto(rl_initialization_output=said))
+        output = UnityMessageProto(HeaderProto(OK), UnityOutputProto(rl_initialization_output=introduction))
         answer = from_bytes(UnityMessageProto, line.exchange(to_bytes(output)))
         greeting = None if answer.unity_input is None else answer.unity_input.rl_initialization_input
         if answer.header is None or answer.header.status != OK or greeting is None:
@@ -246,11 +246,11 @@ class PlayerSession:
         assert self._scene is not None
         options, message = self._options, self._message()
         message.header.status = OK
-        said = message.unity_output.rl_output
+        rl_output = message.unity_output.rl_output
         new = message.unity_output.rl_initialization_output.brain_parameters
         for moment in self._due:
             name, asking, ended = moment.behavior.name, moment.asking, moment.ended
-            infos = said.agent_infos[name].value
+            infos = rl_output.agent_infos[name].value
             if 0 < options.nan_at <= self._scene.steps:
                 self._spoil(moment)
             self._add(infos, moment, ended, is_over=True)
@@ -261,7 +261,7 @@ class PlayerSession:
                 self._say(f"behaviour {name} has {len(moment.behavior.rows)} agents")
         if not len(new):
             message.unity_output.ClearField("rl_initialization_output")
-        said.side_channel = self._side_channel()
+        rl_output.side_channel = self._side_channel()
         return bytes(message.SerializeToString())
 
     def _add(self, infos: Any, moment: SceneMoment, agents: SceneAgents, *, is_over: bool) -> None:

@@ -134,8 +134,8 @@ def replay(arguments: Sequence[str]) -> int:
     given, _ = reader.parse_known_args(arguments)
     log = PlayerLog(given.logFile)
     messages = read_session(given.file)
-    said = sum(message.speaker == "player" for message in messages)
-    log.say(f"Rookery's pretended Unity player repeats {said:,} messages of {given.file}, port {given.mlagents_port}")
+    count = sum(message.speaker == "player" for message in messages)
+    log.say(f"Rookery's pretended Unity player repeats {count:,} messages of {given.file}, port {given.mlagents_port}")
     try:
         return _repeat(messages, given.mlagents_port, given.wait, given.real_time, log)
     except LineLost as error:
@@ -146,7 +146,7 @@ def replay(arguments: Sequence[str]) -> int:
 def _repeat(messages: list[SessionMessage], port: int, patience: float, real_time: bool, log: PlayerLog) -> int:
     """Sends the recorded messages of a player again."""
     read = proto(UnityMessageProto, CLOSED)
-    said = [
+    replies = [
         (read.FromString(one.content), messages[number + 1 : number + 2])
         for number, one in enumerate(messages)
         if one.speaker == "player"
@@ -155,7 +155,7 @@ def _repeat(messages: list[SessionMessage], port: int, patience: float, real_tim
     line = Line(port, patience=patience)
     heard_at = time.perf_counter()
     over = False
-    for number, (message, (head, then)) in enumerate(zip(spoken, said, strict=True)):
+    for number, (message, (head, then)) in enumerate(zip(spoken, replies, strict=True)):
         if number and _greets(head):  # it came back then, as an Editor does
             line.close()
             line = Line(port)

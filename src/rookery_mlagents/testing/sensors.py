@@ -219,8 +219,8 @@ class ActionReader:
             hybrid: Whether the trainer understands actions of both sorts.
         """
         if hybrid and self._api >= HYBRID:
-            said = ActionSpecProto(self.num_numbers, len(self.branches), self.branches)
-            return BrainParametersProto(brain_name=self._behavior, is_training=True, action_spec=said)
+            action_spec = ActionSpecProto(self.num_numbers, len(self.branches), self.branches)
+            return BrainParametersProto(brain_name=self._behavior, is_training=True, action_spec=action_spec)
         if self.branches and self.num_numbers:
             raise EnvError(f"behaviour {self._behavior}: the trainer knows no actions of both sorts")
         return BrainParametersProto(
@@ -250,8 +250,8 @@ class ActionReader:
         else:
             rows = [[*one.discrete_actions, *one.continuous_actions] for one in actions]  # type: ignore[attr-defined]
         if wrong := [len(row) for row in rows if len(row) != numbers + choices]:
-            said = f"{choices} choices and {numbers} numbers"
-            raise EnvError(f"behaviour {self._behavior}: an action of {wrong[0]} values where there are {said}")
+            expected = f"{choices} choices and {numbers} numbers"
+            raise EnvError(f"behaviour {self._behavior}: an action of {wrong[0]} values where there are {expected}")
         found = np.array(rows, dtype=self.spec.dtype).reshape(len(rows), numbers + choices)
         chosen = found[:, :choices]
         if ((chosen < 0) | (chosen >= self._sizes)).any():

@@ -43,7 +43,7 @@ def convert(
     rookery mlagents convert trainer_config.yaml --curriculum wall_jump.yaml -o wall_jump.new.yaml
     """
     from rookery.face import ConfigError, write_file
-    from rookery_mlagents.old.convert import converted_files, said, text_of
+    from rookery_mlagents.old.convert import converted_files, first_line, text_of
 
     flags = list(words or [])
     if flags and output is None and not flags[0].startswith("-"):
@@ -53,7 +53,7 @@ def convert(
     found, rest = converted_files(
         old, curriculum, sampler, lesson=lesson, version=version, agents=agents or [], demo=demo, words=flags
     )
-    text = text_of(found.current, said(found, old))
+    text = text_of(found.current, first_line(found, old))
     if output is None:
         typer.echo(text, nl=False)
     else:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from rookery.core.packages import is_own
 
-_said: set[str] = set()
+_printed: set[str] = set()
 
 
 class _Child:
@@ -24,12 +24,12 @@ def print_own_lines() -> None:
 
 def printed_lines() -> frozenset[str]:
     """Returns the lines that were printed, so that child processes need not repeat them."""
-    return frozenset(_said)
+    return frozenset(_printed)
 
 
 def mark_warned(lines: Iterable[str]) -> None:
     """Marks lines as printed by another process, so that this one does not repeat them."""
-    _said.update(lines)
+    _printed.update(lines)
 
 
 def say(text: str) -> None:
@@ -39,9 +39,9 @@ def say(text: str) -> None:
 
 def say_once(line: str) -> None:
     """Prints a line on standard error, unless it was printed before; child processes print nothing by default."""
-    if line in _said or (_is_child() and not _Child.prints):
+    if line in _printed or (_is_child() and not _Child.prints):
         return
-    _said.add(line)
+    _printed.add(line)
     sys.stderr.write(f"rookery: {line}\n")
     sys.stderr.flush()
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from rookery_rllib.batch.sample_batch import MultiAgentBatch, SampleBatch
 
-_said: set[str] = set()
+_printed: set[str] = set()
 
 
 class _Words:
@@ -49,6 +49,6 @@ def _summary(obj: Any) -> Any:
 
 
 def log_once(key: str) -> bool:
-    first = key not in _said
-    _said.add(key)
+    first = key not in _printed
+    _printed.add(key)
     return first

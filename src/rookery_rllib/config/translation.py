@@ -276,9 +276,9 @@ def _settings(reader: Reader, discrete: bool | None) -> _Found:
                 _judge(reader, key, row)
     for function, names in keys.items():
         made = function(reader)
-        said = [_written(key) for key in names if _written(key) in reader.given]
+        given_keys = [_written(key) for key in names if _written(key) in reader.given]
         values |= made
-        sources |= dict.fromkeys(made, ", ".join(said or map(_written, names)))
+        sources |= dict.fromkeys(made, ", ".join(given_keys or map(_written, names)))
     return _Found(values, sources, given)
 
 
@@ -513,8 +513,8 @@ def _own(
         _, given = _merged(algorithm, config)
     except ConfigError as error:
         raise ConfigError(*(f"{GIVEN}: {at}: {line.removeprefix(f'{GIVEN}: ')}" for line in error.problems)) from error
-    said = {key for key in main.given if key in DEFAULT_CONFIGS[algorithm] and key != "multiagent"}
-    shared = {key: main.config[key] for key in {*SHARED, *said}}
+    given_keys = {key for key in main.given if key in DEFAULT_CONFIGS[algorithm] and key != "multiagent"}
+    shared = {key: main.config[key] for key in {*SHARED, *given_keys}}
     whole = merge_trainer_configs({**base, **shared}, dict(config), True)
     whole["model"] = merge_trainer_configs(MODEL_DEFAULTS, whole["model"] or {}, True)
     reader = Reader(algorithm, whole, given, agents, main.cluster)

@@ -393,11 +393,11 @@ class NestedSpaceRepeatAfterMeEnv(Env):
         self.steps += 1
         reward = 0.0
         wanted = nested.flatten(self.current_obs)
-        for said, right, space in zip(nested.flatten(action), wanted, self.flattened_action_space, strict=True):
+        for part, right, space in zip(nested.flatten(action), wanted, self.flattened_action_space, strict=True):
             if isinstance(space, Box):
-                reward -= abs(float(np.sum(np.asarray(said) - right)))
+                reward -= abs(float(np.sum(np.asarray(part) - right)))
             elif isinstance(space, Discrete):
-                reward += float(said == right)
+                reward += float(part == right)
         return self._shown(), reward, self.steps >= self.episode_len, {}
 
     def _shown(self) -> Any:

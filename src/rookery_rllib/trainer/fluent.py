@@ -102,8 +102,8 @@ def _by_policy(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
         spec: Any = listed.get(name) or (None, None, None, {})
         if not isinstance(spec, list | tuple):
             spec = (spec.policy_class, spec.observation_space, spec.action_space, spec.config)
-        said = keys.given if isinstance(keys, AlgorithmConfig) else dict(keys)
-        listed[name] = (*spec[:3], {**(spec[3] or {}), **said})
+        overrides = keys.given if isinstance(keys, AlgorithmConfig) else dict(keys)
+        listed[name] = (*spec[:3], {**(spec[3] or {}), **overrides})
     return {"multiagent": {"policies": listed}}
 
 
@@ -335,8 +335,8 @@ class AlgorithmConfig:
                 problems.append(f"rllib config: {where}({name} = {show(value)}): there is no such argument{near}")
                 continue
             try:
-                said = _nested(taken, value) if isinstance(taken, str) else taken(self, value)
-                self.given = merge_trainer_configs(self.given, said, True)
+                changes = _nested(taken, value) if isinstance(taken, str) else taken(self, value)
+                self.given = merge_trainer_configs(self.given, changes, True)
             except ConfigError as error:
                 said_by = f"{where}({name})"
                 problems += [

@@ -238,7 +238,7 @@ class Driver:
         """Calls callbacks with a result, after the scheduler has decided."""
         trial = self.trials[name]
         result = {**row[RESULT], "config": trial.config}
-        if self.scheduler.said.get(name) is Action.STOP:
+        if self.scheduler.actions.get(name) is Action.STOP:
             result[DONE] = True
         self.notify("on_trial_result", trial, result=dict(result))
         trial.update_last_result(result)

@@ -590,7 +590,7 @@ class RecordingScheduler(Scheduler[Any]):
     def __init__(self, inner: Scheduler[Any]) -> None:
         super().__init__(inner.cfg, inner.space, inner.streams)
         self.inner = inner
-        self.said: dict[str, Action | Exploit] = {}
+        self.actions: dict[str, Action | Exploit] = {}
         self.scored: set[str] = set()
 
     @property
@@ -610,7 +610,7 @@ class RecordingScheduler(Scheduler[Any]):
         judged = trial in self.scored or not isinstance(self.inner, ASHA | Median)
         is_over = time >= getattr(self.cfg, "max_time", math.inf)
         actions = self.inner.on_result(trial, time, score) if judged or is_over else {}
-        self.said[trial] = actions.get(trial, Action.CONTINUE)
+        self.actions[trial] = actions.get(trial, Action.CONTINUE)
         return actions
 
     def on_end(self, trial: str) -> Actions:

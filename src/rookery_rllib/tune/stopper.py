@@ -42,12 +42,12 @@ class CombinedStopper(Stopper):
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Calls all stoppers, so that each gets every result."""
-        said = [stopper(trial_id, result) for stopper in self._stoppers]
-        return any(said)
+        stops = [stopper(trial_id, result) for stopper in self._stoppers]
+        return any(stops)
 
     def stop_all(self) -> bool:
-        said = [stopper.stop_all() for stopper in self._stoppers]
-        return any(said)
+        stops = [stopper.stop_all() for stopper in self._stoppers]
+        return any(stops)
 
 
 class FunctionStopper(NoopStopper):

@@ -319,7 +319,7 @@ UNITYS = ["BufferSensor", "CameraSensor", "VectorSensor_size2", "VectorSensor_si
 def test_names_are_unitys_only_where_they_are_asked_for(meet, options, behavior, sensors):
     trainer = meet("all_senses:AllSenses", *options)
     assert list(trainer.next().asking) == [behavior]
-    assert [sensor.said for sensor in trainer.link.layouts[behavior].sensors] == sensors
+    assert [sensor.name for sensor in trainer.link.layouts[behavior].sensors] == sensors
 
 
 def test_written_players_ask_for_names_of_unity_unless_they_repeat_a_session(tmp_path):

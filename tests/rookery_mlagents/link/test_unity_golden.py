@@ -79,7 +79,7 @@ def test_agents_are_read_as_there(name):
     for behavior, (reader, infos) in infos_of(name).items():
         told, layout = EXPECTED[name][behavior], reader.layout
         assert [list(one.shape) for one in layout.sensors] == told["shapes"]
-        assert [one.said for one in layout.sensors] == told["names"]
+        assert [one.name for one in layout.sensors] == told["names"]
         assert layout.goals == tuple(
             one.path for one, goal in zip(layout.sensors, told["goals"], strict=True) if goal == 1
         )

@@ -108,9 +108,9 @@ def read_arrays(content: memoryview) -> tuple[dict[str, np.ndarray], dict[str, s
     return arrays, metadata
 
 
-def _place(name: str, said: Mapping[str, Any]) -> tuple[int, int, str, np.dtype[Any], tuple[int, ...]]:
+def _place(name: str, entry: Mapping[str, Any]) -> tuple[int, int, str, np.dtype[Any], tuple[int, ...]]:
     """Returns location, type and shape of an array; raises ArrayFileError if they do not match."""
-    dtype, shape, (start, stop) = TYPES[said["dtype"]], tuple(said["shape"]), said["data_offsets"]
+    dtype, shape, (start, stop) = TYPES[entry["dtype"]], tuple(entry["shape"]), entry["data_offsets"]
     if not all(type(number) is int and number >= 0 for number in (*shape, start, stop)):
         raise ArrayFileError(f"{name}: shape {shape} at bytes {start} to {stop}")
     if stop - start != math.prod(shape) * dtype.itemsize:

@@ -68,14 +68,14 @@ def _second_colon(number: int, column: int, lines: list[str]) -> tuple[int, int,
     if re.search(r"\S:\s+\S.*$", line[:column]):
         text = line[:column].partition(":")[2].strip()
         return number + 1, column + 1, f"a second colon after {text!r}: put a text with a colon and a space into quotes"
-    above = next((at for at in range(number - 1, -1, -1) if _said(lines[at])), None)
+    above = next((at for at in range(number - 1, -1, -1) if _text(lines[at])), None)
     if above is None:
         return number + 1, column + 1, "expected a key, a colon, a space and a value"
-    said = _said(lines[above])
-    if re.search(r":(\s|$)", said):
+    text = _text(lines[above])
+    if re.search(r":(\s|$)", text):
         inset = len(line) - len(line.lstrip())
         return number + 1, inset + 1, (
-            f"{_said(line)!r} stands further right than {said!r} above it, which has its value already: begin both in "
+            f"{_text(line)!r} stands further right than {text!r} above it, which has its value already: begin both in "
             "the same column"
         )  # fmt: skip
     return above + 1, len(lines[above]) - len(lines[above].lstrip()) + 1, _no_colon(lines[above])
@@ -83,12 +83,12 @@ def _second_colon(number: int, column: int, lines: list[str]) -> tuple[int, int,
 
 def _no_colon(line: str) -> str:
     """Describes what a line without a key and value lacks."""
-    said = _said(line)
-    if found := re.match(r"(?:- +)?([\w.-]+):(\S+)", said):
+    text = _text(line)
+    if found := re.match(r"(?:- +)?([\w.-]+):(\S+)", text):
         return f"a space is missing after the colon: expected '{found[1]}: {found[2]}'"
-    return f"a colon is missing in {said!r}: expected a key, a colon, a space and a value"
+    return f"a colon is missing in {text!r}: expected a key, a colon, a space and a value"
 
 
-def _said(line: str) -> str:
+def _text(line: str) -> str:
     """Returns what a line says, without its comment."""
     return re.sub(r"(^|\s)#.*$", "", line).strip()

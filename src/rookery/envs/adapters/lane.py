@@ -173,16 +173,16 @@ def info_masks(infos: Any) -> dict[Agent, Any]:
 
 def declared_groups(env: Any) -> Mapping[Any, Any]:
     """Returns the attribute `groups` of an environment if it is a dict; an empty one if it is of another type."""
-    said = getattr(env, "groups", None)
-    return said if isinstance(said, Mapping) else {}
+    groups = getattr(env, "groups", None)
+    return groups if isinstance(groups, Mapping) else {}
 
 
 def rewards_of_groups(infos: Any) -> dict[Agent, Any]:
     """Returns the rewards of groups in a dict of infos by agent."""
     if not isinstance(infos, Mapping):
         return {}
-    said = [(agent, info) for agent, info in infos.items() if isinstance(info, Mapping)]
-    return {agent: info[GROUP_REWARD] for agent, info in said if GROUP_REWARD in info}
+    reported = [(agent, info) for agent, info in infos.items() if isinstance(info, Mapping)]
+    return {agent: info[GROUP_REWARD] for agent, info in reported if GROUP_REWARD in info}
 
 
 def rests(info: Any) -> bool:
@@ -239,15 +239,15 @@ def shape_of(result: Any) -> str:
 def render_fps_of(env: Any) -> float | None:
     """Returns the `render_fps` in the metadata of `env`, or None if there is no valid one."""
     metadata = getattr(env, "metadata", None)
-    said = metadata.get("render_fps") if isinstance(metadata, Mapping) else None
-    return float(said) if isinstance(said, int | float) and 0 < said < math.inf else None
+    fps = metadata.get("render_fps") if isinstance(metadata, Mapping) else None
+    return float(fps) if isinstance(fps, int | float) and 0 < fps < math.inf else None
 
 
 def render_modes_of(env: Any) -> tuple[str, ...]:
     """Returns the `render_modes` in the metadata of `env`."""
     metadata = getattr(env, "metadata", None)
-    said = metadata.get("render_modes", ()) if isinstance(metadata, Mapping) else ()
-    return tuple(str(mode) for mode in said) if isinstance(said, list | tuple) else ()
+    modes = metadata.get("render_modes", ()) if isinstance(metadata, Mapping) else ()
+    return tuple(str(mode) for mode in modes) if isinstance(modes, list | tuple) else ()
 
 
 def cause_of(error: Exception) -> BaseException | None:

@@ -111,7 +111,7 @@ class AECLane(_PettingZooLane):
 
     def reset(self, seed: int, parameters: Mapping[str, Value] | None = None) -> LaneStep:
         """Starts an episode."""
-        self._said: Mapping[Agent, Any] = {}
+        self._group_rewards: Mapping[Agent, Any] = {}
         self.begin(seed, parameters)
         self._alive = list(self.env.agents)
         return self._on_turn({})
@@ -128,7 +128,7 @@ class AECLane(_PettingZooLane):
             Breach: If an agent vanished without an end, or an ended one cannot be stepped out.
         """
         env = self.env
-        self._said = rewards_of_groups(env.infos)
+        self._group_rewards = rewards_of_groups(env.infos)
         # some environments never clear `rewards`; an agent that ended earlier must not be rewarded again
         reward = {agent: env.rewards[agent] for agent in self._alive if agent in env.rewards}
         terminated = agents_with_flag(self._alive, env.terminations, "terminations")
@@ -153,7 +153,7 @@ class AECLane(_PettingZooLane):
 
     def group_rewards(self, shown: LaneStep) -> Mapping[Agent, Any]:
         """Returns the group rewards that agents had before ended ones were stepped out."""
-        return self._said
+        return self._group_rewards
 
     def _on_turn(self, masks: dict[Agent, Any]) -> LaneStep:
         env = self.env

@@ -126,8 +126,8 @@ class ExternalEnv(AsyncCopiesEnv):
         limits = ConnectionLimits(max_message_bytes, max_connections, patience=patience, silence=silence)
         read = read_spaces(spaces)
         secret, where = find_token(token, token_file)
-        said = token or os.environ.get(TOKEN) or token_file or ""
-        server, is_first = enter(read, host, port, secret, said, limits)
+        given_token = token or os.environ.get(TOKEN) or token_file or ""
+        server, is_first = enter(read, host, port, secret, given_token, limits)
         self.address, self.token = server.listener.address, server.token
         at = f"{self.address[0]}:{self.address[1]}"
         notes = [f"external: waiting for clients at {at}, token in {where}"] if is_first else []
@@ -170,7 +170,7 @@ _OPEN: dict[EpisodeServer, int] = {}
 
 
 def enter(
-    spaces: ExternalSpaces, host: str, port: int, token: str, said: str, limits: ConnectionLimits
+    spaces: ExternalSpaces, host: str, port: int, token: str, given_token: str, limits: ConnectionLimits
 ) -> tuple[EpisodeServer, bool]:
     """Returns the server at an address, and whether it is new.
 
@@ -179,7 +179,7 @@ def enter(
         host: Address to listen at.
         port: Port, or 0.
         token: Token that clients must know, for a new server.
-        said: The user's own token; empty if none was given.
+        given_token: The user's own token; empty if none was given.
         limits: Limits of connections, for a new server.
 
     Raises:
@@ -191,10 +191,10 @@ def enter(
             same_port = bool(port) and (server.host, server.listener.address[1]) == (host, port)
             if same_port and not alike:
                 raise EnvError(f"{SCHEME}{port}: another environment of this process, with other spaces, is there")
-            if same_port or ((server.host, server.port, server.said) == (host, port, said) and alike):
+            if same_port or ((server.host, server.port, server.given_token) == (host, port, given_token) and alike):
                 _OPEN[server] += 1
                 return server, False
-        server = EpisodeServer(f"{SCHEME}{port}", spaces, host, port, token, limits, said)
+        server = EpisodeServer(f"{SCHEME}{port}", spaces, host, port, token, limits, given_token)
         _OPEN[server] = 1
         return server, True
 

@@ -133,7 +133,7 @@ class EpisodeServer:
         port: int,
         token: str,
         limits: ConnectionLimits,
-        said: str = "",
+        given_token: str = "",
     ) -> None:
         """Begins to listen; see `ClientListener`.
 
@@ -144,9 +144,9 @@ class EpisodeServer:
             port: Port to listen at.
             token: Token that clients must know.
             limits: Limits of connections.
-            said: The user's own token; environments with the same one may share a port of 0.
+            given_token: The user's own token; environments with the same one may share a port of 0.
         """
-        self.host, self.port, self.said = host, port, said
+        self.host, self.port, self.given_token = host, port, given_token
         self.name, self.spaces, self.token, self.limits = name, spaces, token, limits
         self.changed = threading.Condition()
         self.error: Exception | None = None
@@ -225,8 +225,8 @@ class EpisodeServer:
                 self._queue_message(served, StepMessage(number, lost=True), closing=True)
             else:
                 request, lane.episode.waiting = lane.episode.waiting, 0
-                said = {} if lane.episode.own else {"action": self._actions(answers)}
-                self.listener.answer(lane.episode.session, request, {"ok": said})
+                answer = {} if lane.episode.own else {"action": self._actions(answers)}
+                self.listener.answer(lane.episode.session, request, {"ok": answer})
 
     def _actions(self, answers: Mapping[str, Answer]) -> Any:
         """Returns the next action of a client; with several agents, by agent."""
@@ -409,10 +409,10 @@ class EpisodeServer:
         self._queue_message(episode.served, message, closing=False)
 
     def _end_episode(self, episode: ClientEpisode, number: int, request: Mapping[str, Any]) -> None:
-        said, obs = request.get("truncated", False), request.get("obs")
-        if not isinstance(said, bool | int | None):
-            raise MessageError(f"truncated: {show(said)[:40]}, expected true or false")
-        cut = bool(said)
+        truncated, obs = request.get("truncated", False), request.get("obs")
+        if not isinstance(truncated, bool | int | None):
+            raise MessageError(f"truncated: {show(truncated)[:40]}, expected true or false")
+        cut = bool(truncated)
         seen = self._observed(obs) if cut and obs is not None else {}
         missing = episode.seen.keys() - seen.keys()
         if cut and obs is None and missing:
@@ -467,8 +467,8 @@ class EpisodeServer:
             try:
                 stored = spec.from_env(np.asarray(action)[None] if spec.kind != "composite" else [action])
             except (SpaceError, ValueError, TypeError, OverflowError, LookupError, AttributeError) as error:
-                said = str(error).removeprefix("action 0 is ")
-                raise MessageError(f"agent {agent}, action: {said}") from None
+                problem = str(error).removeprefix("action 0 is ")
+                raise MessageError(f"agent {agent}, action: {problem}") from None
             if MASK in tree and (forbidden := _forbidden(spec, stored[0], tree[MASK][0])):
                 raise MessageError(f"agent {agent}, action: {forbidden}, which its mask forbids")
             found[agent] = stored
@@ -497,15 +497,15 @@ class EpisodeServer:
 
     def _ended(self, request: Mapping[str, Any]) -> set[str]:
         """Returns the agents that have ended, checked."""
-        said = request.get("ended")
-        said = {} if said is None else said
-        if not isinstance(said, Mapping) or not all(isinstance(end, str) and end in ENDS for end in said.values()):
+        ended = request.get("ended")
+        ended = {} if ended is None else ended
+        if not isinstance(ended, Mapping) or not all(isinstance(end, str) and end in ENDS for end in ended.values()):
             raise MessageError("ended: expected an object by agent of terminated or truncated")
-        if said and not self.spaces.several:
+        if ended and not self.spaces.several:
             raise MessageError("ended: there is one agent; end_episode ends its episode")
-        for agent in said:
+        for agent in ended:
             self.spaces.behavior_of(agent)
-        return {*said}
+        return {*ended}
 
     def _pay(self, episode: ClientEpisode, rewards: Mapping[str, float], request: Mapping[str, Any]) -> None:
         """Records the other parts of a valid request: rewards, ends, infos."""

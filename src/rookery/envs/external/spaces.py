@@ -77,31 +77,33 @@ class ExternalSpaces:
         return name, self.behaviors[name]
 
 
-def read_spaces(said: Any) -> ExternalSpaces:
+def read_spaces(declared: Any) -> ExternalSpaces:
     """Reads the spaces from a file or from the arguments of `ExternalEnv`.
 
     Args:
-        said: ``obs`` and ``action`` of one agent, or ``agents`` with these two by agent; optionally ``parameters``.
+        declared: ``obs`` and ``action`` of one agent, or ``agents`` with these two by agent; optionally ``parameters``.
             Spaces are written ones (`written_space`) or Gymnasium's.
 
     Raises:
         EnvError: If something is missing or cannot be used; the message names the place.
     """
-    if not isinstance(said, Mapping) or not said:
+    if not isinstance(declared, Mapping) or not declared:
         raise EnvError(
             "external: the spaces of the agents are missing: --spaces FILE with obs: {box: [4]} and action: "
             "{discrete: 2}"
         )
-    several = "agents" in said
+    several = "agents" in declared
     known = ("agents", "parameters") if several else ("obs", "action", "parameters")
-    for key in said:
+    for key in declared:
         if key not in known:
             both = "; obs and action are given for each agent" if several and key in ("obs", "action") else ""
             raise EnvError(f"spaces.{key}: not known{nearest(str(key), list(known))}; use {', '.join(known)}{both}")
-    agents = said["agents"] if several else {AGENT: {key: said[key] for key in ("obs", "action") if key in said}}
+    agents = (
+        declared["agents"] if several else {AGENT: {key: declared[key] for key in ("obs", "action") if key in declared}}
+    )
     if not isinstance(agents, Mapping) or not agents:
         raise EnvError("spaces.agents: expected obs and action by the names of agents")
-    if not isinstance(said.get("parameters") or {}, Mapping):
+    if not isinstance(declared.get("parameters") or {}, Mapping):
         raise EnvError("spaces.parameters: expected a default, or (default, low, high), by the names of parameters")
     behaviors: dict[str, CopyBehavior] = {}
     names: dict[str, str] = {}
@@ -118,7 +120,9 @@ def read_spaces(said: Any) -> ExternalSpaces:
         members = (*behaviors[name].names, str(agent)) if like else (str(agent),)
         behaviors[name] = CopyBehavior(behavior.obs, behavior.action, (-1,) * len(members), members)
         names[str(agent)] = name
-    return ExternalSpaces(behaviors, names, several, read_declared(said.get("parameters") or {}, "spaces.parameters"))
+    return ExternalSpaces(
+        behaviors, names, several, read_declared(declared.get("parameters") or {}, "spaces.parameters")
+    )
 
 
 def _pair(behavior: CopyBehavior) -> tuple[Any, Any]:

@@ -47,7 +47,7 @@ LETTERS = 1 << 16
 """Largest length of a text in bytes."""
 
 
-class _Said:
+class _FromLibrary:
     """An attribute of a class that its library defines; the library is loaded on first access."""
 
     def __init__(self, ask: Callable[[type[CEnv]], Any]) -> None:
@@ -90,10 +90,10 @@ class CEnv(BatchedEnv):
     takes_any_argument = True  # the settings of its library, which are numbers (core/settings/foreign_arguments.py)
     plans = 0
     is_noted: ClassVar[bool] = True
-    parameters: Mapping[str, Parameter] = _Said(  # type: ignore[assignment]
+    parameters: Mapping[str, Parameter] = _FromLibrary(  # type: ignore[assignment]
         lambda owner: owner.loaded().parameters if hasattr(owner, "library") else {}
     )
-    __signature__ = _Said(_signature)
+    __signature__ = _FromLibrary(_signature)
 
     def __init__(self, num_lanes: int, *, threads: int = 1, **settings: Any) -> None:
         """Creates the environments.
@@ -171,7 +171,7 @@ class CEnv(BatchedEnv):
             setattr(entry, name, getattr(rows, name).ctypes.data)
         entry.ended = self._step.ended.ctypes.data
         self._entry, self._fault = entry, FaultEntry()
-        name = f"{self.name} ({self._library.said})"
+        name = f"{self.name} ({self._library.source})"
         self._guard = Guard(self._library.table, name, self._block, self._actions, self.num_lanes, self.is_noted)
         table = self._guard.table
         self._at = {
@@ -365,7 +365,7 @@ class CEnv(BatchedEnv):
     @property
     def source(self) -> Path | None:
         """Returns the file in C that it was compiled from here; None if it came as a library."""
-        return self._library.said if self._library.said.suffix == ".c" else None
+        return self._library.source if self._library.source.suffix == ".c" else None
 
     def subprocess_arguments(self) -> dict[str, Any]:
         """Returns the arguments for the same environment in another process: library, symbol, lanes and settings."""
@@ -380,7 +380,7 @@ class CEnv(BatchedEnv):
             before = [name for begin, name in begins.items() if begin <= wrong[0]]
             beside = f"behind the field {before[-1]!r}" if before else "before the first field"
             raise EnvError(
-                f"{self._library.said}: writes {beside}, whose number of elements comes from describe(): "
+                f"{self._library.source}: writes {beside}, whose number of elements comes from describe(): "
                 f"{wrong.size} bytes outside of the state are changed; rookery envs check names the line"
             )
 
@@ -417,7 +417,7 @@ class CEnv(BatchedEnv):
             7: f"observation {path} of {agent} allows no action, expected at least one option of each choice",
             8: f"terminated, truncated, ended or waiting is {value} at {agent}, expected 0 or 1",
         }[fault.what]
-        return f"{self._library.said}: {self._where(lane, after=function == 'step')}: {function}: {found}"
+        return f"{self._library.source}: {self._where(lane, after=function == 'step')}: {function}: {found}"
 
     def _where(self, lane: int, after: bool = False) -> str:
         """Returns the first part of a message about a lane, between two steps or during an uncounted one."""

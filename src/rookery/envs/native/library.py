@@ -163,15 +163,15 @@ def library_of(path: Path, symbol: str = SYMBOL) -> CLibrary:
 
 
 @cache
-def _loaded_once(said: Path, path: Path, symbol: str) -> CLibrary:
-    return CLibrary(said, path, symbol)
+def _loaded_once(source: Path, path: Path, symbol: str) -> CLibrary:
+    return CLibrary(source, path, symbol)
 
 
 class CLibrary:
     """Loads an environment and checks that its structures match those here.
 
     Args:
-        said: The file as the user named it.
+        source: The file as the user named it.
         path: The library.
         symbol: Name of its table.
 
@@ -179,25 +179,25 @@ class CLibrary:
         EnvError: If it is missing or cannot be used here.
     """
 
-    def __init__(self, said: Path, path: Path, symbol: str = SYMBOL) -> None:
-        self.said, self.path = said, path
+    def __init__(self, source: Path, path: Path, symbol: str = SYMBOL) -> None:
+        self.source, self.path = source, path
         if not path.is_file():
             there = [one.name for one in path.parent.glob("*")] if path.parent.is_dir() else []
-            raise EnvError(f"{said}: there is no such file{nearest(path.name, there)}")
+            raise EnvError(f"{source}: there is no such file{nearest(path.name, there)}")
         try:
             self._loaded = ctypes.CDLL(str(path.absolute()))
         except OSError as error:
-            raise EnvError(f"{said}: is not a shared library that can be loaded here: {error}") from error
+            raise EnvError(f"{source}: is not a shared library that can be loaded here: {error}") from error
         try:
             sizes = dict(zip(SIZES, (UINT32 * len(SIZES)).in_dll(self._loaded, symbol), strict=True))
         except ValueError:
-            raise EnvError(f"{said}: has no symbol {symbol}: end the file with ROOKERY_ENV(...)") from None
+            raise EnvError(f"{source}: has no symbol {symbol}: end the file with ROOKERY_ENV(...)") from None
         self._check_sizes(sizes)
         self.table = TableEntry.in_dll(self._loaded, symbol)
         self.name = self._text(self.table.name, "ROOKERY_ENV: .name")
         missing = [name for name in FUNCTIONS if name not in ("draw", "text") and not getattr(self.table, name)]
         if missing:
-            raise EnvError(f"{said}: ROOKERY_ENV defines no {' and no '.join(missing)}")
+            raise EnvError(f"{source}: ROOKERY_ENV defines no {' and no '.join(missing)}")
         self.settings = self._numbers("settings", self.table.settings, self.table.num_settings)
         self.parameters = self._numbers("parameters", self.table.parameters, self.table.num_parameters)
         self.whole = {
@@ -209,12 +209,12 @@ class CLibrary:
         if sizes["abi_version"] != ABI_VERSION:
             version = sizes["abi_version"]
             raise EnvError(
-                f"{self.said}: is of version {version} of rookery_env.h, this Rookery of {ABI_VERSION}; {again}"
+                f"{self.source}: is of version {version} of rookery_env.h, this Rookery of {ABI_VERSION}; {again}"
             )
         for name, structure in STRUCTURES.items():
             if sizes[name] != HERE[name]:
                 raise EnvError(
-                    f"{self.said}: {structure} has {sizes[name]} bytes there and {HERE[name]} here: it was compiled "
+                    f"{self.source}: {structure} has {sizes[name]} bytes there and {HERE[name]} here: it was compiled "
                     f"with another header, or for another machine; {again}"
                 )
 
@@ -224,13 +224,13 @@ class CLibrary:
         except UnicodeDecodeError:
             found = ""
         if not found:
-            raise EnvError(f"{self.said}: {what} is {text!r}, expected a text")
+            raise EnvError(f"{self.source}: {what} is {text!r}, expected a text")
         return found
 
     def _numbers(self, what: str, entries: Any, count: int) -> dict[str, Parameter]:
         """Reads settings or parameters by name."""
         if count and not entries:
-            raise EnvError(f"{self.said}: .num_{what} is {count}, and .{what} is NULL")
+            raise EnvError(f"{self.source}: .num_{what} is {count}, and .{what} is NULL")
         found: dict[str, Parameter] = {}
         for entry in (entries[k] for k in range(count)):
             name = self._text(entry.name, f"the name of one of .{what}")
@@ -240,7 +240,7 @@ class CLibrary:
             wrong = one.objection(default) or ("" if math.isfinite(default) else f"{default} is not finite")
             if wrong or name in found or not name.isidentifier():
                 why = wrong or ("that name is there twice" if name in found else "that is not a valid name")
-                raise EnvError(f"{self.said}: {what}: {name!r}: {why}")
+                raise EnvError(f"{self.source}: {what}: {name!r}: {why}")
             found[name] = one
         return found
 
@@ -282,22 +282,22 @@ class CLibrary:
             raise EnvError(f"{self.name}: env.config: {refused.decode(errors='replace')}")
         for what, count, most in (("fields", entry.num_fields, MAX_FIELDS), ("leaves", entry.num_leaves, MAX_LEAVES)):
             if not 1 <= count <= most:
-                raise EnvError(f"{self.said}: describe: {count} {what}, expected 1 to {most}")
+                raise EnvError(f"{self.source}: describe: {count} {what}, expected 1 to {most}")
         entry.num_agents = entry.num_agents or 1
         if entry.num_agents < 1:
-            raise EnvError(f"{self.said}: describe: num_agents is {entry.num_agents}, expected at least 1")
+            raise EnvError(f"{self.source}: describe: num_agents is {entry.num_agents}, expected at least 1")
         if entry.waits not in (0, 1):
-            raise EnvError(f"{self.said}: describe: waits is {entry.waits}, expected 0 or 1")
+            raise EnvError(f"{self.source}: describe: waits is {entry.waits}, expected 0 or 1")
         fields = [self._field(entry.fields[k]) for k in range(entry.num_fields)]
         action = self._space(entry.action, "the action")
         if entry.action.kind not in (BOX, CHOICES):
             raise EnvError(
-                f"{self.said}: describe: the action is of kind {entry.action.kind}, expected a box or discrete"
+                f"{self.source}: describe: the action is of kind {entry.action.kind}, expected a box or discrete"
             )
         parts = self._parts(entry, action)
         names = [one.name for one in fields]
         if len({*names}) < len(names):
-            raise EnvError(f"{self.said}: describe: two fields have one name: {', '.join(names)}")
+            raise EnvError(f"{self.source}: describe: two fields have one name: {', '.join(names)}")
         plain = list(parts) == ["obs"]
         return CLayout(
             entry, self._agents(entry), tuple(fields), tuple(parts), parts["obs"] if plain else _nested(parts), action
@@ -309,16 +309,16 @@ class CLibrary:
             return (AGENT,) if number == 1 else tuple(f"{AGENT}{k}" for k in range(number))
         names = tuple(self._text(entry.agents[k], f"describe: the name of agent {k}") for k in range(number))
         if len({*names}) < number:
-            raise EnvError(f"{self.said}: describe: two agents have one name: {', '.join(names)}")
+            raise EnvError(f"{self.source}: describe: two agents have one name: {', '.join(names)}")
         return names
 
     def _field(self, entry: FieldEntry) -> CField:
         name = self._text(entry.name, "describe: the name of a field")
         if not 0 <= entry.type < len(FIELD_TYPES):
-            raise EnvError(f"{self.said}: describe: field {name!r} is of type {entry.type}, which does not exist")
+            raise EnvError(f"{self.source}: describe: field {name!r} is of type {entry.type}, which does not exist")
         dtype, words = np.dtype(FIELD_TYPES[entry.type]), RANDOM_WORDS if entry.type == RANDOM else 1
         if not 1 <= entry.count <= MOST_BYTES // (dtype.itemsize * words):
-            raise EnvError(f"{self.said}: describe: field {name!r} has {entry.count} elements for a lane")
+            raise EnvError(f"{self.source}: describe: field {name!r} has {entry.count} elements for a lane")
         return CField(name, dtype, entry.count * words)
 
     def _parts(self, entry: LayoutEntry, action: spaces.Space[Any]) -> dict[str, spaces.Space[Any]]:
@@ -329,17 +329,17 @@ class CLibrary:
                 sizes = np.atleast_1d(getattr(action, "nvec", getattr(action, "n", 0)))
                 leaf.rank, leaf.shape[0], leaf.name = 1, int(sizes.sum()), MASK.encode()
                 if not leaf.shape[0]:
-                    raise EnvError(f"{self.said}: describe: a mask where actions are not discrete")
+                    raise EnvError(f"{self.source}: describe: a mask where actions are not discrete")
             name = self._text(leaf.name, "describe: the name of a leaf")
             if any(f"{name}/".startswith(f"{other}/") or other.startswith(f"{name}/") for other in parts):
                 raise EnvError(
-                    f"{self.said}: describe: a leaf {name!r} beside {', '.join(parts)}: names of parts differ"
+                    f"{self.source}: describe: a leaf {name!r} beside {', '.join(parts)}: names of parts differ"
                 )
             parts[name] = self._space(leaf, f"leaf {name!r}")
         return parts
 
     def _space(self, entry: SpaceEntry, what: str) -> spaces.Space[Any]:
-        what = f"{self.said}: describe: {what}"
+        what = f"{self.source}: describe: {what}"
         if not 0 <= entry.rank <= MAX_RANK:
             raise EnvError(f"{what}: rank {entry.rank}, expected 0 to {MAX_RANK}")
         shape = tuple(entry.shape[: entry.rank])

@@ -114,8 +114,8 @@ def _played(env: CEnv, play: Play, more: dict[str, str], findings: Findings, how
     result = subprocess.run(
         command, input=pickle.dumps(play), capture_output=True, env={**os.environ, "PYTHONPATH": path, **more}
     )
-    said = result.stderr.decode(errors="replace")
-    reports = _reports(said)
+    stderr = result.stderr.decode(errors="replace")
+    reports = _reports(stderr)
     for text in reports:
         findings.add("error", text)
     if result.returncode == 0:
@@ -126,17 +126,17 @@ def _played(env: CEnv, play: Play, more: dict[str, str], findings: Findings, how
     if not reports:
         number = -result.returncode
         ended = f"signal {signal.Signals(number).name}" if number > 0 else f"code {result.returncode}"
-        lines = [line for line in said.splitlines() if line.strip()]
+        lines = [line for line in stderr.splitlines() if line.strip()]
         findings.add("error", f"ends a process that plays it {how}, by {ended}{': ' + lines[-1] if lines else ''}")
     return None
 
 
-def _reports(said: str) -> list[str]:
+def _reports(stderr: str) -> list[str]:
     """Reads the reports of sanitizers: a line for each place in the source."""
     found: dict[str, None] = {}
     what = ""
     access = ""
-    for line in said.splitlines():
+    for line in stderr.splitlines():
         if undefined := UNDEFINED.match(line):
             found[f"{undefined['where']}: {undefined['what']}"] = None
         elif error := ADDRESS_ERROR.search(line):

@@ -249,9 +249,9 @@ class ForeignEnv(VectorBase):
         if self._masks_in_info:
             masks = np.ones((self.num_lanes, mask_width(self.kinds[0].action.space)), dtype=bool)
             reset = np.zeros(self.num_lanes, dtype=bool) if begun is None else self._step.ended
-            for said, lanes in ((infos, ~reset), (begun or {}, reset)):
-                for lane in np.flatnonzero(said.get(f"_{MASK}", MASK in said) & lanes).tolist():
-                    if (mask := said[MASK][lane]) is not None:
+            for step_infos, lanes in ((infos, ~reset), (begun or {}, reset)):
+                for lane in np.flatnonzero(step_infos.get(f"_{MASK}", MASK in step_infos) & lanes).tolist():
+                    if (mask := step_infos[MASK][lane]) is not None:
                         masks[lane] = np.concatenate([np.ravel(part) for part in mask]) if type(mask) is tuple else mask
         try:
             tree, _ = self.kinds[0].obs.read(obs, masks)
@@ -311,9 +311,9 @@ def _of_lane(batch: Any, lane: int, space: spaces.Space[Any]) -> Any:
 
 def _info_of_lane(infos: Mapping[str, Any], lane: int) -> dict[str, Any]:
     """Returns the infos of one lane from those of a vector environment: ``_key`` marks the lanes that have `key`."""
-    said = {}
+    lane_infos = {}
     for key, value in infos.items():
         of = infos.get(f"_{key}")
         if not key.startswith("_") and (of is None or of[lane]):
-            said[key] = _info_of_lane(value, lane) if isinstance(value, Mapping) else value[lane]
-    return said
+            lane_infos[key] = _info_of_lane(value, lane) if isinstance(value, Mapping) else value[lane]
+    return lane_infos

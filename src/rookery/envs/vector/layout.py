@@ -43,10 +43,10 @@ class Layout:
 
     def read_groups(self, lane: Lane) -> None:
         """Takes over the groups that an environment declares; raises an EnvError if they are not of its agents."""
-        said, agents = declared_groups(lane.env), [str(agent) for agent in self.place]
-        if isinstance(lane, GymLane) or {str(group) for group in said} <= {*agents}:
+        groups, agents = declared_groups(lane.env), [str(agent) for agent in self.place]
+        if isinstance(lane, GymLane) or {str(group) for group in groups} <= {*agents}:
             return  # groups may name teams
-        self.groups = checked_groups(said, agents, self.name)
+        self.groups = checked_groups(groups, agents, self.name)
 
     def survey(self, lane: Lane) -> None:
         """Determines the agents and their observations from one environment.

@@ -125,14 +125,14 @@ class RowWriter:
             self._pay_groups(lane, shown.group_reward)
         self.observe(lane, shown)
 
-    def _pay_groups(self, lane: int, said: Mapping[Agent, Any]) -> None:
+    def _pay_groups(self, lane: int, rewards: Mapping[Agent, Any]) -> None:
         """Writes the rewards of groups, which one or several members report, for all members.
 
         Raises:
             Breach: If an agent is in no group, reports no finite number, or another one than a mate.
         """
         by: dict[int, Agent] = {}
-        for agent, reward in said.items():
+        for agent, reward in rewards.items():
             if (number := self._group_of.get(agent)) is None:
                 raise Breach(f"info has {GROUP_REWARD}, but none of the environment's groups has this agent", agent)
             earned = finite(reward, GROUP_REWARD, agent)

@@ -307,8 +307,8 @@ class BlockEpisodes:
                         finite = np.isfinite(rows.next_obs[path]).reshape(number, -1).all(axis=1)
                         found.unseen[-1] |= ~finite
                     last = leaf[:1] if before is None else before[path]
-                    said = np.concatenate((last, rows.next_obs[path][:-1]))
-                    ahead = differ(said, leaf) if path == next(iter(rows.obs)) else ahead | differ(said, leaf)
+                    expected = np.concatenate((last, rows.next_obs[path][:-1]))
+                    ahead = differ(expected, leaf) if path == next(iter(rows.obs)) else ahead | differ(expected, leaf)
                 found.differs.append(ahead)
                 before = {path: leaf[-1:] for path, leaf in rows.next_obs.items()}
         if found.differs:

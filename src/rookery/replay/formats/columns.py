@@ -229,12 +229,12 @@ FEW = 4
 
 def taken(found: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """Returns the roles of columns as text: ``observation: x, v``."""
-    said = []
+    lines = []
     for role, names in found.items():
         kind, slash, path = role.partition("/")
         listed = ", ".join(names) if len(names) <= FEW else f"{names[0]} to {names[-1]} ({len(names)} columns)"
-        said.append(f"{WORDS.get(kind, kind)}{slash}{path}: {listed}")
-    return tuple(said)
+        lines.append(f"{WORDS.get(kind, kind)}{slash}{path}: {listed}")
+    return tuple(lines)
 
 
 def bare_flag(found: Mapping[str, Sequence[str]]) -> str | None:
@@ -470,10 +470,10 @@ class EpisodeFlags:
         limit = wanted.env_limit
         if flag is None or wanted.time_limit is not None:
             return wanted, ()
-        said = f"{flag} does not distinguish termination from truncation"
+        doubt = f"{flag} does not distinguish termination from truncation"
         if limit is None:
             return wanted, (
-                f"{said}: episodes that a time limit cut count as terminated; import again with --time-limit N if "
+                f"{doubt}: episodes that a time limit cut count as terminated; import again with --time-limit N if "
                 "there "
                 "was one of N decisions",
             )
@@ -481,12 +481,12 @@ class EpisodeFlags:
         longer = int((lengths > limit).sum())
         if longer:
             return wanted, (
-                f"{said}: the time limit of the environment, {limit} decisions, is not that of these data, which have "
+                f"{doubt}: the time limit of the environment, {limit} decisions, is not that of these data, which have "
                 f"{longer} of {len(lengths)} episodes that are longer, up to {lengths.max()}; so all ends "
                 "count as termination; import again with --time-limit N if there was a limit of N decisions",
             )
         return replace(wanted, time_limit=limit), (
-            f"{said}: episodes of {limit} decisions, the time limit of the environment, count as "
+            f"{doubt}: episodes of {limit} decisions, the time limit of the environment, count as "
             "truncated; --time-limit N sets another",
         )
 

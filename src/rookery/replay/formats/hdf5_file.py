@@ -118,8 +118,8 @@ def opened_hdf5(path: Path) -> Iterator[Any]:
     except FileNotFoundError:
         raise FileError(f"{path}: there is no such file") from None
     except Exception as error:  # the library raises many types of errors
-        said = " ".join(str(error).split())[:200]
-        raise FileError(f"{path}: is not a complete HDF5 file: {said or type(error).__name__}") from None
+        message = " ".join(str(error).split())[:200]
+        raise FileError(f"{path}: is not a complete HDF5 file: {message or type(error).__name__}") from None
 
 
 def data_sets_in(path: Path, file: Any) -> dict[str, Any]:

@@ -64,8 +64,8 @@ def read_parquet(path: Path, wanted: Wanted) -> dict[str, Recording]:
     except (RookeryError, MemoryError):
         raise
     except Exception as error:  # pyarrow raises many types of errors for a damaged file
-        said = " ".join(str(error).split())[:200]
-        raise FileError(f"{path}: is not a complete Parquet file: {said or type(error).__name__}") from None
+        message = " ".join(str(error).split())[:200]
+        raise FileError(f"{path}: is not a complete Parquet file: {message or type(error).__name__}") from None
 
 
 def _recording(path: Path, file: Any, wanted: Wanted, growth: Growth) -> Recording:

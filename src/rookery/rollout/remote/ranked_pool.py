@@ -169,8 +169,8 @@ class RankedPool(LocalPool):
             assert store is not None
             own += [store.complete, store.num_slots]
         at = worker.vector_steps, worker.env_steps, worker.lane_steps, *worker.running_lengths()
-        said = self.ranks.numbers(*at, worker.resting, bool(newcomers), *own)
-        steps, env_steps, lane_steps, lengths, counts, resting, missing, *numbers = zip(*said, strict=True)
+        reported = self.ranks.numbers(*at, worker.resting, bool(newcomers), *own)
+        steps, env_steps, lane_steps, lengths, counts, resting, missing, *numbers = zip(*reported, strict=True)
         standing, totals = self.standing, [int(sum(each)) for each in numbers]
         standing.behind = min(steps) < standing.until
         standing.env_steps, standing.lane_steps = int(sum(env_steps)), int(sum(lane_steps))

@@ -344,8 +344,8 @@ def stand_in_of(saved: Saved, play: bool | VectorEnv, layers: Iterable[Layer]) -
     """
     if not isinstance(play, bool):
         return play
-    said = [nested(layer.values).get("env", {}) for layer in layers]
-    named = [values.get("name") if isinstance(values, Mapping) else values.name for values in said]
+    env_values = [nested(layer.values).get("env", {}) for layer in layers]
+    named = [values.get("name") if isinstance(values, Mapping) else values.name for values in env_values]
     if play and any(name is not None for name in [saved.values.get("env.name"), *named]):
         return None
     if "env" not in saved.facts:

@@ -135,8 +135,8 @@ class RunDir:
         self.checkpoints.mkdir(exist_ok=True)
         self.write_settings(resolved)
         secrets = set(secrets_in(list(resolved.history.values())))
-        said = [without_secrets(word, secrets) for word in sys.argv[1:]]
-        self.write("command.txt", shlex.join([Path(sys.argv[0]).name, *said]) + "\n")
+        words = [without_secrets(word, secrets) for word in sys.argv[1:]]
+        self.write("command.txt", shlex.join([Path(sys.argv[0]).name, *words]) + "\n")
         self.write(VERSIONS, json.dumps(versions(), indent=1))
 
     @property

@@ -32,22 +32,22 @@ def objections_in(values: Mapping[str, Any], trees: Sequence[Any] = ()) -> Itera
     tree = nested(values)
     env = tree.get("env")
     if isinstance(env, Mapping):
-        yield from _in_env(env, _said("env.name", trees, env.get("name")))
+        yield from _in_env(env, _given("env.name", trees, env.get("name")))
         yield from of_settings(EnvConfig, env, "env")
     algorithm = _opened(tree.get("algorithm"))
-    common = _class_of(_said("algorithm.name", trees, algorithm.get("name", algorithm.get(CLASS))), "ppo")
+    common = _class_of(_given("algorithm.name", trees, algorithm.get("name", algorithm.get(CLASS))), "ppo")
     signals = _own_signals(algorithm, "algorithm", trees, {})
     yield from _in_algorithm(common, algorithm, "algorithm", trees, signals)
     for name, entry in _opened(tree.get("policies")).items():
         entry = _opened(entry)
-        chosen = _class_of(_said(f"policies.{name}.name", trees, entry.get("name", entry.get(CLASS))), common)
+        chosen = _class_of(_given(f"policies.{name}.name", trees, entry.get("name", entry.get(CLASS))), common)
         own = _own_signals(entry, f"policies.{name}", trees, signals)
         yield from _in_algorithm(chosen, entry, f"policies.{name}", trees, own)
         yield from of_settings(PolicyEntry, entry, f"policies.{name}")
         yield from objections(Label, name, f"policies.{name}")
     courses = _opened(tree.get("curriculum"))
     lessons = {name: _lesson_values(course) for name, course in courses.items()}
-    named = _said("env.name", trees, env.get("name") if isinstance(env, Mapping) else None)
+    named = _given("env.name", trees, env.get("name") if isinstance(env, Mapping) else None)
     yield from objections_to_parameters(named, lessons, "curriculum")
     rest = {name: part for name, part in tree.items() if name not in ("env", "algorithm", "policies")}
     yield from of_settings(RunConfig, rest, "")
@@ -69,7 +69,7 @@ def _own_signals(
 ) -> dict[str, Any]:
     """Returns the config classes of the own signals of an algorithm, by name; those in `common` where it names none."""
     found = _opened(_opened(values.get("signals")).get("own"))
-    named = {name: _said(f"{path}.signals.own.{name}.name", trees, _opened(found[name]).get("name")) for name in found}
+    named = {name: _given(f"{path}.signals.own.{name}.name", trees, _opened(found[name]).get("name")) for name in found}
     return {name: _class_of(called, common.get(name)) for name, called in named.items()}
 
 
@@ -103,7 +103,7 @@ def _in_modules(values: Any, path: str, trees: Sequence[Any]) -> Iterator[Object
         return
     config = values.get("module_config")
     if isinstance(config, Mapping):
-        module = _said(f"{path}.module", trees, values.get("module"))
+        module = _given(f"{path}.module", trees, values.get("module"))
         made = import_object(module) if isinstance(module, str) else module
         yield from objections_to_arguments(made, config, f"{path}.module_config")
     for name, inner in values.items():
@@ -151,7 +151,7 @@ def _opened(value: Any) -> Mapping[str, Any]:
     return {"name": value} if isinstance(value, str) else {}
 
 
-def _said(path: str, trees: Sequence[Any], otherwise: Any) -> Any:
+def _given(path: str, trees: Sequence[Any], otherwise: Any) -> Any:
     """Returns the value of a setting in the last tree that has one, else `otherwise`."""
     for tree in reversed(trees):
         if says(tree, path):

@@ -292,8 +292,8 @@ def video_speed(env: VectorEnv) -> float:
     """Returns the frame rate of an environment, its `render_fps`: at most `MOST_FPS`, and `USUAL_FPS` where it has
     none.
     """
-    said = env.render_fps if isinstance(env, VectorBase) else None
-    return USUAL_FPS if said is None else min(said, MOST_FPS)
+    fps = env.render_fps if isinstance(env, VectorBase) else None
+    return USUAL_FPS if fps is None else min(fps, MOST_FPS)
 
 
 def show(played: BoundedEpisodes, video: Video, labels: bool) -> None:

@@ -192,9 +192,9 @@ class EpisodeRecorder:
         """
         if not self.worker.lengths[0]:
             return {}
-        said = self.env.infos.get(0, {})
+        env_infos = self.env.infos.get(0, {})
         agents = [agent for kind in self.env.kinds for agent in kind.agents]
-        found: Mapping[str, Any] = said.get(agents[0], {}) if len(agents) == 1 else said
+        found: Mapping[str, Any] = env_infos.get(agents[0], {}) if len(agents) == 1 else env_infos
         return found
 
     def standing(self) -> EpisodeResult:

@@ -615,8 +615,8 @@ def entry_layers(resolved: Resolved[Any]) -> list[Layer]:
     for exploiter, name in exploiters_of(resolved.config.self_play).items():
         before, after = f"policies.{name}.", f"policies.{exploiter}."
         given = {path: values[-1] for path, values in resolved.history.items() if path.startswith(before)}
-        said = {path.replace(before, after, 1): value for path, (source, value) in given.items() if source != DEFAULT}
-        layers.append(Layer("league", {f"policies.{exploiter}": {}, **said}))
+        copied = {path.replace(before, after, 1): value for path, (source, value) in given.items() if source != DEFAULT}
+        layers.append(Layer("league", {f"policies.{exploiter}": {}, **copied}))
     return layers
 
 

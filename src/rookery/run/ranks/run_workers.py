@@ -111,25 +111,25 @@ def remote_env_stub(resolved: Resolved[RunConfig], make_copies: MakeCopies) -> R
     problems = []
     lanes, workers, group = sampling.num_envs, sampling.workers, sampling.inference_batch_envs or 1
     source = resolved.history["sampling.workers"][-1][0]
-    said = f"{source}: sampling.workers = {workers}"
+    where = f"{source}: sampling.workers = {workers}"
     if workers > -(-lanes // group):
         of = f"groups of {group} lanes (sampling.inference_batch_envs)" if group > 1 else "lanes"
         problems.append(
-            f"{said}: there are only {-(-lanes // group)} {of} to share; use fewer workers, or more sampling.num_envs"
+            f"{where}: there are only {-(-lanes // group)} {of} to share; use fewer workers, or more sampling.num_envs"
         )
     if sampling.staleness:
-        problems.append(f"{said}: sampling.staleness = 1 is for one process; use sampling.asynchronous=true")
+        problems.append(f"{where}: sampling.staleness = 1 is for one process; use sampling.asynchronous=true")
     if cfg.device != "cpu" and not cfg.cluster.worker_gpus and cfg.cluster.ray != "here":
         problems.append(
-            f"{said}: device = {cfg.device}: workers run the policy on its device, and have no GPU; set "
+            f"{where}: device = {cfg.device}: workers run the policy on its device, and have no GPU; set "
             "cluster.worker_gpus=0.25, for example, so that four share one"
         )
     if cfg.self_play:
-        problems.append(f"{said}: self_play is played in this process only; set sampling.workers=0")
+        problems.append(f"{where}: self_play is played in this process only; set sampling.workers=0")
     refuse(problems)
     with closing(make_copies(cfg, 1, worker_choice(cfg))) as copy:
         if is_only_one(copy):
-            raise ConfigError(f"{said}: only one process can have environments of {copy.name}; set sampling.workers=0")
+            raise ConfigError(f"{where}: only one process can have environments of {copy.name}; set sampling.workers=0")
         return RemoteEnvStub(copy, lanes)
 
 
@@ -148,21 +148,25 @@ def notes_of_workers(resolved: Resolved[RunConfig], env: VectorEnv) -> list[str]
     if workers or config.cluster.learners > 1:
         given = [path for path in given if path.startswith("sampling")]
     if workers:
-        said = f"{resolved.history['evaluation.workers'][-1][0]}: evaluation.workers = {workers}"
+        where = f"{resolved.history['evaluation.workers'][-1][0]}: evaluation.workers = {workers}"
         if is_only_one(env):
-            raise ConfigError(f"{said}: only one process can have environments of {env.name}; set evaluation.workers=0")
+            raise ConfigError(
+                f"{where}: only one process can have environments of {env.name}; set evaluation.workers=0"
+            )
         if config.self_play:
-            raise ConfigError(f"{said}: self_play is measured in this process only; set evaluation.workers=0")
+            raise ConfigError(f"{where}: self_play is measured in this process only; set evaluation.workers=0")
         if config.device != "cpu" and not config.cluster.worker_gpus and config.cluster.ray != "here":
             raise ConfigError(
-                f"{said}: device = {config.device}: policies act on this device, and workers have no GPU; set "
+                f"{where}: device = {config.device}: policies act on this device, and workers have no GPU; set "
                 "cluster.worker_gpus=0.25, for example, so that four share one"
             )
         copies = min(evaluation.episodes, evaluation.num_envs)
         if not evaluation.every:
             notes.append("evaluation.workers: without effect, because evaluation.every = 0: nothing is evaluated")
         elif workers > copies:
-            notes.append(f"{said}: only {copies} environments to share (evaluation.num_envs): as many workers evaluate")
+            notes.append(
+                f"{where}: only {copies} environments to share (evaluation.num_envs): as many workers evaluate"
+            )
     if given and not config.sampling.workers:
         notes.append(f"{', '.join(given)}: without effect, because sampling.workers = 0: this process samples alone")
     return notes

@@ -154,7 +154,7 @@ class RayExecutor(Executor):
         self._ready: deque[Event] = deque()
         self._is_stopping, self._monitor = False, HeartbeatMonitor()
         instead, sent = "place=processes needs no Ray", job.working_directory
-        self._connected_here = connect(said="tune.place = ray", instead=instead, working_directory=sent)
+        self._connected_here = connect(setting="tune.place = ray", instead=instead, working_directory=sent)
         self._resources, self._capacity, self._refreshed = self._requested, 0, -math.inf
         self._refresh_nodes()
 
