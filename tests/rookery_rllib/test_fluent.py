@@ -4,6 +4,7 @@ import pytest
 
 from rookery.core.errors import ConfigError
 from rookery.core.schedules import Piecewise
+from rookery_rllib.base.imports import find
 from rookery_rllib.config.defaults import DEFAULT_CONFIGS
 from rookery_rllib.config.key_names import LATER_ARGUMENTS
 from rookery_rllib.config.table import rows_of
@@ -53,6 +54,31 @@ def test_methods_say_keys_of_2021_and_return_the_configuration():
         "callbacks": dict,
         "framework": "torch",
     }
+
+
+def test_modules_of_rllib_2_have_the_fluent_form_and_the_trainers():
+    ppo = find("ray.rllib.algorithms.ppo")
+    assert (ppo.PPOConfig, ppo.PPO) == (PPOConfig, find("ray.rllib.agents.ppo").PPOTrainer)
+    assert find("ray.rllib.algorithms.dqn.dqn").DQNConfig is DQNConfig
+    assert find("ray.rllib.algorithms").AlgorithmConfig is find("ray.rllib.algorithms.algorithm_config").AlgorithmConfig
+    assert dict(PPOConfig().training(lr=0.5))["lr"] == 0.5
+    with pytest.raises(ImportError, match="PPO, DQN and SAC"):
+        find("ray.rllib.algorithms.impala")
+
+
+def test_a_policy_spec_and_the_later_name_of_a_callbacks_argument():
+    spec = find("ray.rllib.policy.policy").PolicySpec
+    seen = []
+
+    class Watching(find("ray.rllib.algorithms.callbacks").DefaultCallbacks):
+        def on_train_result(self, *, algorithm, result, **kwargs):
+            seen.append((algorithm, result["training_iteration"]))
+
+    config = PPOConfig().environment("CartPole-v1").training(train_batch_size=64, sgd_minibatch_size=32)
+    config = config.rollouts(rollout_fragment_length=64).callbacks(Watching).multi_agent(policies={"p": spec()})
+    trainer = config.multi_agent(policy_mapping_fn=lambda agent, *args, **kwargs: "p").build()
+    trainer.train()
+    assert seen == [(trainer, 1)]
 
 
 def test_an_automatic_fragment_is_a_copys_share_of_a_batch():

@@ -215,8 +215,9 @@ REPORTING = [
     by(worker_environment, {"extra_python_environs_for_worker": {}}, "cluster.environment",
        "Environment variables of workers on a cluster; refused if environments run in this process."),
     refused({"input": "sampler"},
-            "experience is collected here, or by clients of a PolicyServerInput, which a function returns; rookery "
-            "learn RUN learns from a replay that was recorded", rl2="offline_data"),
+            "experience is collected here, or by clients of a PolicyServerInput, which a function returns; to learn "
+            "from files: rookery replay import FOLDER -o DATA, then rookery train --algo iql (bc, marwil, cql, ...) "
+            "--replay DATA", rl2="offline_data"),
     used({"output": None},
          "A directory, or 'logdir', for experience in lines of JSON; or a function of an IOContext that returns an "
          "OutputWriter.", rl2="offline_data"),

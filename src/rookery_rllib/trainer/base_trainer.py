@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -391,9 +392,15 @@ class BaseTrainer(Trainable):
         self._steps_before = found.env_steps
         if self.config["env_task_fn"] is not None:
             self._set_tasks(self.config["env_task_fn"], result)
-        if overrides(self.callbacks, "on_train_result"):
-            self.callbacks.on_train_result(trainer=self, result=result)
         return result
+
+    def log_result(self, result: dict[str, Any]) -> None:
+        """Passes a whole result, with counters and times, to the callbacks, which may add to it."""
+        if overrides(self.callbacks, "on_train_result"):
+            parameters = inspect.signature(self.callbacks.on_train_result).parameters
+            caller = "algorithm" if "algorithm" in parameters else "trainer"  # RLlib 2 has the former
+            self.callbacks.on_train_result(**{caller: self}, result=result)
+        super().log_result(result)
 
     def _episode_of(self, result: EpisodeResult) -> EndedEpisode:
         """Returns an episode that a worker on a cluster has finished."""

@@ -213,7 +213,8 @@ METHODS: dict[str, dict[str, str | Taken]] = {
                   "enable_async_evaluation always_attach_evaluation_results "
                   "evaluation_auto_duration_min_env_steps_per_sample "
                   "evaluation_auto_duration_max_env_steps_per_sample"),
-        **all_are(no("evaluations run episodes"), "off_policy_estimation_methods ope_split_batch_by_episode "
+        **all_are(no("evaluations run episodes; rookery evaluate RUN --replay DATA estimates returns from data"),
+                  "off_policy_estimation_methods ope_split_batch_by_episode "
                   "offline_evaluation_interval"),
     },
     "multi_agent": {
@@ -232,7 +233,8 @@ METHODS: dict[str, dict[str, str | Taken]] = {
     },
     "debugging": all_are(nothing, "logger_creator worker_cls"),
     "offline_data": all_are(
-        no("experience is collected here; rookery learn RUN learns from a replay that was recorded"),
+        no("experience is collected here; to learn from files: rookery replay import FOLDER -o DATA, then "
+           "rookery train --algo iql (bc, marwil, cql, ...) --replay DATA"),
         "input_config actions_in_input_normalized output_config offline_sampling dataset_num_iters_per_learner "
         "input_read_method input_read_method_kwargs input_read_schema map_batches_kwargs iter_batches_kwargs "
         "prelearner_class output_write_method output_max_rows_per_file output_write_episodes"),
@@ -370,6 +372,10 @@ class AlgorithmConfig:
 
     def __getitem__(self, key: str) -> Any:
         return self.to_dict()[key]
+
+    def keys(self) -> Any:
+        """Returns the keys of 2021, so that ``dict(config)`` and ``PPO(config=config)`` work."""
+        return self.to_dict().keys()
 
     def get(self, key: str, default: Any = None) -> Any:
         return self.to_dict().get(key, default)

@@ -72,15 +72,26 @@ ray.rllib.agents.sac  policy.templates: sac_torch_policy.SACTorchPolicy sac_tf_p
 ray.rllib.contrib.maddpg.maddpg  trainer.trainers: MADDPGTrainer  config.defaults: DEFAULT_CONFIG=MADDPG_DEFAULT_CONFIG
 ray.rllib.contrib.maddpg  .maddpg: *
 
+ray.rllib.algorithms.ppo.ppo  trainer.fluent: PPOConfig  trainer.trainers: PPO=PPOTrainer
+ray.rllib.algorithms.ppo  .ppo: *
+ray.rllib.algorithms.dqn.dqn  trainer.fluent: DQNConfig  trainer.trainers: DQN=DQNTrainer
+ray.rllib.algorithms.dqn  .dqn: *
+ray.rllib.algorithms.sac.sac  trainer.fluent: SACConfig  trainer.trainers: SAC=SACTrainer
+ray.rllib.algorithms.sac  .sac: *
+ray.rllib.algorithms.algorithm_config  trainer.fluent: AlgorithmConfig NotProvided
+ray.rllib.algorithms.algorithm  trainer.trainers: Algorithm=Trainer
+ray.rllib.algorithms.callbacks  policy.callbacks: DefaultCallbacks MemoryTrackingCallbacks MultiCallbacks
+ray.rllib.algorithms  .algorithm: *  .algorithm_config: *
+
 ray.rllib.evaluation  policy.episodes: episode.MultiAgentEpisode
     trainer.script_workers: rollout_worker.RolloutWorker worker_set.WorkerSet
     .episode: *  .rollout_worker: *
 ray.rllib.evaluation.metrics  trainer.results: collect_metrics collect_episodes summarize_episodes
     policy.policies: LEARNER_STATS_KEY
 
-ray.rllib.policy.policy  policy.policies: Policy LEARNER_STATS_KEY
+ray.rllib.policy.policy  policy.policies: Policy PolicySpec LEARNER_STATS_KEY
 ray.rllib.policy.torch_policy ray.rllib.policy.tf_policy  policy.mixins: LearningRateSchedule EntropyCoeffSchedule
-ray.rllib.policy  policy.policies: Policy  policy.torch_policy: TorchPolicy torch_policy.TorchPolicy
+ray.rllib.policy  policy.policies: Policy PolicySpec  policy.torch_policy: TorchPolicy torch_policy.TorchPolicy
     base.unsupported: TFPolicy tf_policy.TFPolicy
     policy.templates: policy_template.build_policy_class torch_policy_template.build_torch_policy
         tf_policy_template.build_tf_policy
@@ -101,6 +112,8 @@ ray.util.iter  base.unsupported: LocalIterator ParallelIterator
 """)
 
 _REPLAY = "part of the loss of an algorithm with replay, which Rookery implements itself (docs/algorithms/dqn.md)"
+_LATER = "only PPO, DQN and SAC have a configuration with methods; use a trainer of ray.rllib.agents, with a dict"
+_OFFLINE = "there is no such trainer class; use rookery replay import FOLDER -o DATA, then rookery train"
 
 GONE = gone_in(f"""
 ray.rllib.agents
@@ -110,8 +123,12 @@ ray.rllib.agents
     maml: MAML is not implemented
     mbmpo: MBMPO is not implemented
     slateq: SlateQ is not implemented
-    marwil: there is no such trainer class; use rookery train --algo marwil (or bc) --replay DATA
-    cql: there is no such trainer class; use rookery train --algo cql --replay DATA
+    marwil: {_OFFLINE} --algo marwil (or bc) --replay DATA
+    cql: {_OFFLINE} --algo cql --replay DATA
+ray.rllib.algorithms
+    marwil bc: {_OFFLINE} --algo marwil (or bc) --replay DATA
+    cql: {_OFFLINE} --algo cql --replay DATA
+    appo impala a2c a3c pg td3 ddpg qmix r2d2 apex_dqn apex_ddpg simple_q ddppo maddpg: {_LATER}
 ray.rllib.agents.dqn.dqn_torch_policy
     QLoss ComputeTDErrorMixin build_q_model_and_distribution compute_q_values: {_REPLAY}
 ray.rllib.agents.sac.sac_torch_policy

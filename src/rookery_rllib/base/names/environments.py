@@ -66,8 +66,8 @@ ray.rllib.evaluation
         of RLlib's sampler; use the callback on_postprocess_trajectory to read or change a batch
 ray.rllib.offline
     D4RLReader d4rl_reader: D4RL datasets; `rookery replay import` reads their .hdf5 files, and Minari datasets
-    is_estimator wis_estimator off_policy_estimator: off-policy estimators; use
-        `rookery evaluate RUN --replay DATA`, or run episodes with Trainer.evaluate
+    estimators is_estimator wis_estimator off_policy_estimator: off-policy estimators; use
+        `rookery replay import FOLDER -o DATA`, then `rookery evaluate RUN --replay DATA --stochastic`
 ray
     _private: internal functions of Ray; only get_user_temp_dir exists here
 """)
