@@ -20,7 +20,7 @@ from measure import Meter, seconds_since_start
 from workloads import BEST, MATCHED, OFF_POLICY, PPO, TARGETS
 
 from envs import NUM_AGENTS, Busy, Crowd, Single, loops_for
-from rookery import DQNConfig, MultiAgentArena, PPOConfig, SACConfig, Trainer
+from rookery import DQNConfig, MultiAgentArena, PPOConfig, SACConfig, Trainer, __version__
 from rookery.envs.choice import random_rate
 from rookery.run.plan.speed import describe, measure_limits, measure_pace
 
@@ -248,7 +248,7 @@ def about(made: Trainer) -> dict[str, Any]:
         "threads": describe(made)["torch_threads"],
         "num_envs": made.env.num_lanes,
         "notes": list(made.notes),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in ("rookery", "torch")}},
+        "versions": {"python": platform.python_version(), "rookery": __version__, "torch": version("torch")},
     }
 
 

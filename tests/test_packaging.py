@@ -13,6 +13,8 @@ from zipfile import ZipFile
 
 import pytest
 
+import rookery
+
 pytest.importorskip("setuptools", minversion="77")
 
 ROOT = Path(__file__).parents[1]
@@ -31,10 +33,10 @@ needs_compiler = pytest.mark.skipif(
 def tree(tmp_path):
     """The files of the package that its build needs, with kernels that compile at once."""
     root = tmp_path / "tree"
-    for name in ("setup.py", "pyproject.toml", "README.md", "src/rookery/py.typed", "src/rookery/core/__init__.py"):
+    package = ("py.typed", "__init__.py", "core/__init__.py")
+    for name in ("setup.py", "pyproject.toml", "README.md", *(f"src/rookery/{name}" for name in package)):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
-    (root / "src" / "rookery" / "__init__.py").touch()
     (root / KERNELS).mkdir()
     (root / KERNELS / "kernels.cpp").write_text(f'#include "stub.h"\n{STUB}')
     (root / KERNELS / "stub.h").touch()
@@ -90,6 +92,12 @@ def test_the_name_of_the_distribution_is_a_literal_in_one_file_and_pages_have_it
         assert name in exempt or not (old.search(text) or new.search(text)), f"{name}: use rookery.core.packages"
     for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         assert not old.search(path.read_text(encoding="utf-8")), path
+
+
+def test_the_version_is_that_of_the_module_and_nothing_is_imported_to_read_it(tree, tmp_path):
+    # nothing could be: the tree has no module that rookery/__init__.py imports
+    wheel, _ = build(tree, **without_compiler(tmp_path))
+    assert wheel.name.split("-")[:2] == ["rookery_rl", rookery.__version__]
 
 
 def warnings_of(said):

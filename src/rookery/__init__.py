@@ -17,7 +17,7 @@ check_alone(os.path.dirname(__path__[0]))
 __distribution__ = DISTRIBUTION
 """Name of the distribution; the package of another program with the name of this one has none."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "Trainer": "rookery.run.trainer",

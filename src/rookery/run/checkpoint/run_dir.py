@@ -27,6 +27,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from rookery import __version__
 from rookery.core.config import Resolved
 from rookery.core.errors import ConfigError
 from rookery.core.io.console_output import LOG, survive_lost_output
@@ -56,7 +57,7 @@ VERSIONS = "versions.json"
 LATER = "later"
 """Key in `VERSIONS`: list of other versions with which the run was resumed, each with the iteration."""
 
-PACKAGES = ("rookery", "torch", "numpy", "gymnasium", "pettingzoo")
+PACKAGES = ("torch", "numpy", "gymnasium", "pettingzoo")
 
 
 class RunDir:
@@ -264,5 +265,6 @@ def versions() -> Mapping[str, str]:
     return {
         "python": platform.python_version(),
         "platform": f"{system.sysname}-{system.release}-{system.machine}",
+        "rookery": __version__,
         **{package: version(package) for package in PACKAGES},
     }
