@@ -74,6 +74,14 @@ def test_a_sound_environment_has_no_errors_and_no_warnings(env):
     ] == []
 
 
+def test_masks_in_a_method_that_is_never_called_are_doubtful():
+    class Masked(Sound):
+        def action_masks(self):
+            return np.ones(2, bool)
+
+    assert "action_masks() is never called" in "".join(warnings(Masked))
+
+
 def test_agents_that_take_turns_or_come_and_go_are_sound():
     assert errors("pettingzoo.classic.tictactoe_v3") == []
     assert errors(CountingAEC) == errors(ComingAndGoing) == []

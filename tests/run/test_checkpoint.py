@@ -22,7 +22,7 @@ from lives import FAST, digest, either, make, rows, weights
 from rookery import ConfigError, EnvError, EvaluationConfig, Linear, MultiAgentArena, PPOConfig, Trainer, load_policy
 from rookery.core.io import files
 from rookery.core.io.encoding import EncodingError
-from rookery.core.io.files import FileError, list_checkpoints, read_directory, write_directory
+from rookery.core.io.files import FileError, find_checkpoint, list_checkpoints, read_directory, write_directory
 from rookery.run.checkpoint import checkpoint
 from selection import slow
 
@@ -165,7 +165,8 @@ def test_the_last_the_best_and_pinned_ones_stay(tmp_path):
             trainer.save(pin=number == 2)
     # the first of the two that scored 9 is the best
     assert names(tmp_path) == ["000001", "000002", "000005", "000006"]
-    assert checkpoint.best_name(tmp_path / "checkpoints") == "000001"
+    assert files.best_name(tmp_path / "checkpoints") == "000001"
+    assert find_checkpoint(tmp_path / "checkpoints" / "best").name == "000001"
 
 
 def test_the_best_is_judged_by_evaluations_where_there_are_any(tmp_path):
@@ -217,7 +218,7 @@ def test_random_lives_of_a_folder_keep_what_they_must(tmp_path, monkeypatch):
                 last = sorted(model, key=files.checkpoint_number)[-keep:]
                 model = {n: facts for n, facts in model.items() if n in last or n == best or facts[1]}
             assert {path.name for path in folder.iterdir()} - {"best.json", "notes"} == model.keys(), f"life {life}"
-            assert checkpoint.best_name(folder) == best
+            assert files.best_name(folder) == best
             assert files.find_checkpoint(folder.parent).name == max(model, key=files.checkpoint_number)
             assert (folder / "notes").is_dir()
     assert steps > 500
@@ -227,7 +228,7 @@ def test_a_note_about_the_best_that_means_nothing_is_passed_over(tmp_path):
     for content in (b"", b"[]", b"null", b"3", b'{"name": "000009"}', b'{"name": "../.."}', b'{"name": 3}', b"\xff"):
         (tmp_path / "best.json").write_bytes(content)
         try:
-            assert checkpoint.best_name(tmp_path) is None, content
+            assert files.best_name(tmp_path) is None, content
         except TypeError:
             pytest.fail(f"{content!r}")
     write_directory(tmp_path / "000001", {}, {})

@@ -1,10 +1,11 @@
 """Names of other libraries: the error names the equivalent here."""
 
+import gymnasium
 import pytest
 import torch
 
 import rookery
-from rookery import Callback, ConfigError, EnvError, PPOConfig, Trainer
+from rookery import PPO, Callback, ConfigError, EnvError, PPOConfig, Trainer
 
 ARGUMENTS = {
     "total_timesteps": 'stop={"env_steps": 100_000}',
@@ -67,6 +68,65 @@ def test_a_callback_with_the_signature_of_rllib_is_refused_when_it_is_written():
     class Own(Callback):
         def on_episode_end(self, episode, more=None):
             """One argument more, with a default."""
+
+
+def test_a_callback_of_stable_baselines3_is_refused_when_it_is_written():
+    with pytest.raises(ConfigError, match=r"Old\._on_step: .*write on_episode_step\(self, episode\)"):
+
+        class Old(Callback):
+            def _on_step(self):
+                return True
+
+
+def test_a_name_of_another_library_is_refused_in_an_import_too():
+    with pytest.raises(ImportError, match=r"cannot import name 'evaluate_policy' from 'rookery': trainer\.evaluate"):
+        from rookery import evaluate_policy  # noqa: F401
+    with pytest.raises(ImportError, match=r"cannot import name 'vecnorm' from 'rookery' \("):
+        from rookery import vecnorm  # noqa: F401
+
+
+def test_an_algorithm_called_as_in_stable_baselines3_names_the_trainer():
+    with pytest.raises(ConfigError, match=r'Trainer\("CartPole-v1", PPOConfig\(\)\)'):
+        PPO("MlpPolicy", "CartPole-v1")
+
+
+def test_a_setting_of_the_algorithm_given_to_the_trainer_names_its_class():
+    with pytest.raises(ConfigError, match="did you mean 'lr' of PPOConfig"):
+        Trainer("CartPole-v1", PPOConfig(), learning_rate=1e-3)
+    with pytest.raises(ConfigError, match="did you mean 'gamma' of PPOConfig"):
+        Trainer("CartPole-v1", PPOConfig(), gamma=0.9)
+
+
+def test_a_schedule_as_a_function_shows_the_form_here():
+    with pytest.raises(ConfigError, match="a schedule of it, such as {'start': 0.001, 'end': 0}"):
+        PPOConfig(lr=lambda left: left * 1e-3)
+
+
+def test_an_instance_with_an_id_names_the_id():
+    with pytest.raises(EnvError, match=r"did you mean 'CartPole-v1'\?"):
+        Trainer(gymnasium.make("CartPole-v1"), PPOConfig())
+
+
+def test_algorithms_and_metrics_of_other_libraries_have_a_remedy():
+    with pytest.raises(ConfigError, match="'ppo_lstm': no such name; write ppo, with algorithm.model.memory.kind=lstm"):
+        Trainer("CartPole-v1", "ppo_lstm")
+    trainer = Trainer("CartPole-v1", PPOConfig(model={"hidden": (4,)}), num_envs=1, env_processes=0, seed=0)
+    with trainer, pytest.raises(ConfigError, match="did you mean 'env_steps'"):
+        trainer.train(stop={"total_timesteps": 100})
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (["train", "CartPole-v1", "--n-timesteps", "100"], "--stop env_steps=100000"),
+        (["tune", "CartPole-v1", "--n-trials", "3"], "tune.search=optuna"),
+        (["enjoy", "pole"], "rookery record RUN"),
+    ],
+)
+def test_options_and_commands_of_rl_zoo_have_a_remedy(rookery, words, remedy):
+    code, _, err = rookery(*words)
+    assert code == 2
+    assert remedy in err
 
 
 def test_explain_names_an_algorithm(rookery):

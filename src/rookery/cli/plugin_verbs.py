@@ -1,4 +1,4 @@
-"""Verbs of installed plug-ins: a package is imported when its verb is called."""
+"""Verbs of installed plug-ins: a package is imported when its verb is called. Unknown words get a remedy."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from rookery.core.plugins import VERBS
+from rookery.core.settings.hints import OPTIONS, OTHER_VERBS
 
 PLUGIN_PANEL = "Other systems"
 """Panel of the help for verbs of other packages."""
@@ -30,13 +31,29 @@ class VerbGroup(TyperGroup):
             return TyperCommand(cmd_name, help=text, rich_help_panel=PLUGIN_PANEL)
         return found
 
+    def invoke(self, ctx: Any) -> Any:
+        """Runs a verb; an unknown option of another program is refused with its remedy."""
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            unknown: Any = error
+            if remedy := OPTIONS.get(getattr(error, "option_name", "")):
+                unknown.message, unknown.possibilities = f"{unknown.message}; {remedy}", None
+            raise
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Returns the name and the verb of a command line, and the arguments after it.
 
         Raises:
             ConfigError: If the verb is a plug-in that cannot be imported.
         """
-        name, found, rest = super().resolve_command(ctx, args)
+        try:
+            name, found, rest = super().resolve_command(ctx, args)
+        except Exception as error:
+            unknown: Any = error
+            if args[0] in OTHER_VERBS:
+                unknown.message = f"No such command {args[0]!r}; {OTHER_VERBS[args[0]]}"
+            raise
         if name is not None and super().get_command(ctx, name) is None:
             return name, verb(name, VERBS.load(name)), rest
         return name, found, rest

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.io.files import FOLDER, MANIFEST, checkpoint_number, list_checkpoints, read_content
+from rookery.core.io.files import FOLDER, MANIFEST, best_name, checkpoint_number, list_checkpoints, read_content
 from rookery.core.io.json_text import parse_json
 
 ROOT = Path("runs")
@@ -110,8 +110,6 @@ def find_saved(run: Path, checkpoint: str) -> Path:
     Raises:
         ConfigError: If there is none of that name; with the existing ones.
     """
-    from rookery.run.checkpoint.checkpoint import best_name
-
     is_checkpoint = run.parent.name == FOLDER and checkpoint_number(run.name) and run.is_dir()
     if (run / MANIFEST).is_file() or is_checkpoint:  # reading reports a missing manifest
         return run

@@ -10,7 +10,7 @@ import typer
 
 from rookery.cli.runs import SavedRun, TrustedCode, find_saved
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.io.files import FOLDER
+from rookery.core.io.files import FOLDER, best_name
 
 SocketPort = Annotated[
     int | None,
@@ -112,7 +112,5 @@ def url_host(address: tuple[str, int]) -> str:
 
 def best_checkpoint(folder: Path) -> Path | None:
     """Returns the checkpoint of a run that is marked as the best now."""
-    from rookery.run.checkpoint.checkpoint import best_name
-
     name = best_name(folder / FOLDER)
     return None if name is None else folder / FOLDER / name

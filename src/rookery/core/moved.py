@@ -74,7 +74,11 @@ class OldNames:
 
         Raises:
             ModuleNotFoundError: If the module was removed; says what to use instead.
+            ImportError: For ``from rookery import X`` with a name of another library; with the name here.
         """
+        parent, _, last = name.rpartition(".")
+        if parent == "rookery" and last in NAMES and PathFinder.find_spec(name, path) is None:
+            raise ImportError(f"cannot import name {last!r} from 'rookery': {NAMES[last]}")
         if not name.startswith("rookery") or (name not in _have_rows() and new_name(name) == name):
             return None
         present = PathFinder.find_spec(name, path, target)

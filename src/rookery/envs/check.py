@@ -97,6 +97,7 @@ class _Check:
         self.groups: dict[str, tuple[str, ...]] = {}
         self.group_rewards: list[float] = []
         self.kept: list[tuple[Agent, Any, str]] = []
+        self.masked = False
 
     def run(self) -> None:
         """Runs all checks in turn."""
@@ -253,6 +254,7 @@ class _Check:
     ) -> None:
         """Checks one observation, part by part."""
         if mask is not None:
+            self.masked = True
             try:
                 check_maskable(actions.space, "info")
             except SpaceError as error:
@@ -322,6 +324,8 @@ class _Check:
             add("note", f"{probe.steps / probe.seconds:,.0f} steps a second, one environment alone")
         how = "by repeating its actions"
         if isinstance(probe.lane, GymLane):
+            if not self.masked and probe.lane.env.has_wrapper_attr("action_masks"):
+                self.warn("action_masks() is never called: return the mask as info['action_mask'] of reset and step")
             slow = f"{how}; get_state() and set_state(state) would be faster"
             how = "from its state" if can_capture(probe.env) else slow
         add("note", f"an interrupted episode is resumed {how}")

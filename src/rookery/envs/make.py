@@ -286,7 +286,9 @@ def find_maker(env: Any) -> Any:
         raise EnvError(f"module {env.__name__} has neither parallel_env nor env; pass a class or a function of it")
     if not callable(env) and scheme_of_maker(env) is None:
         what = f"an instance of {type(env).__name__}, expected something that makes one environment a call"
-        raise EnvError(f"env is {what}: a class, a function, a Gymnasium id or an import path 'my.module:MyEnv'")
+        spec = getattr(env, "spec", None)
+        known = f"; did you mean {spec.id!r}?" if isinstance(spec, gymnasium.envs.registration.EnvSpec) else ""
+        raise EnvError(f"env is {what}: a class, a function, a Gymnasium id or an import path 'my.module:MyEnv'{known}")
     return env
 
 

@@ -10,6 +10,15 @@ from rookery.report.results import EvaluationResult, IterationResult
 from rookery.rollout.hooks import EpisodeListener
 from rookery.run.trainer import Trainer
 
+OF_STABLE_BASELINES3 = {
+    "_on_training_start": "on_train_start(self, trainer)",
+    "_on_rollout_start": "on_iteration(self, trainer, result), which is called after each iteration",
+    "_on_step": "on_episode_step(self, episode), or on_iteration(self, trainer, result)",
+    "_on_rollout_end": "on_iteration(self, trainer, result)",
+    "_on_training_end": "on_train_end(self, trainer, result)",
+}
+"""Methods of a callback of Stable-Baselines3, and what to write."""
+
 
 class Callback(EpisodeListener):
     """Base class of callbacks; all methods do nothing, and a subclass overrides some of them.
@@ -21,7 +30,7 @@ class Callback(EpisodeListener):
 
     Raises:
         ConfigError: When a subclass has a public method ``on_...`` that is never called, or that cannot take its
-            arguments (such as one written for RLlib).
+            arguments (such as one written for RLlib), or a method that Stable-Baselines3 would call.
     """
 
     def __init_subclass__(cls) -> None:
@@ -35,6 +44,11 @@ class Callback(EpisodeListener):
                     f"{', '.join(known)}; a method of your own needs a name that does not begin with on_"
                 )
             _check_signature(cls, name)
+        for name, ours in OF_STABLE_BASELINES3.items():
+            if callable(getattr(cls, name, None)):
+                raise ConfigError(
+                    f"callback {cls.__name__}.{name}: a Callback of Rookery has no such method; write {ours}"
+                )
 
     def on_train_start(self, trainer: Trainer) -> None:
         """Called when training begins or resumes."""

@@ -13,12 +13,12 @@ from rookery.algorithms.capabilities import algorithms_with, one_of
 from rookery.cluster.ranks import Ranks
 from rookery.core.config import Resolved
 from rookery.core.device import check_compiler, check_device, has_bfloat16
-from rookery.core.errors import ConfigError, EnvError, nearest
+from rookery.core.errors import ConfigError, EnvError
 from rookery.core.process.cpu import usable_cores
 from rookery.core.process.torch_modes import call_in_user_modes, users_modes
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings.fields import Settings, object_name
-from rookery.core.settings.hints import ARGUMENTS
+from rookery.core.settings.fields import Settings, object_name, paths_of
+from rookery.core.settings.hints import argument_hint
 from rookery.core.settings.layers import Layer, yaml_layer
 from rookery.core.settings.repeated_keys import Keys, refuse_repeated
 from rookery.core.settings.trust import texts_in
@@ -81,6 +81,7 @@ def code_values(
     values: dict[str, Any] = {}
     called: dict[Keys, str] = {}
     wrong = []
+    own = (type(algorithm).__name__, paths_of(type(algorithm))) if isinstance(algorithm, Settings) else ("", ())
     for name, value in overrides.items():
         if name == "model" and not isinstance(value, Settings | Mapping):
             values["algorithm.model.module"] = value
@@ -92,7 +93,7 @@ def code_values(
             values[path] = value
             called[path,] = f"{name}="
         else:
-            near = f"; {ARGUMENTS[name]}" if name in ARGUMENTS else nearest(name, [*SHORTHANDS, *SECTIONS, "seed"])
+            near = argument_hint(name, [*SHORTHANDS, *SECTIONS, "seed"], *own)
             wrong.append(f"code: {name} = {value!r}: Trainer has no such argument{near}")
     if wrong:
         raise ConfigError(*wrong)

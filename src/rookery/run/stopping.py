@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from rookery.core.config import DEFAULT, Resolved
 from rookery.core.errors import ConfigError, nearest, refuse
+from rookery.core.settings.hints import METRICS
 from rookery.core.settings.thresholds import BUDGETS, AtMost, is_reached
 from rookery.report.results import WINDOW, IterationResult
 from rookery.run.settings import RunConfig
@@ -93,7 +94,8 @@ class Stop:
             key = name.replace(".", "/")
             if key not in values and not _may_come(key, result):
                 known = sorted((set(values) | {"evaluation/return_mean"}) - {"exact"})
-                there = f"known are {', '.join(known)}{nearest(key, known)}"
+                near = f"; did you mean {METRICS[key]!r}?" if key in METRICS else nearest(key, known)
+                there = f"known are {', '.join(known)}{near}"
                 source = f"{sources[name]}: " if name in sources else ""
                 problems.append(f"{source}stop.{name}: this run has no such metric; {there}")
         refuse(problems)

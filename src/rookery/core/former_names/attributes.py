@@ -331,6 +331,7 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.rollout.units:ended_units": "rookery.rollout.agent_episodes:finished_agent_episodes",
     "rookery.run.checkpoint.callback_states:tell": "rookery.run.checkpoint.callback_states:notify",
     "rookery.run.checkpoint.changes:explained_misfit": "rookery.run.checkpoint.changes:explain_mismatch",
+    "rookery.run.checkpoint.checkpoint:best_name": "rookery.core.io.files:best_name",
     "rookery.run.checkpoint.checkpoint:forget_later": "rookery.run.checkpoint.checkpoint:delete_later_checkpoints",
     "rookery.run.checkpoint.checkpoint:remove_lone_shares": "rookery.run.checkpoint.checkpoint:remove_orphan_shards",
     "rookery.run.checkpoint.checkpoint:share_of": "rookery.run.checkpoint.checkpoint:shard_of",

@@ -37,6 +37,9 @@ DIGEST = "sha256"
 FOLDER = "checkpoints"
 """Folder of checkpoints in the directory of a run."""
 
+BEST = "best.json"
+"""File in that folder with the name of the best checkpoint."""
+
 NUMBERED = re.compile(r"(\d{6,})(?:-(\d+))?")
 """Names of a run's checkpoints: the iteration, and a number if there are several."""
 
@@ -411,7 +414,8 @@ def beside(path: Path) -> str:
 
 
 def find_checkpoint(path: Path) -> Path:
-    """The checkpoint that a path is, or the last one of the run whose directory it is.
+    """The checkpoint that a path is, or the last one of the run whose directory it is; for ``RUN/checkpoints/best`` the
+    best one.
 
     Raises:
         FileError: If there is none.
@@ -419,6 +423,8 @@ def find_checkpoint(path: Path) -> Path:
     restore(path)
     if (path / MANIFEST).exists():
         return path
+    if path.name == "best" and path.parent.name == FOLDER and (name := best_name(path.parent)):
+        return path.parent / name
     if path.is_dir() and path.parent.name == FOLDER and checkpoint_number(path.name):
         return path  # its manifest is lost, which those who read it will say
     found = list_checkpoints(path / FOLDER)
@@ -426,6 +432,11 @@ def find_checkpoint(path: Path) -> Path:
         return found[-1]
     if not path.exists():
         raise FileError(f"{shown(path)}: there is no such run or checkpoint{beside(path)}")
+    if path.is_file() and path.suffix == ".zip":
+        raise FileError(
+            f"{shown(path)}: is a file, and no run or checkpoint; models of Stable-Baselines3 are not read, because "
+            "they contain pickles"
+        )
     if path.is_file():
         raise FileError(
             f"{shown(path)}: is a file, and no run or checkpoint; recorded data become replay by rookery replay import "
@@ -435,6 +446,16 @@ def find_checkpoint(path: Path) -> Path:
     if inside:
         raise FileError(f"{shown(path)}: is no run and no replay directory; there are {', '.join(inside[:FEW])} in it")
     raise FileError(f"{shown(path)}: holds no checkpoint (none was written yet, or this is not the directory of a run)")
+
+
+def best_name(folder: Path) -> str | None:
+    """Returns the name of the best checkpoint; None if there is none."""
+    try:
+        name: str = parse_json(read_content(folder / BEST))["name"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    named = isinstance(name, str) and checkpoint_number(name) is not None
+    return name if named and (folder / name).is_dir() else None
 
 
 def checkpoint_number(name: str) -> tuple[int, int] | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.settings.fields import Settings, object_name
+from rookery.core.settings.hints import ALGORITHM_NAMES
 from rookery.core.settings.layers import import_object
 
 
@@ -33,6 +34,8 @@ class ClassNames:
         if not isinstance(name, str) or not name:
             return None, "must be a name or a class of settings"
         if ":" not in name and name not in self.paths:
+            if meant := ALGORITHM_NAMES.get(name.lower()):
+                return None, f"no such name; {meant}"
             there = f"there are {', '.join(self.paths)}{nearest(name, list(self.paths))}"
             module, _, last = name.rpartition(".")
             other = "or give the import path of a settings class, my.module:MyConfig"

@@ -516,8 +516,9 @@ def check(hint: Any, value: Any) -> tuple[Any, str]:
 
 def advice(hint: Any, value: Any) -> str:
     """Returns the way out, where the mistake is a common one."""
+    schedule = ", such as {'start': 0.001, 'end': 0}" if is_scheduled(hint) else ""
     if not isinstance(value, str):
-        return ""
+        return schedule if callable(value) or isinstance(value, list | tuple) else ""
     kinds = {bare(part) for part in alternatives(hint)}
     if value == "stack" and "lstm" in get_args(bare(hint)):
         return "; frame_stack = 4 beside it stacks observations"
@@ -531,7 +532,8 @@ def advice(hint: Any, value: Any) -> str:
             float(value)
             return "; write it without quotes"
         except ValueError:
-            pass
+            if schedule:
+                return schedule
     words = [
         choice for part in alternatives(hint) if get_origin(bare(part)) is Literal for choice in get_args(bare(part))
     ]

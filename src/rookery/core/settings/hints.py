@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from itertools import takewhile
+
+from rookery.core.errors import nearest
 
 OTHER_NAMES: dict[str, tuple[str, ...]] = {
     # the same word in several libraries
     "learning_rate": ("lr",),
-    "buffer_size": ("replay.capacity", "rollout_size", "batch_size"),
+    "buffer_size": ("replay.capacity", "capacity", "rollout_size", "batch_size"),
     # Stable-Baselines3
     "n_steps": ("fragment_length", "n_step"),
     "batch_size": ("minibatch_size", "batch_size"),
@@ -23,7 +25,25 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "gradient_steps": ("updates_per_step",),
     "train_freq": ("train_every",),
     "target_update_interval": ("target.every_env_steps", "every_env_steps"),
-    "exploration_fraction": ("exploration.epsilon", "exploration"),
+    **dict.fromkeys(
+        ("exploration_fraction", "exploration_initial_eps", "exploration_final_eps"),
+        ("exploration.epsilon", "exploration"),
+    ),
+    "action_noise": ("exploration.std", "exploration.kind", "exploration"),
+    "optimize_memory_usage": ("replay.frame_stacks", "frame_stacks"),
+    "activation_fn": ("model.activation", "activation"),
+    **dict.fromkeys(("features_extractor_class", "features_extractor"), ("model.module", "module")),
+    "features_extractor_kwargs": ("model.module_config", "module_config"),
+    "ent_coef_init": ("alpha_init",),
+    "norm_obs": ("model.normalize_obs", "normalize_obs"),
+    "norm_reward": ("scale_rewards",),
+    "n_timesteps": ("stop.env_steps", "stop"),
+    "eval_freq": ("evaluation.every", "every"),
+    "n_eval_episodes": ("evaluation.episodes", "episodes"),
+    "save_freq": ("checkpoint.every", "every"),
+    "env_kwargs": ("env.config", "config"),
+    "env_wrapper": ("env.wrappers", "wrappers"),
+    "vec_env_cls": ("env.implementation", "implementation"),
     "net_arch": ("model.hidden", "hidden"),
     "policy_kwargs": ("model",),
     "use_sde": ("exploration.kind", "exploration"),
@@ -106,7 +126,9 @@ ARGUMENTS: dict[str, str] = {
         'criteria end a training: stop={"env_steps": 100_000}, or iterations, episodes, seconds, minutes, any metric',
     ),
     **dict.fromkeys(("verbose", "progress_bar"), 'console="live" shows progress, or "plain", "quiet", "json"'),
-    **dict.fromkeys(("tensorboard_log", "log_dir", "logdir"), 'run_dir="runs/x" stores event files and metrics'),
+    **dict.fromkeys(
+        ("tensorboard_log", "log_dir", "logdir", "monitor_dir"), 'run_dir="runs/x" stores event files and metrics'
+    ),
     **dict.fromkeys(
         ("callback", "on_episode_start", "on_episode_step", "on_episode_end", "on_iteration", "on_train_start",
          "on_train_end", "on_evaluate", "on_checkpoint"),
@@ -119,8 +141,88 @@ ARGUMENTS: dict[str, str] = {
     "policy_mapping_fn": "policy_mapping takes a function (agent, episode) -> policy, or a dict",
     "policy_kwargs": 'model={"hidden": (64, 64), "activation": "tanh"}',
     "eval_env": "evaluations create their own environments: evaluation_every=5",
+    "eval_freq": "evaluation_every=5 evaluates every 5 iterations",
+    "n_eval_episodes": 'evaluation={"every": 5, "episodes": 10}',
+    "save_freq": "checkpoint_every=10 writes a checkpoint every 10 iterations",
+    "env_kwargs": 'env_config={"size": 10} are the arguments of the environment',
+    "vec_env_cls": 'config={"env.implementation": "processes"}; by default a measurement decides',
+    "policy": "networks are chosen by the spaces; model= changes them",
+    "stats_window_size": "returns are means over the last 100 episodes",
+    "use_sde": 'state-dependent noise is a setting of SAC: exploration={"kind": "gsde"}',
 }  # fmt: skip
 """Remedies for arguments of other libraries, or for values in another place, by the name of the argument."""
+
+METRICS: dict[str, str] = {
+    **dict.fromkeys(
+        ("total_timesteps", "num_timesteps", "timesteps", "timesteps_total", "time/total_timesteps"), "env_steps"
+    ),
+    **dict.fromkeys(
+        ("ep_rew_mean", "rollout/ep_rew_mean", "mean_reward", "reward_mean", "reward_threshold", "episode_reward_mean"),
+        "return_mean",
+    ),
+    "eval/mean_reward": "evaluation/return_mean",
+    **dict.fromkeys(("ep_len_mean", "rollout/ep_len_mean", "episode_len_mean"), "length_mean"),
+    "training_iteration": "iterations",
+}
+"""Our metrics by their names in other libraries."""
+
+ALGORITHM_NAMES: dict[str, str] = {
+    **dict.fromkeys(
+        ("maskableppo", "maskable_ppo", "ppo_mask"),
+        "write ppo: it reads info['action_mask'] of the environment",
+    ),
+    **dict.fromkeys(("recurrentppo", "recurrent_ppo", "ppo_lstm"), "write ppo, with algorithm.model.memory.kind=lstm"),
+    **dict.fromkeys(("qrdqn", "qr_dqn"), "write dqn, with algorithm.values.kind=quantile"),
+    "c51": "write dqn, with algorithm.values.kind=categorical",
+    "rainbow": "write dqn, with its options in docs/algorithms/dqn.md",
+    "tqc": "write sac, with algorithm.critic.quantiles=25",
+    "crossq": "write sac, with algorithm.critic.norm=batch",
+    "trpo": "ppo, with its kl_coef, is the nearest",
+}
+"""Remedies for names of algorithms in other libraries."""
+
+OPTIONS: dict[str, str] = {
+    **dict.fromkeys(
+        ("-n", "--n-timesteps", "--total-timesteps", "--num-timesteps"), "--stop env_steps=100000 ends a training"
+    ),
+    "--eval-freq": "evaluation.every=5 evaluates every 5 iterations",
+    **dict.fromkeys(("--eval-episodes", "--n-eval-episodes"), "evaluation.episodes=10 sets their number"),
+    "--save-freq": "checkpoint.every=10 writes a checkpoint every 10 iterations",
+    **dict.fromkeys(
+        ("--tensorboard-log", "--tensorboard"), "every run writes TensorBoard files: tensorboard --logdir runs"
+    ),
+    **dict.fromkeys(
+        ("--optimize", "--optimize-hyperparameters", "--n-trials", "--sampler", "--pruner"),
+        "rookery tune ENV algorithm.lr='{loguniform: [1e-4, 1e-2]}' -n 50 tune.search=optuna tune.scheduler=median",
+    ),
+    **dict.fromkeys(("-p", "--hyperparams", "--hyperparameters"), "settings are words: algorithm.lr=1e-3"),
+    "--learning-rate": "algorithm.lr=1e-3 sets it",
+    **dict.fromkeys(("-c", "--conf-file"), "a settings file is a word: rookery train file.yaml"),
+    "--env-kwargs": "env.config.size=10 is an argument of the environment",
+    "--env-id": "--env CartPole-v1 names the environment",
+    "--vec-env": "env.implementation=processes steps them in processes; by default a measurement decides",
+    **dict.fromkeys(("-f", "--log-folder"), "--run-dir FOLDER is the parent of the run's folder"),
+    **dict.fromkeys(
+        ("-i", "--trained-agent"), "rookery resume RUN, or policies.main.init_from=RUN for the weights alone"
+    ),
+    "--device": "device=cuda selects the GPU",
+    "--num-threads": "threads=1 sets their number",
+    **dict.fromkeys(("-P", "--progress", "--verbose"), "progress is shown at a terminal; see --plain, --quiet, --json"),
+    **dict.fromkeys(("--track", "--wandb-project-name"), "a callback can log elsewhere: docs/how-to/own-callback.md"),
+    "--n-episodes": "--episodes 20 sets their number",
+    **dict.fromkeys(("--render", "--capture-video"), "rookery record RUN writes a video"),
+    "--load-best": "--checkpoint best selects it",
+    "--load-last-checkpoint": "the last checkpoint is the default",
+}
+"""Remedies for options of RL Zoo and CleanRL."""
+
+OTHER_VERBS: dict[str, str] = {
+    "enjoy": "rookery record RUN writes a video, rookery evaluate RUN plays episodes",
+    **dict.fromkeys(("record-video", "record_video"), "rookery record RUN"),
+    **dict.fromkeys(("all-plots", "all_plots", "plot-train", "plot_train"), "rookery plot RUN..."),
+    "version": "rookery --version",
+}
+"""Remedies for commands of RL Zoo, and a frequent guess."""
 
 NAMES: dict[str, str] = {
     **dict.fromkeys(
@@ -134,7 +236,17 @@ NAMES: dict[str, str] = {
     ),
     "EvalCallback": "evaluation_every=5 evaluates, and the best checkpoint is kept",
     "CheckpointCallback": "checkpoint_every=10 writes a checkpoint every 10 iterations",
+    "StopTrainingOnRewardThreshold": 'trainer.train(stop={"evaluation/return_mean": 475})',
+    **dict.fromkeys(("VecVideoRecorder", "record_video"), 'trainer.record("video.webp")'),
     "evaluate_policy": "trainer.evaluate(episodes=20)",
+    "check_env": "rookery envs check my_module:MyEnv, at the shell",
+    "BaseFeaturesExtractor": "a torch.nn.Module with num_features: model={'module': MyModel}",
+    **dict.fromkeys(("MaskablePPO", "ActionMasker"), 'PPO reads info["action_mask"] of the environment'),
+    "RecurrentPPO": 'PPOConfig(model={"memory": {"kind": "lstm"}})',
+    "QRDQN": 'DQNConfig(values={"kind": "quantile"})',
+    "TQC": 'SACConfig(critic={"quantiles": 25})',
+    "CrossQ": 'SACConfig(critic={"norm": "batch"})',
+    "NormalActionNoise": "exploration.std of TD3Config and DDPGConfig",
     **dict.fromkeys(("BaseCallback", "DefaultCallbacks"), "derive from rookery.Callback"),
     "Algorithm": "rookery.Trainer trains; rookery.extend.Algorithm is the base of your own algorithms",
     **dict.fromkeys(("Tuner", "run"), "rookery.tune.run tries settings"),
@@ -168,7 +280,24 @@ def suggestion(path: str, known: Iterable[str]) -> str:
         return -len(list(shared)), other.count("."), len(other)
 
     nearest_first = sorted(meant, key=distance)
-    return f"; did you mean {nearest_first[0]!r}?" if nearest_first else ""
+    if nearest_first:
+        return f"; did you mean {nearest_first[0]!r}?"
+    return f"; {ARGUMENTS[name]}" if name in ARGUMENTS else ""
+
+
+def argument_hint(name: str, known: Iterable[str], algorithm: str, settings: Collection[str]) -> str:
+    """Returns a hint for an unknown argument of `Trainer`; an empty text where nothing known is close.
+
+    Args:
+        name: The argument.
+        known: The arguments there are.
+        algorithm: Name of the class of settings that was given beside it; may be empty.
+        settings: Paths of its settings.
+    """
+    if name in ARGUMENTS:
+        return f"; {ARGUMENTS[name]}"
+    meant = suggestion(name, settings) if name in OTHER_NAMES or name in settings else ""
+    return f"{meant.removesuffix('?')} of {algorithm}?" if meant else nearest(name, list(known))
 
 
 def _by_ending(paths: Iterable[str]) -> dict[str, list[str]]:

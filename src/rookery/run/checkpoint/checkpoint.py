@@ -21,16 +21,17 @@ from rookery.core.config import DEFAULT, Resolved, current_history
 from rookery.core.errors import ConfigError
 from rookery.core.io.encoding import EncodingError, decode, encode
 from rookery.core.io.files import (
+    BEST,
     FOLDER,
     Content,
     FileError,
     Linked,
+    best_name,
     checkpoint_number,
     is_own,
     list_checkpoints,
     mapped_files,
     read_checkpoint_files,
-    read_content,
     read_manifest,
     remove_directory,
     with_last_good,
@@ -56,8 +57,6 @@ FORMAT = 2
 """Version of the files of a checkpoint; format 1, which has no versions in states, is read as well.
 
 States of objects in these files have versions of their own (`core/state.py`)."""
-
-BEST = "best.json"
 
 ENV = ("env.name", "env.wrappers")
 
@@ -202,16 +201,6 @@ def next_name(folder: Path, iteration: int) -> str:
         number += 1
         name = f"{iteration:06d}-{number}"
     return name
-
-
-def best_name(folder: Path) -> str | None:
-    """Returns the name of the best checkpoint; None if there is none."""
-    try:
-        name: str = parse_json(read_content(folder / BEST))["name"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    named = isinstance(name, str) and checkpoint_number(name) is not None
-    return name if named and (folder / name).is_dir() else None
 
 
 def note_best(folder: Path, name: str, score: float | None) -> bool:
