@@ -226,21 +226,29 @@ def rllib_keys_page() -> str:
     lines = [
         "# Keys of RLlib",
         "",
-        "Generated from the code by `make docs` (`rookery_rllib/config/table.py`). What becomes of each key of a",
-        "configuration of RLlib 2021: *set*, its value goes to the path as it is; *translated*, a function of it and its",
-        "neighbours gives the values of the paths; *used*, the trainer itself goes by it; *cluster*, as *translated* or",
-        "*used* where workers play on a cluster of Ray that the script has joined, else as *ignored*; *ignored*, it would",
-        "change nothing here, and a line says so if it is set; *refused*, only its default can be, for the reason given.",
-        "`trainer.rookery.resolved.explain(PATH)` names the key that a value came from. The page about",
-        "[coming from RLlib](../from-rllib.md) says how scripts run; a path is one of the [settings](settings.md).",
+        "Generated from the code by `make docs` (`rookery_rllib/config/table.py`). The keys of a configuration of RLlib",
+        "2021, and the [settings](settings.md) that they determine. `trainer.rookery.resolved.explain(SETTING)` names the",
+        "key that a value came from; [coming from RLlib](../from-rllib.md) is about scripts.",
+        "",
+        "| status | treatment of the key |",
+        "|---|---|",
+        "| set | its value is copied to the setting |",
+        "| translated | the settings are computed from it and its neighbours |",
+        "| used | the trainer reads it |",
+        "| cluster | translated or used if workers run on a Ray cluster that the script has joined, else ignored |",
+        "| ignored | no effect; a note gives the reason if it is set |",
+        "| refused | only its default is accepted; the error gives the reason |",
         "",
     ]
     for title, rows in SUBJECTS.items():
-        lines += [f"## {title}", "", "| key | of | status | paths | meaning |", "|---|---|---|---|---|"]
-        for row in chain.from_iterable(rows):
+        lines += [f"## {title}", "", "| key | algorithms | status | settings | meaning |", "|---|---|---|---|---|"]
+        same = groupby(chain.from_iterable(rows), lambda row: (row.only, row.status, row.paths, row.text))
+        for row, keys in (
+            (group[0], ", ".join(f"`{one.key}`" for one in group)) for group in (list(g) for _, g in same)
+        ):
             of, paths = ", ".join(row.only) or "all", ", ".join(f"`{path}`" for path in row.paths)
             text = row.text[:1].upper() + row.text[1:].rstrip(".")
-            lines.append(f"| `{row.key}` | {of} | {row.status.value} | {paths} | {text.replace('|', 'or')} |")
+            lines.append(f"| {keys} | {of} | {row.status.value} | {paths} | {text.replace('|', 'or')} |")
         lines.append("")
     return "\n".join(lines)
 

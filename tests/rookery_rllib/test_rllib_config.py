@@ -274,7 +274,7 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
         ("PPO", {"num_workers": "3"}, "num_workers = '3': must be a whole number"),
         ("PPO", {"lr": {"grid_search": [1, 2]}}, "lr = .*only tune.run searches"),
         ("PPO", {"sgd_minibatch_size": 9000}, "must be at most train_batch_size = 4000"),
-        ("PPO", {"input": "/tmp/x"}, "input = '/tmp/x': experience is collected here"),
+        ("PPO", {"input": "/tmp/x"}, "input = '/tmp/x': must be 'sampler'"),
         ("PPO", {"multiagent": {"policies": {"a": (None, None)}}}, r"policies\.a = .*four values, not 2"),
         ("PPO", {"multiagent": {"policies": {"a"}, "policies_to_train": ["b"]}}, "there is no policy 'b'"),
         ("PPO", {"multiagent": {"policies": {"a": (None, None, None, {"lrr": 1})}}}, r"policies.a: lrr = 1.*'lr'"),

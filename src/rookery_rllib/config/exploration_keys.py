@@ -19,12 +19,12 @@ APEX_LADDER = 7.0
 """Exponent of per-worker exploration, here per environment: the i-th of N has ``0.4 ** (1 + 7 * i / (N - 1))``."""
 
 GONE_EXPLORATIONS: dict[str, str] = {
-    "RE3": "random network distillation rewards novelty here (algorithm.signals.rnd of a rookery.Trainer); use "
-    "Curiosity, or add a reward in postprocess_trajectory of an Exploration of your own",
-    "SlateEpsilonGreedy": "there are no slates; use EpsilonGreedy",
-    "SlateSoftQ": "there are no slates; use SoftQ",
-    "ThompsonSampling": "there are no bandits",
-    "UpperConfidenceBound": "there are no bandits",
+    "RE3": "use Curiosity, random network distillation (algorithm.signals.rnd of a rookery.Trainer), or a reward that "
+    "postprocess_trajectory of a custom Exploration adds",
+    "SlateEpsilonGreedy": "slates are not supported; use EpsilonGreedy",
+    "SlateSoftQ": "slates are not supported; use SoftQ",
+    "ThompsonSampling": "bandits are not supported",
+    "UpperConfidenceBound": "bandits are not supported",
 }
 """Types of exploration that do not exist here, with replacements."""
 
@@ -221,10 +221,14 @@ C = f"{A}signals.curiosity."
 Q_PATHS = f"{X}kind {X}epsilon {X}temperature {X}per_env_epsilon"
 NOISE_PATHS = f"{X}kind {X}theta {X}std {X}per_env_epsilon {A}learning_starts"
 
-SURPRISE = "Curiosity: an intrinsic reward with its own value function."
-ONE_LAYER = "both models have one hidden layer, with relu; leave it out"
+EPSILON_TEXT = (
+    "Epsilon falls linearly from initial_epsilon to final_epsilon in epsilon_timesteps env steps, or follows "
+    "epsilon_schedule."
+)
+SURPRISE = "Setting of Curiosity, an intrinsic reward with its own value function."
+ONE_LAYER = "the models of Curiosity have one hidden layer with relu; leave it out"
 OWN_PLAY = "on-policy learning uses the policy's own actions; use 0"
-ADAPTS = "noise adapts to a wanted difference of actions; leave it out"
+ADAPTS = "the noise adapts to a target difference of actions; leave it out"
 
 EXPLORATION = [
     by(drawn_exploration, TYPE, "", "Exploration type: StochasticSampling, Curiosity.", DRAWN),
@@ -243,29 +247,35 @@ EXPLORATION = [
             fine=(None, {"type": "StochasticSampling"}, "StochasticSampling")),
     by(q_exploration, TYPE, Q_PATHS, "Exploration type: EpsilonGreedy, PerWorkerEpsilonGreedy, SoftQ, "
        "StochasticSampling, Random, ParameterNoise.", Q_KIND),
-    by(q_exploration, _of("EpsilonGreedy", **EPSILON), Q_PATHS, "A setting of EpsilonGreedy.", Q_KIND),
-    by(q_exploration, _of("SoftQ", temperature=1.0), Q_PATHS, "A setting of SoftQ.", Q_KIND),
-    refused(_of("StochasticSampling", random_timesteps=0), "random play ends with learning_starts; use 0", Q_KIND),
+    by(q_exploration, _of("EpsilonGreedy", **EPSILON), Q_PATHS,
+       EPSILON_TEXT, Q_KIND),
+    by(q_exploration, _of("SoftQ", temperature=1.0), Q_PATHS, "Temperature of the softmax over action values.", Q_KIND),
+    refused(_of("StochasticSampling", random_timesteps=0), "set learning_starts, which ends random actions; use 0",
+            Q_KIND),
     refused(_of("ParameterNoise", initial_stddev=1.0), ADAPTS, Q_KIND),
-    by(q_exploration, _of("ParameterNoise", random_timesteps=10_000), Q_PATHS, "A setting of ParameterNoise.", Q_KIND),
+    by(q_exploration, _of("ParameterNoise", random_timesteps=10_000), Q_PATHS,
+       "Env steps with random actions before the noise.", Q_KIND),
     refused(_of("ParameterNoise", sub_exploration=None), ADAPTS, Q_KIND),
     by(critic_exploration, TYPE, f"{A}learning_starts", "Exploration type: StochasticSampling.", ("SAC",)),
     by(critic_exploration, _of("StochasticSampling", random_timesteps=0), f"{A}learning_starts",
-       "A setting of StochasticSampling.", ("SAC",)),
+       "Decisions with random actions, if more than learning_starts.", ("SAC",)),
     by(team_exploration, TYPE, f"{X}epsilon", "Exploration type: EpsilonGreedy.", ("QMIX",)),
-    by(team_exploration, _of("EpsilonGreedy", **EPSILON), f"{X}epsilon", "A setting of EpsilonGreedy.", ("QMIX",)),
+    by(team_exploration, _of("EpsilonGreedy", **EPSILON), f"{X}epsilon", EPSILON_TEXT, ("QMIX",)),
     by(drawn_exploration, TYPE, "", "Exploration type: StochasticSampling.", ("MADDPG",)),
     refused(_of("StochasticSampling", random_timesteps=0), OWN_PLAY, ("MADDPG",)),
     by(critic_exploration, TYPE, NOISE_PATHS, "Exploration type: GaussianNoise, OrnsteinUhlenbeckNoise, "
        "PerWorkerGaussianNoise, PerWorkerOrnsteinUhlenbeckNoise.", DDPG_KIND),
     by(critic_exploration, _of("GaussianNoise", random_timesteps=1000, stddev=0.1, **SCALE), NOISE_PATHS,
-       "A setting of GaussianNoise.", DDPG_KIND),
+       "Noise of standard deviation stddev, after random_timesteps of random actions. Its scale falls linearly from "
+       "initial_scale to final_scale in scale_timesteps env steps, or follows scale_schedule.", DDPG_KIND),
     by(critic_exploration, _of("OrnsteinUhlenbeckNoise", random_timesteps=1000, **OU_STEPS, **SCALE), NOISE_PATHS,
-       "A setting of OrnsteinUhlenbeckNoise.", DDPG_KIND),
+       "Ornstein-Uhlenbeck noise (ou_theta, ou_sigma, ou_base_scale), after random_timesteps of random actions. Its "
+       "scale falls linearly from initial_scale to final_scale in scale_timesteps env steps, or follows "
+       "scale_schedule.", DDPG_KIND),
     by(critic_exploration, _of("PerWorkerGaussianNoise", random_timesteps=1000, stddev=0.1), NOISE_PATHS,
-       "A setting of PerWorkerGaussianNoise.", DDPG_KIND),
+       "Noise of standard deviation stddev, scaled for each environment by its index.", DDPG_KIND),
     by(critic_exploration, _of("PerWorkerOrnsteinUhlenbeckNoise", random_timesteps=1000, **OU_STEPS), NOISE_PATHS,
-       "A setting of PerWorkerOrnsteinUhlenbeckNoise.", DDPG_KIND),
+       "Ornstein-Uhlenbeck noise, scaled for each environment by its index.", DDPG_KIND),
 ]  # fmt: skip
 
 EXPLORATION_DEFAULTS: dict[str, dict[str, Any]] = {

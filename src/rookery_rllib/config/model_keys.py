@@ -36,11 +36,11 @@ def policy_network(reader: Reader) -> Values:
             values["algorithm.model.module"] = NETWORK
             values["algorithm.model.module_config"] = settings | {"filters": [list(one) for one in filters or ()]}
         elif "model.conv_activation" in reader.given:
-            reader.refuse("model.conv_activation", "give conv_filters too, whose activation it is")
+            reader.refuse("model.conv_activation", "it is the activation of conv_filters: give these too")
     if filters and not _are_filters(filters):
         reader.refuse("model.conv_filters", "must be a list of [channels, kernel, stride], [16, [4, 4], 2] for example")
     if reader.get("model.no_final_linear"):
-        reader.refuse("model.no_final_linear", "a head stands on every network; register a custom_model that is whole")
+        reader.refuse("model.no_final_linear", "an output layer is always added; register a custom_model instead")
     return values
 
 
@@ -87,11 +87,13 @@ def memory(reader: Reader) -> Values:
     if reader.algorithm == "QMIX":
         values |= {f"{path}kind": "gru", f"{path}sequence_length": reader.in_a_row}
     if lstm and attends:
-        reader.refuse("model.use_attention", "and use_lstm is True: a policy has one memory; leave one of them out")
+        reader.refuse("model.use_attention", "use_lstm is True too, and a policy has one memory; leave one of them out")
     for name in ("action", "reward") if attends else ():
         many = reader.whole(f"model.attention_use_n_prev_{name}s")
         if many > 1:
-            reader.refuse(f"model.attention_use_n_prev_{name}s", "attention looks back by itself; use 1 or 0")
+            reader.refuse(
+                f"model.attention_use_n_prev_{name}s", "attention already covers earlier decisions; use 1 or 0"
+            )
         values[f"{path}previous_{name}"] = many > 0
     if reader.algorithm == "R2D2" and not (lstm or attends) and reader.get("model.custom_model") is None:
         reader.refuse("model.use_lstm", "R2D2 trains recurrent policies; set model.use_lstm = True, or use DQN")
@@ -106,7 +108,7 @@ def frames(reader: Reader) -> int:
     stack = reader.get("model.num_framestacks")
     if stack == "auto":
         if not reader.get("model.framestack"):
-            reader.refuse("model.framestack", "the Atari preset stacks frames; write num_framestacks")
+            reader.refuse("model.framestack", "the Atari preset stacks frames; set num_framestacks instead")
         return 1
     return max(reader.whole("model.num_framestacks"), 1)
 
@@ -119,17 +121,20 @@ MODEL = [
        "model.post_fcnet_hiddens": [], "model.post_fcnet_activation": "relu", "model.conv_filters": None,
        "model.conv_activation": "relu", "model.no_final_linear": False},
        f"{M}hidden {M}activation {M}module {M}module_config",
-       "Hidden layers, both lists in a row; with conv_filters the second list follows the convolutions.", LAYERED),
+       "Hidden layers: those of fcnet_hiddens, then those of post_fcnet_hiddens. With conv_filters, convolutions and "
+       "then post_fcnet_hiddens. no_final_linear is refused.", LAYERED),
     ignored("model.fcnet_hiddens model.fcnet_activation model.post_fcnet_hiddens model.post_fcnet_activation",
-            "actor and critics have separate keys for their layers", OUTSIDE_LAYERS),
+            "layers of actor and critics have their own keys", OUTSIDE_LAYERS),
     refused("model.conv_filters model.conv_activation model.no_final_linear",
-            "images go through the network that model.cnn names", OUTSIDE_LAYERS),
-    ignored({"model.free_log_std": False}, "the log standard deviation is a free parameter, as with True"),
+            "convolutions cannot be listed for this algorithm; the setting model.cnn chooses the image network",
+            OUTSIDE_LAYERS),
+    ignored({"model.free_log_std": False}, "the log standard deviation is always a free parameter, as with True"),
     by(shared_trunk, {"model.vf_share_layers": True}, f"{M}shared_trunk",
        "Whether the value function shares the policy's features.", ON_POLICY),
     by(shared_trunk, {"vf_share_layers": DEPRECATED_VALUE}, f"{M}shared_trunk", "Former name of vf_share_layers.",
        PPO_KIND),
-    ignored("model.vf_share_layers", "there is no value function beside the policy", ("PG", *OFF_POLICY)),
+    ignored("model.vf_share_layers", "the algorithm has no value function beside its policy network",
+            ("PG", *OFF_POLICY)),
     by(memory, {"model.use_lstm": False, "model.max_seq_len": 20, "model.lstm_cell_size": 256,
        "model.lstm_use_prev_action": False, "model.lstm_use_prev_reward": False,
        "model.lstm_use_prev_action_reward": DEPRECATED_VALUE, "model.use_attention": False,
@@ -138,19 +143,20 @@ MODEL = [
        "model.attention_use_n_prev_rewards": 0, "model.num_framestacks": "auto", "model.framestack": True},
        " ".join(f"{M}memory.{name}" for name in ("kind", "size", "layers", "heads", "context", "sequence_length",
                                                    "previous_action", "previous_reward", "frame_stack")),
-       "Memory of a policy: an LSTM, attention, stacked frames."),
-    ignored({"model.attention_memory_training": 50}, "gradients flow through max_seq_len decisions"),
+       "Memory of the policy: an LSTM (use_lstm, lstm_...), attention (use_attention, attention_...) or stacked frames "
+       "(num_framestacks). max_seq_len: decisions per training sequence."),
+    ignored({"model.attention_memory_training": 50}, "gradients flow through max_seq_len decisions instead"),
     refused({"model.attention_head_dim": 32, "model.attention_position_wise_mlp_dim": 32,
             "model.attention_init_gru_gate_bias": 2.0},
-            "heads split attention_dim, and layers have that width; leave it out"),
+            "attention_dim sets the width of all layers, and is split among the heads; leave it out"),
     ignored({"model._time_major": False, "model._use_default_native_models": False},
             "the memory layout has no effect on results"),
     ignored({"model.dim": 84},
-            "Atari images are 84 x 84, and others are not resized; wrap the environment to do so"),
+            "Atari images are 84 x 84, and others are not resized; for another size wrap the environment"),
     ignored({"model.grayscale": False, "model.zero_mean": True},
-            "only the preprocessor that preprocessor_pref = 'rllib' chose read it"),
-    used({"model.custom_model": None}, "A custom model, by its registered name."),
+            "only the preprocessor of preprocessor_pref = 'rllib' reads it, which is not supported"),
+    used({"model.custom_model": None}, "Registered name of a custom model."),
     used({"model.custom_model_config": {}}, "Arguments of custom_model."),
-    used({"model.custom_action_dist": None}, "A custom action distribution, by its registered name."),
-    used({"model.custom_preprocessor": None}, "A custom preprocessor, by its registered name."),
+    used({"model.custom_action_dist": None}, "Registered name of a custom action distribution."),
+    used({"model.custom_preprocessor": None}, "Registered name of a custom preprocessor."),
 ]  # fmt: skip

@@ -16,11 +16,11 @@ VALUE_CLIP_IGNORED = "vf_clip_param is ignored at its default"
 
 def advantage(reader: Reader) -> Values:
     if not reader.get("use_critic"):
-        reader.refuse("use_critic", "advantages have a baseline here; use PG, which has none")
+        reader.refuse("use_critic", "advantages always have a baseline here; use PG, which has none")
     if reader.get("use_gae"):
         return {"algorithm.gae_lambda": reader.get("lambda")}
     if reader.get("batch_mode") == "truncate_episodes" and reader.algorithm in PPO_KIND:
-        reader.refuse("use_gae", "returns of episodes that are cut need it; set batch_mode = 'complete_episodes'")
+        reader.refuse("use_gae", "truncated episodes need GAE; set batch_mode = 'complete_episodes'")
     return {"algorithm.gae_lambda": 1.0}
 
 
@@ -48,7 +48,9 @@ def trace_bounds(reader: Reader) -> Values:
     given = [key for key in keys if key in reader.given] or [keys[0]]
     bounds = {key: reader.number(key) for key in given}
     if len(set(bounds.values())) > 1:
-        reader.refuse(keys[1], f"targets and policy gradients have one bound here; use {keys[0]} = {bounds[keys[0]]:g}")
+        reader.refuse(
+            keys[1], f"value targets and policy gradients have one bound here; use {keys[0]} = {bounds[keys[0]]:g}"
+        )
     if min(bounds.values()) <= 0:
         reader.refuse(given[0], "must be above 0")
         return {}
@@ -65,7 +67,9 @@ def passes(reader: Reader) -> Values:
     if proportion != int(proportion) or proportion < 0:
         reader.refuse("replay_proportion", "must be a whole number: older batches that are learned with each new one")
     elif proportion and kept > 1:
-        reader.refuse("replay_proportion", "there is one batch buffer here; leave it out, or minibatch_buffer_size")
+        reader.refuse(
+            "replay_proportion", "there is only one buffer of batches here; leave out this key or minibatch_buffer_size"
+        )
     elif proportion:
         pieces = rows // (reader.fragment * reader.whole("num_envs_per_worker", 1) * reader.agents)
         slots = max(reader.whole("replay_buffer_num_slots", 1) // max(pieces, 1), 1)
@@ -93,18 +97,21 @@ def step_maker(reader: Reader) -> Values:
 
 PPO_AND_A2C = [
     by(advantage, {"use_critic": True, "use_gae": True, "lambda": 1.0}, f"{A}gae_lambda",
-       "GAE lambda; without use_gae it is 1.", (*PPO_KIND, *A2C_KIND), rl2="training"),
+       "Lambda of generalized advantage estimation; 1 without use_gae. use_critic = False is refused.",
+       (*PPO_KIND, *A2C_KIND), rl2="training"),
     to({"vf_loss_coeff": 1.0}, f"{A}value_coef", "Weight of the value loss.", PPO_KIND, rl2="training"),
     computed(lambda reader: 0.5 * reader.number("vf_loss_coeff"), {"vf_loss_coeff": 0.5}, f"{A}value_coef",
              "Weight of the value loss, halved as in RLlib.", (*A2C_KIND, *IMPALA_KIND)),
     by(entropy, {"entropy_coeff": 0.0}, f"{A}entropy_coef", "Weight of the entropy bonus.", ON_POLICY),
     by(entropy, {"entropy_coeff_schedule": None}, f"{A}entropy_coef",
-       "Entropy weight by env steps, [[step, weight], ...], or the step where it is 0.", (*PPO_KIND, *IMPALA_KIND),
+       "Schedule of the entropy weight, [[env step, weight], ...], or the env step at which it reaches 0.",
+       (*PPO_KIND, *IMPALA_KIND),
        rl2="training"),
     to({"clip_param": 0.3}, f"{A}clip", "Clip range of the probability ratio around 1.", (*PPO_KIND, "APPO"),
        rl2="training"),
     by(value_clip, {"vf_clip_param": 10.0}, f"{A}value_clip",
-       "Clip range of values in an update; ignored at its default, with a note.", PPO_KIND, rl2="training"),
+       "Clip range of values in an update. Its default is not applied, and a note states it.",
+       PPO_KIND, rl2="training"),
     to({"kl_coeff": 0.2}, f"{A}kl_coef", "Initial weight of the KL penalty.", PPO_KIND, rl2="training"),
     to({"kl_target": 0.01}, f"{A}kl_target", "Target KL divergence of the penalty.", (*PPO_KIND, "APPO"),
        rl2="training"),
@@ -112,54 +119,57 @@ PPO_AND_A2C = [
        rl2="training"),
     to({"num_sgd_iter": 30}, f"{A}epochs", "Epochs over a batch.", PPO_KIND, rl2="training"),
     to({"grad_clip": None}, f"{A}max_grad_norm", "Gradient norm limit; None = no clipping.", (*PPO_KIND, "APPO")),
-    refused({"shuffle_sequences": True}, "minibatches are always drawn anew; leave it out", PPO_KIND, rl2="training"),
-    ignored({"microbatch_size": None}, "it saves GPU memory and changes no gradient", ("A2C",)),
+    refused({"shuffle_sequences": True}, "minibatches are always shuffled; leave it out", PPO_KIND, rl2="training"),
+    ignored({"microbatch_size": None}, "it only reduces GPU memory", ("A2C",)),
     ignored({"keep_local_weights_in_sync": True, "torch_distributed_backend": "gloo", "truncate_episodes": True},
-            "DDPPO is PPO in one process here", ("DDPPO",)),
+            "DDPPO is PPO with one learner here", ("DDPPO",)),
 ]  # fmt: skip
 
 IMPALA_AND_APPO = [
     by(actor_batch, "rollout_fragment_length train_batch_size batch_mode grad_clip",
        f"{A}fragment_length {A}rollout_size {A}max_grad_norm",
-       "Whole rounds of fragments until train_batch_size env steps are reached; the gradient norm limit is divided by "
-       "the batch, because RLlib's loss is a sum.", ("IMPALA",)),
+       "A batch is the fewest rounds of rollout_fragment_length steps of all environments that have train_batch_size "
+       "env steps. grad_clip is divided by the decisions of a batch, as the loss is a mean here and a sum in RLlib.",
+       ("IMPALA",)),
     by(on_policy_batch, "rollout_fragment_length train_batch_size batch_mode", f"{A}fragment_length {A}rollout_size",
-       "Whole rounds of fragments until train_batch_size env steps are reached.", ("APPO",)),
-    refused({"vtrace": True}, "IMPALA always corrects for stale weights; A2C does without", ("IMPALA",)),
+       "A batch is the fewest rounds of rollout_fragment_length steps of all environments that have train_batch_size "
+       "env steps.", ("APPO",)),
+    refused({"vtrace": True}, "IMPALA always corrects for stale weights (V-trace); use A2C", ("IMPALA",)),
     refused("vtrace",
-            "APPO always corrects for stale weights; PPO with sample_async does without a target network",
+            "APPO always corrects for stale weights (V-trace); use PPO with sample_async",
             ("APPO",)),
     by(trace_bounds, {"vtrace_clip_rho_threshold": 1.0, "vtrace_clip_pg_rho_threshold": 1.0}, f"{A}rho_bar",
-       "Largest importance weight, of both value targets and policy gradients.", IMPALA_KIND),
+       "Largest importance weight, the same for value targets and policy gradients.", IMPALA_KIND),
     ignored({"vtrace_drop_last_ts": True},
-            "no decision is dropped: the last one is bootstrapped with a value", IMPALA_KIND),
+            "the last decision is not dropped, but bootstrapped with a value estimate", IMPALA_KIND),
     refused({"num_sgd_iter": 1}, "IMPALA learns from a batch once; use APPO", ("IMPALA",)),
     refused({"replay_proportion": 0.0}, "IMPALA keeps no batches; use APPO", ("IMPALA",)),
     ignored({"minibatch_buffer_size": 1, "replay_buffer_num_slots": 0}, "IMPALA keeps no batches", ("IMPALA",)),
     by(passes, "num_sgd_iter minibatch_buffer_size", f"{A}epochs {A}batch_uses {A}buffered_batches {A}minibatch_size",
-       "How often a batch is learned from: at once, or again later if more than one is buffered; a batch is one "
-       "gradient step.", ("APPO",)),
+       "num_sgd_iter: how often a batch is learned from, at once, or later if minibatch_buffer_size is above 1. A "
+       "batch is one gradient step.", ("APPO",)),
     by(passes, "replay_proportion replay_buffer_num_slots", f"{A}batch_uses {A}buffered_batches",
-       "Number of older batches learned with each new one, and size of the batch buffer in minibatches.", ("APPO",)),
+       "replay_proportion: older batches learned from per new one. replay_buffer_num_slots: size of their buffer.",
+       ("APPO",)),
     ignored({"learner_queue_size": 16, "learner_queue_timeout": 300},
-            "there is no queue: collected steps are learned as soon as they fill a batch", IMPALA_KIND),
+            "there is no queue: collected steps are learned from as soon as they fill a batch", IMPALA_KIND),
     on_cluster(lambda reader: {"sampling.max_requests_in_flight":
                                reader.whole("max_sample_requests_in_flight_per_worker", 1)},
                {"max_sample_requests_in_flight_per_worker": 2}, "sampling.max_requests_in_flight",
                "Fragments in flight for each worker.", IMPALA_KIND),
-    ignored({"num_aggregation_workers": 0}, "the trainer itself combines what workers send", IMPALA_KIND),
+    ignored({"num_aggregation_workers": 0}, "the trainer combines the fragments of workers", IMPALA_KIND),
     ignored({"broadcast_interval": 1}, "weights are broadcast after each update", IMPALA_KIND),
     ignored({"num_multi_gpu_tower_stacks": 1, "num_data_loader_buffers": DEPRECATED_VALUE},
             "a run learns on one GPU at most", IMPALA_KIND),
     by(step_maker, {"opt_type": "adam", "decay": 0.99, "epsilon": 0.1}, f"{A}optimizer {A}rms_alpha {A}rms_eps",
        "Adam or RMSprop; RMSprop has epsilon inside the square root here.", ("IMPALA",)),
-    refused({"momentum": 0.0}, "RMSprop has none here; use 0", ("IMPALA",), fine=(0,)),
-    refused("opt_type", "APPO learns by Adam", ("APPO",)),
-    ignored("decay momentum epsilon", "they belong to RMSprop", ("APPO",)),
+    refused({"momentum": 0.0}, "RMSprop has no momentum here; use 0", ("IMPALA",), fine=(0,)),
+    refused("opt_type", "APPO always uses Adam", ("APPO",)),
+    ignored("decay momentum epsilon", "it belongs to RMSprop", ("APPO",)),
     refused({"_separate_vf_optimizer": False}, "actor and critic have one optimizer; leave it out", IMPALA_KIND),
     ignored({"_lr_vf": 0.0005}, "actor and critic have one optimizer", IMPALA_KIND),
-    refused({"after_train_step": None}, "see and change batches in on_learn_on_batch", IMPALA_KIND),
-    ignored({"use_critic": True, "use_gae": True, "lambda": 1.0}, "they belong to vtrace = False", ("APPO",)),
+    refused({"after_train_step": None}, "read or change batches in on_learn_on_batch", IMPALA_KIND),
+    ignored({"use_critic": True, "use_gae": True, "lambda": 1.0}, "it belongs to vtrace = False", ("APPO",)),
     computed(lambda reader: reader.number("kl_coeff") if reader.get("use_kl_loss") else 0.0,
              {"use_kl_loss": False, "kl_coeff": 1.0}, f"{A}kl_coef",
              "Initial weight of the penalty on the KL divergence from the target network, if use_kl_loss is set.",

@@ -74,12 +74,12 @@ def same(reader: Reader, keys: Sequence[str], what: str) -> Any:
         value = reader.get(key)
         pair = [list(one) if isinstance(one, list | tuple) else one for one in (first, value)]
         if pair[0] != pair[1]:
-            reader.refuse(key, f"{what}, and {keys[0]} is {show(first)}: give both the same")
+            reader.refuse(key, f"{what}, and {keys[0]} is {show(first)}: give both the same value")
     return first
 
 
 def sac_networks(reader: Reader) -> Values:
-    what = "actor and critics have layers of the same kind here"
+    what = "actor and critics have the same layers here"
     names = ("fcnet_hiddens", "fcnet_activation", "post_fcnet_hiddens", "post_fcnet_activation")
     layers, _, after, _ = (same(reader, (f"policy_model.{name}", f"Q_model.{name}"), what) for name in names)
     key = "policy_model.fcnet_activation" if layers else "policy_model.post_fcnet_activation"
@@ -88,7 +88,7 @@ def sac_networks(reader: Reader) -> Values:
         reader.refuse(key, f"must be one of {', '.join(OURS)}")
     for network in ("policy_model", "Q_model"):
         if reader.get(f"{network}.custom_model") is not None:
-            reader.refuse(f"{network}.custom_model", "SAC's networks are made by settings; set fcnet_hiddens")
+            reader.refuse(f"{network}.custom_model", "SAC has no custom networks here; set fcnet_hiddens")
     return {
         "algorithm.model.hidden": (*(layers or ()), *(after or ())),
         "algorithm.model.activation": OURS.get(name, "relu"),
@@ -103,7 +103,7 @@ def sac_rates(reader: Reader) -> Values:
 
 
 def ddpg_networks(reader: Reader) -> Values:
-    what = "actor and critics have layers of the same kind here"
+    what = "actor and critics have the same layers here"
     hidden = same(reader, ("actor_hiddens", "critic_hiddens"), what)
     same(reader, ("actor_hidden_activation", "critic_hidden_activation"), what)
     name = activation(reader, "actor_hidden_activation")
@@ -140,82 +140,89 @@ SAC_NETWORK: dict[str, Any] = {
 """Keys of both networks of SAC."""
 
 REPLAY = [
-    by(replay, {"buffer_size": 50000}, f"{R}capacity", "Decisions kept.", OFF_POLICY, rl2="training"),
+    by(replay, {"buffer_size": 50000}, f"{R}capacity", "Capacity of the replay buffer in decisions.",
+       OFF_POLICY, rl2="training"),
     by(replay, {"prioritized_replay": True, "prioritized_replay_alpha": 0.6, "prioritized_replay_beta": 0.4,
        "prioritized_replay_eps": 1e-6, "final_prioritized_replay_beta": 0.4,
        "prioritized_replay_beta_annealing_timesteps": 20000}, f"{R}kind {R}alpha {R}beta {R}priority_eps",
-       "Whether replay is prioritized by TD error.",
+       "Prioritized replay by TD error: whether, exponents alpha and beta, constant added to priorities. Beta changes "
+       "linearly to its final value over the annealing steps.",
        tuple(name for name in OFF_POLICY if name != "SimpleQ")),
     to({"n_step": 1}, f"{A}n_step", "Steps of n-step targets.", (*DQN_KIND, "SAC", *DDPG_KIND),
        rl2="training"),
     to({"learning_starts": 1000}, f"{A}learning_starts",
-       "Decisions before learning starts; until then actions are random.", Q_KIND, rl2="training"),
+       "Decisions before learning starts. Until then actions are random.", Q_KIND, rl2="training"),
     to({"grad_clip": None}, f"{A}max_grad_norm", "Gradient norm limit; None = no clipping.", OFF_POLICY),
     refused({"worker_side_prioritization": False}, "new decisions have the highest priority; leave it out",
             tuple(name for name in OFF_POLICY if name not in ("SimpleQ", *APEX_KIND))),
-    ignored("worker_side_prioritization", "priorities are the learner's: new decisions have the highest", APEX_KIND,
+    ignored("worker_side_prioritization", "the learner sets priorities, and new decisions have the highest", APEX_KIND,
             fine=(True,)),
 ]  # fmt: skip
 
 DQN_KEYS = [
-    to({"adam_epsilon": 1e-8}, f"{A}adam_eps", "Added to Adam's denominator.", Q_KIND, rl2="training"),
+    to({"adam_epsilon": 1e-8}, f"{A}adam_eps", "Epsilon of Adam.", Q_KIND, rl2="training"),
     to({"double_q": True}, f"{A}double", "Whether the online network selects the next action.", DQN_KIND,
        rl2="training"),
     by(dueling, {"dueling": True, "hiddens": [256]}, f"{A}dueling {A}dueling_hidden",
-       "Separate streams for state values and advantages; without them hiddens are further layers.", DQN_KIND,
+       "dueling: separate streams of widths hiddens for state values and advantages. Without it, hiddens are further "
+       "layers.", DQN_KIND,
        rl2="training"),
     by(q_values, {"num_atoms": 1, "v_min": -10.0, "v_max": 10.0},
        f"{A}values.kind {A}values.atoms {A}values.low {A}values.high",
-       "More than one atom: learns the distribution of returns.", DQN_KIND, rl2="training"),
-    by(q_exploration, {"noisy": False, "sigma0": 0.5}, f"{X}kind {X}noisy_std", "Noisy layers.", DQN_KIND,
+       "num_atoms above 1: learns the distribution of returns, from v_min to v_max.", DQN_KIND, rl2="training"),
+    by(q_exploration, {"noisy": False, "sigma0": 0.5}, f"{X}kind {X}noisy_std",
+       "Noisy layers; sigma0 is the initial scale of their noise.", DQN_KIND,
        rl2="training"),
     by(q_target, {"target_network_update_freq": 500}, f"{A}target.every_env_steps",
        "Env steps between updates of the target network.", Q_KIND, rl2="training"),
     refused({"replay_sequence_length": 1}, "single decisions are sampled; R2D2 samples sequences",
             ("DQN", "SimpleQ", "APEX")),
     refused("replay_sequence_length", "it follows from max_seq_len and burn_in; leave it out", ("R2D2",)),
-    refused({"before_learn_on_batch": None}, "see and change batches in on_learn_on_batch", DQN_KIND, rl2="training"),
+    refused({"before_learn_on_batch": None}, "read or change batches in on_learn_on_batch", DQN_KIND, rl2="training"),
     to({"burn_in": 0}, f"{R}burn_in", "Decisions at the start of a sequence that only update the recurrent state.",
        ("R2D2",)),
     ignored({"zero_init_states": True}, "sequences start from the stored recurrent state, as with False",
             ("R2D2",)),
-    by(q_values, {"use_h_function": True}, f"{A}values.rescale", "Whether values are rescaled.", ("R2D2",)),
-    refused({"h_function_epsilon": 1e-3}, "the slope at large values is 0.001; leave it out", ("R2D2",)),
+    by(q_values, {"use_h_function": True}, f"{A}values.rescale", "Whether values are rescaled by h, as in the paper.",
+       ("R2D2",)),
+    refused({"h_function_epsilon": 1e-3}, "epsilon of h is always 0.001; leave it out", ("R2D2",)),
 ]  # fmt: skip
 
 CRITIC_KEYS = [
     computed(lambda reader: 2 if reader.get("twin_q") else 1, {"twin_q": True}, f"{A}critic.number",
-             "Twin critics; the lower value is used.", ("SAC", *DDPG_KIND), rl2="training"),
+             "Whether there are two critics, of which the lower value is used.", ("SAC", *DDPG_KIND), rl2="training"),
     to({"tau": 5e-3}, f"{A}tau", "Soft update rate of target networks per gradient step.", ("SAC", *DDPG_KIND),
        rl2="training"),
     refused({"target_network_update_freq": 0}, "target networks are updated in every gradient step, by tau; use 0",
             ("SAC", "DDPG", "TD3")),
     ignored("target_network_update_freq", "target networks are updated in every gradient step, by tau", ("APEX_DDPG",)),
-    refused({"use_state_preprocessor": DEPRECATED_VALUE}, "networks get observations as they are; leave it out",
+    refused({"use_state_preprocessor": DEPRECATED_VALUE}, "there is no separate network for observations; leave it out",
             ("SAC", *DDPG_KIND), fine=(DEPRECATED_VALUE, False)),
     by(critic_exploration, {"learning_starts": 1500}, f"{A}learning_starts",
        "Decisions before learning starts; until then actions are random.", ("SAC", *DDPG_KIND)),
     by(sac_networks,
        {f"{net}.{name}": value for net in ("policy_model", "Q_model") for name, value in SAC_NETWORK.items()},
-       f"{M}hidden {M}activation", "Hidden layers of actor and critics, which are the same here.", ("SAC",)),
+       f"{M}hidden {M}activation", "Hidden layers; those of actor and critics must be equal.", ("SAC",)),
     ignored({"policy_model.custom_model_config": {}, "Q_model.custom_model_config": {}},
-            "there is no custom_model", ("SAC",)),
-    to({"initial_alpha": 1.0}, f"{A}alpha_init", "First temperature.", ("SAC",), rl2="training"),
+            "SAC has no custom_model here", ("SAC",)),
+    to({"initial_alpha": 1.0}, f"{A}alpha_init", "Initial temperature.", ("SAC",), rl2="training"),
     computed(lambda reader: None if reader.get("target_entropy") in (None, "auto") else reader.number("target_entropy"),
-             {"target_entropy": None}, f"{A}target_entropy", "Target entropy; None, 'auto' = from the action space.",
+             {"target_entropy": None}, f"{A}target_entropy", "Target entropy; None or 'auto' = from the action space.",
              ("SAC",), rl2="training"),
     by(sac_rates, {"optimization.actor_learning_rate": 3e-4, "optimization.critic_learning_rate": 3e-4,
-       "optimization.entropy_learning_rate": 3e-4}, f"{A}lr", "Learning rate, one for all three.", ("SAC",)),
+       "optimization.entropy_learning_rate": 3e-4}, f"{A}lr", "Learning rate; the three must be equal.", ("SAC",)),
     refused({"_deterministic_loss": False, "_use_beta_distribution": False},
-            "actions are squashed Gaussians; leave it out", ("SAC",)),
+            "the policy is always a squashed Gaussian; leave it out", ("SAC",)),
     by(ddpg_networks, {"actor_hiddens": [400, 300], "actor_hidden_activation": "relu", "critic_hiddens": [400, 300],
        "critic_hidden_activation": "relu"}, f"{M}hidden {M}activation",
-       "Hidden layers of actor and critics, which are the same here.", DDPG_KIND),
-    by(ddpg_rates, {"actor_lr": 1e-3, "critic_lr": 1e-3}, f"{A}lr", "Learning rate, one for both.", DDPG_KIND),
+       "Hidden layers; those of actor and critics must be equal.", DDPG_KIND),
+    by(ddpg_rates, {"actor_lr": 1e-3, "critic_lr": 1e-3}, f"{A}lr", "Learning rate; both must be equal.", DDPG_KIND),
     by(smoothing, {"policy_delay": 1, "smooth_target_policy": False, "target_noise": 0.2, "target_noise_clip": 0.5},
        f"{A}policy_delay {A}target_noise {A}target_noise_clip",
-"TD3's additions; DDPG with a delay or smoothing is TD3.", DDPG_KIND),
-    refused({"use_huber": False}, "critics learn with squared errors; leave it out", DDPG_KIND),
+       "policy_delay: gradient steps of the critics per actor update. smooth_target_policy: noise of standard "
+       "deviation target_noise, clipped to target_noise_clip, is added to target actions. DDPG with either is TD3.",
+       DDPG_KIND),
+    refused({"use_huber": False}, "critics always use the squared error; leave it out", DDPG_KIND),
     ignored({"huber_threshold": 1.0}, "it belongs to use_huber", DDPG_KIND),
-    refused({"l2_reg": 1e-6}, "there is no weight decay; use 0", DDPG_KIND, fine=(0, 0.0)),
+    refused({"l2_reg": 1e-6}, "weight decay is not supported; use 0", DDPG_KIND, fine=(0, 0.0)),
 ]  # fmt: skip

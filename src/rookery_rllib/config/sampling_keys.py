@@ -121,42 +121,49 @@ def staleness(reader: Reader) -> Values:
 SAMPLING = [
     by(lanes, {"num_workers": 2, "num_envs_per_worker": 1},
        "sampling.num_envs sampling.workers sampling.asynchronous cluster.ray",
-       "Number of environments: max(1, num_workers) x num_envs_per_worker. If the script has joined a cluster of "
-       "Ray, num_workers workers there step them, asynchronously for IMPALA, APPO and Ape-X; else this process does.",
+       "There are max(1, num_workers) x num_envs_per_worker environments. If the script has joined a Ray cluster, "
+       "num_workers workers step them there, asynchronously for IMPALA, APPO and Ape-X; otherwise this process does.",
        rl2="env_runners"),
     ignored({"create_env_on_driver": False},
-            "environments are in this process, or an environment here has the spaces of those in workers"),
+            "this process has the environments, or one with the same spaces as those of the workers"),
     by(on_policy_batch, {"rollout_fragment_length": 200, "train_batch_size": 200, "batch_mode": "truncate_episodes"},
        f"{A}fragment_length {A}rollout_size",
-       "Whole rounds of fragments until train_batch_size env steps are reached; advantages are cut at their ends.",
+       "A batch is the fewest rounds of rollout_fragment_length steps of all environments that have train_batch_size "
+       "env steps (DDPPO: one round). Advantages are bootstrapped at the end of a fragment; with complete_episodes, "
+       "at the end of a batch.",
        PPO_KIND, rl2={"train_batch_size": "training", "batch_mode": "env_runners"}),
     by(actor_batch, "rollout_fragment_length train_batch_size batch_mode grad_clip",
        f"{A}fragment_length {A}rollout_size {A}max_grad_norm",
-       "Whole rounds of fragments until train_batch_size env steps are reached (A3C: one); the longest gradient is "
-       "divided by the batch, because their loss is a sum.", A2C_KIND, rl2={"grad_clip": "training"}),
+       "A batch is the fewest rounds of rollout_fragment_length steps of all environments that have train_batch_size "
+       "env steps (A3C: one round). grad_clip is divided by the decisions of a batch, as the loss is a mean here and a "
+       "sum in RLlib.", A2C_KIND, rl2={"grad_clip": "training"}),
     by(reinforce_batch, "rollout_fragment_length train_batch_size batch_mode", f"{A}rollout_size",
-       "Decisions of a batch; those of unfinished episodes wait for the next.", ("PG",)),
+       "A batch is the fewest rounds of rollout_fragment_length steps of all environments that have train_batch_size "
+       "env steps. Only complete episodes are learned from; unfinished ones are part of the next batch.", ("PG",)),
     by(replay_pace, "rollout_fragment_length train_batch_size", f"{A}train_every {A}updates_per_step {A}batch_size",
-       "A round of rollout_fragment_length steps of every environment, then a gradient step of train_batch_size "
-       "decisions.", OFF_POLICY),
+       "Each round of rollout_fragment_length steps of every environment is followed by a gradient step on "
+       "train_batch_size decisions.", OFF_POLICY),
     by(replay_pace, {"training_intensity": None}, f"{A}updates_per_step",
-       "Decisions learned from for each one collected; None = one gradient step per round.",
+       "Decisions sampled from replay per collected decision; None = one gradient step per round.",
        tuple(name for name in OFF_POLICY if name != "SimpleQ"), rl2="training"),
     ignored("batch_mode", "replayed data does not depend on where sampling paused", OFF_POLICY),
     by(iteration, {"timesteps_per_iteration": 0}, "sampling.iteration_steps",
-       "Env steps of an iteration, at least; without it an iteration is one batch.", rl2="reporting"),
+       "Minimum env steps of an iteration; 0 = one batch or round.", rl2="reporting"),
     used({"min_iter_time_s": 0},
-         "Minimum duration of an iteration in seconds, if it is set; the defaults of A2C, IMPALA and APPO (10), of "
-         "A3C (5) and of replay (1) are not applied, so that equal seeds give equal iterations.", rl2="reporting"),
+         "Minimum duration of an iteration in seconds, if the configuration sets it. RLlib's defaults (10 for A2C, "
+         "IMPALA and APPO, 5 for A3C, 1 with replay) are not applied, so that equal seeds give equal iterations.",
+         rl2="reporting"),
     by(staleness, {"sample_async": False}, "sampling.staleness",
-       "True: the next batch is collected while one is learned from; workers on a cluster continue without waiting "
-       "(sampling.asynchronous).", rl2="env_runners"),
-    refused({"sample_collector": None}, "batches are collected in one way; see a batch in on_postprocess_trajectory"),
-    ignored({"compress_observations": False}, "replay stores images frame by frame", rl2="env_runners"),
+       "True: the next batch is collected while the current one is learned from; workers on a cluster continue "
+       "without waiting (sampling.asynchronous).", rl2="env_runners"),
+    refused({"sample_collector": None},
+            "the sampler cannot be replaced; read or change batches in on_postprocess_trajectory"),
+    ignored({"compress_observations": False}, "replay stores each frame of stacked images once instead",
+            rl2="env_runners"),
     ignored({"remote_worker_envs": False, "remote_env_batch_wait_ms": 0},
-            "a worker on a cluster steps its environments in its own process, use more workers; environments in this "
-            "process get environment processes if a short measurement finds them faster", rl2="env_runners"),
-    refused({"fake_sampler": False}, "every step is a real one; leave it out", rl2="debugging"),
+            "a worker on a cluster steps its environments in its own process, so use more workers; without a cluster, "
+            "environment processes are used if a short measurement finds them faster", rl2="env_runners"),
+    refused({"fake_sampler": False}, "there is no fake sampler; leave it out", rl2="debugging"),
     computed(lambda reader: "restart" if reader.get("ignore_worker_failures") else "stop",
              {"ignore_worker_failures": False}, "env.on_error",
              "True: if an environment raises, its episode is dropped and the environment is rebuilt.",
