@@ -23,7 +23,7 @@ EXAMPLE = {
 def written(arrays, metadata=None):
     """The bytes of a file."""
     stream = array_stream({name: [array] for name, array in arrays.items()}, metadata or {})
-    content = b"".join(bytes(piece) for piece in stream.pieces())
+    content = b"".join(bytes(piece) for piece in stream.chunks())
     assert len(content) == stream.size
     return content
 
@@ -45,7 +45,7 @@ def test_the_library_reads_what_is_written_and_the_other_way_round():
 def test_parts_follow_each_other_without_being_joined():
     long = RNG.normal(size=(10, 3))
     stream = array_stream({"long": [long[:4], long[4:4], long[4:]], "bits": [np.array([True]), np.array([False])]}, {})
-    arrays, _ = read_arrays(memoryview(b"".join(bytes(piece) for piece in stream.pieces())))
+    arrays, _ = read_arrays(memoryview(b"".join(bytes(piece) for piece in stream.chunks())))
     equal(arrays, {"long": long, "bits": np.array([True, False])})
 
 

@@ -163,7 +163,7 @@ def test_normal_actions_beyond_the_bounds_have_no_density_under_a_squashed_polic
     "Importance estimators refuse data of which more than 0.1 % of the numbers lie at a bound without `action_raw`",
 )
 def test_a_clone_of_actions_at_their_bounds_is_refused(at_bounds):
-    assert RAW in next(find_replay(at_bounds[1]).pieces()).rows
+    assert RAW in next(find_replay(at_bounds[1]).open_segments()).rows
     found = evaluate_offline(*at_bounds, deterministic=False, probabilities="cloned", trust_code=True, **SMALL)
     assert "of the data's action values lie at a bound or beyond" in found["is"].reason
     assert "action_raw" not in found["is"].reason, "a clone learns from actions alone"

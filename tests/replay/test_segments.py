@@ -254,7 +254,7 @@ def test_policies_of_any_name_have_files_of_their_own(tmp_path, policy):
     found = stored_replays(tmp_path / "a")
     assert set(found) == {policy, "other"}
     for name, stored in found.items():
-        (piece,) = stored.pieces()
+        (piece,) = stored.open_segments()
         assert_equal(dict(piece.rows), held(plays[name].memory))
 
 
@@ -408,7 +408,7 @@ def test_rows_that_were_written_over_are_not_read(tmp_path):
         play.go_on(60)
         stored = find_replay(saver.save())
     assert stored.segments[0].first < stored.first
-    rewards = np.concatenate([piece.rows["reward"] for piece in stored.pieces()])
+    rewards = np.concatenate([piece.rows["reward"] for piece in stored.open_segments()])
     np.testing.assert_array_equal(rewards, held(play.memory)["reward"])
 
 

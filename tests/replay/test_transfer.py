@@ -99,7 +99,7 @@ def test_what_is_exported_is_shared_with_where_it_came_from(tmp_path):
     assert [one.file.path.stat().st_ino for one in out.segments] == [
         one.file.path.stat().st_ino for one in a.segments
     ]  # fmt: skip
-    rewards = np.concatenate([piece.rows["reward"] for piece in out.pieces()])
+    rewards = np.concatenate([piece.rows["reward"] for piece in out.open_segments()])
     np.testing.assert_array_equal(rewards, held(memory)["reward"])
 
 

@@ -73,7 +73,7 @@ def test_recorded_probabilities_are_those_of_the_numbers_before_tanh(tmp_path, e
     run = saturated(Drift, tmp_path / "run", **exploration)
     record_replay(Drift, run, 6, tmp_path / "data", deterministic=False, trust_code=True)
     stored = find_replay(tmp_path / "data")
-    (piece,) = [one.rows for one in stored.pieces()]
+    (piece,) = [one.rows for one in stored.open_segments()]
     raw, action = piece[RAW], piece["action"]
     assert raw.dtype == np.float32 and raw.shape == (30, 2) and np.isfinite(raw).all()
     assert (action == 1.0).mean() > 0.2, "this case is about actions at their bounds"
@@ -93,7 +93,7 @@ def test_recorded_probabilities_are_those_of_the_numbers_before_tanh(tmp_path, e
 def test_numbers_beside_choices_are_recorded_too(tmp_path):
     run = saturated(Choosing, tmp_path / "run")
     record_replay(Choosing, run, 4, tmp_path / "data", deterministic=False, trust_code=True)
-    (piece,) = [one.rows for one in find_replay(tmp_path / "data").pieces()]
+    (piece,) = [one.rows for one in find_replay(tmp_path / "data").open_segments()]
     assert piece[RAW].shape == (20, 1)
     np.testing.assert_allclose(np.tanh(piece[RAW][:, 0]), piece["action"][:, 1], atol=1e-6)
     with Trainer.load(run, trust_code=True, console="quiet") as trainer, torch.no_grad():

@@ -24,7 +24,7 @@ from rookery.ope.episodes import WholeEpisodes
 from rookery.ope.evaluated_policy import EvaluatedPolicy
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayConfig
-from rookery.replay.recording import LIKELIEST, piece_of_episodes
+from rookery.replay.recording import LIKELIEST, segment_of_episodes
 
 StepProgress = Callable[[int, int], None]
 """Called with the gradient steps done and their total."""
@@ -72,7 +72,7 @@ def clone(
     generator = torch.Generator().manual_seed(streams.integer(Role.INIT, "behavior"))
     policy = cfg.build_policy(obs, action, "behavior", generator)
     learner = BC(policy, cfg, streams, "behavior")
-    learner.replay.own.append(piece_of_episodes(episodes.recorded(learned), 0), continues=False)
+    learner.replay.own.append(segment_of_episodes(episodes.recorded(learned), 0), continues=False)
     for start in range(0, gradient_steps, CHUNK):
         learner.learn(min(CHUNK, gradient_steps - start))
         progress(min(start + CHUNK, gradient_steps), gradient_steps)

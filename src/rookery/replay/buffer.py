@@ -42,7 +42,7 @@ from rookery.replay.episode_filter import SelectionConfig
 from rookery.replay.memmap_arrays import MemmapArrays
 from rookery.replay.observations import Observations, Pool
 from rookery.replay.relabel import RelabelConfig
-from rookery.replay.segment_arrays import Piece, check_array, check_row_numbers, part_of, piece_of, rows_in
+from rookery.replay.segment_arrays import SegmentArrays, check_array, check_row_numbers, part_of, rows_in, segment_of
 from rookery.replay.sum_tree import SumTree
 
 EMPTY = (
@@ -54,7 +54,7 @@ MAX_SHARE = 0.9
 """Weight of the largest error of a sequence in its priority; the rest is the mean error (eta of the R2D2 paper)."""
 
 PLAIN = ("action", "logp", "reward", "terminated", "truncated", "begins", "slot", "clock", "before")
-"""Columns of rows that a piece has unchanged."""
+"""Columns of rows that a segment has unchanged."""
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,8 @@ class SampledSequences:
 # few copies.
 
 
-def regular_piece(rollout: Rollout) -> Piece | None:
-    """Returns the arrays of a rollout by the names of a piece, its rows flattened; None if not contiguous."""
+def regular_segment(rollout: Rollout) -> SegmentArrays | None:
+    """Returns the arrays of a rollout by the names of a segment, its rows flattened; None if not contiguous."""
     rows = {name: getattr(rollout, name) for name in ("action", "logp", "reward", "terminated", "truncated")}
     rows |= {f"obs/{path}": leaf for path, leaf in rollout.obs.items()}
     if not all(tensor.is_contiguous() for tensor in rows.values()):
@@ -144,7 +144,7 @@ class Regular:
         newest: ``[F]`` the newest row of each.
         tails: ``[F]`` the place aside of the last observation of each.
         rollout: The last rollout; often the same object, overwritten.
-        piece: Its arrays.
+        segment: Its arrays.
     """
 
     slot: np.ndarray
@@ -152,20 +152,20 @@ class Regular:
     newest: np.ndarray
     tails: np.ndarray
     rollout: Rollout
-    piece: Piece | None
+    segment: SegmentArrays | None
 
-    def following(self, rollout: Rollout) -> Piece | None:
+    def following(self, rollout: Rollout) -> SegmentArrays | None:
         """Returns the arrays of a rollout that is regular; None if it is not."""
         if rollout is not self.rollout:
-            self.rollout, self.piece = rollout, regular_piece(rollout)
+            self.rollout, self.segment = rollout, regular_segment(rollout)
         steps, fragments = rollout.reward.shape
-        piece = self.piece
-        if piece is None or fragments != len(self.slot):
+        segment = self.segment
+        if segment is None or fragments != len(self.slot):
             return None
-        same = piece["slot"].tobytes() == self.slot.tobytes() and piece["clock"].tobytes() == self.due.tobytes()
-        whole = piece["length"].tobytes() == steps.to_bytes(8, "little") * fragments
-        ends = any(1 in piece[name].tobytes() for name in ("first", "terminated", "truncated"))
-        return piece if same and whole and not ends else None
+        same = segment["slot"].tobytes() == self.slot.tobytes() and segment["clock"].tobytes() == self.due.tobytes()
+        whole = segment["length"].tobytes() == steps.to_bytes(8, "little") * fragments
+        ends = any(1 in segment[name].tobytes() for name in ("first", "terminated", "truncated"))
+        return segment if same and whole and not ends else None
 
 
 # --- the buffer -------------------------------------------------------------------------------------------------------
@@ -266,13 +266,13 @@ class ReplayBuffer(Stateful):
         size, regular, first, total = rollout.reward.numel(), self._regular, self.first, self.total
         # then the rows before it are not overwritten, and it is not split at the end of the ring
         fits = size + rollout.slot.shape[0] <= self.capacity and size <= self.capacity - total % self.capacity
-        if regular is not None and fits and (piece := regular.following(rollout)) is not None:
-            self._add_regular(regular, piece)
+        if regular is not None and fits and (segment := regular.following(rollout)) is not None:
+            self._add_regular(regular, segment)
         else:
             slot = rollout.slot.numpy()
             self._know_slots(slot)
             newest = np.where(self._newest[slot] >= first, self._newest[slot], -1)
-            self._extend(piece_of(rollout, total, newest, self._due[slot]))
+            self._extend(segment_of(rollout, total, newest, self._due[slot]))
             self._regular = self._regular_after(rollout)
         self._weigh(first, total)
 
@@ -285,15 +285,15 @@ class ReplayBuffer(Stateful):
         if not every or len(set(self.slot[newest].tolist())) < fragments or (self.after[newest] < self.capacity).any():
             return None
         stand = self.slot[newest], self.clock[newest] + 1, newest, self.after[newest]
-        return Regular(*stand, rollout, regular_piece(rollout))
+        return Regular(*stand, rollout, regular_segment(rollout))
 
-    def _add_regular(self, regular: Regular, piece: Piece) -> None:
+    def _add_regular(self, regular: Regular, segment: SegmentArrays) -> None:
         """Adds the rows of a regular rollout, with the same result as `_extend`."""
-        start, size, fragments = self.total % self.capacity, rows_in(piece), len(regular.slot)
+        start, size, fragments = self.total % self.capacity, rows_in(segment), len(regular.slot)
         end, steps = start + size, size // fragments
         self.evict(self.total + size - self.capacity)
         for name in ("action", "logp", "reward"):
-            getattr(self, name)[start:end] = piece[name]
+            getattr(self, name)[start:end] = segment[name]
         self.terminated[start:end] = self.truncated[start:end] = self.begins[start:end] = False
         self.slot[start:end].reshape(steps, fragments)[...] = regular.slot
         np.add.outer(np.arange(steps), regular.due, out=self.clock[start:end].reshape(steps, fragments))
@@ -303,8 +303,8 @@ class ReplayBuffer(Stateful):
         self.after[start : end - fragments] = rows[fragments:]
         regular.newest = rows[size - fragments :]
         self.after[regular.newest] = regular.tails
-        self.observations.write(slice(start, end), piece)
-        self.observations.write_aside(regular.tails, piece)
+        self.observations.write(slice(start, end), segment)
+        self.observations.write_aside(regular.tails, segment)
         self.total += size
         regular.due += steps
         self._due[regular.slot] = regular.due
@@ -318,66 +318,66 @@ class ReplayBuffer(Stateful):
             self._newest = np.concatenate((self._newest, more))
             self._due = np.concatenate((self._due, more))
 
-    def _extend(self, piece: Piece) -> None:
-        """Adds the rows of a piece."""
-        size, most, on_disk = rows_in(piece), self.capacity, self.memmaps.limit is not None
+    def _extend(self, segment: SegmentArrays) -> None:
+        """Adds the rows of a segment."""
+        size, most, on_disk = rows_in(segment), self.capacity, self.memmaps.limit is not None
         if on_disk:
             most = min(most, self.memmaps.rows_at_once(self.full_bytes // self.capacity) or size)
         for start in range(0, size, max(most, 1)):
-            part = piece if size <= most else part_of(piece, start, min(start + most, size))
+            part = segment if size <= most else part_of(segment, start, min(start + most, size))
             if on_disk:
                 self.memmaps.release_pages()
             if self.observations.are_stacked:
                 part = self.observations.fitted(part, self._tails(part), self.first, self.total)
             self._write(part)
 
-    def _tails(self, piece: Piece) -> np.ndarray:
-        """Returns places ``[n]`` of the last observation of each row's slot before the piece; -1 if there is none."""
-        previous = self.total + np.arange(rows_in(piece)) - piece["before"]
-        there = (previous >= self.first) & (previous < self.total) & ~piece["begins"]
+    def _tails(self, segment: SegmentArrays) -> np.ndarray:
+        """Returns places ``[n]`` of the last observation of each row's slot before the segment; -1 if there is none."""
+        previous = self.total + np.arange(rows_in(segment)) - segment["before"]
+        there = (previous >= self.first) & (previous < self.total) & ~segment["begins"]
         tails = np.where(there, self.after[previous % self.capacity], -1)
         return np.where(tails >= self.capacity, tails, -1)
 
-    def _write(self, piece: Piece) -> None:
+    def _write(self, segment: SegmentArrays) -> None:
         """Adds at most `capacity` rows, and links the rows before them."""
-        size = rows_in(piece)
+        size = rows_in(segment)
         serial = np.arange(self.total, self.total + size)
         rows = serial % self.capacity
         self.evict(self.total + size - self.capacity)
         for name in PLAIN:
-            getattr(self, name)[rows] = piece[name]
-        self.observations.write(rows, piece)
+            getattr(self, name)[rows] = segment[name]
+        self.observations.write(rows, segment)
         self.total += size
-        self.after[rows] = np.where(piece["terminated"], rows, -1)
-        self.after[rows[piece["next_row"]]] = self.observations.keep_aside(piece)
-        before = piece["before"]
+        self.after[rows] = np.where(segment["terminated"], rows, -1)
+        self.after[rows[segment["next_row"]]] = self.observations.keep_aside(segment)
+        before = segment["before"]
         linked = (before > 0) & (serial - before >= self.first)
         following, previous = rows[linked], (serial - before)[linked] % self.capacity
         if self.memory_size:
-            self._remember(rows, piece)
+            self._remember(rows, segment)
             self.follow[previous] = following
         # an episode that begins without an end of the previous one truncates that: its last observation stays aside
         continues = ~(self.terminated[previous] | self.truncated[previous] | self.begins[following])
         previous = previous[continues]
         self.observations.release(self.after[previous])
         self.after[previous] = following[continues]
-        mine = piece["slot"] >= 0
-        self._know_slots(piece["slot"])
-        self._newest[piece["slot"][mine]] = serial[mine]  # the last one of equal slots counts
-        self._due[piece["slot"][mine]] = piece["clock"][mine] + 1
+        mine = segment["slot"] >= 0
+        self._know_slots(segment["slot"])
+        self._newest[segment["slot"][mine]] = serial[mine]  # the last one of equal slots counts
+        self._due[segment["slot"][mine]] = segment["clock"][mine] + 1
         self.evict(self.observations.oldest(self.first, self.total))
 
-    def _remember(self, rows: np.ndarray, piece: Piece) -> None:
+    def _remember(self, rows: np.ndarray, segment: SegmentArrays) -> None:
         """Stores the policy's memory before some of these rows."""
         self.follow[rows] = -1
         self.stored[rows] = -1
-        places = self._pool.take(len(piece["memory_row"]))
+        places = self._pool.take(len(segment["memory_row"]))
         if self._pool.size > len(self.memories):
             grown = np.empty((self._pool.size, self.memory_size), np.float32)
             grown[: len(self.memories)] = self.memories
             self.memories = grown
-        self.memories[places] = piece["memory"]
-        self.stored[rows[piece["memory_row"]]] = places
+        self.memories[places] = segment["memory"]
+        self.stored[rows[segment["memory_row"]]] = places
 
     def evict(self, serial: int) -> None:
         """Removes the rows before a serial number."""
@@ -608,25 +608,25 @@ class ReplayBuffer(Stateful):
         self._newest = np.zeros(0, np.int64)
         self._due = np.zeros(0, np.int64)
 
-    def rows_between(self, first: int, last: int) -> Piece:
+    def rows_between(self, first: int, last: int) -> SegmentArrays:
         """Returns copies of the rows with serial numbers from `first` up to but not including `last`, as a complete
-        piece.
+        segment.
 
-        A piece never changes: if later rows follow its last ones, they replace the piece's own next observations when
+        A segment never changes: if later rows follow its last ones, they replace its own next observations when
         both are joined. n rows; by name:
 
         - ``serial`` int64 ``[1]``: `first`.
         - ``obs/PATH`` ``[n, ...]`` for each leaf with whole observations.
         - ``stack/PATH`` int64 ``[n, K]`` for each leaf that is stored frame by frame: serial numbers of the frames of
           each observation, oldest first; ``base/PATH`` int64 ``[n]``, number of frames before each row; ``frame/PATH``
-          ``[m, H, W]``, the frames in the piece, and ``number/PATH`` int64 ``[m]``, their serial numbers, ascending.
+          ``[m, H, W]``, the frames in the segment, and ``number/PATH`` int64 ``[m]``, their serial numbers, ascending.
         - ``action`` ``[n, ...]``, ``logp`` float32 ``[n]``, ``reward`` float32 ``[n]``, ``terminated``, ``truncated``
           and ``begins`` (the episode begins here) bool ``[n]``.
         - ``slot``, ``clock`` int64 ``[n]``, and ``before`` int64 ``[n]``: distance in rows to the slot's previous
           decision; 0 if there was none, or it was overwritten.
-        - ``next_row`` int64 ``[q]``: indices of the rows of the piece that have no next row in it and did not
+        - ``next_row`` int64 ``[q]``: indices of the rows of the segment that have no next row in it and did not
           terminate; with their next observations: ``next_obs/PATH`` ``[q, ...]``, or ``next_stack/PATH`` ``[q, K]``.
-        - For policies with memory: ``memory_row`` int64 ``[p]``, rows of the piece with a stored memory, and ``memory``
+        - For policies with memory: ``memory_row`` int64 ``[p]``, its rows with a stored memory, and ``memory``
           float32 ``[p, M]``, the memory before them.
 
         Raises:
@@ -635,31 +635,31 @@ class ReplayBuffer(Stateful):
         if not self.first <= first <= last <= self.total:
             raise RookeryError(f"rows {first} to {last - 1} are not all there: it has {self.first} to {self.total - 1}")
         rows = np.arange(first, last) % self.capacity
-        piece = {"serial": np.array([first])} | {name: getattr(self, name)[rows] for name in PLAIN}
+        segment = {"serial": np.array([first])} | {name: getattr(self, name)[rows] for name in PLAIN}
         after = self.after[rows]
         beyond = (after >= self.capacity) | (self.serial_of(after) >= last)
-        which = np.flatnonzero(beyond & ~piece["terminated"])
-        piece["next_row"] = which
-        piece |= self.observations.export(rows, after[which])
+        which = np.flatnonzero(beyond & ~segment["terminated"])
+        segment["next_row"] = which
+        segment |= self.observations.export(rows, after[which])
         if self.memory_size:
             stored = self.stored[rows]
-            piece["memory_row"] = np.flatnonzero(stored >= 0)
-            piece["memory"] = self.memories[stored[stored >= 0]]
-        return piece
+            segment["memory_row"] = np.flatnonzero(stored >= 0)
+            segment["memory"] = self.memories[stored[stored >= 0]]
+        return segment
 
     def serial_of(self, rows: np.ndarray) -> np.ndarray:
         """Returns the serial numbers ``[N]`` of rows."""
         newest = self.total - 1
         return newest - (newest - rows) % self.capacity
 
-    def restore(self, pieces: Iterable[Piece]) -> None:
+    def restore(self, segments: Iterable[SegmentArrays]) -> None:
         """Restores the rows of this buffer, after `load_state_dict`, which leaves it empty.
 
         Serial numbers do not change, so that the next samples are those of the saved buffer. If the capacity has
         changed, the newest rows that fit are kept.
 
         Args:
-            pieces: From `rows_between`, each beginning at the end of the previous one, the last one ending at `total`;
+            segments: From `rows_between`, each beginning where the previous one ends, the last ending at `total`;
                 they may begin before `first` (older rows are ignored).
 
         Raises:
@@ -667,13 +667,13 @@ class ReplayBuffer(Stateful):
         """
         total = self.total
         self._clear(max(self._saved_first, total - self.capacity))
-        for piece in pieces:
-            self._check(piece)
-            start = self.total - int(piece["serial"][0])
+        for segment in segments:
+            self._check(segment)
+            start = self.total - int(segment["serial"][0])
             if start < 0:
                 raise RookeryError(f"the rows from {self.total} to {self.total - start - 1} of the buffer are missing")
-            if start < rows_in(piece):
-                self._extend(part_of(piece, start, rows_in(piece)) if start else piece)
+            if start < rows_in(segment):
+                self._extend(part_of(segment, start, rows_in(segment)) if start else segment)
         if self.total != total:
             raise RookeryError(f"the buffer ends at row {self.total - 1}, and should at {total - 1}")
         self._check_whole(self.first)
@@ -683,41 +683,44 @@ class ReplayBuffer(Stateful):
             self.tree.write(rows, self._saved_priorities[len(self._saved_priorities) - len(self) :])
         self._saved_priorities = np.zeros(0)
 
-    def append(self, piece: Piece, *, continues: bool) -> None:
+    def append(self, segment: SegmentArrays, *, continues: bool) -> None:
         """Adds rows of another buffer, under new serial numbers.
 
         Args:
-            piece: From `rows_between` of a buffer with the same spaces.
-            continues: Whether its rows follow those of the previously appended piece in their buffer: then decisions of
+            segment: From `rows_between` of a buffer with the same spaces.
+            continues: Whether its rows follow those of the last appended segment in their buffer: then decisions of
                 equal slots are linked, otherwise its slots are new.
 
         Raises:
-            RookeryError: If the piece does not fit this policy.
+            RookeryError: If the segment does not fit this policy.
         """
-        self._check(piece)
+        self._check(segment)
         first, total = self.first, self.total
         self._regular = None
         if not continues:
             self._floor = self.total
-        reach = np.arange(rows_in(piece)) + self.total - self._floor
-        slot = piece["slot"]
+        reach = np.arange(rows_in(segment)) + self.total - self._floor
+        slot = segment["slot"]
         # negative, so that no rollout continues an appended slot
-        own = {"slot": np.where(slot < 0, slot, ~slot), "before": np.where(piece["before"] > reach, 0, piece["before"])}
-        self._extend(self.observations.foreign(piece | own))
+        own = {
+            "slot": np.where(slot < 0, slot, ~slot),
+            "before": np.where(segment["before"] > reach, 0, segment["before"]),
+        }
+        self._extend(self.observations.foreign(segment | own))
         self._check_whole(total)
         self._weigh(first, total)
 
-    def _check(self, piece: Piece) -> None:
-        """Checks that a piece has the buffer's columns, in the same layout."""
+    def _check(self, segment: SegmentArrays) -> None:
+        """Checks that a segment has the buffer's columns, in the same layout."""
         for name in PLAIN:
             array = getattr(self, name)
-            check_array(piece, name, array.shape[1:], array.dtype)
-        check_array(piece, "next_row", (), np.dtype(np.int64))
-        self.observations.check(piece)
-        check_row_numbers(piece, PLAIN)
+            check_array(segment, name, array.shape[1:], array.dtype)
+        check_array(segment, "next_row", (), np.dtype(np.int64))
+        self.observations.check(segment)
+        check_row_numbers(segment, PLAIN)
         if self.memory_size:
-            check_array(piece, "memory_row", (), np.dtype(np.int64))
-            check_array(piece, "memory", (self.memory_size,), self.memories.dtype)
+            check_array(segment, "memory_row", (), np.dtype(np.int64))
+            check_array(segment, "memory", (self.memory_size,), self.memories.dtype)
 
     def _check_whole(self, first: int) -> None:
         """Checks that every row from a serial number on has a next observation or has terminated."""

@@ -12,7 +12,7 @@ from rookery.replay.buffer import ReplayBuffer
 from rookery.replay.episode_filter import SelectionConfig, filter_episodes
 from rookery.replay.frames import observations_at
 from rookery.replay.relabel import Relabel
-from rookery.replay.segment_arrays import Piece, kept_rows, rows_in
+from rookery.replay.segment_arrays import SegmentArrays, kept_rows, rows_in
 from rookery.replay.segments import StoredReplay, copy_rows
 from rookery.replay.summary import episode_parts
 from rookery.replay.transfer import following_rows
@@ -38,20 +38,20 @@ class EpisodeRows:
         self._whole: list[bool] = []
         self._over: list[bool] = []
         first = 0
-        for piece in stored.pieces():
-            if not piece.continues:
+        for segment in stored.open_segments():
+            if not segment.continues:
                 self._open.clear()
-            self._add(piece.rows, first)
-            first += rows_in(piece.rows)
-        order = np.argsort(self._starts)  # pieces are read by slot
+            self._add(segment.rows, first)
+            first += rows_in(segment.rows)
+        order = np.argsort(self._starts)  # segments are read by slot
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
         self.episode = rank[self.episode]
         self.lengths = np.bincount(self.episode, minlength=len(order))
         self.returns = np.where(np.array(self._whole) & np.array(self._over), self._sums, np.nan)[order]
 
-    def _add(self, piece: Piece, first: int) -> None:
-        for part in episode_parts(piece):
+    def _add(self, segment: SegmentArrays, first: int) -> None:
+        for part in episode_parts(segment):
             had = self._open.pop(part.slot, None)
             if had is not None and part.begins:  # it was interrupted, which counts as an end
                 self._over[had] = True
@@ -107,43 +107,43 @@ def copy_filtered(stored: StoredReplay, memory: ReplayBuffer) -> int:
     place = None if kept is None else kept.cumsum() - 1  # index of each row among the kept ones
     first = floor = 0
     started = False
-    for piece in stored.pieces():
-        floor = floor if piece.continues else first
-        rows = piece.rows if cfg.relabel.is_nothing else relabelled(piece.rows, relabel, first)
+    for segment in stored.open_segments():
+        floor = floor if segment.continues else first
+        rows = segment.rows if cfg.relabel.is_nothing else relabelled(segment.rows, relabel, first)
         if kept is not None and place is not None:
             rows = kept_rows(rows, kept, place, first, floor)
-        first += rows_in(piece.rows)
+        first += rows_in(segment.rows)
         if rows_in(rows):
-            with memory.memmaps.reading(piece.mapped):
-                memory.append(rows, continues=started and (piece.continues or kept is not None))
+            with memory.memmaps.reading(segment.mapped):
+                memory.append(rows, continues=started and (segment.continues or kept is not None))
             started = True
     return min(first if kept is None else int(np.count_nonzero(kept)), memory.capacity)
 
 
-def relabelled(piece: Piece, relabel: Relabel, first: int) -> Piece:
-    """Returns a piece with relabelled rewards.
+def relabelled(segment: SegmentArrays, relabel: Relabel, first: int) -> SegmentArrays:
+    """Returns a segment with relabelled rewards.
 
     Args:
-        piece: A complete piece.
+        segment: A complete segment.
         relabel: The new rewards.
         first: Index of its first row, for messages.
     """
     if not relabel.needs_observations:
-        return piece | {"reward": relabel.plain(piece["reward"])}
-    return piece | {"reward": np.concatenate([*_function_rewards(piece, relabel, first)])}
+        return segment | {"reward": relabel.plain(segment["reward"])}
+    return segment | {"reward": np.concatenate([*_function_rewards(segment, relabel, first)])}
 
 
-def _function_rewards(piece: Piece, relabel: Relabel, first: int) -> Iterator[np.ndarray]:
-    following, aside = following_rows(piece)
-    paths = [name.partition("/")[2] for name in piece if name.startswith(("obs/", "stack/"))]
-    for start in range(0, rows_in(piece), PART):
-        rows = np.arange(start, min(start + PART, rows_in(piece)))
+def _function_rewards(segment: SegmentArrays, relabel: Relabel, first: int) -> Iterator[np.ndarray]:
+    following, aside = following_rows(segment)
+    paths = [name.partition("/")[2] for name in segment if name.startswith(("obs/", "stack/"))]
+    for start in range(0, rows_in(segment), PART):
+        rows = np.arange(start, min(start + PART, rows_in(segment)))
         seen, then = {}, {}
         for path in paths:
-            seen[path] = observations_at(piece, path, rows)
+            seen[path] = observations_at(segment, path, rows)
             then[path] = np.zeros_like(seen[path])
             inside, beyond = following[rows] >= 0, aside[rows] >= 0
-            then[path][inside] = observations_at(piece, path, following[rows][inside])
-            then[path][beyond] = observations_at(piece, path, aside[rows][beyond], "next_")
-        plain = piece["action"][rows], piece["reward"][rows]
-        yield relabel.rewards(seen, *plain, then, np.array(piece["terminated"][rows]), first + start)
+            then[path][inside] = observations_at(segment, path, following[rows][inside])
+            then[path][beyond] = observations_at(segment, path, aside[rows][beyond], "next_")
+        plain = segment["action"][rows], segment["reward"][rows]
+        yield relabel.rewards(seen, *plain, then, np.array(segment["terminated"][rows]), first + start)

@@ -15,7 +15,7 @@ import numpy as np
 from rookery.core.spaces.arrays import Leaf
 from rookery.core.state import Stateful
 from rookery.replay.memmap_arrays import MemmapArrays
-from rookery.replay.segment_arrays import Piece, rows_in
+from rookery.replay.segment_arrays import SegmentArrays, rows_in
 
 REACH = 4096
 """Largest distance in frames to a shared frame: a slot that paused longer stores all of its frames again, so that
@@ -44,21 +44,21 @@ def frames_for(capacity: int) -> int:
     return capacity + capacity // SPARE + REACH
 
 
-def observations_of(piece: Piece, path: str, prefix: str = "") -> np.ndarray:
-    """Returns a leaf of the observations of a piece ``[n, ...]``, whole in either storage; with the prefix ``next_``,
+def observations_of(segment: SegmentArrays, path: str, prefix: str = "") -> np.ndarray:
+    """Returns a leaf of the observations of a segment ``[n, ...]``, whole in either storage; with the prefix ``next_``,
     the next observations of its ``next_row``.
     """
-    if f"{prefix}obs/{path}" in piece:
-        return piece[f"{prefix}obs/{path}"]
-    return piece[f"frame/{path}"][piece[f"number/{path}"].searchsorted(piece[f"{prefix}stack/{path}"])]
+    if f"{prefix}obs/{path}" in segment:
+        return segment[f"{prefix}obs/{path}"]
+    return segment[f"frame/{path}"][segment[f"number/{path}"].searchsorted(segment[f"{prefix}stack/{path}"])]
 
 
-def observations_at(piece: Piece, path: str, rows: np.ndarray, prefix: str = "") -> np.ndarray:
+def observations_at(segment: SegmentArrays, path: str, rows: np.ndarray, prefix: str = "") -> np.ndarray:
     """Returns a copy of some rows ``[m]`` of `observations_of`."""
-    if f"{prefix}obs/{path}" in piece:
-        return piece[f"{prefix}obs/{path}"].take(rows, axis=0)
-    places = piece[f"number/{path}"].searchsorted(piece[f"{prefix}stack/{path}"].take(rows, axis=0))
-    return piece[f"frame/{path}"].take(places, axis=0)
+    if f"{prefix}obs/{path}" in segment:
+        return segment[f"{prefix}obs/{path}"].take(rows, axis=0)
+    places = segment[f"number/{path}"].searchsorted(segment[f"{prefix}stack/{path}"].take(rows, axis=0))
+    return segment[f"frame/{path}"].take(places, axis=0)
 
 
 class PlainLeaf:
@@ -75,7 +75,7 @@ class PlainLeaf:
     """
 
     SORT = "obs"
-    """Prefix of the arrays in a piece."""
+    """Prefix of the arrays in a segment."""
 
     def __init__(self, capacity: int, leaf: Leaf, memmaps: MemmapArrays) -> None:
         self.leaf = leaf
@@ -107,16 +107,16 @@ class PlainLeaf:
 
     gather = stored  # for whole observations
 
-    def write(self, rows: np.ndarray | slice, piece: Piece) -> None:
-        """Copies the rows of a piece."""
-        self.rows[rows] = piece[f"{self.SORT}/{self.leaf.path}"]
+    def write(self, rows: np.ndarray | slice, segment: SegmentArrays) -> None:
+        """Copies the rows of a segment."""
+        self.rows[rows] = segment[f"{self.SORT}/{self.leaf.path}"]
 
-    def write_aside(self, numbers: np.ndarray, piece: Piece) -> None:
-        """Copies the next observations of the last rows of a piece."""
-        self.aside[numbers] = piece[f"next_{self.SORT}/{self.leaf.path}"]
+    def write_aside(self, numbers: np.ndarray, segment: SegmentArrays) -> None:
+        """Copies the next observations of the last rows of a segment."""
+        self.aside[numbers] = segment[f"next_{self.SORT}/{self.leaf.path}"]
 
-    def export(self, rows: np.ndarray, following: np.ndarray, aside: np.ndarray | None) -> Piece:
-        """Returns the arrays of the leaf in a piece of these rows.
+    def export(self, rows: np.ndarray, following: np.ndarray, aside: np.ndarray | None) -> SegmentArrays:
+        """Returns the arrays of the leaf in a segment of these rows.
 
         Args:
             rows: ``[n]``.
@@ -176,51 +176,51 @@ class StackedLeaf(PlainLeaf, Stateful):
         """Returns the observations ``[N, K, ...]`` at these places; arguments as in `stored`."""
         return self.frames.take(self.stored(places, aside) % len(self.frames), axis=0)
 
-    # --- pieces -------------------------------------------------------------------------------------------------------
+    # --- segments -----------------------------------------------------------------------------------------------------
 
-    def write(self, rows: np.ndarray | slice, piece: Piece) -> None:
-        """Copies the rows of a piece, and its frames."""
-        super().write(rows, piece)
+    def write(self, rows: np.ndarray | slice, segment: SegmentArrays) -> None:
+        """Copies the rows of a segment, and its frames."""
+        super().write(rows, segment)
         path = self.leaf.path
-        self.base[rows] = piece[f"base/{path}"]
-        number = piece[f"number/{path}"]
+        self.base[rows] = segment[f"base/{path}"]
+        number = segment[f"number/{path}"]
         if len(number):
-            self.frames[number % len(self.frames)] = piece[f"frame/{path}"]
+            self.frames[number % len(self.frames)] = segment[f"frame/{path}"]
             self.head = max(self.head, int(number[-1]) + 1)
 
-    def export(self, rows: np.ndarray, following: np.ndarray, aside: np.ndarray | None) -> Piece:
-        """Returns the arrays of the leaf in a piece of these rows; see `PlainLeaf.export`."""
+    def export(self, rows: np.ndarray, following: np.ndarray, aside: np.ndarray | None) -> SegmentArrays:
+        """Returns the arrays of the leaf in a segment of these rows; see `PlainLeaf.export`."""
         path, stacks = self.leaf.path, super().export(rows, following, aside)
         number = np.unique(np.concatenate([stack.ravel() for stack in stacks.values()]))
         frames = self.frames[number % len(self.frames)]
         return stacks | {f"base/{path}": self.base[rows], f"number/{path}": number, f"frame/{path}": frames}
 
-    def renumbered(self, piece: Piece) -> Piece:
-        """Returns a piece of another buffer with the serial numbers that its frames get in this one."""
+    def renumbered(self, segment: SegmentArrays) -> SegmentArrays:
+        """Returns a segment of another buffer with the serial numbers that its frames get in this one."""
         path = self.leaf.path
-        number = piece[f"number/{path}"]
+        number = segment[f"number/{path}"]
         changed = {
-            f"{sort}/{path}": self.head + number.searchsorted(piece[f"{sort}/{path}"])
+            f"{sort}/{path}": self.head + number.searchsorted(segment[f"{sort}/{path}"])
             for sort in ("stack", "next_stack", "base")
         }
-        return piece | changed | {f"number/{path}": self.head + np.arange(len(number))}
+        return segment | changed | {f"number/{path}": self.head + np.arange(len(number))}
 
-    def encoded(self, piece: Piece, tails: np.ndarray) -> Piece:
-        """Returns a piece of whole observations with frames instead.
+    def encoded(self, segment: SegmentArrays, tails: np.ndarray) -> SegmentArrays:
+        """Returns a segment of whole observations with frames instead.
 
         The observations are those of the n rows and the q next ones of the last rows. Each is compared with the
         previous one of its slot.
 
         Args:
-            piece: The rows to add.
+            segment: The rows to add.
             tails: ``[n]`` places in the ring of the last observation of each row's slot; -1 if there is none, or the
-                previous row is in the piece.
+                previous row is in the segment.
         """
-        path, size = self.leaf.path, rows_in(piece)
-        seen = np.concatenate((piece[f"obs/{path}"], piece[f"next_obs/{path}"]))
-        before = np.arange(size) - piece["before"]
-        starts = piece["begins"] | (piece["before"] == 0) | (before < 0)
-        previous = np.concatenate((np.where(starts, -1, before), piece["next_row"]))
+        path, size = self.leaf.path, rows_in(segment)
+        seen = np.concatenate((segment[f"obs/{path}"], segment[f"next_obs/{path}"]))
+        before = np.arange(size) - segment["before"]
+        starts = segment["begins"] | (segment["before"] == 0) | (before < 0)
+        previous = np.concatenate((np.where(starts, -1, before), segment["next_row"]))
         shifted = previous >= 0
         words = _words(seen)
         shifted[shifted] = _same(words[shifted, :-1], words[previous[shifted], 1:])
@@ -244,7 +244,7 @@ class StackedLeaf(PlainLeaf, Stateful):
                 break
             shifted &= ~alone
             known, found = known[~alone[known]], found[~alone[known]]
-        kept = {name: array for name, array in piece.items() if name not in (f"obs/{path}", f"next_obs/{path}")}
+        kept = {name: array for name, array in segment.items() if name not in (f"obs/{path}", f"next_obs/{path}")}
         return kept | {
             f"stack/{path}": numbers[:size],
             f"next_stack/{path}": numbers[size:],

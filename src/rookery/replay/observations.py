@@ -17,7 +17,7 @@ from rookery.core.state import Stateful
 from rookery.replay.budget import check_growth, check_room, leaf_bytes
 from rookery.replay.frames import PlainLeaf, StackedLeaf, may_be_stack, observations_of
 from rookery.replay.memmap_arrays import MemmapArrays
-from rookery.replay.segment_arrays import Piece, check_array
+from rookery.replay.segment_arrays import SegmentArrays, check_array
 
 
 class Pool:
@@ -79,7 +79,7 @@ class Observations(Stateful):
         return {"stacks": {path: leaf.state_dict() for path, leaf in leaves if isinstance(leaf, StackedLeaf)}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Loads a state of `state_dict` without observations, with the leaves stored in the same way, for the pieces
+        """Loads a state of `state_dict` without observations, with the leaves stored in the same way, for the segments
         that follow.
         """
         states = state["stacks"]
@@ -93,23 +93,23 @@ class Observations(Stateful):
             if isinstance(stored, StackedLeaf):
                 stored.load_state_dict(states[leaf.path])
 
-    def fitted(self, piece: Piece, tails: np.ndarray, first: int, total: int) -> Piece:
-        """Returns a piece with whole observations as this buffer stores them.
+    def fitted(self, segment: SegmentArrays, tails: np.ndarray, first: int, total: int) -> SegmentArrays:
+        """Returns a segment with whole observations as this buffer stores them.
 
         Args:
-            piece: The rows to add.
+            segment: The rows to add.
             tails: ``[n]`` places of the last observation of each row's slot, or -1; see `StackedLeaf.encoded`.
             first: Serial number of the oldest row.
             total: Serial number of the next row.
         """
         for path, leaf in list(self.leaves.items()):
-            if isinstance(leaf, StackedLeaf) and f"obs/{path}" in piece:
-                stored = leaf.encoded(piece, tails)
+            if isinstance(leaf, StackedLeaf) and f"obs/{path}" in segment:
+                stored = leaf.encoded(segment, tails)
                 if leaf.is_stack:
-                    piece = stored
+                    segment = stored
                 else:
                     self._store_whole(path, leaf, np.arange(first, total) % self.capacity)
-        return piece
+        return segment
 
     def _store_whole(self, path: str, stacked: StackedLeaf, present: np.ndarray) -> None:
         """Converts a leaf that turned out not to be a stack to whole observations.
@@ -126,16 +126,16 @@ class Observations(Stateful):
         plain.aside[:] = stacked.gather(aside + self.capacity, aside)
         self.leaves[path] = plain
 
-    def foreign(self, piece: Piece) -> Piece:
-        """Returns a piece of another buffer with this one's numbers of frames, or with whole observations."""
+    def foreign(self, segment: SegmentArrays) -> SegmentArrays:
+        """Returns a segment of another buffer with this one's numbers of frames, or with whole observations."""
         for path, leaf in self.leaves.items():
-            if f"stack/{path}" in piece:
+            if f"stack/{path}" in segment:
                 if isinstance(leaf, StackedLeaf):
-                    piece = leaf.renumbered(piece)
+                    segment = leaf.renumbered(segment)
                 else:
-                    whole = {f"{prefix}obs/{path}": observations_of(piece, path, prefix) for prefix in ("", "next_")}
-                    piece = piece | whole
-        return piece
+                    whole = {f"{prefix}obs/{path}": observations_of(segment, path, prefix) for prefix in ("", "next_")}
+                    segment = segment | whole
+        return segment
 
     def oldest(self, first: int, total: int) -> int:
         """Returns the first of the rows with these serial numbers whose frames are all stored."""
@@ -144,27 +144,27 @@ class Observations(Stateful):
                 first = leaf.oldest(first, total)
         return first
 
-    def write(self, rows: np.ndarray | slice, piece: Piece) -> None:
-        """Copies the rows of a piece."""
+    def write(self, rows: np.ndarray | slice, segment: SegmentArrays) -> None:
+        """Copies the rows of a segment."""
         for leaf in self.leaves.values():
-            leaf.write(rows, piece)
+            leaf.write(rows, segment)
 
-    def write_aside(self, places: np.ndarray, piece: Piece) -> None:
-        """Copies the next observations of the last rows of a piece."""
+    def write_aside(self, places: np.ndarray, segment: SegmentArrays) -> None:
+        """Copies the next observations of the last rows of a segment."""
         for leaf in self.leaves.values():
-            leaf.write_aside(places - self.capacity, piece)
+            leaf.write_aside(places - self.capacity, segment)
 
-    def keep_aside(self, piece: Piece) -> np.ndarray:
-        """Copies the next observations of the last rows of a piece; returns their places ``[q]``.
+    def keep_aside(self, segment: SegmentArrays) -> np.ndarray:
+        """Copies the next observations of the last rows of a segment; returns their places ``[q]``.
 
         Raises:
             ConfigError: If there is not enough memory.
         """
         had = self.pool.size
-        places = self.pool.take(len(piece["next_row"])) + self.capacity
+        places = self.pool.take(len(segment["next_row"])) + self.capacity
         if self.pool.size > had:
             self._grow(self.pool.size - had)
-        self.write_aside(places, piece)
+        self.write_aside(places, segment)
         return places
 
     def _grow(self, more: int) -> None:
@@ -199,23 +199,23 @@ class Observations(Stateful):
     def _aside(self, places: np.ndarray) -> np.ndarray | None:
         return np.flatnonzero(places >= self.capacity) if int(places.max(initial=0)) >= self.capacity else None
 
-    def export(self, rows: np.ndarray, following: np.ndarray) -> Piece:
-        """Returns the observation arrays of a piece of rows; `following` has the places of next observations."""
-        piece: Piece = {}
+    def export(self, rows: np.ndarray, following: np.ndarray) -> SegmentArrays:
+        """Returns the observation arrays of a segment of rows; `following` has the places of next observations."""
+        segment: SegmentArrays = {}
         aside = self._aside(following)
         for leaf in self.leaves.values():
-            piece |= leaf.export(rows, following, aside)
-        return piece
+            segment |= leaf.export(rows, following, aside)
+        return segment
 
-    def check(self, piece: Piece) -> None:
-        """Checks that a piece has observations of this layout.
+    def check(self, segment: SegmentArrays) -> None:
+        """Checks that a segment has observations of this layout.
 
         Raises:
             RookeryError: If not.
         """
         for leaf in self.spec.leaves:
-            stacked = f"stack/{leaf.path}" in piece
+            stacked = f"stack/{leaf.path}" in segment
             for sort in ("frame",) if stacked else ("obs", "next_obs"):
-                check_array(piece, f"{sort}/{leaf.path}", leaf.shape[1:] if stacked else leaf.shape, leaf.dtype)
+                check_array(segment, f"{sort}/{leaf.path}", leaf.shape[1:] if stacked else leaf.shape, leaf.dtype)
             for sort in ("stack", "next_stack") if stacked else ():
-                check_array(piece, f"{sort}/{leaf.path}", leaf.shape[:1], np.dtype(np.int64))
+                check_array(segment, f"{sort}/{leaf.path}", leaf.shape[:1], np.dtype(np.int64))

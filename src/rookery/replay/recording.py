@@ -20,7 +20,7 @@ from rookery.core.io.files import Content, FileError, Stream, make_folder, write
 from rookery.core.spaces.arrays import Tree
 from rookery.replay import segments
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
-from rookery.replay.segment_arrays import Piece, rows_in
+from rookery.replay.segment_arrays import SegmentArrays, rows_in
 from rookery.replay.segments import (
     FACTS,
     RAW,
@@ -192,11 +192,11 @@ def segment_streams(source: EpisodeSource, policy: str, written: float) -> dict[
     found: dict[str, Content] = {}
 
     def stream(first: int, last: int, serial: int, size: int) -> Stream:
-        def pieces() -> Iterator[bytes | memoryview]:
-            piece = piece_of_episodes(list(source.read(np.arange(first, last))), serial)
-            yield from segment_stream(piece, spaces, first=serial, continues=serial > 0, written=written).pieces()
+        def chunks() -> Iterator[bytes | memoryview]:
+            segment = segment_of_episodes(list(source.read(np.arange(first, last))), serial)
+            yield from segment_stream(segment, spaces, first=serial, continues=serial > 0, written=written).chunks()
 
-        return Stream(size, pieces)
+        return Stream(size, chunks)
 
     first = serial = size = rows = 0
     for number, length in enumerate(lengths.tolist()):
@@ -207,7 +207,7 @@ def segment_streams(source: EpisodeSource, policy: str, written: float) -> dict[
     return found
 
 
-def piece_of_episodes(episodes: Sequence[RecordedEpisode], serial: int) -> Piece:
+def segment_of_episodes(episodes: Sequence[RecordedEpisode], serial: int) -> SegmentArrays:
     """Returns episodes one after the other, as rows of one slot; unknown values are 0.
 
     Args:
@@ -231,7 +231,7 @@ def piece_of_episodes(episodes: Sequence[RecordedEpisode], serial: int) -> Piece
     before = np.ones(number, np.int64)
     before[0] = serial > 0
     going_on = [one for one in episodes if not one.terminated]
-    piece = {
+    segment = {
         "serial": np.array([serial]),
         "action": np.concatenate([one.action for one in episodes]),
         "logp": joined("logp"),
@@ -243,12 +243,12 @@ def piece_of_episodes(episodes: Sequence[RecordedEpisode], serial: int) -> Piece
         "next_row": last[[not one.terminated for one in episodes]],
     }
     if (raw := raw_of_episodes(episodes)) is not None:
-        piece[RAW] = raw
+        segment[RAW] = raw
     for path, array in episodes[0].obs.items():
-        piece[f"obs/{path}"] = np.concatenate([one.obs[path] for one in episodes])
+        segment[f"obs/{path}"] = np.concatenate([one.obs[path] for one in episodes])
         seen = [one.obs[path][-1:] if one.last_obs is None else one.last_obs[path] for one in going_on]
-        piece[f"next_obs/{path}"] = np.concatenate([array[:0], *seen])
-    return piece
+        segment[f"next_obs/{path}"] = np.concatenate([array[:0], *seen])
+    return segment
 
 
 def known_raw(raw: np.ndarray) -> np.ndarray | None:
@@ -265,12 +265,12 @@ def raw_of_episodes(episodes: Sequence[RecordedEpisode]) -> np.ndarray | None:
     return np.concatenate(parts)
 
 
-def joined_pieces(pieces: Sequence[Piece], serial: int) -> Piece:
-    """Returns several pieces with whole observations and separate episodes as one piece."""
-    sizes = np.cumsum([0, *map(rows_in, pieces)])
-    found: Piece = {}
-    for name in pieces[0]:
-        parts = [one[name] for one in pieces]
+def joined_segments(arrays: Sequence[SegmentArrays], serial: int) -> SegmentArrays:
+    """Returns several segments with whole observations and separate episodes as one segment."""
+    sizes = np.cumsum([0, *map(rows_in, arrays)])
+    found: SegmentArrays = {}
+    for name in arrays[0]:
+        parts = [one[name] for one in arrays]
         if name in ("next_row", "memory_row"):
             parts = [part + start for part, start in zip(parts, sizes, strict=False)]
         found[name] = np.array([serial]) if name == "serial" else np.concatenate(parts)
@@ -286,7 +286,7 @@ def last_change(files: Iterable[Path]) -> float | None:
 
 
 def files_of(
-    pieces: Mapping[str, Iterable[Piece]],
+    arrays: Mapping[str, Iterable[SegmentArrays]],
     spaces: Mapping[str, Spaces],
     missing: Mapping[str, Sequence[str]],
     written: float | None = None,
@@ -295,7 +295,7 @@ def files_of(
     """Returns a replay directory with these rows: its files by name, and the entries of its manifest.
 
     Args:
-        pieces: Pieces of each policy, one per segment, each beginning at the end of the previous one.
+        arrays: Rows of each policy, one entry per segment, each beginning at the end of the previous one.
         spaces: Spaces of each policy's rows.
         missing: Unknown columns.
         written: Time when they were first written, in seconds since 1970; None = now.
@@ -304,13 +304,13 @@ def files_of(
     files: dict[str, Content] = {}
     facts: dict[str, Any] = {}
     written = time.time() if written is None else written
-    for policy, parts in pieces.items():
+    for policy, parts in arrays.items():
         total = 0
-        for piece in parts:
+        for segment in parts:
             files[segment_name(policy, total)] = segment_stream(
-                piece, spaces[policy], first=total, continues=total > 0, written=written
+                segment, spaces[policy], first=total, continues=total > 0, written=written
             )
-            total += rows_in(piece)
+            total += rows_in(segment)
         facts[policy] = {"first": 0, "last": total, "capacity": None}
         if missing.get(policy):
             facts[policy]["missing"] = list(missing[policy])

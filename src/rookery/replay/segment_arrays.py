@@ -13,25 +13,25 @@ import numpy as np
 from rookery.core.batch import Rollout
 from rookery.core.errors import RookeryError
 
-Piece = dict[str, np.ndarray]
+SegmentArrays = dict[str, np.ndarray]
 
 BY_ROW = ("action", "logp", "reward", "terminated", "truncated", "begins")
-"""Columns of a piece that are ``[T, F, ...]`` in a rollout."""
+"""Columns of a segment that are ``[T, F, ...]`` in a rollout."""
 
 
 MOST_SLOTS = 1 << 26
 """Largest number of slots."""
 
 
-def check_array(piece: Piece, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Checks that a piece has an array ``[n, *shape]``.
+def check_array(segment: SegmentArrays, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Checks that a segment has an array ``[n, *shape]``.
 
     Raises:
         RookeryError: If not.
     """
-    if name not in piece:
-        raise RookeryError(f"the rows have no {name!r}; they have {', '.join(sorted(piece))}")
-    found = piece[name]
+    if name not in segment:
+        raise RookeryError(f"the rows have no {name!r}; they have {', '.join(sorted(segment))}")
+    found = segment[name]
     if found.shape[1:] != shape or found.dtype != dtype:
         raise RookeryError(
             f"{name} is {found.dtype} of shape {found.shape[1:]}, the policy's is {dtype} of shape {shape}; "
@@ -39,92 +39,94 @@ def check_array(piece: Piece, name: str, shape: tuple[int, ...], dtype: np.dtype
         )
 
 
-def check_row_numbers(piece: Piece, by_row: Sequence[str]) -> None:
-    """Checks that the arrays of a piece have equally many rows, and that indices of rows and slots are valid.
+def check_row_numbers(segment: SegmentArrays, by_row: Sequence[str]) -> None:
+    """Checks that the arrays of a segment have equally many rows, and that indices of rows and slots are valid.
 
     Args:
-        piece: The rows.
+        segment: The rows.
         by_row: Names of the arrays with an entry for each row.
 
     Raises:
         RookeryError: If not.
     """
-    number = rows_in(piece)
+    number = rows_in(segment)
     for name in by_row:
-        if len(piece[name]) != number:
-            raise RookeryError(f"{name} has {len(piece[name])} rows, and there are {number}")
+        if len(segment[name]) != number:
+            raise RookeryError(f"{name} has {len(segment[name])} rows, and there are {number}")
     for name, least, limit in (("before", 0, np.inf), ("next_row", 0, number), ("slot", -MOST_SLOTS, MOST_SLOTS)):
-        if len(piece[name]) and not least <= piece[name].min() <= piece[name].max() < limit:
-            raise RookeryError(f"{name} is from {piece[name].min()} to {piece[name].max()}, where {number} rows are")
+        if len(segment[name]) and not least <= segment[name].min() <= segment[name].max() < limit:
+            raise RookeryError(
+                f"{name} is from {segment[name].min()} to {segment[name].max()}, where {number} rows are"
+            )
 
 
-def rows_in(piece: Piece) -> int:
-    """Returns the number of rows of a piece."""
-    return len(piece["reward"])
+def rows_in(segment: SegmentArrays) -> int:
+    """Returns the number of rows of a segment."""
+    return len(segment["reward"])
 
 
-def part_of(piece: Piece, start: int, end: int) -> Piece:
-    """Returns consecutive rows of a piece. A row whose next one is in the rest has no next observation of its own."""
-    part: Piece = {"serial": piece["serial"] + start}
+def part_of(segment: SegmentArrays, start: int, end: int) -> SegmentArrays:
+    """Returns consecutive rows of a segment. A row whose next one is in the rest has no next observation of its own."""
+    part: SegmentArrays = {"serial": segment["serial"] + start}
     chosen = {
-        name: np.flatnonzero((piece[name] >= start) & (piece[name] < end))
+        name: np.flatnonzero((segment[name] >= start) & (segment[name] < end))
         for name in ("next_row", "memory_row")
-        if name in piece
+        if name in segment
     }
-    for name, array in piece.items():
+    for name, array in segment.items():
         if name.startswith("next_"):
             part[name] = array[chosen["next_row"]] - (start if name == "next_row" else 0)
         elif name.startswith("memory"):
             part[name] = array[chosen["memory_row"]] - (start if name == "memory_row" else 0)
         elif not name.startswith(("serial", "frame/", "number/")):
             part[name] = array[start:end]
-    return part | _frames_used(piece, part)
+    return part | _frames_used(segment, part)
 
 
-def _frames_used(piece: Piece, part: Piece) -> Piece:
-    """Returns the frames of a piece that some of its rows use, with their serial numbers."""
-    found: Piece = {}
-    for name in [name for name in piece if name.startswith("number/")]:
+def _frames_used(segment: SegmentArrays, part: SegmentArrays) -> SegmentArrays:
+    """Returns the frames of a segment that some of its rows use, with their serial numbers."""
+    found: SegmentArrays = {}
+    for name in [name for name in segment if name.startswith("number/")]:
         path = name.removeprefix("number/")
         used = np.concatenate((part[f"stack/{path}"].ravel(), part[f"next_stack/{path}"].ravel()))
-        kept = np.flatnonzero(np.isin(piece[name], used))
-        found[name], found[f"frame/{path}"] = piece[name][kept], piece[f"frame/{path}"][kept]
+        kept = np.flatnonzero(np.isin(segment[name], used))
+        found[name], found[f"frame/{path}"] = segment[name][kept], segment[f"frame/{path}"][kept]
     return found
 
 
-def kept_rows(piece: Piece, kept: np.ndarray, place: np.ndarray, first: int, floor: int) -> Piece:
-    """Returns the kept rows of a piece; whole episodes are kept.
+def kept_rows(segment: SegmentArrays, kept: np.ndarray, place: np.ndarray, first: int, floor: int) -> SegmentArrays:
+    """Returns the kept rows of a segment; whole episodes are kept.
 
     Args:
-        piece: Rows of a buffer.
+        segment: Rows of a buffer.
         kept: ``[total]`` mask of the kept rows of the whole buffer.
         place: ``[total]`` index of each of those among the kept rows.
-        first: Index of the first row of the piece in the buffer.
-        floor: Index of the first row that the piece may follow: earlier rows are of other slots.
+        first: Index of the first row of the segment in the buffer.
+        floor: Index of the first row that the segment may follow: earlier rows are of other slots.
     """
-    mine = kept[first : first + rows_in(piece)]
+    mine = kept[first : first + rows_in(segment)]
     rows = np.flatnonzero(mine)
-    previous = rows + first - piece["before"][rows]
-    linked = (piece["before"][rows] > 0) & (previous >= floor)
+    previous = rows + first - segment["before"][rows]
+    linked = (segment["before"][rows] > 0) & (previous >= floor)
     linked[linked] = kept[previous[linked]]
     before = np.zeros(len(rows), np.int64)
     before[linked] = place[rows + first][linked] - place[previous[linked]]
     new = np.cumsum(mine) - 1
-    found: Piece = {"serial": np.array([place[rows[0] + first] if len(rows) else 0])}
-    for name, array in piece.items():
+    found: SegmentArrays = {"serial": np.array([place[rows[0] + first] if len(rows) else 0])}
+    for name, array in segment.items():
         if name.startswith(("next_", "memory")):
             which = "next_row" if name.startswith("next_") else "memory_row"
-            chosen = array[mine[piece[which]]]
+            chosen = array[mine[segment[which]]]
             found[name] = new[chosen] if name == which else chosen
         elif name == "before":
             found[name] = before
         elif not name.startswith(("serial", "frame/", "number/")):
             found[name] = array[rows]
-    return found | _frames_used(piece, found)
+    return found | _frames_used(segment, found)
 
 
-def piece_of(rollout: Rollout, total: int, newest: np.ndarray, due: np.ndarray) -> Piece:
-    """Returns the valid rows of a rollout as a piece, ordered by time, then by fragment.
+def segment_of(rollout: Rollout, total: int, newest: np.ndarray, due: np.ndarray) -> SegmentArrays:
+    """Returns the valid rows of a rollout as a segment, ordered by time, then by fragment.
 
     Several fragments of one slot are ordered one after the other.
 
@@ -159,7 +161,7 @@ def piece_of(rollout: Rollout, total: int, newest: np.ndarray, due: np.ndarray) 
     open_ = np.flatnonzero(~(terminated[end, every] | truncated[end, every]))
     boot = rollout.boot_index.numpy()
     ended = np.flatnonzero(~terminated[boot[:, 0], boot[:, 1]])
-    piece = {
+    segment = {
         "serial": np.array([total]),
         **{name: getattr(rollout, name).numpy()[t, f] for name in BY_ROW},
         "slot": slot[f],
@@ -168,14 +170,14 @@ def piece_of(rollout: Rollout, total: int, newest: np.ndarray, due: np.ndarray) 
         "next_row": np.concatenate((number[end[open_], open_], number[boot[ended, 0], boot[ended, 1]])),
     }
     for path, leaf in rollout.obs.items():
-        piece[f"obs/{path}"] = leaf.numpy()[t, f]
+        segment[f"obs/{path}"] = leaf.numpy()[t, f]
         last, final = rollout.last_obs[path].numpy(), rollout.final_obs[path].numpy()
-        piece[f"next_obs/{path}"] = np.concatenate((last[open_], final[ended]))
+        segment[f"next_obs/{path}"] = np.concatenate((last[open_], final[ended]))
     if rollout.memory is not None:
         kept = np.flatnonzero(t % rollout.memory_every == 0)
-        piece["memory_row"] = kept
-        piece["memory"] = rollout.memory.numpy()[t[kept] // rollout.memory_every, f[kept]]
-    return piece
+        segment["memory_row"] = kept
+        segment["memory"] = rollout.memory.numpy()[t[kept] // rollout.memory_every, f[kept]]
+    return segment
 
 
 def _turns(slot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -38,7 +38,7 @@ from rookery.core.settings.starting_folder import shown
 from rookery.core.spaces.arrays import MASK, ActionSpec, ObsSpec, action_spec, obs_spec
 from rookery.core.spaces.space_files import space_from_json, space_to_json
 from rookery.replay.buffer import ReplayBuffer
-from rookery.replay.segment_arrays import Piece, part_of, rows_in
+from rookery.replay.segment_arrays import SegmentArrays, part_of, rows_in
 
 FORMAT = 1
 """Version of the format; older versions stay readable."""
@@ -135,11 +135,11 @@ def segment_name(policy: str, first: int) -> str:
     return f"memory-{quote(policy, safe='')}-{first:012d}.safetensors"
 
 
-def segment_stream(piece: Piece, spaces_: Spaces, *, first: int, continues: bool, written: float) -> Stream:
+def segment_stream(arrays: SegmentArrays, spaces_: Spaces, *, first: int, continues: bool, written: float) -> Stream:
     """Returns the content of a segment for writing.
 
     Args:
-        piece: Its rows.
+        arrays: Its rows.
         spaces_: Their spaces.
         first: Serial number of its first row.
         continues: Whether the rows follow those of the previous segment; else equal slot numbers are different slots.
@@ -149,11 +149,11 @@ def segment_stream(piece: Piece, spaces_: Spaces, *, first: int, continues: bool
         "format": f"rookery replay buffer {FORMAT}",
         "spaces": spaces_.to_json(),
         "first": str(first),
-        "last": str(first + rows_in(piece)),
+        "last": str(first + rows_in(arrays)),
         "continues": str(continues).lower(),
         "written": str(written),
     }
-    return array_stream({name: [array] for name, array in piece.items()}, metadata)
+    return array_stream({name: [array] for name, array in arrays.items()}, metadata)
 
 
 def new_segments(memory: ReplayBuffer, policy: str, first: int, last: int) -> dict[str, Stream]:
@@ -172,11 +172,11 @@ def new_segments(memory: ReplayBuffer, policy: str, first: int, last: int) -> di
     spaces_, now = spaces_of(memory), time.time()
 
     def stream(start: int, end: int) -> Stream:
-        def pieces() -> Iterator[bytes | memoryview]:
+        def chunks() -> Iterator[bytes | memoryview]:
             rows = memory.rows_between(start, end)
-            yield from segment_stream(rows, spaces_, first=start, continues=start > 0, written=now).pieces()
+            yield from segment_stream(rows, spaces_, first=start, continues=start > 0, written=now).chunks()
 
-        return Stream((end - start) * size, pieces)
+        return Stream((end - start) * size, chunks)
 
     starts = range(first, last, number)
     return {segment_name(policy, start): stream(start, min(start + number, last)) for start in starts}
@@ -247,7 +247,7 @@ class StoredReplay:
         """
         return open_segment(self.segments[-1]).spaces
 
-    def pieces(self) -> Iterator[OpenSegment]:
+    def open_segments(self) -> Iterator[OpenSegment]:
         """Yields its valid rows, one memory-mapped segment at a time.
 
         Raises:
@@ -256,7 +256,7 @@ class StoredReplay:
         return (self.open(segment) for segment in self.segments if segment.last > self.first)
 
     def open(self, segment: Segment) -> OpenSegment:
-        """Returns the valid rows of one segment; raises as `pieces`."""
+        """Returns the valid rows of one segment; raises as `open_segments`."""
         found = open_segment(segment)
         if found.spaces != self.spaces:
             raise FileError(f"{segment.file.path}: holds {found.spaces}, and others of {self} {self.spaces}")
@@ -277,7 +277,7 @@ class OpenSegment:
         mapped: The memory map behind the rows.
     """
 
-    rows: Piece
+    rows: SegmentArrays
     spaces: Spaces
     continues: bool
     written: float
@@ -407,10 +407,10 @@ def copy_rows(stored: StoredReplay, memory: ReplayBuffer) -> int:
         RookeryError: If they do not fit the buffer's policy.
     """
     newest = replace(stored, first=max(stored.first, stored.last - memory.cfg.capacity))
-    for number, piece in enumerate(newest.pieces()):
-        with memory.memmaps.reading(piece.mapped):
+    for number, opened in enumerate(newest.open_segments()):
+        with memory.memmaps.reading(opened.mapped):
             try:
-                memory.append(piece.rows, continues=piece.continues and number > 0)
+                memory.append(opened.rows, continues=opened.continues and number > 0)
             except (RookeryError, IndexError, ValueError) as error:  # invalid frame numbers, for example
                 raise FileError(f"{stored}: is damaged, or has other rows: {error}") from None
     return len(newest)

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rookery.replay.segment_arrays import Piece, rows_in
+from rookery.replay.segment_arrays import SegmentArrays, rows_in
 from rookery.replay.segments import StoredReplay
 
 
 @dataclass
 class Episodes:
-    """Episodes of a stored buffer, collected piece by piece.
+    """Episodes of a stored buffer, collected segment by segment.
 
     Attributes:
         returns: Return of each finished episode whose first decision is in the buffer.
@@ -42,12 +42,12 @@ class Episodes:
         """Number of unfinished episodes."""
         return len(self._open) + self._left
 
-    def add(self, piece: Piece, first: int, continues: bool) -> None:
-        """Adds a piece after `first` rows; if it `continues` them, slots are the same."""
+    def add(self, segment: SegmentArrays, first: int, continues: bool) -> None:
+        """Adds a segment after `first` rows; if it `continues` them, slots are the same."""
         if not continues:
             self._left += len(self._open)
             self._open.clear()
-        for part in episode_parts(piece):
+        for part in episode_parts(segment):
             before, had, whole = self._open.pop(part.slot, (0.0, 0, False))
             if part.begins:
                 self.broken += had > 0
@@ -69,7 +69,7 @@ class Episodes:
 
 @dataclass(frozen=True)
 class EpisodePart:
-    """Consecutive decisions of one episode in a piece.
+    """Consecutive decisions of one episode in a segment.
 
     Attributes:
         slot: Their slot.
@@ -90,18 +90,18 @@ class EpisodePart:
     truncated: bool
 
 
-def episode_parts(piece: Piece) -> Iterator[EpisodePart]:
-    """Yields the parts of episodes in a piece, slot by slot."""
-    if not rows_in(piece):
+def episode_parts(segment: SegmentArrays) -> Iterator[EpisodePart]:
+    """Yields the parts of episodes in a segment, slot by slot."""
+    if not rows_in(segment):
         return
-    order = np.argsort(piece["slot"], kind="stable")
-    slot, begins, reward = (piece[name][order] for name in ("slot", "begins", "reward"))
-    alone = piece["before"][order] == 0  # no earlier rows of the slot
-    terminated, truncated = piece["terminated"][order], piece["truncated"][order]
+    order = np.argsort(segment["slot"], kind="stable")
+    slot, begins, reward = (segment[name][order] for name in ("slot", "begins", "reward"))
+    alone = segment["before"][order] == 0  # no earlier rows of the slot
+    terminated, truncated = segment["terminated"][order], segment["truncated"][order]
     ends = terminated | truncated
     breaks = (slot[1:] != slot[:-1]) | begins[1:] | alone[1:] | ends[:-1]
     starts = np.flatnonzero(np.concatenate(([True], breaks)))
-    last = np.append(starts[1:], rows_in(piece)) - 1
+    last = np.append(starts[1:], rows_in(segment)) - 1
     sums = np.add.reduceat(reward.astype(np.float64), starts)
     facts = (slot[starts], begins[starts], alone[starts], sums, terminated[last], truncated[last])
     columns = zip(starts.tolist(), last.tolist(), *(fact.tolist() for fact in facts), strict=True)
@@ -111,7 +111,7 @@ def episode_parts(piece: Piece) -> Iterator[EpisodePart]:
 
 @dataclass
 class Ranges:
-    """Smallest and largest values of observations and actions, collected piece by piece.
+    """Smallest and largest values of observations and actions, collected segment by segment.
 
     Attributes:
         least: Minima by name (``obs``, ``camera``, ``actions``), in the shape of one value.
@@ -185,17 +185,17 @@ def summarize(memory: StoredReplay) -> Summary:
     """
     episodes, ranges, rewards, written = Episodes(), Ranges(), [], []
     first = 0
-    for piece in memory.pieces():
-        episodes.add(piece.rows, first, piece.continues)
+    for segment in memory.open_segments():
+        episodes.add(segment.rows, first, segment.continues)
         for leaf in memory.spaces.obs.leaves:
             if leaf.kind != "mask":
                 for sort in ("obs", "frame"):
-                    if f"{sort}/{leaf.path}" in piece.rows:
-                        ranges.add(leaf.path, piece.rows[f"{sort}/{leaf.path}"])
-        ranges.add("actions", piece.rows["action"])
-        rewards.append(np.array(piece.rows["reward"]))
-        written.append(piece.written)
-        first += rows_in(piece.rows)
+                    if f"{sort}/{leaf.path}" in segment.rows:
+                        ranges.add(leaf.path, segment.rows[f"{sort}/{leaf.path}"])
+        ranges.add("actions", segment.rows["action"])
+        rewards.append(np.array(segment.rows["reward"]))
+        written.append(segment.written)
+        first += rows_in(segment.rows)
     return Summary(episodes, np.concatenate(rewards), ranges, min(written), max(written))
 
 

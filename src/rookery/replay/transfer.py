@@ -17,7 +17,7 @@ import numpy as np
 from rookery.core.io.files import Content, Stream, WriteError
 from rookery.core.io.leftovers import sweep, take_lock, temporary_in
 from rookery.replay.frames import observations_of
-from rookery.replay.segment_arrays import Piece, rows_in
+from rookery.replay.segment_arrays import SegmentArrays, rows_in
 from rookery.replay.segments import (
     FACTS,
     RAW,
@@ -79,14 +79,14 @@ def merged(
 def _moved(memory: StoredReplay, segment: Segment, first: int, follows: bool, advance: Advance) -> Stream:
     """Returns a segment with other serial numbers, for writing."""
 
-    def pieces() -> Iterator[bytes | memoryview]:
+    def chunks() -> Iterator[bytes | memoryview]:
         found = memory.open(segment)
         rows = {**found.rows, "serial": np.array([first])}
         continues = found.continues and follows
-        yield from segment_stream(rows, found.spaces, first=first, continues=continues, written=found.written).pieces()
+        yield from segment_stream(rows, found.spaces, first=first, continues=continues, written=found.written).chunks()
         advance(rows_in(rows))
 
-    return Stream(segment.file.size, pieces)
+    return Stream(segment.file.size, chunks)
 
 
 def write_arrays(memory: StoredReplay, path: Path, advance: Advance) -> None:
@@ -107,16 +107,16 @@ def write_arrays(memory: StoredReplay, path: Path, advance: Advance) -> None:
     """
     sweep(path.parent)
     temporary = temporary_in(path.parent)
-    pieces = [piece.rows for piece in memory.pieces()]  # hashed once; mapped files take no RAM
+    segments = [segment.rows for segment in memory.open_segments()]  # hashed once; mapped files take no RAM
     try:
         with temporary.open("xb") as whole:
             take_lock(whole.fileno(), 0.0)
             with zipfile.ZipFile(whole, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
                 for name, column in columns(memory).items():
-                    _write_column(archive, name, column, pieces, advance)
-                if any(RAW in piece for piece in pieces):
+                    _write_column(archive, name, column, segments, advance)
+                if any(RAW in segment for segment in segments):
                     width = memory.spaces.action.num_numbers
-                    _write_column(archive, RAW, partial(raw_of_piece, width=width), pieces, lambda rows: None)
+                    _write_column(archive, RAW, partial(raw_of_segment, width=width), segments, lambda rows: None)
                 with archive.open(f"{ABOUT}.npy", "w") as file:
                     about = {"spaces": json.loads(memory.spaces.to_json()), "missing": list(memory.missing)}
                     np.lib.format.write_array(file, np.array(json.dumps(about)), allow_pickle=False)
@@ -133,14 +133,14 @@ def write_arrays(memory: StoredReplay, path: Path, advance: Advance) -> None:
 def _write_column(
     archive: zipfile.ZipFile,
     name: str,
-    column: Callable[[Piece], np.ndarray],
-    pieces: Sequence[Piece],
+    column: Callable[[SegmentArrays], np.ndarray],
+    segments: Sequence[SegmentArrays],
     advance: Advance,
 ) -> None:
-    started, number = False, sum(map(rows_in, pieces))
+    started, number = False, sum(map(rows_in, segments))
     with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-        for piece in pieces:
-            array = np.ascontiguousarray(column(piece))
+        for segment in segments:
+            array = np.ascontiguousarray(column(segment))
             if not started:
                 shape = (number, *array.shape[1:])
                 header = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": shape}
@@ -150,10 +150,10 @@ def _write_column(
             advance(len(array))
 
 
-def columns(memory: StoredReplay) -> dict[str, Callable[[Piece], np.ndarray]]:
-    """Returns the arrays that `write_arrays` always writes, by name, as functions of a piece."""
+def columns(memory: StoredReplay) -> dict[str, Callable[[SegmentArrays], np.ndarray]]:
+    """Returns the arrays that `write_arrays` always writes, by name, as functions of a segment."""
     plain = ("action", "reward", "logp", "terminated", "truncated", "begins", "slot", "clock")
-    found: dict[str, Callable[[Piece], np.ndarray]] = {name: itemgetter(name) for name in plain}
+    found: dict[str, Callable[[SegmentArrays], np.ndarray]] = {name: itemgetter(name) for name in plain}
     for leaf in memory.spaces.obs.leaves:
         own = "" if leaf.path == "obs" else f"/{leaf.path}"
         found[f"obs{own}"] = partial(observations_of, path=leaf.path)
@@ -161,34 +161,34 @@ def columns(memory: StoredReplay) -> dict[str, Callable[[Piece], np.ndarray]]:
     return found
 
 
-def raw_of_piece(piece: Piece, width: int) -> np.ndarray:
-    """Returns the column `RAW` of a piece ``[n, width]``, NaN if it has none."""
-    return piece[RAW] if RAW in piece else unknown_raw(rows_in(piece), width)
+def raw_of_segment(segment: SegmentArrays, width: int) -> np.ndarray:
+    """Returns the column `RAW` of a segment ``[n, width]``, NaN if it has none."""
+    return segment[RAW] if RAW in segment else unknown_raw(rows_in(segment), width)
 
 
-def next_observations(piece: Piece, path: str) -> np.ndarray:
-    """Returns the next observation of each row of a piece ``[n, ...]``; zeros where the episode terminated."""
-    obs = observations_of(piece, path)
-    following, aside = following_rows(piece)
+def next_observations(segment: SegmentArrays, path: str) -> np.ndarray:
+    """Returns the next observation of each row of a segment ``[n, ...]``; zeros where the episode terminated."""
+    obs = observations_of(segment, path)
+    following, aside = following_rows(segment)
     found = np.zeros_like(obs)
     found[following >= 0] = obs[following[following >= 0]]
-    found[aside >= 0] = observations_of(piece, path, "next_")[aside[aside >= 0]]
+    found[aside >= 0] = observations_of(segment, path, "next_")[aside[aside >= 0]]
     return found
 
 
-def following_rows(piece: Piece) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the places of the next observations of all rows of a complete piece.
+def following_rows(segment: SegmentArrays) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the places of the next observations of all rows of a complete segment.
 
     Returns:
-        The row ``[n]`` of the episode's next decision, or -1; and the index ``[n]`` in the piece's own next
+        The row ``[n]`` of the episode's next decision, or -1; and the index ``[n]`` in the segment's own next
         observations, or -1. Both are -1 where the episode terminated.
     """
-    row = np.arange(rows_in(piece))
-    previous = row - piece["before"]
-    linked_ = (piece["before"] > 0) & (previous >= 0) & ~piece["begins"]
+    row = np.arange(rows_in(segment))
+    previous = row - segment["before"]
+    linked_ = (segment["before"] > 0) & (previous >= 0) & ~segment["begins"]
     following, aside = np.full(len(row), -1), np.full(len(row), -1)
     following[previous[linked_]] = row[linked_]
-    following[piece["terminated"] | piece["truncated"]] = -1
-    following[piece["next_row"]] = -1
-    aside[piece["next_row"]] = np.arange(len(piece["next_row"]))
+    following[segment["terminated"] | segment["truncated"]] = -1
+    following[segment["next_row"]] = -1
+    aside[segment["next_row"]] = np.arange(len(segment["next_row"]))
     return following, aside

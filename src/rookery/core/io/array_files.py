@@ -70,13 +70,13 @@ def array_stream(arrays: Mapping[str, Sequence[np.ndarray]], metadata: Mapping[s
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % ALIGNMENT)
 
-    def pieces() -> Iterator[bytes | memoryview]:
+    def chunks() -> Iterator[bytes | memoryview]:
         yield struct.pack("<Q", len(text)) + text
         for name in order:
             for part in arrays[name]:
                 yield np.ascontiguousarray(part).reshape(-1).view(np.uint8).data
 
-    return Stream(8 + len(text) + end, pieces)
+    return Stream(8 + len(text) + end, chunks)
 
 
 def read_arrays(content: memoryview) -> tuple[dict[str, np.ndarray], dict[str, str]]:

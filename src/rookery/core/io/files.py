@@ -4,7 +4,7 @@ A directory is written under a temporary name, each file is flushed to the disk,
 hashes comes last, and one rename makes it visible. A directory that it replaces is moved aside first and removed last.
 If this is interrupted, the former content stays complete (`core/io/leftovers.py`).
 
-Large files are written in pieces (`Stream`), are hard links of the same file in later directories (`Linked`), and are
+Large files are written in chunks (`Stream`), are hard links of the same file in later directories (`Linked`), and are
 read as a memory map (`map_file`).
 """
 
@@ -75,15 +75,15 @@ class WriteError(FileError):
 
 @dataclass(frozen=True)
 class Stream:
-    """Content of a file in pieces, which are made when they are written.
+    """Content of a file in chunks, which are made when they are written.
 
     Attributes:
         size: Bytes, for the message that there is no room for them.
-        pieces: Makes them anew at each call.
+        chunks: Makes them anew at each call.
     """
 
     size: int
-    pieces: Callable[[], Iterable[bytes | memoryview]]
+    chunks: Callable[[], Iterable[bytes | memoryview]]
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def _put(path: Path, content: Content) -> dict[str, Any]:
     if isinstance(content, bytes):
         size, sha256 = _write(path, [content])
         return {"bytes": size, "sha256": sha256}
-    size, sha256 = _link(content, path) if isinstance(content, Linked) else _write(path, content.pieces())
+    size, sha256 = _link(content, path) if isinstance(content, Linked) else _write(path, content.chunks())
     return {"bytes": size, "sha256": sha256, MAPPED: True}
 
 
@@ -228,8 +228,8 @@ def _link(content: Linked, path: Path) -> tuple[int, str]:
 def pieces_of(path: Path) -> Iterator[bytes]:
     """Yields the content of a file."""
     with path.open("rb") as file:
-        while piece := file.read(PIECE):
-            yield piece
+        while chunk := file.read(PIECE):
+            yield chunk
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -359,15 +359,15 @@ def remove_directory(path: Path) -> None:
         raise WriteError(f"{path}: cannot be removed: {error.strerror or error}") from error
 
 
-def _write(path: Path, pieces: Iterable[bytes | memoryview]) -> tuple[int, str]:
+def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> tuple[int, str]:
     """Makes a file and flushes it to the disk; gives its bytes and their hash."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     size, digest = 0, hashlib.sha256()
     try:
         take_lock(descriptor, 0.0)  # so that `sweep` leaves the file alone
-        for piece in pieces:
-            digest.update(piece)
-            view = memoryview(piece)
+        for chunk in chunks:
+            digest.update(chunk)
+            view = memoryview(chunk)
             size += len(view)
             while view:
                 view = view[os.write(descriptor, view) :]

@@ -31,8 +31,8 @@ from rookery.models.distributions import Behavior, NoiseSpec
 from rookery.models.squashed import Hybrid, HybridHead, SquashedGaussian, SquashedHead
 from rookery.policies.policy import Policy
 from rookery.replay import segments
-from rookery.replay.recording import LIKELIEST, files_of, joined_pieces
-from rookery.replay.segment_arrays import Piece, piece_of, rows_in
+from rookery.replay.recording import LIKELIEST, files_of, joined_segments
+from rookery.replay.segment_arrays import SegmentArrays, rows_in, segment_of
 from rookery.replay.segments import RAW, Spaces, unknown_raw
 from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
@@ -205,7 +205,7 @@ class EpisodeRecorder:
         """Returns an image of the current state; None if the environment renders none."""
         return call_in_user_modes(drawn, self.env, 0)
 
-    def play(self) -> dict[str, Piece]:
+    def play(self) -> dict[str, SegmentArrays]:
         """Plays an episode to its end; returns the decisions of each policy.
 
         Raises:
@@ -234,7 +234,7 @@ class EpisodeRecorder:
             self._started, self._fresh = self._started + 1, True
             raise
 
-    def _taken(self, cut: bool) -> dict[str, Piece]:
+    def _taken(self, cut: bool) -> dict[str, SegmentArrays]:
         """Returns the decisions of the episode, including those that the worker's stores still hold.
 
         Args:
@@ -245,7 +245,7 @@ class EpisodeRecorder:
             if policy.store is not None and policy.kind >= 0 and policy.store.complete:
                 rollout = policy.store.drain(self.worker.now.rows[policy.kind].obs, policy.row_of_slot)
                 self._parts[name].append(rollout)
-        found = {name: part.piece(cut) for name, part in self._parts.items() if part.total}
+        found = {name: part.segment(cut) for name, part in self._parts.items() if part.total}
         self._parts = self._new_parts()
         return found
 
@@ -269,7 +269,7 @@ class PlayedPart:
     def __init__(self, raw: RawActions | None = None) -> None:
         self.total = 0
         self._raw = raw
-        self._pieces: list[Piece] = []
+        self._rollouts: list[SegmentArrays] = []
         self._newest: dict[int, int] = {}  # by slot: number of its newest decision
         self._due: dict[int, int] = {}  # by slot: clock of the decision that would follow
 
@@ -278,23 +278,23 @@ class PlayedPart:
         slots = rollout.slot.tolist()
         newest = np.array([self._newest.get(slot, -1) for slot in slots])
         due = np.array([self._due.get(slot, -1) for slot in slots])
-        piece = piece_of(rollout, self.total, newest, due)
+        segment = segment_of(rollout, self.total, newest, due)
         if self._raw is not None:
-            piece[RAW] = self._raw.column(piece)
-        self._pieces.append({name: np.array(array) for name, array in piece.items()})
-        for row, (slot, clock) in enumerate(zip(piece["slot"].tolist(), piece["clock"].tolist(), strict=True)):
+            segment[RAW] = self._raw.column(segment)
+        self._rollouts.append({name: np.array(array) for name, array in segment.items()})
+        for row, (slot, clock) in enumerate(zip(segment["slot"].tolist(), segment["clock"].tolist(), strict=True)):
             self._newest[slot], self._due[slot] = self.total + row, clock + 1
-        self.total += rows_in(piece)
+        self.total += rows_in(segment)
 
-    def piece(self, cut: bool) -> Piece:
-        """Returns all decisions as one piece; if the episode is `cut`, all unfinished agents are truncated."""
-        piece = joined_pieces(self._pieces, 0)
-        later = np.flatnonzero((piece["before"] > 0) & ~piece["begins"])
-        kept = ~np.isin(piece["next_row"], later - piece["before"][later])  # the next decisions of others are known
-        piece |= {name: array[kept] for name, array in piece.items() if name.startswith("next_")}
+    def segment(self, cut: bool) -> SegmentArrays:
+        """Returns all decisions as one segment; if the episode is `cut`, all unfinished agents are truncated."""
+        segment = joined_segments(self._rollouts, 0)
+        later = np.flatnonzero((segment["before"] > 0) & ~segment["begins"])
+        kept = ~np.isin(segment["next_row"], later - segment["before"][later])  # the next decisions of others are known
+        segment |= {name: array[kept] for name, array in segment.items() if name.startswith("next_")}
         if cut:
-            piece["truncated"][piece["next_row"]] = True
-        return piece
+            segment["truncated"][segment["next_row"]] = True
+        return segment
 
 
 class RecordedReplay:
@@ -312,18 +312,18 @@ class RecordedReplay:
             name: Spaces(policy.obs_spec, policy.action_spec, policy.memory_size) for name, policy in policies.items()
         }
         self.missing = missing
-        self._pieces: dict[str, list[Piece]] = {}
+        self._episodes: dict[str, list[SegmentArrays]] = {}
         self.results: list[EpisodeResult] = []
 
-    def keep(self, pieces: Mapping[str, Piece], result: EpisodeResult) -> None:
+    def keep(self, decisions: Mapping[str, SegmentArrays], result: EpisodeResult) -> None:
         """Adds an episode."""
-        for name, piece in pieces.items():
-            self._pieces.setdefault(name, []).append(piece)
+        for name, segment in decisions.items():
+            self._episodes.setdefault(name, []).append(segment)
         self.results.append(result)
 
     def lengths(self) -> dict[str, list[int]]:
         """Returns the number of decisions of each episode, by policy."""
-        return {name: [rows_in(piece) for piece in pieces] for name, pieces in self._pieces.items()}
+        return {name: [rows_in(segment) for segment in episodes] for name, episodes in self._episodes.items()}
 
     def write(self, path: Path, *, replace: bool) -> None:
         """Writes the episodes as a replay directory.
@@ -332,23 +332,23 @@ class RecordedReplay:
             ConfigError: If there are none.
             FileError: If it cannot be written.
         """
-        if not self._pieces:
+        if not self._episodes:
             raise ConfigError(f"{path}: no episode was kept, so there is nothing to write")
-        segments_ = {name: self._segments(pieces) for name, pieces in self._pieces.items()}
+        segments_ = {name: self._segments(episodes) for name, episodes in self._episodes.items()}
         files, facts = files_of(segments_, self.spaces, dict.fromkeys(segments_, self.missing), notes=self._notes)
         make_folder(path.parent)
         write_directory(path, files, facts, replace=replace)
 
-    def _segments(self, pieces: Sequence[Piece]) -> list[Piece]:
-        """Returns the episodes joined to pieces of about the size of a segment."""
-        found: list[Piece] = []
-        part: list[Piece] = []
+    def _segments(self, episodes: Sequence[SegmentArrays]) -> list[SegmentArrays]:
+        """Returns the episodes joined to segments of about `SEGMENT_BYTES`."""
+        found: list[SegmentArrays] = []
+        part: list[SegmentArrays] = []
         size = serial = 0
-        for number, piece in enumerate(pieces, 1):
-            part.append(piece)
-            size += sum(array.nbytes for array in piece.values())
-            if size >= segments.SEGMENT_BYTES or number == len(pieces):
-                found.append(joined_pieces(part, serial))
+        for number, segment in enumerate(episodes, 1):
+            part.append(segment)
+            size += sum(array.nbytes for array in segment.values())
+            if size >= segments.SEGMENT_BYTES or number == len(episodes):
+                found.append(joined_segments(part, serial))
                 serial += rows_in(found[-1])
                 part, size = [], 0
         return found
@@ -399,7 +399,7 @@ def record_episodes(
             )
         played += 1
         try:
-            pieces = recorder.play()
+            decisions = recorder.play()
             assert recorder.result is not None
             result = replace(recorder.result, index=number - 1)
             keep = wanted(result)
@@ -409,7 +409,7 @@ def record_episodes(
         except RecordingEnded:
             return
         if keep:
-            kept.keep(pieces, result)
+            kept.keep(decisions, result)
         outcome = "kept" if keep else "discarded"
         note(f"episode {number}: return {result.total:.6g}, {result.length:,} steps, {outcome}")
 
@@ -534,10 +534,10 @@ class RawActions:
         for one, decided, likely in zip(*rows, strict=True):
             self._drawn.setdefault(decided.tobytes() + likely.tobytes(), []).append(one)
 
-    def column(self, piece: Piece) -> np.ndarray:
+    def column(self, segment: SegmentArrays) -> np.ndarray:
         """Returns the column `action_raw` of decisions, found by the bits of their actions and log-probabilities."""
-        found = unknown_raw(rows_in(piece), self._width)
-        for row, (action, logp) in enumerate(zip(piece["action"], piece["logp"], strict=True)):
+        found = unknown_raw(rows_in(segment), self._width)
+        for row, (action, logp) in enumerate(zip(segment["action"], segment["logp"], strict=True)):
             if numbers := self._drawn.get(action.tobytes() + logp.tobytes()):
                 found[row] = numbers.pop(0)
         return found
