@@ -214,7 +214,7 @@ def senses_of(spec: ObsSpec) -> list[Sense]:
     if numbered == list(range(len(leaves))):
         leaves.sort(key=lambda leaf: int(leaf.path.removeprefix("obs_")))
     senses: list[Sense] = []
-    pictures = 0
+    num_images = 0
     for index, leaf in enumerate(leaves):
         layout = image_layout(leaf)
         shape = leaf.shape or (1,)
@@ -226,8 +226,8 @@ def senses_of(spec: ObsSpec) -> list[Sense]:
             shape = layout[:3]
         if len(shape) > 3:
             raise ExportError(f"{leaf.path!r} has {len(shape)} axes, and Unity's sensors have three at most")
-        senses.append(Sense(leaf, index, pictures, shape, layout is not None and layout[3]))
-        pictures += len(shape) == 3
+        senses.append(Sense(leaf, index, num_images, shape, layout is not None and layout[3]))
+        num_images += len(shape) == 3
     return senses
 
 

@@ -216,6 +216,6 @@ def test_stacked_pictures_are_learned_from_by_every_way(kind, way):
     trainer = Trainer(Bright, algorithm(fragment_length=16, model=model, **settings), num_envs=2, seed=0)
     before = [weight.detach().clone() for weight in trainer.policies["main"].trunk.parameters()]
     trainer.train(stop={"iterations": 2})
-    assert trainer.policies["main"].trunk.pictures
+    assert trainer.policies["main"].trunk.image_paths
     after = trainer.policies["main"].trunk.parameters()
     assert all(not torch.equal(a, b) for a, b in zip(before, after, strict=True))

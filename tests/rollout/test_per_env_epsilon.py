@@ -32,24 +32,27 @@ def explored(rollout, policy):
 
 
 def test_each_slot_acts_at_random_as_often_as_its_own_epsilon_says():
-    rollout, policy = played(QValues(ladder=7.0), 2000, choices=4, shift={"epsilon": 0.4})
+    rollout, policy = played(QValues(per_env_epsilon=7.0), 2000, choices=4, shift={"epsilon": 0.4})
     expected = torch.from_numpy(0.75 * 0.4**POWERS)
     assert (explored(rollout, policy) - expected).abs().max() < 0.035  # four standard deviations
     assert rollout.logp[1:].isnan().all()  # unknown, rather than that of the common epsilon
-    rollout, policy = played(QValues(ladder=7.0), 500, choices=4, shift={"epsilon": 1.0})
+    rollout, policy = played(QValues(per_env_epsilon=7.0), 500, choices=4, shift={"epsilon": 1.0})
     assert explored(rollout, policy).min() > 0.6
 
 
 def test_kernels_and_torch_take_the_same_actions():
-    found = [played(QValues(ladder=3.0), 64, native, choices=4, shift={"epsilon": 0.5})[0] for native in (True, False)]
+    found = [
+        played(QValues(per_env_epsilon=3.0), 64, native, choices=4, shift={"epsilon": 0.5})[0]
+        for native in (True, False)
+    ]
     assert torch.equal(found[0].action, found[1].action)
 
 
 def test_numbers_spread_by_slot_and_are_even_while_all_are_random():
-    rollout, _ = played(Deterministic(ladder=7.0), 1000)
+    rollout, _ = played(Deterministic(per_env_epsilon=7.0), 1000)
     expected = torch.from_numpy(0.4**POWERS)[2:]  # of the first two, the bounds cut some off
     torch.testing.assert_close(rollout.action[1:].double().std((0, 2))[2:], expected, rtol=0.1, atol=0.0)
-    rollout, _ = played(Deterministic(ladder=7.0), 1000, shift={"random": 1.0})
+    rollout, _ = played(Deterministic(per_env_epsilon=7.0), 1000, shift={"random": 1.0})
     assert rollout.action[1:].std((0, 2)).min() > 0.5
 
 

@@ -176,7 +176,7 @@ def test_policies_of_another_size_or_kind_are_refused_by_name(tmp_path):
     with pytest.raises(ConfigError, match=r"has memory.layers.0.input.weight of .* has none"):
         take_over(policy_for(BRANCHES), {**state, **lstm}, tmp_path)
     visual = "network_body.observation_encoder.processors.1.conv_layers.0.weight"
-    with pytest.raises(ConfigError, match=r"has picture of sensor 1.convolutions.0.weight of .* has none"):
+    with pytest.raises(ConfigError, match=r"has image of sensor 1.convolutions.0.weight of .* has none"):
         take_over(policy_for(BRANCHES), {**state, visual: torch.zeros(1)}, tmp_path)
     plain = {name: value for name, value in state.items() if "normalizer" not in name}
     with pytest.raises(ConfigError, match="that policy has no normalizer"):

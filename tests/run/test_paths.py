@@ -159,7 +159,7 @@ def test_a_second_thread_changes_no_bit():
 @pytest.mark.parametrize(("cores", "threads"), [(1, 1), (2, 1), (3, 1), (4, 2), (16, 8)])
 def test_learning_on_pictures_leaves_half_of_the_cores_to_others(cores, threads, monkeypatch):
     monkeypatch.setattr("rookery.core.process.runtime.usable_cores", lambda: cores)
-    monkeypatch.setattr("rookery.run.compute.sees_pictures", lambda policy: True)
+    monkeypatch.setattr("rookery.run.compute.sees_images", lambda policy: True)
     with cart_pole() as trainer:
         assert learning_threads(trainer.learners["main"], 4) == threads
 

@@ -296,13 +296,11 @@ def _check_paths(setting: str, paths: tuple[str, ...], leaves: Mapping[str, Leaf
 
 def _check_codes(paths: tuple[str, ...], leaves: Mapping[str, Leaf]) -> None:
     """Refuses `categorical_images` for parts that are not uint8 images, and names the uint8 images."""
-    pictures = [path for path, leaf in leaves.items() if leaf.dtype == np.uint8 and image_layout(leaf)]
+    images = [path for path, leaf in leaves.items() if leaf.dtype == np.uint8 and image_layout(leaf)]
     for path in paths:
-        if path not in pictures:
-            there = (
-                f"there are {', '.join(pictures)}" if pictures else "there is none: leave model.categorical_images out"
-            )
-            near = nearest(path, pictures)
+        if path not in images:
+            there = f"there are {', '.join(images)}" if images else "there is none: leave model.categorical_images out"
+            near = nearest(path, images)
             raise ConfigError(f"model.categorical_images: the observation has no uint8 image {path!r}{near}; {there}")
 
 
@@ -362,13 +360,13 @@ class Encoder(nn.Module):
         leaves = [leaf for leaf in obs.leaves if leaf.kind != "mask"]
         sets = [leaf for leaf in leaves if leaf.kind == "entities" or leaf.path in cfg.entities]
         sets = sets if cfg.entities_as == "set" else []
-        pictures = [leaf for leaf in leaves if image_layout(leaf)]
+        image_leaves = [leaf for leaf in leaves if image_layout(leaf)]
         numbers = [leaf for leaf in leaves if leaf.kind in ("box", "multi_binary", "entities")]
-        elsewhere = {leaf.path for leaf in (*sets, *pictures)}
+        elsewhere = {leaf.path for leaf in (*sets, *image_leaves)}
         self.vectors = tuple(leaf for leaf in numbers if leaf.path not in elsewhere)
         self.categories = tuple(leaf for leaf in leaves if leaf.kind in ("discrete", "multi_discrete"))
         self.sizes = tuple(size for leaf in self.categories for size in leaf.sizes)
-        self.pictures = tuple(leaf.path for leaf in pictures)
+        self.image_paths = tuple(leaf.path for leaf in image_leaves)
         # A list: users choose the paths, and the name of a module cannot be "keys" or contain a dot.
         images = [
             ImageEncoder(
@@ -380,7 +378,7 @@ class Encoder(nn.Module):
                 codes=leaf.path in (cfg.categorical_images or ()),
                 generator=generator,
             )
-            for leaf in pictures
+            for leaf in image_leaves
         ]
         self.images = nn.ModuleList(images)
         self.activation = cfg.activation
@@ -447,7 +445,7 @@ class Encoder(nn.Module):
             if leaf.dtype != np.float32:
                 part = part.to(torch.float32)
             parts.append(part if leaf.scale == 1.0 else part / leaf.scale)
-        parts += [image(obs[path]) for path, image in zip(self.pictures, self.images, strict=True)]
+        parts += [image(obs[path]) for path, image in zip(self.image_paths, self.images, strict=True)]
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1) if parts else None
 
     def _categories(self, obs: TensorTree) -> Tensor | None:
@@ -484,7 +482,7 @@ class GoalTrunk(nn.Module):
         self.num_features = width
         self._activate = ACTIVATIONS[cfg.activation]
         leaves = (*goal.vectors, *goal.categories)
-        is_choice = not goal.pictures and not goal.sets and all(leaf.kind != "box" for leaf in leaves)
+        is_choice = not goal.image_paths and not goal.sets and all(leaf.kind != "box" for leaf in leaves)
         self._choices = tuple(leaf.path for leaf in leaves) if is_choice else ()
 
     def forward(self, obs: TensorTree) -> Tensor:

@@ -30,12 +30,12 @@ class NoiseSpec:
     Attributes:
         uniform: Numbers uniform in [0, 1).
         normal: Standard normal numbers.
-        ladder: Decrease of exploration from one slot of a run to the next, see `PerEnvEpsilonPolicy`; 0 = all alike.
+        per_env_epsilon: Decrease of exploration from slot to slot, see `PerEnvEpsilonPolicy`; 0 = all alike.
     """
 
     uniform: int = 0
     normal: int = 0
-    ladder: float = 0.0
+    per_env_epsilon: float = 0.0
 
     @property
     def width(self) -> int:

@@ -157,7 +157,7 @@ class QValues(HeadSpec):
         noisy: Whether the weights of these layers are noisy, see `NoisyLinear`.
         noisy_std: Initial scale of that noise.
         explore: Exploration: ``epsilon`` = `EpsilonGreedy`, ``boltzmann`` = `Boltzmann`.
-        ladder: With ``epsilon``, decrease of exploration from one slot to the next; 0 = all slots alike.
+        per_env_epsilon: With ``epsilon``, decrease of exploration from one slot to the next; 0 = all slots alike.
         by_model: Whether the model outputs Q-values itself (``model.output=action_params``), so that the head has no
             layers.
     """
@@ -172,7 +172,7 @@ class QValues(HeadSpec):
     noisy_std: float = 0.5
     explore: Literal["epsilon", "boltzmann"] = "epsilon"
     by_model: bool = False
-    ladder: float = 0.0
+    per_env_epsilon: float = 0.0
 
     def given(self, action: ActionSpec) -> int | None:
         """Returns the number of Q-values if the model outputs them, else None."""
@@ -185,7 +185,7 @@ class QValues(HeadSpec):
     @property
     def greedy(self) -> QValues:
         """See `HeadSpec.greedy`."""
-        return replace(self, explore="epsilon", ladder=0.0)
+        return replace(self, explore="epsilon", per_env_epsilon=0.0)
 
 
 class QHead(Head):
@@ -227,7 +227,7 @@ class QHead(Head):
         self._widths = tuple(layer.width for layer in layers if isinstance(layer, NoisyLinear))
         self.layer_noise = sum(self._widths)
         uniform = 1 if spec.explore == "boltzmann" else 2
-        self.noise = NoiseSpec(uniform=uniform, normal=self.layer_noise, ladder=spec.ladder)
+        self.noise = NoiseSpec(uniform=uniform, normal=self.layer_noise, per_env_epsilon=spec.per_env_epsilon)
         self.register_buffer("epsilon", torch.tensor(1.0, dtype=torch.float32, device="cpu"))
         self.register_buffer("temperature", torch.tensor(torch.inf, dtype=torch.float32, device="cpu"))
         self.register_buffer(

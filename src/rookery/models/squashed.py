@@ -382,10 +382,10 @@ class Deterministic(BoundedSpec):
     """Spec of a deterministic policy for a bounded Box.
 
     Attributes:
-        ladder: Decrease of exploration from one slot to the next; 0 = all slots alike.
+        per_env_epsilon: Decrease of exploration from one slot to the next; 0 = all slots alike.
     """
 
-    ladder: float = 0.0
+    per_env_epsilon: float = 0.0
 
     def build(
         self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator
@@ -416,7 +416,7 @@ class DeterministicHead(BoundedHead):
         self, num_features: int, action: ActionSpec, spec: Deterministic, *, generator: torch.Generator
     ) -> None:
         super().__init__(num_features, action, spec)
-        self.noise = replace(self.noise, ladder=spec.ladder)
+        self.noise = replace(self.noise, per_env_epsilon=spec.per_env_epsilon)
         self.linear = linear(num_features, self.num_numbers, gain=ACTION_GAIN, generator=generator)
         self.register_buffer("std", torch.tensor(0.0, dtype=torch.float32, device="cpu"))
         self._own = (self.linear.weight, self.linear.bias)  # cached: a look-up on a module is slow

@@ -153,7 +153,7 @@ class TeamQHead(QHead):
         sizes = action.sizes
         self.num_members, self.num_actions, self.atoms = len(sizes), max(sizes), 1
         self.layers = MemberLayers(num_features, sizes, share=spec.share, gain=VALUE_GAIN, generator=generator)
-        self.noise = NoiseSpec(uniform=2 * len(sizes), ladder=spec.ladder)
+        self.noise = NoiseSpec(uniform=2 * len(sizes), per_env_epsilon=spec.per_env_epsilon)
         self.register_buffer("epsilon", torch.tensor(1.0, dtype=torch.float32, device="cpu"))
         self.register_buffer("temperature", torch.tensor(torch.inf, dtype=torch.float32, device="cpu"))
         self.register_buffer("support", torch.zeros(1, dtype=torch.float32, device="cpu"), persistent=False)

@@ -108,7 +108,7 @@ def _obstacle_in(trunk: nn.Module) -> str:
         return str(getattr(trunk, "obstacle", "model.module"))
     if trunk.sets is not None:
         return "entities"
-    if trunk.pictures:
+    if trunk.image_paths:
         return "pictures"
     leaves = [*trunk.vectors, *trunk.categories]
     readable = all(

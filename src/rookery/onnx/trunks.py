@@ -60,7 +60,7 @@ def trunk_features(graph: Graph, trunk: nn.Module, obs: Observed) -> str | None:
 def encoder_features(graph: Graph, encoder: Encoder, obs: Observed) -> str:
     """Adds an encoder; returns its features ``[N, F]``."""
     numbers = [_vector(graph, leaf, obs[leaf.path]) for leaf in encoder.vectors]
-    for path, image in zip(encoder.pictures, encoder.images, strict=True):
+    for path, image in zip(encoder.image_paths, encoder.images, strict=True):
         assert isinstance(image, ImageEncoder)
         numbers.append(image_features(graph, image, obs[path]))
     chosen = [one_hots(graph, obs[leaf.path], leaf.sizes) for leaf in encoder.categories]

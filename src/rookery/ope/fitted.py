@@ -138,8 +138,8 @@ class FittedInputs:
     def __init__(self, episodes: WholeEpisodes, device: torch.device) -> None:
         self.episodes, self._device = episodes, device
         obs = episodes.spaces.obs.own
-        pictures = [leaf.path for leaf in obs.leaves if leaf.is_image]
-        self._normalizer = ObsNormalizer(obs, 10.0, pictures)
+        images = [leaf.path for leaf in obs.leaves if leaf.is_image]
+        self._normalizer = ObsNormalizer(obs, 10.0, images)
         self._paths = [leaf.path for leaf in obs.leaves]
         if self._normalizer.paths:
             for rows in episodes.chunks():

@@ -94,8 +94,8 @@ class Policy(nn.Module):
         self._masked = obs.has_mask
         self.action_spec = action
         self.model = model
-        pictures = [leaf.path for leaf in uint8_images(obs, model.memory.frame_stack)]
-        normalizer = ObsNormalizer(obs, model.obs_clip, (*model.entities, *pictures))
+        images = [leaf.path for leaf in uint8_images(obs, model.memory.frame_stack)]
+        normalizer = ObsNormalizer(obs, model.obs_clip, (*model.entities, *images))
         self.normalizer = normalizer if model.normalize_obs and normalizer.paths else None
         whole = obs if self.normalizer is None else self.normalizer.spec
         seen = whole.own

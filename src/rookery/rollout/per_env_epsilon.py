@@ -15,7 +15,7 @@ from rookery.rollout.storage import DecisionSlab
 
 
 class PerEnvEpsilonPolicy(WorkerPolicy):
-    """A policy whose slot i of N explores at the common rate raised to the power ``1 + ladder * i / (N - 1)``.
+    """A policy whose slot i of N explores at the common rate raised to the power ``1 + per_env_epsilon * i / (N - 1)``.
 
     Log-probabilities of its actions are nan: those of its head belong to the common rate.
 
@@ -45,7 +45,7 @@ class PerEnvEpsilonPolicy(WorkerPolicy):
         if len(self._power) != len(self.taken):
             number = torch.arange(len(self.taken), dtype=torch.int64, device="cpu") + self.noise.first_slot
             place = number.float() / self._last
-            power = 1.0 + self.policy.noise.ladder * place.clamp(max=1.0)
+            power = 1.0 + self.policy.noise.per_env_epsilon * place.clamp(max=1.0)
             self._power = power.unsqueeze(1).to(noise.device)
         power = self._power if self.deciding is None else self._power[torch.from_numpy(self.deciding)]
         super().act(decisions, self.policy.head.of_slots(noise, power), memory)

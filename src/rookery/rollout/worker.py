@@ -267,7 +267,7 @@ class RolloutWorker(WorkerState, Stateful):
         acting.requires_grad_(False)
         noise = ActionNoise(self.streams, name, *numbers, device_of(policy), first_slot)
         mine = WorkerPolicy(name, len(self.policies), acting, store, noise)
-        if store is not None and policy.noise.ladder:
+        if store is not None and policy.noise.per_env_epsilon:
             slots = (self.lanes_in_run or self.env.num_lanes) * self.agents_of(name)
             mine = PerEnvEpsilonPolicy(name, len(self.policies), acting, store, noise, slots)
         self.policies[name] = mine

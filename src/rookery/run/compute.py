@@ -22,7 +22,7 @@ from rookery.policies.policy import Policy
 def learning_threads(learner: Algorithm[Any], num_lanes: int) -> int:
     """Returns the number of threads for the gradient steps of a learner with a number of environments."""
     policy, demand = learner.policy, learner.demand
-    if sees_pictures(policy):
+    if sees_images(policy):
         return shared_cores()
     rows = learner.rows_per_step or demand.decisions or demand.fragment_length * num_lanes
     weights = sum(weight.numel() for weight in policy.parameters())
@@ -37,7 +37,7 @@ def learning_threads(learner: Algorithm[Any], num_lanes: int) -> int:
 
 def acting_threads(learners: Mapping[str, Algorithm[Any]], threads: Mapping[str, int]) -> int:
     """Returns the number of threads for inference: one, or that of learning for image policies."""
-    return max((threads[name] for name, learner in learners.items() if sees_pictures(learner.policy)), default=1)
+    return max((threads[name] for name, learner in learners.items() if sees_images(learner.policy)), default=1)
 
 
 def paths_of(policies: Mapping[str, Policy], learners: Mapping[str, Algorithm[Any]]) -> dict[str, str]:
@@ -78,7 +78,7 @@ def changed_paths(before: Mapping[str, str], now: Mapping[str, str]) -> list[str
     ]
 
 
-def sees_pictures(policy: Policy) -> bool:
+def sees_images(policy: Policy) -> bool:
     """Returns whether a policy's trunk has an image large enough for the Nature network; images of grid worlds are as
     cheap as vectors.
     """

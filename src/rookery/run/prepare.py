@@ -382,7 +382,7 @@ def _space_layers(
         remembers = isinstance(cfg.model, ModelConfig) and cfg.model.remembers
         codes = categorical_paths(cfg.model)
         made = space_layer(algorithm_name(cfg), kind.obs, kind.action, prefix, remembers=remembers, codes=codes)
-        if _sees_pictures(kind, cfg) and cfg.model.cnn not in RESIDUAL and has_bfloat16(resolved.config.device):
+        if _sees_images(kind, cfg) and cfg.model.cnn not in RESIDUAL and has_bfloat16(resolved.config.device):
             return Layer(made.source, {**made.values, f"{prefix}.model.precision": "bfloat16"})
         return made
 
@@ -399,18 +399,18 @@ def _space_layers(
     return own
 
 
-def _sees_pictures(kind: Kind, cfg: Any) -> bool:
+def _sees_images(kind: Kind, cfg: Any) -> bool:
     """Returns whether a policy has a built-in network for images of pixels."""
-    pictures = any(leaf.is_image and leaf.path not in categorical_paths(cfg.model) for leaf in kind.obs.leaves)
-    return pictures and isinstance(cfg.model, ModelConfig) and cfg.model.module is None
+    images = any(leaf.is_image and leaf.path not in categorical_paths(cfg.model) for leaf in kind.obs.leaves)
+    return images and isinstance(cfg.model, ModelConfig) and cfg.model.module is None
 
 
 def _precision_notes(resolved: Resolved[RunConfig], env: VectorEnv, mapping: PolicyMapping) -> list[str]:
     """Returns notes on the precision of image networks, if it is not float32."""
     kinds, device = kinds_of(env, mapping), resolved.config.device
     learning = {name: entry.algorithm for name, entry in resolved.config.policies.items() if not entry.frozen}
-    with_pictures = {name: cfg for name, cfg in learning.items() if name in kinds and _sees_pictures(kinds[name], cfg)}
-    short = ", ".join(name for name, cfg in with_pictures.items() if cfg.model.precision == "bfloat16")
+    with_images = {name: cfg for name, cfg in learning.items() if name in kinds and _sees_images(kinds[name], cfg)}
+    short = ", ".join(name for name, cfg in with_images.items() if cfg.model.precision == "bfloat16")
     if not short:
         return []
     if has_bfloat16(device):

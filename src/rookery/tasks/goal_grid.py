@@ -205,14 +205,14 @@ def icons() -> np.ndarray:
     inside = (np.abs(row) < 3) & (np.abs(column) < 3)
     plus = inside & ((np.abs(row) < 1) | (np.abs(column) < 1))
     cross = inside & (np.abs(np.abs(row) - np.abs(column)) < 1)
-    pictures = np.full((4, PIXELS, PIXELS, 3), 255, dtype=np.uint8)
+    images = np.full((4, PIXELS, PIXELS, 3), 255, dtype=np.uint8)
     for thing, shape, color in (
         (PLUS, plus, (0, 160, 60)),
         (CROSS, cross, (210, 30, 40)),
         (SELF, inside, (40, 90, 220)),
     ):
-        pictures[thing][shape] = color
-    return pictures
+        images[thing][shape] = color
+    return images
 
 
 def best_return(size: int) -> float:

@@ -154,13 +154,13 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
 
     def _seen(self, steps: DecisionSteps | TerminalSteps) -> Any:
         """Returns the observation of the only agent, as the observation space has it."""
-        pictures = [self._picture(steps.obs[place][0]) for place in self._pictures]
-        if pictures:
-            self.visual_obs = pictures[0]
-        shown = pictures
+        images = [self._picture(steps.obs[place][0]) for place in self._pictures]
+        if images:
+            self.visual_obs = images[0]
+        shown = images
         if self._vectors:
             shown = [
-                *pictures,
+                *images,
                 np.concatenate([np.asarray(steps.obs[place][0], np.float32) for place in self._vectors]),
             ]
         return tuple(shown) if self._multiple else shown[0]

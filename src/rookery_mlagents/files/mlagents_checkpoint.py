@@ -27,7 +27,7 @@ SENSOR = "network_body.observation_encoder.processors."
 """How names begin that belong to a sensor, before its number; each stands under another name again."""
 
 NORMALIZER = re.compile(rf"{re.escape(SENSOR)}(\d+)\.normalizer\.(\w+)")
-IMAGE = re.compile(rf"{re.escape(SENSOR)}(\d+)\.((?:conv_layers|sequential|dense)\..+)")
+IMAGE_LAYER = re.compile(rf"{re.escape(SENSOR)}(\d+)\.((?:conv_layers|sequential|dense)\..+)")
 PLAIN = re.compile(r"conv_layers\.(\d+)\.(weight|bias)")
 SECTION = re.compile(r"sequential\.(\d+)\.(weight|bias)")
 BLOCK = re.compile(r"sequential\.(\d+)\.layers\.([13])\.(weight|bias)")
@@ -47,10 +47,10 @@ FOREIGN_PARTS = {
 OWN = ("head.random",)
 """What a policy of ours has beside weights: whether it acts at random for now."""
 
-NUMBERS, PICTURE, CHOICE = range(3)
+CONTINUOUS, IMAGE, DISCRETE = range(3)
 """Kinds of sensors, in the order in which they enter our first layer."""
 
-PICTURES_AT = "image of sensor "
+IMAGES_AT = "image of sensor "
 """Name of an image that the behaviour does not have, before the number of its sensor."""
 
 UNIT = 3.0
@@ -116,7 +116,7 @@ def take_over(policy: Policy, mlagents_state: Mapping[str, Tensor], source: Path
     state = policy.state_dict()
     found = {
         **_layers(policy, mlagents_state),
-        **_pictures(policy, mlagents_state),
+        **_images(policy, mlagents_state),
         **_memory(mlagents_state),
         **_normalizers(policy, mlagents_state),
         **_head(mlagents_state, source),
@@ -157,8 +157,8 @@ def _layers(policy: Policy, mlagents_state: Mapping[str, Tensor]) -> dict[str, T
         return found
     columns = weight.split(widths, 1)
     order = sorted(range(len(sensors)), key=lambda place: _rank(sensors[place]))
-    kept = [columns[place] for place in order if _rank(sensors[place]) < CHOICE]
-    looked_up = [columns[place].T for place in order if _rank(sensors[place]) == CHOICE]
+    kept = [columns[place] for place in order if _rank(sensors[place]) < DISCRETE]
+    looked_up = [columns[place].T for place in order if _rank(sensors[place]) == DISCRETE]
     del found["trunk.first.weight"]
     if kept:
         found["trunk.first.weight"] = torch.cat(kept, 1)
@@ -170,8 +170,8 @@ def _layers(policy: Policy, mlagents_state: Mapping[str, Tensor]) -> dict[str, T
 def _rank(leaf: Leaf) -> int:
     """Returns the rank of a sensor among the inputs of our first layer."""
     if leaf.kind in ("discrete", "multi_discrete"):
-        return CHOICE
-    return PICTURE if image_layout(leaf) else NUMBERS
+        return DISCRETE
+    return IMAGE if image_layout(leaf) else CONTINUOUS
 
 
 def _width(leaf: Leaf, place: int, mlagents_state: Mapping[str, Tensor]) -> int:
@@ -179,18 +179,18 @@ def _width(leaf: Leaf, place: int, mlagents_state: Mapping[str, Tensor]) -> int:
     for name in (f"{SENSOR}{place}.dense.0.bias", f"{SENSOR}{place}.dense.bias"):
         if name in mlagents_state:
             return len(mlagents_state[name])
-    return sum(leaf.sizes) if _rank(leaf) == CHOICE else math.prod(leaf.shape)
+    return sum(leaf.sizes) if _rank(leaf) == DISCRETE else math.prod(leaf.shape)
 
 
-def _pictures(policy: Policy, mlagents_state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _images(policy: Policy, mlagents_state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The networks of images: convolutions one after the other, then a layer."""
     found: dict[str, Tensor] = {}
-    pictures = [place for place, leaf in enumerate(_sensors(policy)) if _rank(leaf) == PICTURE]
-    places = {int(match[1]) for name in mlagents_state if (match := IMAGE.fullmatch(name))}
-    for place in sorted(places | set(pictures)):
-        own_name = f"trunk.images.{pictures.index(place)}" if place in pictures else f"{PICTURES_AT}{place}"
+    images = [place for place, leaf in enumerate(_sensors(policy)) if _rank(leaf) == IMAGE]
+    places = {int(match[1]) for name in mlagents_state if (match := IMAGE_LAYER.fullmatch(name))}
+    for place in sorted(places | set(images)):
+        own_name = f"trunk.images.{images.index(place)}" if place in images else f"{IMAGES_AT}{place}"
         for name, value in mlagents_state.items():
-            match = IMAGE.fullmatch(name)
+            match = IMAGE_LAYER.fullmatch(name)
             if match is not None and int(match[1]) == place:
                 found[f"{own_name}.{_in_picture(match[2])}"] = value
     return found
@@ -230,11 +230,11 @@ def _normalizers(policy: Policy, mlagents_state: Mapping[str, Tensor]) -> dict[s
         if match := NORMALIZER.fullmatch(name):
             kept.setdefault(int(match[1]), {})[match[2]] = value
     places = {leaf.path: place for place, leaf in enumerate(_sensors(policy))}
-    pictures = {leaf.path for leaf in _sensors(policy) if _rank(leaf) == PICTURE}
+    images = {leaf.path for leaf in _sensors(policy) if _rank(leaf) == IMAGE}
     own, found = policy.state_dict(), dict[str, Tensor]()
     for number, path in enumerate(policy.normalizer.paths):
         here = f"normalizer.statistics.{number}."
-        if path in pictures:
+        if path in images:
             found |= {name: value for name, value in own.items() if name.startswith(here)}
         elif places.get(path) in kept:
             found |= {f"{here}{name}": value for name, value in _statistics(kept[places[path]]).items()}

@@ -113,9 +113,9 @@ class SensorLayout:
         return len(self.shape) == 2 and bool(self.properties) and bool(self.properties[0] & VARIABLE_SIZE)
 
     @property
-    def is_picture(self) -> bool:
+    def is_image(self) -> bool:
         """Whether neighbours along two of three dimensions belong together."""
-        return _is_picture(self.shape, self.properties, self.is_packed)
+        return _is_image(self.shape, self.properties, self.is_packed)
 
     @property
     def space(self) -> spaces.Space[Any]:
@@ -181,7 +181,7 @@ def sensor_layouts(observations: Sequence[ObservationProto]) -> tuple[SensorLayo
             raise SpaceError(f"sensor {path!r} has the shape {shape}: give it 1 to {LARGEST_SENSOR:,} numbers in Unity")
         is_packed = obs.compression_type == PNG
         turned = False
-        if _is_picture(shape, properties, is_packed):
+        if _is_image(shape, properties, is_packed):
             first = channels_first(shape, properties)
             turned = _is_taken_for(shape, first) and not _is_taken_for(_turned(shape, first), not first)
         is_goal = obs.observation_type == GOAL_SIGNAL
@@ -255,7 +255,7 @@ def _is_taken_for(shape: tuple[int, ...], first: bool) -> bool:
     return axes is not None and axes[3] == first
 
 
-def _is_picture(shape: tuple[int, ...], properties: tuple[int, ...], is_packed: bool) -> bool:
+def _is_image(shape: tuple[int, ...], properties: tuple[int, ...], is_packed: bool) -> bool:
     """Returns whether an array of three dimensions is an image; without properties it is one."""
     return len(shape) == 3 and (is_packed or not any(properties) or properties in ((1, 2, 2), (2, 2, 1)))
 
@@ -286,7 +286,7 @@ class BehaviorLayout:
         """Warnings for the user, once: sensors whose image axes networks would misread."""
         found = []
         for sensor in self.sensors:
-            if sensor.is_picture:
+            if sensor.is_image:
                 first = channels_first(sensor.shape, sensor.properties)
                 if not sensor.is_turned and _is_taken_for(sensor.shape, first):
                     channels = sensor.shape[0 if first else 2]

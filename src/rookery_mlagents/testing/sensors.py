@@ -61,10 +61,10 @@ class SensorWriter:
 
     def __init__(self, leaf: Leaf, name: str, options: PlayerOptions) -> None:
         self._leaf, self.path, self.name = leaf, leaf.path, name
-        self.is_picture = leaf.kind == "box" and len(leaf.shape) == 3
+        self.is_image = leaf.kind == "box" and len(leaf.shape) == 3
         properties: tuple[int, ...] = ()
         self._axes: tuple[int, ...] = ()
-        if self.is_picture:
+        if self.is_image:
             first, height, width = leaf.shape
             from_last = width <= first
             planes = (height, width) if not from_last else (first, height)
@@ -98,7 +98,7 @@ class SensorWriter:
 
     def _packing(self, options: PlayerOptions) -> tuple[tuple[int, ...], bool]:
         """Returns the image channel of each channel of its PNGs, and whether it is sent as PNGs at all."""
-        if not self.is_picture or self._leaf.dtype != np.uint8 or options.pictures == "float":
+        if not self.is_image or self._leaf.dtype != np.uint8 or options.pictures == "float":
             return (), False
         channels = self.shape[2] if options.layout == "hwc" else self.shape[0]
         if options.pictures == "png_each":

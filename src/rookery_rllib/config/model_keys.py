@@ -29,9 +29,9 @@ def policy_network(reader: Reader) -> Values:
         "algorithm.model.hidden": tuple(hidden),
         "algorithm.model.activation": OURS.get(activation(reader, first), "tanh"),
     }
-    function, of_pictures = activation(reader, first), activation(reader, "model.conv_activation")
-    if custom is None and (filters or (function not in OURS and hidden) or of_pictures not in ("relu",)):
-        settings = {"hidden": hidden, "activation": function, "conv_activation": of_pictures}
+    function, conv_activation = activation(reader, first), activation(reader, "model.conv_activation")
+    if custom is None and (filters or (function not in OURS and hidden) or conv_activation not in ("relu",)):
+        settings = {"hidden": hidden, "activation": function, "conv_activation": conv_activation}
         if filters or function not in OURS:
             values["algorithm.model.module"] = NETWORK
             values["algorithm.model.module_config"] = settings | {"filters": [list(one) for one in filters or ()]}

@@ -169,17 +169,17 @@ class ActionWrapper(Wrapper):
 class OldForm(Env):
     """The methods of 2021, on top of a class of today, the next base."""
 
-    def _todays(self) -> Any:
+    def _gymnasium_env(self) -> Any:
         return super(Env, self)
 
     def reset(self) -> Any:
         """Starts an episode, with the seed that `seed` was given before, and returns the observation."""
         seed, self.__dict__["_next_seed"] = self.__dict__.get("_next_seed"), None
-        return self._todays().reset(seed=seed)[0]
+        return self._gymnasium_env().reset(seed=seed)[0]
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
         """Does an action; ``info["TimeLimit.truncated"]`` is true at a truncation."""
-        obs, reward, terminated, truncated, info = self._todays().step(action)
+        obs, reward, terminated, truncated, info = self._gymnasium_env().step(action)
         if truncated:
             info = {**info, TRUNCATED: not terminated}
         return obs, reward, bool(terminated or truncated), info
@@ -194,15 +194,15 @@ class OldForm(Env):
         if mode == "human":
             say_once("no windows are opened: render() shows nothing; render(mode='rgb_array') returns images")
             return True
-        inner: Any = getattr(self._todays(), "unwrapped", self)
+        inner: Any = getattr(self._gymnasium_env(), "unwrapped", self)
         before, inner.render_mode = inner.render_mode, mode
         try:
-            return self._todays().render()
+            return self._gymnasium_env().render()
         finally:
             inner.render_mode = before
 
     def close(self) -> None:
-        self._todays().close()
+        self._gymnasium_env().close()
 
 
 class FromToday(OldForm):
@@ -218,16 +218,16 @@ class FromToday(OldForm):
             spec=env.spec,
         )
 
-    def _todays(self) -> Any:
+    def _gymnasium_env(self) -> Any:
         return self.__dict__["current_id"]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "current_id" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return self._todays().get_wrapper_attr(name)
+        return self._gymnasium_env().get_wrapper_attr(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        inner = self._todays().unwrapped
+        inner = self._gymnasium_env().unwrapped
         if name not in self.__dict__ and name in vars(inner):
             setattr(inner, name, value)
         else:
@@ -236,15 +236,15 @@ class FromToday(OldForm):
     @property
     def unwrapped(self) -> Any:
         """The environment inside all wrappers, in the old form."""
-        inner = self._todays().unwrapped
-        if inner is self._todays():
+        inner = self._gymnasium_env().unwrapped
+        if inner is self._gymnasium_env():
             return self
         bare = FromToday(inner)
         bare.__dict__["spec"] = self.spec
         return bare
 
     def __str__(self) -> str:
-        return str(self._todays())
+        return str(self._gymnasium_env())
 
     __repr__ = __str__
 

@@ -152,12 +152,12 @@ class VisionNetwork(TorchModelV2, nn.Module):
             made, width = convolved()
             self._value_branch_separate = nn.Sequential(*made, nn.Flatten(), head(width, 1))
         self._features: Tensor | None = None
-        self._pictures: Tensor | None = None
+        self._images: Tensor | None = None
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
-        pictures = as_tensor(column(self, input_dict, "obs")).float()
-        self._pictures = pictures if self.traj_view_framestacking else pictures.permute(0, 3, 1, 2)
-        self._features = self._convs(self._pictures)
+        images = as_tensor(column(self, input_dict, "obs")).float()
+        self._images = images if self.traj_view_framestacking else images.permute(0, 3, 1, 2)
+        self._features = self._convs(self._images)
         outputs = self._features if self._logits is None else self._logits(self._features)
         assert isinstance(outputs, Tensor)
         return outputs, state
@@ -167,7 +167,7 @@ class VisionNetwork(TorchModelV2, nn.Module):
             values: Tensor = self._value_branch(computed(self, self._features)).squeeze(1)
             return values
         assert self._value_branch_separate is not None
-        separate: Tensor = self._value_branch_separate(computed(self, self._pictures)).squeeze(1)
+        separate: Tensor = self._value_branch_separate(computed(self, self._images)).squeeze(1)
         return separate
 
 

@@ -215,9 +215,9 @@ def get_preprocessor(space: Space[Any]) -> type[Preprocessor]:
     return NoPreprocessor
 
 
-def _shrunk(pictures: torch.Tensor, options: Mapping[str, Any]) -> torch.Tensor:
+def _shrunk(images: torch.Tensor, options: Mapping[str, Any]) -> torch.Tensor:
     """Resizes images ``[N, 210, 160, 3]`` as `GenericPixelPreprocessor` does, ``[N, dim, dim, channels]`` float32."""
-    image = pictures[:, 25:-25].permute(0, 3, 1, 2).float()
+    image = images[:, 25:-25].permute(0, 3, 1, 2).float()
     sides = [options["dim"]] if options["dim"] >= 84 else [84, options["dim"]]  # in two steps fewer pixels are lost
     for side in sides:
         image = torch.nn.functional.interpolate(image, (side, side), mode="bilinear", align_corners=False)

@@ -47,7 +47,7 @@ class VDNConfig(DQNConfig):
     @property
     def head(self) -> TeamQValues:
         """Head with values of each member's actions."""
-        return TeamQValues(share=self.share, ladder=self.exploration.per_env_epsilon)
+        return TeamQValues(share=self.share, per_env_epsilon=self.exploration.per_env_epsilon)
 
 
 class MixedNetwork(QNetwork):

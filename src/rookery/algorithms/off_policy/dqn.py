@@ -139,7 +139,7 @@ class DQNConfig(AlgorithmConfig, ReplaySettings):
             noisy_std=exploration.noisy_std,
             explore="boltzmann" if exploration.kind == "boltzmann" else "epsilon",
             by_model=self.model.output == "action_params",
-            ladder=exploration.per_env_epsilon,
+            per_env_epsilon=exploration.per_env_epsilon,
         )
 
 

@@ -394,6 +394,7 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.signals.learned:seen_by": "rookery.signals.learned:normalized_spec",
     "rookery.signals.rewards:laid_out": "rookery.signals.rewards:to_rollout_shape",
     "rookery.tasks.scripted:twin_of": "rookery.tasks.scripted:batched_variant_of",
+    "rookery.training.compute:sees_pictures": "rookery.run.compute:sees_images",
     "rookery.tune.analysis:filled": "rookery.tune.analysis:fill_template",
     "rookery.tune.executors.trial_worker:failed": "rookery.tune.executors.trial_worker:failure_of",
     "rookery.tune.executors.trial_worker:is_full": "rookery.tune.executors.trial_worker:is_disk_full",

@@ -50,7 +50,7 @@ def space_from_json(text: dict[str, Any]) -> spaces.Space[Any]:
         SpaceError: If the description is of an unknown kind, invalid, or of more than `LARGEST_SPACE` numbers.
     """
     try:
-        sized([numbers_in(text, of_pictures=1)])
+        sized([numbers_in(text, image_divisor=1)])
         return _space_from_json(text)
     except SpaceError:
         raise
@@ -87,27 +87,27 @@ def _space_from_json(text: Any) -> spaces.Space[Any]:
     raise SpaceError(f"a space of unknown kind {kind!r}")
 
 
-def numbers_in(text: Any, of_pictures: int = 4) -> int:
+def numbers_in(text: Any, image_divisor: int = 4) -> int:
     """Returns how many numbers a network is given for an element of a space, or gives for it.
 
     Args:
         text: The description of the space; elements of a set count once.
-        of_pictures: How many numbers of an image become one before they meet other layers; 1 = none do: those that
+        image_divisor: How many numbers of an image become one before they meet other layers; 1 = none do: those that
             the bounds of the space hold, where categories count as one.
     """
     kind = text.get("kind")
     if kind in ("Dict", "Tuple"):
         parts = [part[1] for part in text["spaces"]] if kind == "Dict" else text["spaces"]
-        return sum(numbers_in(part, of_pictures) for part in parts)
+        return sum(numbers_in(part, image_divisor) for part in parts)
     if kind == "EntitySet":
-        return numbers_in(text["space"], of_pictures)
+        return numbers_in(text["space"], image_divisor)
     if kind == "Box":
-        return math.prod(sized(text["shape"])) // (of_pictures if len(text["shape"]) > 2 else 1)
+        return math.prod(sized(text["shape"])) // (image_divisor if len(text["shape"]) > 2 else 1)
     if kind == "MultiBinary":
         return math.prod(sized(text["n"]))
-    if kind == "Discrete" and of_pictures > 1:
+    if kind == "Discrete" and image_divisor > 1:
         return int(text["n"])
-    return int(np.sum(text["nvec"])) if kind == "MultiDiscrete" and of_pictures > 1 else 1
+    return int(np.sum(text["nvec"])) if kind == "MultiDiscrete" and image_divisor > 1 else 1
 
 
 def sized(shape: Any) -> tuple[int, ...]:

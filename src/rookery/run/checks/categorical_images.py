@@ -43,15 +43,15 @@ def categorical_layers(
     Returns:
         The settings, and a line for each policy with categorical images.
     """
-    pictures = {name: candidate_images(obs, settings_of(config, name).model) for name, obs in observed.items()}
-    pictures = {name: paths for name, paths in pictures.items() if paths}
-    if not pictures:
+    candidates = {name: candidate_images(obs, settings_of(config, name).model) for name, obs in observed.items()}
+    candidates = {name: paths for name, paths in candidates.items() if paths}
+    if not candidates:
         return [], []
     watched: dict[ObsSpec, set[str]] = {}
-    for name, paths in pictures.items():
+    for name, paths in candidates.items():
         watched.setdefault(observed[name], set()).update(paths)
     largest = largest_numbers(copies(), watched, config.sampling.warmup_steps)
-    found = {name: categorical_among(largest[observed[name]], paths) for name, paths in pictures.items()}
+    found = {name: categorical_among(largest[observed[name]], paths) for name, paths in candidates.items()}
     notes = [categorical_note(name, largest[observed[name]], codes) for name, codes in found.items() if codes]
     if found.keys() == observed.keys() and len(set(found.values())) == 1 and not has_own_class(config):
         return [Layer(SOURCE, {"algorithm.model.categorical_images": next(iter(found.values()))})], notes

@@ -57,16 +57,16 @@ def is_given(source: str) -> bool:
 
 def reasons(model: ModelConfig, kind: Kind) -> dict[str, str]:
     """Returns the reasons why settings have no effect, by their paths below ``model``, for such agents."""
-    pictures = {leaf.path for leaf in uint8_images(kind.obs, model.memory.frame_stack)}
+    images = {leaf.path for leaf in uint8_images(kind.obs, model.memory.frame_stack)}
     boxes = {leaf.path for leaf in kind.obs.leaves if leaf.kind == "box"}
     idle = {}
-    if not boxes - pictures - set(model.entities):
+    if not boxes - images - set(model.entities):
         idle["normalize_obs"] = "no observation is normalized (boxes are, images of bytes and sets are not)"
     if "normalize_obs" in idle or not model.normalize_obs:
         idle["obs_clip"] = "nothing is normalized (model.normalize_obs)"
     if model.module is not None:
         idle |= dict.fromkeys((*OF_PICTURES, *OF_SETS, "goal_conditioning"), "model.module is the network")
-    if not pictures and not any(image_layout(leaf) for leaf in kind.obs.leaves):
+    if not images and not any(image_layout(leaf) for leaf in kind.obs.leaves):
         idle |= dict.fromkeys(OF_PICTURES, "no image is observed")
     if not model.entities and all(leaf.kind != "entities" for leaf in kind.obs.leaves):
         idle |= dict.fromkeys(OF_SETS, "no set of entities is observed (model.entities)")
