@@ -466,7 +466,7 @@ def wrapped(space):
 @pytest.mark.parametrize("name", SHOWN)
 def test_frames_are_those_of_gymnasiums_wrapper(name):
     raw, stacked = Shown(SHOWN[name]), wrapped(SHOWN[name])
-    mine = policy({"frames": FRAMES}, SHOWN[name], raw.action_space)
+    mine = policy({"frame_stack": FRAMES}, SHOWN[name], raw.action_space)
     theirs = policy({}, stacked.observation_space, raw.action_space)
     theirs.load_state_dict(mine.state_dict())
     actions = np.zeros(0)
@@ -493,7 +493,7 @@ def test_frames_are_those_of_gymnasiums_wrapper(name):
 @pytest.mark.parametrize("name", slow_except(*(name for name in SHOWN if name != "picture, channels first"), of=SHOWN))
 def test_learning_from_frames_is_learning_from_gymnasiums_wrapper(name):
     weights = []
-    for env, memory in ((Shown, {"frames": FRAMES}), (wrapped, {})):
+    for env, memory in ((Shown, {"frame_stack": FRAMES}), (wrapped, {})):
         model = {"hidden": (16,), "shared_trunk": False, "precision": "float32", "memory": memory}
         settings = PPOConfig(
             fragment_length=10, epochs=2, minibatch_size=16, lr=1e-3, clip=0.2, entropy_coef=0.01, model=model

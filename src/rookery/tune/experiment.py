@@ -22,6 +22,7 @@ from rookery.core.packages import install_line
 from rookery.core.process.cpu import usable_cores
 from rookery.core.seeding import Streams
 from rookery.core.settings.fields import Settings, fields_of, is_undecided, show
+from rookery.core.settings.former_paths import Rename, renamed_keys, renamed_layer, renamed_tree
 from rookery.core.settings.layers import Layer, import_object, mapping_of, nested
 from rookery.core.settings.starting_folder import absolute, started_in, starting_folder
 from rookery.core.settings.thresholds import directed
@@ -92,6 +93,8 @@ class Plan:
         spec: Description from which the experiment can be made again (`identity.py`).
         objects: A search or scheduler given as an object.
         seed: Seed of the trials, if the user gave one.
+        rename: Returns the path of a setting in the experiment, for any of its names.
+        notes: A line for each former name of a setting.
     """
 
     job: Job
@@ -101,6 +104,8 @@ class Plan:
     spec: Mapping[str, Any]
     objects: Mapping[str, Any]
     seed: int | None
+    rename: Rename = str
+    notes: Sequence[str] = ()
 
 
 def run(
@@ -164,7 +169,8 @@ def run(
         given = code_values(env, algorithm, policies, policy_mapping, seed, keywords)
         given |= {"stop": stop} if isinstance(stop, Mapping) else {}
         layers = [*layers_of(config), Layer("code", given)]
-        plan = training_plan(layers, preset, callbacks, stop if callable(stop) else None, own, objects)
+        stored = stored_paths(folder) if resume and folder is not None else []
+        plan = training_plan(layers, preset, callbacks, stop if callable(stop) else None, own, objects, stored)
     else:
         unused = {"env": env, "algorithm": algorithm, "policies": policies, "policy_mapping": policy_mapping,
                   "callbacks": callbacks, **keywords}  # fmt: skip
@@ -181,6 +187,7 @@ def training_plan(
     stop: StopFunction | None,
     own: Mapping[str, Any],
     objects: Mapping[str, Any],
+    stored: Sequence[str] = (),
 ) -> Plan:
     """Returns the plan for trials that are trainings.
 
@@ -191,10 +198,16 @@ def training_plan(
         stop: A function of a result.
         own: Settings of the experiment given in code.
         objects: A search or scheduler given as an object.
+        stored: Paths of the space of an experiment that is resumed, which keep their names.
     """
     layers, section = take_section(list(map(read_layer, layers)))
-    cfg = settings_of([*section, Layer("code", own)])
     fixed, undecided = split_layers(layers)
+    rename = TrainingJob(fixed, undecided, preset).names(domains_in(undecided), stored)
+    renamed = [renamed_layer(layer, rename) for layer in layers]
+    layers = [layer for layer, _ in renamed]
+    fixed, undecided = split_layers(layers)
+    cfg = renamed_keys(settings_of([*section, Layer("code", own)]), ("points",), rename)
+    cfg = cfg.replace(scheduler=renamed_keys(cfg.scheduler, ("mutations", "bounds"), rename))
     ends = never_stop if stop is None and hasattr(cfg.scheduler, "max_time") else stop
     seeds = [layer.values["seed"] for layer in fixed if isinstance(layer.values.get("seed"), int)]
     return Plan(
@@ -205,6 +218,8 @@ def training_plan(
         spec=training_spec(layers, preset, {"callbacks": callbacks, "stop": stop}),
         objects=objects,
         seed=seeds[-1] if seeds else None,
+        rename=rename,
+        notes=() if stored else [note for layer, notes in renamed for note in notes if not layer.stored],
     )
 
 
@@ -351,10 +366,13 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
     marked = {path: replace(domain, fixed=path in fixed) for path, domain in space.items()}
     scheduler = plan.objects.get("scheduler") or SCHEDULER.find(cfg.scheduler.scheduler)(cfg.scheduler, marked, streams)
     if before:
-        refuse_changes(place, before, record)
+        job_before = before["job"]
+        if "settings" in job_before:
+            job_before = {**job_before, "settings": renamed_tree(job_before["settings"], plan.rename)}
+        refuse_changes(place, {**before, "job": job_before}, record)
         check_params(place, read(place), record)
         refuse_links_of_trials(place)
-    notes = [] if before or force else move_killed_experiment(place)
+    notes = [*plan.notes, *([] if before or force else move_killed_experiment(place))]
     with closing(make_executor(job, cfg, started)) as executor, closing(Journal(place, anew=not before)) as journal:
         if not before:  # an older experiment is replaced only after all checks
             notes += remove_trials(place)
@@ -377,6 +395,13 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
             runner.state.stop_running()
             reporter.finish(runner.summaries)
     return Analysis(place)
+
+
+def stored_paths(folder: str | Path) -> list[str]:
+    """Returns the paths of the space of the experiment in a folder; none if there is no experiment to resume."""
+    place = absolute(folder)
+    records = read(place) if (place / FILE).is_file() else []
+    return list(records[0]["space"]) if records else []
 
 
 def first_record(folder: Path, resume: bool, force: bool) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from rookery.algorithms.names import ALGORITHMS
-from rookery.core.config import resolve
+from rookery.core.config import Resolved, current_path, resolve
 from rookery.core.errors import ConfigError, EnvError, SpaceError, refuse
 from rookery.core.io.files import FOLDER, FileError, last_good, list_checkpoints, read_manifest
 from rookery.core.settings.layers import Layer, nested
@@ -147,13 +147,39 @@ class TrainingJob(Job):
 
     def fixed(self, space: Mapping[str, Domain]) -> frozenset[str]:
         """Returns the paths of settings that are marked as fixed, in any of the classes in the space."""
+        settled = self._settled(space)
+        return frozenset(
+            path for path in space if any(one.why_fixed(current_path(one.config, path)) for one in settled)
+        )
+
+    def names(self, space: Mapping[str, Domain], stored: Collection[str]) -> Callable[[str], str]:
+        """Returns a function from the path of a setting to the path that the experiment has for it: that of its journal
+        if it is resumed, else the present one.
+
+        Args:
+            space: Domains by path.
+            stored: Paths of the space of the journal.
+        """
+        try:
+            settled = self._settled(space)
+        except ConfigError:  # `check` reports it
+            return str
+
+        def current(path: str) -> str:
+            found = {current_path(one.config, path) for one in settled}
+            return path if len(found) > 1 else found.pop()
+
+        journal = {current(path): path for path in stored}
+        return lambda path: journal.get(current(path), current(path))
+
+    def _settled(self, space: Mapping[str, Domain]) -> list[Resolved[RunConfig]]:
+        """Returns the settings of a trial with each of the classes in the space."""
         tried = {path: values for path, domain in space.items() if (values := _probe_values(path, domain))}
         first = {path: values[0] for path, values in tried.items()}
         others = [
             {**first, path: value} for path, values in tried.items() if path.endswith(".name") for value in values[1:]
         ]
-        settled = [resolve(RunConfig, self._layers(chosen), ALGORITHMS) for chosen in (first, *others)]
-        return frozenset(path for path in space if any(one.why_fixed(path) for one in settled))
+        return [resolve(RunConfig, self._layers(chosen), ALGORITHMS) for chosen in (first, *others)]
 
     def _problems(self, chosen: Mapping[str, tuple[str, Any]]) -> tuple[str, ...]:
         """Returns the problems of the settings of a trial."""
