@@ -285,7 +285,7 @@ MEMORIES = {
     "scan": {"kind": "scan", "size": 4, "previous_reward": True},
     "attention": {"kind": "attention", "size": 4, "context": 3, "heads": 2},
     "last action": {"previous_action": True},
-    "frames": {"frames": 2},
+    "frames": {"frame_stack": 2},
 }  # fmt: skip
 
 

@@ -158,7 +158,7 @@ def test_the_same_again_is_the_same_and_another_seed_is_not(name, uninterrupted)
     ],
 )
 def test_helpers_and_threads_change_nothing(name, how, helpers, tmp_path, uninterrupted):
-    config = config_of(name, env__implementation=how, sampling__helpers=helpers)
+    config = config_of(name, env__implementation=how, sampling__env_processes=helpers)
     with run(name, run_dir=tmp_path, config=config) as trainer:
         trainer.train({"iterations": ITERATIONS})
         assert (weights(trainer), rows(tmp_path)) == uninterrupted(name)[1:]

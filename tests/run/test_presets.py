@@ -180,7 +180,7 @@ def test_a_space_preset_always_applies_and_stands_below_what_a_user_says():
 
 
 @pytest.mark.parametrize("algorithm", [PPOConfig, A2CConfig])
-@pytest.mark.parametrize(("memory", "scaled"), [({"kind": "gru"}, True), ({"frames": 3}, False), ({}, False)])
+@pytest.mark.parametrize(("memory", "scaled"), [({"kind": "gru"}, True), ({"frame_stack": 3}, False), ({}, False)])
 def test_a_policy_that_learns_what_to_remember_has_its_rewards_scaled(algorithm, memory, scaled):
     with Trainer("CueCorridor", algorithm(model={"memory": memory}), num_envs=1) as trainer:
         assert trainer.config.algorithm.scale_rewards is scaled

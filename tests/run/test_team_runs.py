@@ -9,7 +9,7 @@ from selection import slow
 from team_envs import Squad, TwoStepGame
 
 SMALL = {"batch_size": 16, "learning_starts": 50, "train_every": 16, "updates_per_step": 0.1, "model": {"hidden": (8,)}}
-BOTH = {"teams": {"blue": ["a", "b"]}, "num_envs": 4, "helpers": 0, "seed": 0}
+BOTH = {"teams": {"blue": ["a", "b"]}, "num_envs": 4, "env_processes": 0, "seed": 0}
 
 
 @pytest.mark.parametrize("cfg", [QMIXConfig(**SMALL), MADDPGConfig(**SMALL)])
