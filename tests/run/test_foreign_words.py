@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import rookery
-from rookery import PPO, Callback, ConfigError, EnvError, PPOConfig, Trainer
+from rookery import Callback, ConfigError, EnvError, PPOConfig, Trainer
 
 ARGUMENTS = {
     "total_timesteps": 'stop={"env_steps": 100_000}',
@@ -83,11 +83,6 @@ def test_a_name_of_another_library_is_refused_in_an_import_too():
         from rookery import evaluate_policy  # noqa: F401
     with pytest.raises(ImportError, match=r"cannot import name 'vecnorm' from 'rookery' \("):
         from rookery import vecnorm  # noqa: F401
-
-
-def test_an_algorithm_called_as_in_stable_baselines3_names_the_trainer():
-    with pytest.raises(ConfigError, match=r'Trainer\("CartPole-v1", PPOConfig\(\)\)'):
-        PPO("MlpPolicy", "CartPole-v1")
 
 
 def test_a_setting_of_the_algorithm_given_to_the_trainer_names_its_class():

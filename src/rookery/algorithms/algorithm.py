@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 
@@ -21,7 +21,7 @@ from rookery.algorithms.capabilities import (
     translate_flags,
 )
 from rookery.core.batch import Demand, Rollout
-from rookery.core.errors import ConfigError, TrainingError
+from rookery.core.errors import TrainingError
 from rookery.core.optim import Optimizer
 from rookery.core.seeding import Streams
 from rookery.core.settings.fields import Settings, Structural
@@ -131,13 +131,6 @@ class Algorithm(Stateful, Generic[ConfigT]):
                                         "in_parts")  # fmt: skip
 
     replay: Replay | None = None
-
-    def __new__(cls, *args: Any, **_: Any) -> Self:
-        """Refuses a call such as ``PPO("MlpPolicy", "CartPole-v1")``, which is for another library."""
-        if args and isinstance(args[0], str):
-            name = cls.__name__
-            raise ConfigError(f'{name} is created by a trainer: Trainer("CartPole-v1", {name}Config())')
-        return super().__new__(cls)
 
     def __init__(self, policy: Policy, cfg: ConfigT, streams: Streams, name: str) -> None:
         self.policy = policy
