@@ -2,7 +2,8 @@
 
 Python blocks run in order, in one namespace and an empty directory. A ``text`` block right after one is what it prints,
 numbers apart unless the page says on which path they were computed, and this is it. A block under
-``<!-- file: NAME -->`` is written to that file; one under ``<!-- no test -->`` is skipped.
+``<!-- file: NAME -->`` is written to that file; one under ``<!-- no test -->`` is skipped. Blocks under
+``<!-- run -->``, most of them of the shell, are run by test_run_lines.py.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 BLOCK = re.compile(
-    r"^(?:<!-- (?P<mark>no test|file: (?P<file>\S+)) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S
+    r"^(?:<!-- (?P<mark>no test|run|file: (?P<file>\S+)) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S
 )
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?")
 
