@@ -130,7 +130,7 @@ def test_names_of_other_libraries_lead_to_ours(algorithm):
 @pytest.mark.parametrize(
     ("path", "ours"),
     [
-        ("num_env_runners", "sampling.workers"),
+        ("num_env_runners", "sampling.num_envs"),
         ("num_envs_per_env_runner", "sampling.num_envs"),
         ("max_steps", "stop"),
         ("policy_mapping_fn", "policy_mapping"),

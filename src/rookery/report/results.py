@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rookery.core.errors import nearest
+from rookery.core.settings.hints import ForeignNames
 
 WINDOW = 100
 """Number of latest finished episodes in a training mean."""
@@ -177,7 +178,7 @@ class SelfPlayResult:
 
 
 @dataclass(frozen=True)
-class IterationResult:
+class IterationResult(ForeignNames):
     """Result of an iteration, and the state of the run after it.
 
     The window of the run is its last 100 finished training episodes; the return of an episode is the sum over its

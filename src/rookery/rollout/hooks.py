@@ -17,6 +17,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.io.encoding import EncodingError, encode
 from rookery.core.packages import is_own
 from rookery.core.process.torch_modes import users_modes
+from rookery.core.settings.hints import ForeignNames
 from rookery.core.spaces.arrays import Tree
 from rookery.core.state import Stateful
 from rookery.envs.base import SeedPlan, Step, VectorEnv, has_own_episodes
@@ -59,7 +60,7 @@ class EpisodeResult:
     sources: dict[str, str] | None = None
 
 
-class Episode(Stateful):
+class Episode(ForeignNames, Stateful):
     """A running episode of one lane, or one that has just ended.
 
     Where no listener overrides `on_episode_step`, an episode is not followed: at its end, `obs`, `action` and `reward`

@@ -22,6 +22,7 @@ from rookery.core.native import kernel_threads
 from rookery.core.process.interrupt import Interrupt, Interrupted
 from rookery.core.process.torch_modes import torch_threads
 from rookery.core.seeding import Streams
+from rookery.core.settings.hints import ForeignNames
 from rookery.core.settings.starting_folder import started_in, starting_folder
 from rookery.core.settings.trust import CodeKind
 from rookery.core.state import Stateful
@@ -237,7 +238,7 @@ class Windows(Stateful):
                 self.agent_episodes[policy] = self.agent_episodes.get(policy, 0) + 1
 
 
-class Run(Stateful):
+class Run(ForeignNames, Stateful):
     """State of a training, without the training loop.
 
     Args:

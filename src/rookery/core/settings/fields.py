@@ -31,7 +31,7 @@ from annotated_types import Ge, Gt, Interval, Le, Lt
 
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.schedules import DECISIONS, Exponential, Linear, Schedule, read_schedule
-from rookery.core.settings.hints import suggestion
+from rookery.core.settings.hints import no_attribute, suggestion
 
 T = TypeVar("T")
 
@@ -228,7 +228,7 @@ class Settings(metaclass=_Checked):
         """Returns the value of a field by its former name; runs only where there is no attribute of that name."""
         if name in former_names(type(self)):
             return getattr(self, former_names(type(self))[name][0])
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        raise no_attribute(self, name)
 
     def at(self, step: int, horizon: float | None, decisions: int = 0) -> Self:
         """Returns these settings with each schedule, in nested settings too, replaced by its value.

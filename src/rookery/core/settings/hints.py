@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
 from rookery.core.errors import nearest
 
@@ -62,8 +63,18 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "entropy_coeff": ("entropy_coef", "alpha"),
     "kl_coeff": ("kl_coef",),
     "grad_clip": ("max_grad_norm",),
-    "num_env_runners": ("sampling.workers", "workers", "env_processes"),
-    "num_workers": ("sampling.workers", "workers", "env_processes"),
+    "num_env_runners": ("sampling.num_envs", "num_envs"),
+    "num_workers": ("sampling.num_envs", "num_envs"),
+    "lr_schedule": ("lr",),
+    "entropy_coeff_schedule": ("entropy_coef",),
+    "use_gae": ("gae_lambda",),
+    "batch_mode": ("fragment_length",),
+    "use_lstm": ("memory.kind",),
+    "lstm_cell_size": ("memory.size",),
+    "max_seq_len": ("sequence_length",),
+    "custom_model": ("model.module", "module"),
+    "conv_filters": ("model.cnn", "cnn"),
+    "observation_filter": ("model.normalize_obs", "normalize_obs"),
     "num_envs_per_env_runner": ("num_envs",),
     "num_envs_per_worker": ("num_envs",),
     "rollout_fragment_length": ("fragment_length", "train_every"),
@@ -139,6 +150,25 @@ ARGUMENTS: dict[str, str] = {
         "an environment shows critics more than policies by itself: docs/how-to/central-critics.md",
     ),
     "policy_mapping_fn": "policy_mapping takes a function (agent, episode) -> policy, or a dict",
+    **dict.fromkeys(
+        ("num_workers", "num_env_runners", "num_envs_per_worker", "num_envs_per_env_runner"),
+        "num_envs is the number of all environments; workers=2 are processes on a Ray cluster that share them",
+    ),
+    "policies_to_train": 'an entry of policies={"p0": None, "p1": {"frozen": True}} acts and does not learn',
+    "multiagent": 'policies={"p0": None, "p1": PPOConfig(lr=1e-4)} and policy_mapping={"agent": "p0"}',
+    **dict.fromkeys(("num_gpus", "num_gpus_per_learner"), 'device="cuda" learns on a GPU'),
+    "framework": "networks are torch modules, and there is no other framework; leave it out",
+    "horizon": "a wrapper such as gymnasium's TimeLimit truncates episodes: docs/how-to/own-environment.md",
+    "observation_filter": 'model={"normalize_obs": True} normalizes observations',
+    "output": "rookery replay record, or replay export, writes experience: docs/how-to/demonstrations.md",
+    **dict.fromkeys(
+        ("input", "input_", "offline_data"),
+        'replay="DATA" with an offline algorithm learns from data: docs/how-to/learn-from-data.md',
+    ),
+    **dict.fromkeys(
+        ("input_evaluation", "off_policy_estimation_methods"),
+        "rookery.evaluate_offline(RUN, DATA) estimates returns: docs/how-to/off-policy-evaluation.md",
+    ),
     "policy_kwargs": 'model={"hidden": (64, 64), "activation": "tanh"}',
     "eval_env": "evaluations create their own environments: evaluation_every=5",
     "eval_freq": "evaluation_every=5 evaluates every 5 iterations",
@@ -157,13 +187,17 @@ METRICS: dict[str, str] = {
         ("total_timesteps", "num_timesteps", "timesteps", "timesteps_total", "time/total_timesteps"), "env_steps"
     ),
     **dict.fromkeys(
-        ("ep_rew_mean", "rollout/ep_rew_mean", "mean_reward", "reward_mean", "reward_threshold", "episode_reward_mean"),
+        ("ep_rew_mean", "rollout/ep_rew_mean", "mean_reward", "reward_mean", "reward_threshold", "episode_reward_mean",
+         "episode_return_mean", "env_runners/episode_reward_mean", "env_runners/episode_return_mean"),
         "return_mean",
     ),
+    "num_env_steps_sampled_lifetime": "env_steps",
+    "time_total_s": "seconds",
+    "episodes_total": "episodes",
     "eval/mean_reward": "evaluation/return_mean",
     **dict.fromkeys(("ep_len_mean", "rollout/ep_len_mean", "episode_len_mean"), "length_mean"),
     "training_iteration": "iterations",
-}
+}  # fmt: skip
 """Our metrics by their names in other libraries."""
 
 ALGORITHM_NAMES: dict[str, str] = {
@@ -182,6 +216,11 @@ ALGORITHM_NAMES: dict[str, str] = {
 """Remedies for names of algorithms in other libraries."""
 
 OPTIONS: dict[str, str] = {
+    "--run": "--algo ppo names the algorithm; `rookery rllib train` takes the options of RLlib",
+    "--config": "settings are words, algorithm.lr=1e-3, or a settings file; `rookery rllib train` takes JSON of RLlib",
+    "--num-workers": "--num-envs 8 is the number of environments; --workers 2 are processes on a Ray cluster",
+    "--checkpoint-freq": "checkpoint.every=10 writes a checkpoint every 10 iterations",
+    "--checkpoint-at-end": "a checkpoint at the end is always written; leave it out",
     **dict.fromkeys(
         ("-n", "--n-timesteps", "--total-timesteps", "--num-timesteps"), "--stop env_steps=100000 ends a training"
     ),
@@ -248,10 +287,73 @@ NAMES: dict[str, str] = {
     "CrossQ": 'SACConfig(critic={"norm": "batch"})',
     "NormalActionNoise": "exploration.std of TD3Config and DDPGConfig",
     **dict.fromkeys(("BaseCallback", "DefaultCallbacks"), "derive from rookery.Callback"),
+    "MultiAgentEnv": "no base class is needed: reset and step use dicts by agent (docs/how-to/own-environment.md)",
+    "PolicySpec": 'policies={"p0": PPOConfig(lr=1e-4)}; spaces come from the environment',
+    "register_env": 'pass the class itself, Trainer(MyEnv), or an import path, "my.module:MyEnv"',
+    "AlgorithmConfig": "rookery.PPOConfig and others; rookery.extend.AlgorithmConfig is the base of your own",
+    **dict.fromkeys(
+        ("PPOTrainer", "DQNTrainer", "SACTrainer", "A2CTrainer", "ImpalaTrainer", "APPOTrainer", "TD3Trainer"),
+        "rookery.Trainer(env, PPOConfig()); scripts of RLlib run by `rookery rllib run script.py`",
+    ),
     "Algorithm": "rookery.Trainer trains; rookery.extend.Algorithm is the base of your own algorithms",
     **dict.fromkeys(("Tuner", "run"), "rookery.tune.run tries settings"),
 }
 """Remedies for names of other libraries that a user may look for in ``rookery``."""
+
+ATTRIBUTES: dict[str, str] = {
+    **dict.fromkeys(
+        ("compute_single_action", "compute_action", "compute_actions", "predict"),
+        'trainer.policies["main"].predict(obs) chooses an action',
+    ),
+    **dict.fromkeys(
+        ("get_policy", "get_module", "get_weights", "set_weights"),
+        'trainer.policies["main"] is the policy, a torch module; init_from starts from stored weights',
+    ),
+    **dict.fromkeys(("restore", "from_checkpoint", "restore_from_path", "load_checkpoint"), "Trainer.load(path)"),
+    **dict.fromkeys(("save_checkpoint", "save_to_path"), "trainer.save(path)"),
+    **dict.fromkeys(
+        ("workers", "env_runner_group", "env_runner"),
+        "callbacks see the episodes of all environments: docs/how-to/own-callback.md",
+    ),
+    "stop": "trainer.close(), or with Trainer(...) as trainer",
+    **dict.fromkeys(("episode_reward_mean", "episode_return_mean"), "result.return_mean"),
+    **dict.fromkeys(("episode_reward_min", "episode_reward_max"), "result.return_min and return_max"),
+    "episode_len_mean": "result.length_mean",
+    **dict.fromkeys(("policy_reward_mean", "env_runners"), 'result.return_mean, result.policies["main"].return_mean'),
+    **dict.fromkeys(("timesteps_total", "num_env_steps_sampled_lifetime"), "result.env_steps"),
+    "training_iteration": "result.iteration",
+    "custom_metrics": 'episode.metrics["x"] = 3 in a callback, then result.metrics["x"]',
+    **dict.fromkeys(("hist_data", "hist_stats"), 'episode.histograms["x"] = [...] in a callback'),
+    **dict.fromkeys(("agent_rewards", "total_reward"), "episode.returns[agent]; their sum is that of the episode"),
+    **dict.fromkeys(
+        ("last_observation_for", "last_info_for", "last_action_for"), "episode.obs, .info, .action, by agent"
+    ),
+    **dict.fromkeys(("environment", "build", "build_algo"), "Trainer(env, PPOConfig(...)) builds a trainer"),
+    **dict.fromkeys(("training", "to_dict"), "settings are arguments, PPOConfig(lr=1e-3), or config.replace(lr=1e-3)"),
+    **dict.fromkeys(
+        ("env_runners", "rollouts", "multi_agent", "evaluation", "callbacks", "framework", "resources", "debugging"),
+        "arguments of Trainer: num_envs, policies, policy_mapping, evaluation_every, callbacks, device",
+    ),
+}
+"""Remedies for attributes that objects of other libraries have, by their name."""
+
+
+def no_attribute(owner: object, name: str) -> AttributeError:
+    """Returns the error for an attribute that `owner` does not have, with a remedy if another library has it."""
+    remedy = f": {ATTRIBUTES[name]}" if name in ATTRIBUTES else ""
+    message = f"{type(owner).__name__!r} object has no attribute {name!r}{remedy}"
+    return AttributeError(message, name=name, obj=owner)
+
+
+class ForeignNames:
+    """Base of classes on which users look for attributes of other libraries, which are answered with a remedy."""
+
+    if not TYPE_CHECKING:  # a type checker keeps on refusing unknown attributes
+
+        def __getattr__(self, name: str) -> object:
+            if name in ATTRIBUTES and not hasattr(type(self), name):
+                raise no_attribute(self, name)
+            return object.__getattribute__(self, name)  # raises again what it raised, also inside of a property
 
 
 def suggestion(path: str, known: Iterable[str]) -> str:
