@@ -1,7 +1,4 @@
-"""The command line: `app`, with one file for each verb, and `main`, which prints errors.
-
-Heavy modules are imported when a verb runs, so that ``rookery --help`` is fast.
-"""
+"""The command line: `app`, whose verbs are listed in `cli/verbs.py`, and `main`, which prints errors."""
 
 from __future__ import annotations
 
@@ -18,31 +15,10 @@ import typer
 from typer.main import get_command
 
 from rookery import __version__
-from rookery.cli.algos import algos
-from rookery.cli.bench.bench import bench
-from rookery.cli.config import app as config_app
-from rookery.cli.envs import app as envs_app
-from rookery.cli.evaluate import evaluate
-from rookery.cli.explain import explain
-from rookery.cli.games.elo import elo
-from rookery.cli.games.match import match
-from rookery.cli.games.play import play
-from rookery.cli.learn import learn
-from rookery.cli.onnx.check_onnx import check_onnx
-from rookery.cli.onnx.export import export
-from rookery.cli.plot import plot
-from rookery.cli.plugin_verbs import PLUGIN_PANEL, VerbGroup
-from rookery.cli.record import record
-from rookery.cli.replay.replay import app as replay_app
-from rookery.cli.resume import resume
-from rookery.cli.serve import serve
 from rookery.cli.terminal.ending import ENDED_AFTER, NAMED_AFTER, end_in_time
-from rookery.cli.timers import timers
-from rookery.cli.train import train
-from rookery.cli.tune import app as tune_app
+from rookery.cli.verbs import VerbGroup
 from rookery.core.errors import ConfigError, EnvError, RookeryError
 from rookery.core.io.console_output import open_standard_streams, survive_lost_output, watched_output
-from rookery.core.plugins import VERBS
 from rookery.core.process.interrupt import Interrupt, SignalWatch
 from rookery.core.process.tracebacks import own_traceback
 from rookery.core.settings.starting_folder import started_in, starting_folder
@@ -51,44 +27,36 @@ MAX_PROBLEMS = 100
 """Maximum number of error lines."""
 
 app = typer.Typer(
-    name="rookery", cls=VerbGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+    name="rookery",
+    cls=VerbGroup,
+    invoke_without_command=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its import takes as long as all else that the help needs
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Train": (train, resume, learn, bench),
-    "Inspect": (evaluate, record, plot, timers, explain, algos),
-    "Play": (match, elo, play),
-    "Deploy": (serve, export, check_onnx),
-}
-"""Verbs by the panel of the help that lists them."""
-
-for panel, verbs in COMMANDS.items():
-    for verb in verbs:
-        app.command(rich_help_panel=panel)(verb)
-app.add_typer(envs_app, name="envs", rich_help_panel="Inspect")
-app.add_typer(config_app, name="config", rich_help_panel="Inspect")
-app.add_typer(replay_app, name="replay", rich_help_panel="Data")
-app.add_typer(replay_app, name="memory", hidden=True)  # the old name of replay
-app.add_typer(tune_app, name="tune", rich_help_panel="Tune")
-for name in VERBS.own:
-    app.add_typer(VERBS.load(name), name=name, rich_help_panel=PLUGIN_PANEL)
 
 
 def print_version(is_wanted: bool) -> None:
-    """Prints the version and exits, if requested."""
+    """Prints the versions of Rookery, Python, PyTorch and the kernels, and exits, if requested."""
     if is_wanted:
-        typer.echo(f"rookery {__version__}")
+        from rookery.cli.terminal.versions import versions
+
+        typer.echo("\n".join(versions()))
         raise typer.Exit
 
 
 @app.callback()
 def top(
+    context: typer.Context,
     _version: Annotated[
         bool,
-        typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=print_version),
+        typer.Option("--version", help="Print versions and exit.", is_eager=True, callback=print_version),
     ] = False,
 ) -> None:
     """Reinforcement learning for one or many agents."""
     sys.path.insert(0, "")  # finds my.module:MyEnv in the working directory
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def program() -> None:

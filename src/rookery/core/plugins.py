@@ -17,7 +17,6 @@ from functools import cache, cached_property
 from typing import Any
 
 from rookery.core.errors import ConfigError
-from rookery.core.settings.layers import import_object
 
 METADATA = (".dist-info", ".egg-info")
 """Suffixes of metadata folders of installed packages."""
@@ -90,6 +89,8 @@ class PluginTable(Mapping[str, str]):
         Raises:
             ConfigError: If it cannot be imported, or is no part of this kind; names the package that it comes from.
         """
+        from rookery.core.settings.layers import import_object  # what it imports is not needed to list names
+
         path = self[name]
         package = self.package_of(name) or path.partition(".")[0]
         try:
@@ -214,9 +215,34 @@ REPLAY_FORMATS = PluginTable(
 """Formats of files that replay is read from and written to (`replay/formats/replay_format.py`)."""
 
 VERBS = PluginTable(
-    "rookery.verbs", {"rllib": "rookery_rllib.verbs:app", "mlagents": "rookery_mlagents.verbs.mlagents:app"}
+    "rookery.verbs",
+    {
+        "train": "rookery.cli.train:train",
+        "resume": "rookery.cli.resume:resume",
+        "learn": "rookery.cli.learn:learn",
+        "bench": "rookery.cli.bench.bench:bench",
+        "evaluate": "rookery.cli.evaluate:evaluate",
+        "record": "rookery.cli.record:record",
+        "plot": "rookery.cli.plot:plot",
+        "timers": "rookery.cli.timers:timers",
+        "explain": "rookery.cli.explain:explain",
+        "algos": "rookery.cli.algos:algos",
+        "envs": "rookery.cli.envs:app",
+        "config": "rookery.cli.config:app",
+        "match": "rookery.cli.games.match:match",
+        "elo": "rookery.cli.games.elo:elo",
+        "play": "rookery.cli.games.play:play",
+        "serve": "rookery.cli.serve:serve",
+        "export": "rookery.cli.onnx.export:export",
+        "check-onnx": "rookery.cli.onnx.check_onnx:check_onnx",
+        "replay": "rookery.cli.replay.replay:app",
+        "memory": "rookery.cli.replay.replay:app",  # the old name of replay
+        "tune": "rookery.cli.tune:app",
+        "rllib": "rookery_rllib.verbs:app",
+        "mlagents": "rookery_mlagents.verbs.mlagents:app",
+    },
 )
-"""Verbs of the command line: functions, or apps of Typer."""
+"""Verbs of the command line (`cli/verbs.py`): functions, or apps of Typer."""
 
 LOGGERS = PluginTable("rookery.loggers", {"mlagents": "rookery_mlagents.learn.learn:RUN_FILES"}, ("make",))
 """What writes further files of a run (`run/loggers.py`)."""

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from multiprocessing import active_children
+from typing import Any
 
 NAMED_AFTER = 2.0
 """Seconds from the end of the work until remaining threads and processes are named."""
@@ -36,7 +36,7 @@ def end_in_time(code: int, said_after: float, ended_after: float) -> None:
         )
         sys.stderr.flush()
         time.sleep(ended_after)
-        for child in active_children():
+        for child in child_processes():
             child.terminate()
         with suppress(OSError):
             sys.stdout.flush()
@@ -59,4 +59,10 @@ def still_running() -> list[str]:
                 first = f" in {code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
             frame = frame.f_back
         names.append(f"thread {thread.name!r}{first}")
-    return names + [f"process {child.name!r} (number {child.pid})" for child in active_children() if not child.daemon]
+    return names + [f"process {child.name!r} (number {child.pid})" for child in child_processes() if not child.daemon]
+
+
+def child_processes() -> list[Any]:
+    """Returns the running children that `multiprocessing` has started; it is not imported for this."""
+    module: Any = sys.modules.get("multiprocessing")
+    return [] if module is None else list(module.active_children())

@@ -1,0 +1,26 @@
+"""Versions of what a training depends on, for ``rookery --version``."""
+
+from __future__ import annotations
+
+import platform
+
+from rookery import __version__
+
+
+def versions() -> list[str]:
+    """Returns a line each for Rookery, Python with the machine, PyTorch, and the kernels that run on this CPU."""
+    try:
+        import torch
+
+        from rookery.core.native import best_build, why_none
+    except ImportError as error:
+        pytorch = kernels = f"not available ({error})"
+    else:
+        build = best_build()
+        pytorch, kernels = torch.__version__, build.name if build else f"none ({why_none()})"
+    return [
+        f"rookery {__version__}",
+        f"python  {platform.python_version()} ({platform.system()} {platform.machine()})",
+        f"torch   {pytorch}",
+        f"kernels {kernels}",
+    ]
