@@ -11,6 +11,7 @@ from typer.main import get_command
 
 from rookery import PPOConfig, Trainer
 from rookery.cli.main import app
+from rookery.cli.verbs import load_verb
 from rookery.envs.native.compiler import find_compiler
 from selection import slow_except
 
@@ -118,7 +119,8 @@ def test_shell_lines_of_a_page_are_commands_with_their_options(page):
             while hasattr(command, "commands") and words:
                 if "run" in command.commands and words[0] not in command.commands:
                     words = ["run", *words]  # rookery tune X is rookery tune run X
-                command, words = command.commands[words[0]], words[1:]
+                found = load_verb(words[0]) if command is whole else command.commands[words[0]]
+                command, words = found, words[1:]
             ends = [words.index(end) for end in ("|", "&&", "&", ">") if end in words]
             context = command.make_context("rookery", [], resilient_parsing=True)
             command.make_parser(context).parse_args(words[: min(ends, default=len(words))])  # raises if it does not fit

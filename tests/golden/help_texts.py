@@ -10,6 +10,7 @@ from unittest import mock
 from typer.main import get_command
 
 from rookery.cli.main import app
+from rookery.cli.verbs import VerbGroup, load_verb
 
 WIDTH = 10_000
 
@@ -20,7 +21,7 @@ def verbs(command: Any, above: Any, name: str) -> Iterator[tuple[str, Any, Any]]
     context = command.context_class(command, info_name=name, parent=above, terminal_width=WIDTH)
     yield context.command_path, command, context
     for below, verb in getattr(command, "commands", {}).items():
-        yield from verbs(verb, context, below)
+        yield from verbs(load_verb(below) if isinstance(command, VerbGroup) else verb, context, below)
 
 
 def parser_lines(parser: argparse.ArgumentParser) -> Iterator[str]:

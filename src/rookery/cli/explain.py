@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rookery.algorithms.names import ALGORITHMS
-from rookery.cli.runs import ROOT, Provenance, TrustedCode, find_run, read_json, read_provenance
+from rookery.cli.runs import ROOT, Provenance, RunFolder, TrustedCode, find_run, read_json, read_provenance
 from rookery.cli.timers import place_of, update_functions
 from rookery.core.errors import ConfigError
 
@@ -48,7 +48,7 @@ TO_DRAWING = (*TO_STORING[:2], f"{UPDATE} self.learn")
 
 
 def explain(
-    run: Annotated[Path, typer.Argument(help="Directory of the run, or its name in runs/.", show_default=False)],
+    run: RunFolder,
     what: Annotated[
         str | None,
         typer.Argument(metavar="[PATH|weights|env.step|replay]", help="A setting or section, or a place in the code.",

@@ -14,7 +14,6 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from rookery import __version__
 from rookery.cli.terminal.ending import ENDED_AFTER, NAMED_AFTER, end_in_time
 from rookery.cli.verbs import VerbGroup
 from rookery.core.errors import ConfigError, EnvError, RookeryError

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rookery.cli.runs import find_run, read_rows
+from rookery.cli.runs import find_run, read_rows, run_names
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.settings.layers import yaml_layer
 
@@ -22,7 +22,13 @@ AXES = {
 
 def plot(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Directories of runs, or names in runs/.", show_default=False)
+        list[Path],
+        typer.Argument(
+            metavar="RUN...",
+            help="Directories of runs, or names in runs/.",
+            show_default=False,
+            autocompletion=run_names,
+        ),
     ],
     metric: Annotated[str, typer.Option(help="Column of metrics.jsonl, as in policies/main/kl.")] = "return_mean",
     x: Annotated[

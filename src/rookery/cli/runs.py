@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,10 +21,28 @@ JOURNAL = "journal.jsonl"
 
 NEWEST = 5
 
+
+def run_names(incomplete: str) -> Iterator[str]:
+    """Yields the runs in ``runs/`` that begin with a text, the newest first; a shell completes them."""
+    found = [place for place in ROOT.glob(f"{incomplete}*") if (place / "config.yaml").is_file()]
+    return (place.name for place in sorted(found, key=lambda place: place.stat().st_mtime, reverse=True))
+
+
 SavedRun = Annotated[
-    Path, typer.Argument(help="Directory of the run, its name in runs/, or a checkpoint.", show_default=False)
+    Path,
+    typer.Argument(
+        help="Directory of the run, its name in runs/, or a checkpoint.",
+        show_default=False,
+        autocompletion=run_names,
+    ),
 ]
 """Argument of verbs that load policies."""
+
+RunFolder = Annotated[
+    Path,
+    typer.Argument(help="Directory of the run, or its name in runs/.", show_default=False, autocompletion=run_names),
+]
+"""Argument of verbs that read the files of a run."""
 
 TrustedCode = Annotated[
     bool,

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
-from rookery.cli.runs import Provenance, find_run, read_json, read_provenance
+from rookery.cli.runs import Provenance, RunFolder, find_run, read_json, read_provenance
 from rookery.core.errors import ConfigError
 
 
 def timers(
-    run: Annotated[Path, typer.Argument(help="Directory of the run, or its name in runs/.", show_default=False)],
+    run: RunFolder,
 ) -> None:
     """Show the time of each step of a run: seconds, share of the step above, calls, and file:line."""
     from rookery.core.timers import PLACES, Timers

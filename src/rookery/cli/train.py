@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rookery.cli import completion
 from rookery.cli.external import space_values, token_layer
 from rookery.cli.runs import in_runs_folder
 from rookery.cli.terminal.json_output import json_rows, report_rows
@@ -49,6 +50,7 @@ Words = Annotated[
         help="A Gymnasium id, my.module:MyEnv, a Unity player or unity:editor; settings files; single settings, as in "
         "algorithm.lr=3e-4.",
         show_default=False,
+        autocompletion=completion.environments,
     ),
 ]
 ReplayPlaces = Annotated[
@@ -56,6 +58,10 @@ ReplayPlaces = Annotated[
     typer.Option(
         metavar="PATH[:POLICY][*PART]", help="Start from the replay buffer of a run; *0.5 = half of each batch."
     ),
+]
+Algorithm = Annotated[
+    str | None,
+    typer.Option(help="Algorithm: a name such as ppo, or my.module:MyConfig.", autocompletion=completion.algorithms),
 ]
 GradientSteps = Annotated[int | None, typer.Option(min=1, help="Gradient steps on --replay, for offline algorithms.")]
 SpacesFile = Annotated[
@@ -69,7 +75,7 @@ RayAddress = Annotated[
 
 def train(
     what: Words = None,
-    algo: Annotated[str | None, typer.Option(help="Algorithm: a name such as ppo, or my.module:MyConfig.")] = None,
+    algo: Algorithm = None,
     env: Annotated[str | None, typer.Option(help="Environment, if not given as an argument.")] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed of the run.")] = None,
     stop: Annotated[

@@ -9,7 +9,14 @@ import typer
 from typer.core import TyperGroup
 
 from rookery.cli.runs import NEWEST, ROOT, TrustedCode, find_experiment
-from rookery.cli.train import checked_name, console_style, exit_on_interrupt, layers_of_arguments, stop_values
+from rookery.cli.train import (
+    Algorithm,
+    checked_name,
+    console_style,
+    exit_on_interrupt,
+    layers_of_arguments,
+    stop_values,
+)
 
 if TYPE_CHECKING:
     from rookery.tune.analysis import Analysis
@@ -40,7 +47,7 @@ def run(
             show_default=False,
         ),
     ],
-    algo: Annotated[str | None, typer.Option(help="Algorithm: a name such as ppo, or my.module:MyConfig.")] = None,
+    algo: Algorithm = None,
     seed: Annotated[int | None, typer.Option(help="Random seed of the experiment.")] = None,
     stop: Annotated[
         list[str] | None, typer.Option(metavar="METRIC=NUMBER", help="Stop criterion of each trial. Repeatable.")

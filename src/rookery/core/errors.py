@@ -4,6 +4,7 @@ a remedy.
 
 import re
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 
 class RookeryError(Exception):
@@ -89,7 +90,5 @@ def refuse(problems: Iterable[str]) -> None:
 
 def nearest(word: str, known: "list[str] | tuple[str, ...]") -> str:
     """Returns a hint such as ``; did you mean 'gamma'?``, or an empty string if no known word is close to `word`."""
-    from difflib import get_close_matches  # needed for mistakes only
-
     match = get_close_matches(word, known, n=1, cutoff=0.6)
     return f"; did you mean {match[0]!r}?" if match else ""

@@ -18,6 +18,7 @@ from typing import Any
 
 from rookery.core.former_names.attributes import MOVED_NAMES, REMOVED
 from rookery.core.former_names.modules import MOVED
+from rookery.core.settings.hints import NAMES
 
 
 def new_name(name: str) -> str:
@@ -54,8 +55,6 @@ def attribute(module: str, name: str) -> Any:
     old = f"{module}:{name}"
     new, reason = new_name(old), why_removed(old)
     if reason or new == old:
-        from rookery.core.settings.hints import NAMES  # needed for names that do not exist only
-
         reason = reason or (NAMES.get(name, "") if module == "rookery" else "")
         raise AttributeError(f"module {module!r} has no attribute {name!r}{reason and f': {reason}'}")
     place, _, now = new.partition(":")

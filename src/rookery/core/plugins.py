@@ -17,6 +17,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from rookery.core.errors import ConfigError
+from rookery.core.settings.layers import import_object
 
 METADATA = (".dist-info", ".egg-info")
 """Suffixes of metadata folders of installed packages."""
@@ -89,8 +90,6 @@ class PluginTable(Mapping[str, str]):
         Raises:
             ConfigError: If it cannot be imported, or is no part of this kind; names the package that it comes from.
         """
-        from rookery.core.settings.layers import import_object  # what it imports is not needed to list names
-
         path = self[name]
         package = self.package_of(name) or path.partition(".")[0]
         try:

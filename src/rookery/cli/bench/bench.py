@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from rookery.cli.bench.plan import PlanOptions, show_plan
-from rookery.cli.train import layers_of_arguments
+from rookery.cli.train import Algorithm, layers_of_arguments
 from rookery.core.settings.layers import Layer
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def bench(
             show_default=False,
         ),
     ] = None,
-    algo: Annotated[str | None, typer.Option(help="Algorithm: a name such as ppo, or my.module:MyConfig.")] = None,
+    algo: Algorithm = None,
     preset: Annotated[str, typer.Option(help="Settings for a known environment: auto, none or a name.")] = "auto",
     seconds: Annotated[float, typer.Option(min=0.1, help="Approximate time for the benchmark.")] = 25.0,
     plan: Annotated[bool, typer.Option("--plan", help="Predict steps/s of workers and learners instead.")] = False,

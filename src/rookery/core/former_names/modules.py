@@ -15,7 +15,7 @@ _ROOMS: dict[str, dict[str, str]] = {
         "rookery.algorithms.on_policy": "a2c actor_critic appo impala ppo pqn reinforce",
     },
     "rookery.cli": {
-        "rookery.cli": "judge=offline_evaluation plugged=plugin_verbs",
+        "rookery.cli": "judge=offline_evaluation plugged=verbs plugin_verbs=verbs",
         "rookery.cli.bench": "bench plan",
         "rookery.cli.games": "elo keyboard match person play",
         "rookery.cli.onnx": "check_onnx export",

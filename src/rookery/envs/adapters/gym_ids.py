@@ -57,6 +57,16 @@ class Provided(EnvScheme):
 REGISTERED, PROVIDED = Registered(), Provided()
 
 
+def newest_ids() -> list[str]:
+    """Returns the registered ids, of each environment that of the newest version."""
+    newest: dict[tuple[str | None, str], gymnasium.envs.registration.EnvSpec] = {}
+    for spec in gymnasium.registry.values():
+        key = spec.namespace, spec.name
+        if key not in newest or (spec.version or 0) >= (newest[key].version or 0):
+            newest[key] = spec
+    return [spec.id for spec in newest.values()]
+
+
 def time_limit_of(name: str) -> int | None:
     """Returns the time limit, in env steps, of an environment's Gymnasium id, or None."""
     spec = gymnasium.registry.get(name) or gymnasium.registry.get(name.rpartition(":")[2])
