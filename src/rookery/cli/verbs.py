@@ -1,4 +1,7 @@
-"""The verbs of the command line. The help lists them from the tables here; a verb's module is imported when it runs."""
+"""The verbs of the command line. The help lists them from the tables here; a verb's module is imported when it runs.
+
+Unknown words of other programs get a remedy.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from rookery.core.plugins import VERBS
+from rookery.core.settings.hints import OPTIONS, OTHER_VERBS
 
 HELP = {
     "Train": {
@@ -84,13 +88,29 @@ class VerbGroup(TyperGroup):
                 rows = {**lines, **(added if panel == PLUGIN_PANEL else {})}
                 formatter.write_dl([(name.ljust(width), line) for name, line in rows.items()])
 
+    def invoke(self, ctx: Any) -> Any:
+        """Runs a verb; an unknown option of another program is refused with its remedy."""
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            unknown: Any = error
+            if remedy := OPTIONS.get(getattr(error, "option_name", "")):
+                unknown.message, unknown.possibilities = f"{unknown.message}; {remedy}", None
+            raise
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Returns the name and the verb of a command line, and the arguments after it.
 
         Raises:
             ConfigError: If the verb is a plug-in that cannot be imported.
         """
-        name, _, rest = super().resolve_command(ctx, args)
+        try:
+            name, _, rest = super().resolve_command(ctx, args)
+        except Exception as error:
+            unknown: Any = error
+            if args[0] in OTHER_VERBS:
+                unknown.message = f"No such command {args[0]!r}; {OTHER_VERBS[args[0]]}"
+            raise
         return name, None if name is None else load_verb(name), rest
 
 
