@@ -49,6 +49,11 @@ def test_arguments_of_rllib_are_answered(name):
         Trainer("CartPole-v1", PPOConfig(), **{name: 2})
 
 
+def test_a_callback_method_of_rllib_is_answered():
+    with pytest.raises(ConfigError, match=r"write on_iteration\(self, trainer, result\)"):
+        type("Old", (Callback,), {"on_train_result": lambda self, *, algorithm, result, **kwargs: None})
+
+
 def test_an_episode_of_a_callback_and_the_package_answer_too():
     class Old(Callback):
         def on_episode_end(self, episode):

@@ -19,6 +19,17 @@ OF_STABLE_BASELINES3 = {
 }
 """Methods of a callback of Stable-Baselines3, and what to write."""
 
+OF_RLLIB = {
+    "on_train_result": "on_iteration(self, trainer, result)",
+    "on_learn_on_batch": "on_iteration(self, trainer, result)",
+    "on_evaluate_end": "on_evaluate(self, trainer, evaluation)",
+    "on_algorithm_init": "on_train_start(self, trainer)",
+    "on_trainer_init": "on_train_start(self, trainer)",
+    "on_episode_created": "on_episode_start(self, episode)",
+    "on_checkpoint_loaded": "load_state_dict(self, state)",
+}
+"""Methods of a callback of RLlib, and what to write."""
+
 
 class Callback(EpisodeListener):
     """Base class of callbacks; all methods do nothing, and a subclass overrides some of them.
@@ -39,8 +50,9 @@ class Callback(EpisodeListener):
         known = moments_named_in(Callback)
         for name in moments_named_in(cls):
             if name not in known:
+                near = f"; write {OF_RLLIB[name]}" if name in OF_RLLIB else nearest(name, known)
                 raise ConfigError(
-                    f"callback {cls.__name__}.{name}: a Callback has no such method{nearest(name, known)}; it has "
+                    f"callback {cls.__name__}.{name}: a Callback has no such method{near}; it has "
                     f"{', '.join(known)}; a method of your own needs a name that does not begin with on_"
                 )
             _check_signature(cls, name)

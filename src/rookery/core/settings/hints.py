@@ -260,6 +260,7 @@ OTHER_VERBS: dict[str, str] = {
     **dict.fromkeys(("record-video", "record_video"), "rookery record RUN"),
     **dict.fromkeys(("all-plots", "all_plots", "plot-train", "plot_train"), "rookery plot RUN..."),
     "version": "rookery --version",
+    "rollout": "rookery evaluate RUN plays episodes; `rookery rllib rollout` takes the options of RLlib",
 }
 """Remedies for commands of RL Zoo, and a frequent guess."""
 
