@@ -6,7 +6,10 @@ KERNELS = $(wildcard src/rookery/core/kernels/*.cpp src/rookery/core/kernels/*.h
 
 FACES = tests/rookery_rllib tests/rookery_mlagents
 
-.PHONY: demo test test-faces test-all test-learning test-faults check lock docs bench golden peers help
+# those of test-wheel: commands on the path, or paths; one that is missing is skipped
+PYTHONS ?= python3.11 python3.12 python3.13 python3.14
+
+.PHONY: demo test test-faces test-all test-learning test-faults wheels test-wheel check lock docs bench golden peers help
 
 help:                         ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -25,12 +28,20 @@ test-faces: $(VENV)/.stamp    ## the tests of rookery_rllib and rookery_mlagents
 test-all: .venv-all/.stamp    ## every test, every build of the kernels, with every extra (installed in .venv-all)
 	PYTHONDONTWRITEBYTECODE= ROOKERY_FAULTS=10 .venv-all/bin/python -m pytest -n 2 --dist worksteal --durations=20 \
 		--hypothesis-profile thorough
+	$(MAKE) test-wheel PYTHONS=$(PY)
 
 test-learning: $(VENV)/.stamp ## every learning test, several seeds; writes benchmarks/results/
 	$(BIN)/python benchmarks/learning.py
 
 test-faults: $(VENV)/.stamp   ## kills, interrupts and starves runs at length; writes benchmarks/results/
 	ROOKERY_FAULTS=30 $(BIN)/python -m pytest tests/faults
+
+wheels: build/wheels/.stamp   ## wheels for Linux on x86-64 and aarch64, checked, in dist/
+	rm -f dist/rookery_rl-*.whl
+	build/wheels/bin/python scripts/make_wheels.py dist
+
+test-wheel: wheels            ## installs the wheel of this machine in each of PYTHONS, without a compiler, and tries it
+	$(PY) scripts/test_wheel.py dist/rookery_rl-*_$$(uname -m).whl $(PYTHONS)
 
 check: $(VENV)/.stamp         ## ruff, mypy --strict, architecture tests
 	$(BIN)/ruff check setup.py src tests benchmarks examples
@@ -63,4 +74,9 @@ $(VENV)/.stamp: $(SOURCES)
 
 .venv-all/.stamp: $(SOURCES)
 	sh scripts/bootstrap $(PY) .venv-all all
+	touch $@
+
+build/wheels/.stamp: scripts/wheels-requirements.txt
+	$(PY) -m venv build/wheels
+	build/wheels/bin/python -m pip install -q --disable-pip-version-check -r scripts/wheels-requirements.txt
 	touch $@

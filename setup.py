@@ -34,10 +34,12 @@ KERNELS, TWINS = Path("src/rookery/core/kernels"), Path("src/rookery/envs/native
 CPP, C = ("CXX", ("c++", "g++", "clang++")), ("CC", ("cc", "gcc", "clang"))
 """Variables that name a compiler, and compilers that there may be."""
 
-if platform.machine().lower() in ("x86_64", "amd64"):
+# Python's own variable for the platform that a cross-compiler builds for, such as linux-aarch64
+MACHINE = os.environ.get("_PYTHON_HOST_PLATFORM", platform.machine()).rpartition("-")[2]
+if MACHINE.lower() in ("x86_64", "amd64"):
     BUILDS = {name: [f"-march={name}"] for name in ("x86-64", "x86-64-v3", "x86-64-v4")}
 else:
-    BUILDS = {platform.machine(): []}
+    BUILDS = {MACHINE: []}
 
 # Nobody reads errno or the floating-point exception flags, and without them more loops become vectors.
 FLOATS = ["-fno-math-errno", "-fno-trapping-math"]
