@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -167,15 +168,20 @@ def test_the_schema_is_written_to_a_file_or_shown(rookery, schema, tmp_path):
 
 
 def test_every_algorithm_and_every_setting_is_in_the_schema_with_its_meaning(schema):
-    branches = {branch["title"]: branch for branch in schema["properties"]["algorithm"]["oneOf"]}
+
+    def found(part):
+        return found(schema["$defs"][part["$ref"].removeprefix("#/$defs/")]) if "$ref" in part else part
+
+    branches = {found(branch)["title"]: found(branch) for branch in schema["properties"]["algorithm"]["oneOf"]}
     assert list(branches) == [*ALGORITHMS, "your own"]
-    gamma = dict(branches["ppo"]["properties"]["gamma"])
+    gamma = dict(found(branches["ppo"]["properties"]["gamma"]))
     assert gamma.pop("description") == "Discount of the environment's reward."
     assert gamma == {"type": "number", "minimum": 0, "maximum": 1, "default": 0.99}
     silent = []
 
     def look(section, at):
         for name, part in section.get("properties", {}).items():
+            part = found(part)
             silent.extend([] if "description" in part or "const" in part else [f"{at}.{name}"])
             look(part, f"{at}.{name}")
 
@@ -183,6 +189,26 @@ def test_every_algorithm_and_every_setting_is_in_the_schema_with_its_meaning(sch
     for title, branch in branches.items():
         look(branch, title)
     assert not silent
+
+
+def test_the_schema_is_small_and_refers_only_to_its_own_definitions(rookery, schema, of_experiments):
+    for words, made in (((), schema), (("--tune",), of_experiments)):
+        _, out, _ = rookery("config", "schema", *words)
+        assert json.loads(out) == made
+        assert len(out) < 200_000
+        assert made["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+        refs = set(re.findall(r'"\$ref": "([^"]*)"', out))
+        assert refs == {f"#/$defs/{name}" for name in made["$defs"]}
+
+
+PAGES = sorted((Path(__file__).parents[2] / "docs").rglob("*.md"))
+
+
+def test_settings_files_in_the_docs_fit_the_schema(of_experiments):
+    blocks = [text for page in PAGES for text in re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.S | re.M)]
+    files = [values for values in map(read, blocks) if values.keys() & of_experiments["properties"].keys()]
+    assert len(files) > 10
+    assert [problem for values in files for problem in wrong(of_experiments, values, of_experiments)] == []
 
 
 GOOD_EXPERIMENTS = [

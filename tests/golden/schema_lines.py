@@ -100,9 +100,31 @@ class SchemaText:
         return f" = {json.dumps(schema['default'])}" if "default" in schema else ""
 
 
+OWN = ("schedule", "domain")
+"""Definitions that are kinds of values, and not repeated parts."""
+
+
+def expanded(part: Any, definitions: Schema) -> Any:
+    """Returns a schema in which the references to repeated parts are replaced by these."""
+    if isinstance(part, list):
+        return [expanded(one, definitions) for one in part]
+    if not isinstance(part, dict):
+        return part
+    name = str(part.get("$ref", "")).rpartition("/")[2]
+    if name and name not in OWN:
+        return expanded(definitions[name], definitions)
+    return {key: expanded(value, definitions) for key, value in part.items()}
+
+
+def whole(schema: Schema) -> Schema:
+    """Returns a schema without definitions of repeated parts."""
+    rest = {key: expanded(value, schema["$defs"]) for key, value in schema.items() if key != "$defs"}
+    return {**rest, "$defs": {name: schema["$defs"][name] for name in OWN if name in schema["$defs"]}}
+
+
 def schema_lines() -> list[str]:
     """Returns the settings of a training, and of an experiment beside them."""
-    run, experiment = config_schema(), experiment_schema()
+    run, experiment = whole(config_schema()), whole(experiment_schema())
     text = SchemaText()
     found = [line for name, part in run["properties"].items() for line in text.lines(name, part)]
     found += [line for name, part in run["$defs"].items() for line in text.lines(f"<{name}>", part)]

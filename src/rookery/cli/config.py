@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -29,9 +28,10 @@ def schema(
     """
     from rookery.core.errors import ConfigError
     from rookery.run.describe.schema import config_schema
+    from rookery.run.describe.schema_definitions import schema_text
     from rookery.tune.schema import experiment_schema
 
-    text = json.dumps(experiment_schema() if tune else config_schema(), indent=1)
+    text = schema_text(experiment_schema() if tune else config_schema())
     if output is None:
         typer.echo(text)
         return

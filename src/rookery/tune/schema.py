@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rookery.run.describe.schema import Schema, SchemaWriter, closed_mapping, config_schema
+from rookery.run.describe.schema import SchemaWriter, closed_mapping, run_schema
+from rookery.run.describe.schema_definitions import Schema, with_definitions
 from rookery.tune.names import SCHEDULERS, SEARCHES
 from rookery.tune.settings import ExperimentFile
 from rookery.tune.space import FUNCTIONS
@@ -11,17 +12,19 @@ from rookery.tune.spec import LISTS
 
 def experiment_schema() -> Schema:
     """Returns the schema of a file for ``rookery tune``."""
-    schema = config_schema(everywhere={"$ref": "#/$defs/domain"})
+    schema = run_schema(everywhere={"$ref": "#/$defs/domain"})
     known = {"search": SEARCHES, "scheduler": SCHEDULERS}
     own = SchemaWriter(known).section(ExperimentFile)["properties"]
     for name, classes in known.items():
         own["tune"]["properties"][name]["oneOf"].insert(0, {"enum": list(classes)})
-    return {
-        **schema,
-        "title": "Rookery experiment",
-        "properties": {**schema["properties"], **own},
-        "$defs": {**schema["$defs"], "domain": _domain()},
-    }
+    return with_definitions(
+        {
+            **schema,
+            "title": "Rookery experiment",
+            "properties": {**schema["properties"], **own},
+            "$defs": {**schema["$defs"], "domain": _domain()},
+        }
+    )
 
 
 def _domain() -> Schema:

@@ -25,10 +25,9 @@ from rookery.core.settings.fields import (
 )
 from rookery.core.settings.layers import import_object, writable
 from rookery.core.source import field_texts
+from rookery.run.describe.schema_definitions import Schema, with_definitions
 from rookery.run.presets import ENV_PRESETS
 from rookery.run.settings import RunConfig
-
-Schema = dict[str, Any]
 
 IMPORT_PATH: Schema = {"type": "string", "pattern": "^[A-Za-z_][\\w.]*:[A-Za-z_][\\w.]*$"}
 
@@ -176,8 +175,13 @@ class SchemaWriter:
 SCHEDULED = {"$ref": "#/$defs/schedule"}
 
 
-def config_schema(everywhere: Schema | None = None) -> Schema:
-    """Returns the schema of a run's configuration file. Names that only a run knows, such as metrics, are left open.
+def config_schema() -> Schema:
+    """Returns the schema of a run's configuration file. Names that only a run knows, such as metrics, are left open."""
+    return with_definitions(run_schema())
+
+
+def run_schema(everywhere: Schema | None = None) -> Schema:
+    """Returns the schema of `config_schema` with every part written where it belongs.
 
     Args:
         everywhere: A schema allowed in place of any value; None = no such schema.
