@@ -30,6 +30,9 @@ SILENCE = 10.0
 RAREST = 8.0
 """Longest time in seconds between lines of iterations, so that no line of progress comes between them."""
 
+RESULT_LINES = 12
+"""Lines of a terminal that stay free below the last panel."""
+
 
 def last_lines(result: IterationResult | None) -> list[str]:
     """Returns the last lines of a training: the criterion that ended it, and ratings of self-play."""
@@ -262,18 +265,20 @@ class LiveReporter(Reporter):
                 self._console.print(Text(make()))
 
     def finish(self) -> None:
-        """Leaves the whole panel on the screen."""
+        """Leaves the panel on the screen, in a size that leaves room for the lines of the result."""
         with self._drawing:
             self._panel.standing = ""
             if self._display is not None:
-                self._display.finish(self._panel.draw(self._console, self._timers, None))
+                height = max(self._console.height - RESULT_LINES, 5)
+                self._display.finish(self._panel.draw(self._console, self._timers, height))
                 self._display = None
         for line in last_lines(self._panel.result):
             self._console.print(Text(line))
 
     def _draw(self) -> None:
         if self._display is not None:
-            self._display.draw(lambda: self._panel.draw(self._console, self._timers, self._console.height))
+            display = self._display
+            display.draw(lambda: self._panel.draw(self._console, self._timers, display.height))
 
 
 def reporter(style: str) -> Reporter:

@@ -53,28 +53,47 @@ class Listener:
 
 
 class LiveDisplay:
-    """Live display that is redrawn in place."""
+    """Live display that is redrawn in place, also in a terminal that was resized.
+
+    Its content has at most `height` lines. A terminal breaks lines that became too long for it, so that the display
+    takes more lines than were drawn; all of them are replaced.
+    """
 
     def __init__(self, console: Console) -> None:
-        self._live = Live(console=console, auto_refresh=False)
+        self._console = console
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._width = console.width
         self._due = 0.0
         self._live.start()
+
+    @property
+    def height(self) -> int:
+        """Largest number of lines: one less than the terminal has, as the cursor is below the last one at the end."""
+        return self._console.height - 1
 
     def draw(self, make: Callable[[], RenderableType]) -> None:
         """Redraws the display after the shortest time; `make` builds its content, and is only called then."""
         began = time.monotonic()
         if began >= self._due:
-            with surviving(sys.stdout):
-                self._live.update(make(), refresh=True)
+            self._show(make())
             ended = time.monotonic()
             self._due = ended + max(PAUSE, (ended - began) / COST)
 
     def finish(self, picture: RenderableType) -> None:
-        """Leaves the last content on the screen, at full height."""
-        self._live.vertical_overflow = "visible"
+        """Removes the display, and writes its last content, of any height."""
+        self._show("")
+        with surviving(sys.stdout):
+            self._live.stop()
+            self._console.print(picture)
+
+    def _show(self, picture: RenderableType) -> None:
+        drawn, width = self._live._live_render, self._console.width  # rich has no public name for the drawn size
+        if drawn._shape is not None and width < self._width:
+            columns, lines = drawn._shape
+            drawn._shape = columns, lines * max(-(-columns // width), 1)
+        self._width = width
         with surviving(sys.stdout):
             self._live.update(picture, refresh=True)
-            self._live.stop()
 
 
 def console_style(style: str) -> str:

@@ -1,6 +1,6 @@
 """The live panel of a run: progress, returns, learning, time and events, fitted to the terminal.
 
-`Panel` collects results and draws them with rich. The table `HEALTHY` has the healthy ranges of metrics.
+`Panel` collects results and draws them with rich.
 """
 
 from __future__ import annotations
@@ -14,20 +14,14 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.measure import Measurement
 from rich.panel import Panel as Frame
 from rich.progress_bar import ProgressBar
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from rookery.core.timers import Timers
 from rookery.report.experiment import thinned
-from rookery.report.results import IterationResult, Number
-
-HEALTHY: dict[str, tuple[float | None, float | None]] = {
-    "kl": (0.001, 0.03),
-    "clip_fraction": (0.02, 0.3),
-    "explained_variance": (0.0, None),
-    "skipped_steps": (None, 0.0),
-}
-"""Healthy range of a metric, lowest to highest; None = no limit on that side. docs/algorithms explains them."""
+from rookery.report.health import HEALTHY, Alarms, range_text
+from rookery.report.results import IterationResult
 
 COLUMNS = {
     "kl": "kl",
@@ -57,6 +51,9 @@ RECENT = 30
 """Number of iterations for the estimate of the remaining time."""
 
 WIDEST = 118
+MARGIN = 4
+"""Columns that stay free beside the frame, so that the ``^C`` which a terminal echoes does not begin a line."""
+
 EVENTS = 5
 
 LEVELS, ASCII_LEVELS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
@@ -78,10 +75,12 @@ class Panel:
         self._last_evaluation = ""
         self._clock: deque[dict[str, float]] = deque(maxlen=RECENT)
         self._first: dict[str, float] = {}
+        self._alarms = Alarms()
 
     def update(self, result: IterationResult) -> None:
         """Adds the result of an iteration."""
         self.result, self.standing = result, ""
+        self._alarms.update(result)
         for name, value in [("", result.return_mean), *((n, p.return_mean) for n, p in result.policies.items())]:
             self._curves.setdefault(name, deque(maxlen=HISTORY)).append(value)
         self._clock.append(_amounts(result))
@@ -143,9 +142,9 @@ class Panel:
         Args:
             console: Terminal of the panel, with its width and characters.
             timers: Timer tree of the run.
-            height: Lines of the terminal; None = no limit.
+            height: Largest number of lines; None = no limit.
         """
-        width = min(console.width, WIDEST)
+        width = min(console.width - MARGIN, WIDEST)
         brush = _Brush(width - 4, console.options.ascii_only)
         title = Text(self.title, style="bold")
         first = "sampling the first iteration" if self.plays else "computing the first gradient steps"
@@ -156,15 +155,16 @@ class Panel:
             result, metrics = self.result, _metrics(self.result, height)
             body = self._progress(result, brush)
             shown = self._shown_policies(result, height, len(body) + (0 if metrics is None else metrics.row_count + 1))
-            for table in (
-                self._returns(result, shown) if self.plays else None,
-                _learning(result, brush, shown),
-                metrics,
-            ):
-                body += [] if table is None else [Text(), table]
+            learning, legend = _learning(result, brush, shown, self._alarms)
+            body += [Text(), self._returns(result, shown)] if self.plays else []
+            body += [] if learning is None else [Text(), learning]
+            body += [] if legend is None else [legend]
+            body += [] if metrics is None else [Text(), metrics]
             lines = sum(part.row_count if isinstance(part, Table) else 1 for part in body)
-            body += [Text(), self._bottom(brush, timers, None if height is None else max(height - 4 - lines, 3))]
-        return in_frame(body, title, width)
+            free = None if height is None else height - 3 - lines
+            if free is None or free > 1:
+                body += [Text(), self._bottom(brush, timers, free)]
+        return in_frame(body, title, width, height)
 
     def _shown_policies(self, result: IterationResult, height: int | None, others: int) -> list[str]:
         """Returns the policies that fit, at two lines each, beside `others` lines and one of each part."""
@@ -190,8 +190,8 @@ class Panel:
             others = " or ".join(words for _, _, words in goals[1:])
             lines.append(dim(f"or {others}"))
         pace = f"{result.steps_per_second:,.0f} env steps/s" if result.sampling else "nothing played"
-        parts = [f"iteration {result.iteration:,}", pace,
-                 f"{result.env_steps:,} env steps", f"{result.episodes:,} episodes", span(result.seconds)]  # fmt: skip
+        steps = [] if "env_steps" in self.criteria else [f"{result.env_steps:,} env steps"]
+        parts = [f"iteration {result.iteration:,}", pace, *steps, f"{result.episodes:,} episodes", span(result.seconds)]
         if not self.plays:
             parts = [f"iteration {result.iteration:,}", *self._learning_speed(), span(result.seconds)]
         lines.append(dim(f" {brush.dot} ".join(parts)))
@@ -270,27 +270,34 @@ def _table(title: str, heads: Iterable[str], left: int = 0) -> Table:
     return table
 
 
-def _learning(result: IterationResult, brush: _Brush, policies: list[str]) -> Table | None:
-    """Returns the table of the algorithms' metrics, with marks at unhealthy values; None if there are none."""
+def _learning(
+    result: IterationResult, brush: _Brush, policies: list[str], alarms: Alarms
+) -> tuple[Table | None, Text | None]:
+    """Returns the table of the algorithms' metrics with marks at alarms, and their legend; None where there is none."""
     learning = {name: result.policies[name].learning for name in policies}
     learning = {name: row for name, row in learning.items() if row}
     if not learning:
-        return None
-    rows = list(learning.values())
+        return None, None
+    rows, bad = list(learning.values()), {name: alarms.of(name) for name in learning}
+    marked = [key for key in HEALTHY if any(key in keys for keys in bad.values())]
     reported = dict.fromkeys(key for row in rows for key in row)
     columns = [key for key in COLUMNS if key in reported]
     others = (key for key in reported if key not in COLUMNS and key not in HEALTHY and key != "updates")
     columns += list(islice(others, max(3 - len(columns), 0)))
-    columns += [key for key in HEALTHY if key not in COLUMNS and any(unhealthy(key, r.get(key)) for r in rows)]
-    columns = columns[: max((brush.width - 10) // 11, 2)]
-    table = _table("LEARNING", [COLUMNS.get(key, key.replace("_", " ")) for key in columns])
+    columns += [key for key in marked if key not in COLUMNS]
+    most = max((brush.width - 10) // 11, 2)
+    kept = set(sorted(columns, key=lambda key: key not in marked)[:most])
+    columns = [key for key in columns if key in kept]
+    heads = {key: COLUMNS.get(key, key.replace("_", " ")) for key in [*columns, *marked]}
+    table = _table("LEARNING", [heads[key] for key in columns])
     for name, row in learning.items():
         cells = []
         for key in columns:
-            bad = unhealthy(key, row.get(key))
-            cells.append(Text(number(row.get(key)) + ("!" if bad else " "), style="bold yellow" if bad else ""))
+            mark, style = ("!", "bold yellow") if key in bad[name] else (" ", "")
+            cells.append(Text(number(row.get(key)) + mark, style=style))
         table.add_row(Text(name), *cells)
-    return table
+    usual = ", ".join(f"{heads[key]} {range_text(key)}" for key in marked)
+    return table, dim(f"! usual range: {usual}") if marked else None
 
 
 def _metrics(result: IterationResult, height: int | None) -> Table | None:
@@ -329,9 +336,26 @@ def _events(brush: _Brush, events: Sequence[tuple[float, str]]) -> Table:
     return table
 
 
-def in_frame(body: Sequence[RenderableType], title: Text, width: int) -> Frame:
-    """Returns parts, one under the other, in a frame."""
-    return Frame(Group(*body), title=title, title_align="left", width=width, border_style="bright_black")
+def in_frame(body: Sequence[RenderableType], title: Text, width: int, height: int | None = None) -> Frame:
+    """Returns parts, one under the other, in a frame of at most `height` lines."""
+    content = _Cropped(Group(*body), None if height is None else max(height - 2, 1))
+    return Frame(content, title=title, title_align="left", width=width, border_style="bright_black")
+
+
+@dataclass(frozen=True)
+class _Cropped:
+    """The first lines of a renderable; None = all."""
+
+    whole: RenderableType
+    most: int | None
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = console.render_lines(self.whole, options.update(height=None), pad=False)[: self.most]
+        while lines and not "".join(segment.text for segment in lines[-1]).strip():
+            lines.pop()
+        for line in lines:
+            yield from line
+            yield Segment.line()
 
 
 def progress_row(part: float, *words: str) -> Table:
@@ -362,12 +386,6 @@ def waits_text(waits: Mapping[str, float], between: str) -> str:
         mean = sum(idle) / len(idle)
         parts.append(f"workers idle {100 * mean:.0f} % ({100 * min(idle):.0f} to {100 * max(idle):.0f} %)")
     return between.join(parts)
-
-
-def unhealthy(metric: str, value: Number) -> bool:
-    """Returns whether a metric is outside its healthy range."""
-    low, high = HEALTHY.get(metric, (None, None))
-    return value is not None and ((low is not None and value < low) or (high is not None and value > high))
 
 
 @dataclass(frozen=True)
