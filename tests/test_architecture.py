@@ -192,7 +192,9 @@ def settings_fields() -> dict[str, list[tuple[str, ast.AnnAssign, ast.stmt | Non
 
 def test_weights_change_in_one_place():
     assert set(files_with(r"\.backward\(")) == {"core/optim.py"}
-    assert files_with(r"_fused_adam_\(") == ["core/optim.py"]
+    assert files_with("_fused_adam_") == ["core/flat.py"]
+    assert set(files_with("adam_by_parts")) == {"core/flat.py"}  # what stands in for it
+    assert files_with(r"fused_adam\(") == ["core/optim.py"]
     assert set(files_with(r"torch\.optim")) <= {"core/optim.py"}
     assert set(files_with(r"\.grad\b")) == {"core/flat.py", "core/optim.py", "core/native.py"}
     assert set(files_with(r"'(adam|rmsprop)_flat'")) == {"core/optim.py", "core/native.py"}  # kernels that move weights

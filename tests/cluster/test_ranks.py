@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 from copy import deepcopy
 from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from torch import distributed
 
 from rookery import PPOConfig, Trainer
 from rookery.algorithms.off_policy.ddpg import DDPG, DDPGConfig
@@ -18,7 +20,7 @@ from rookery.algorithms.off_policy.sac import SAC, SACConfig
 from rookery.algorithms.off_policy.td3 import TD3, TD3Config
 from rookery.algorithms.on_policy.ppo import PPO, normalize_advantages
 from rookery.algorithms.ranked import join_ranks
-from rookery.cluster import gpu_ranks
+from rookery.cluster import gpu_ranks, ranks
 from rookery.cluster.gpu_ranks import backend_of, name_of
 from rookery.cluster.ranks import Ranks, meet, parts_of
 from rookery.core.batch import Demand, Minibatch, Sequences, Transitions, flat
@@ -498,3 +500,13 @@ def test_lanes_are_shared_without_gap():
     for ranks.rank in range(3):
         shares.append(ranks.share(8))
     assert shares == [(0, 2), (2, 3), (5, 3)]
+
+
+def test_groups_form_without_the_private_options_of_gloo(monkeypatch):
+    gloo = distributed.ProcessGroupGloo
+    without = SimpleNamespace(ProcessGroupGloo=lambda *given: gloo(*given), PrefixStore=distributed.PrefixStore)
+    monkeypatch.setattr(ranks, "distributed", without)
+    groups = ranks.groups_of(distributed.HashStore(), 0, 1, 5.0, None)
+    tensor = torch.ones(3)
+    groups.steps.allreduce([tensor]).wait()
+    assert tensor.tolist() == [1, 1, 1]

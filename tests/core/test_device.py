@@ -112,3 +112,9 @@ def test_what_was_sent_is_what_comes_back():
         sent = staging.send({"obs": torch.full((1000,), number)})["obs"]
         first, second = staging.fetch(sent, sent + 1)
         assert (first == number).all() and (second == number + 1).all()
+
+
+def test_without_the_private_names_in_torch_a_cpu_counts_as_without_bfloat16(monkeypatch):
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.delattr(torch.cpu, name, raising=False)
+    assert has_bfloat16("cpu") is False

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from rookery import PPO, PPOConfig, RookeryError, Trainer
-from rookery.core.flat import flatten
+from rookery.core.flat import copy_all, flatten
 from rookery.core.metrics import Means
 from rookery.core.optim import Adam, gradient_step
 
@@ -150,3 +150,12 @@ def test_a_second_optimizer_learns_a_part_and_is_resumed_exactly(tmp_path, nativ
         assert torch.equal(getattr(whole.value_optimizer, name), getattr(halved.value_optimizer, name))
     assert whole.value_optimizer.steps > 0
     assert len(whole.value_optimizer.flat.data) < len(whole.optimizer.flat.data)
+
+
+def test_tensors_are_copied_with_or_without_the_private_name_in_torch(monkeypatch):
+    values = [torch.arange(3.0), torch.ones(2, 2)]
+    for _ in range(2):
+        to = [torch.zeros(3), torch.zeros(2, 2)]
+        copy_all(to, values)
+        assert all(map(torch.equal, to, values))
+        monkeypatch.delattr(torch, "_foreach_copy_", raising=False)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from rookery.core.flat import flatten
+from rookery.core.flat import adam_by_parts, flatten, fused_adam
 from rookery.core.optim import Adam, RMSprop, apply_gradients, compute_gradients, gradient_step
 
 
@@ -229,3 +229,25 @@ def test_the_state_of_another_optimizer_is_refused():
     for one, other in ((adam(net()), rmsprop(net())), (rmsprop(net()), adam(net()))):
         with pytest.raises((KeyError, AttributeError)):
             one.load_state_dict(other.state_dict())
+
+
+@pytest.mark.parametrize("scale", [None, 8.0])
+def test_without_the_private_name_in_torch_adam_makes_the_same_steps_by_parts(scale):
+    def run(step):
+        generator = torch.Generator().manual_seed(3)
+        vectors = [torch.randn(50, generator=generator), torch.zeros(50), torch.zeros(50)]
+        count, options = torch.zeros(()), {"lr": 0.01, "beta1": 0.9, "beta2": 0.999, "eps": 1e-5}
+        for number in range(6):
+            bad = torch.tensor(float(number in (0, 3)))  # the first step is skipped too
+            gradient = torch.randn(50, generator=generator) * (torch.nan if bad else scale or 1.0)
+            count += 1 - bad
+            scaled = {} if scale is None else {"grad_scale": torch.tensor(scale)}
+            data, mean, square = vectors
+            step(
+                [data], [gradient], [mean], [square], [], [count], found_inf=bad, **options, **scaled,
+                amsgrad=False, weight_decay=0.0, maximize=False,
+            )  # fmt: skip
+        return torch.stack(vectors)
+
+    assert torch.allclose(run(adam_by_parts), run(fused_adam), rtol=1e-5, atol=1e-7)
+    assert hasattr(torch, "_fused_adam_") == (fused_adam is not adam_by_parts)

@@ -15,11 +15,13 @@ import pytest
 pytest.importorskip("uvicorn")
 pytest.importorskip("httptools")
 
+import uvicorn
 from served import checkpoint, policy
 from typer.testing import CliRunner
 
 from rookery.cli.main import app
 from rookery.core.errors import ConfigError
+from rookery.serving.server import IN_PROTOCOL, IN_SERVER, require_uvicorn
 from rookery.serving.tokens import read_token
 
 
@@ -135,3 +137,22 @@ def test_without_what_answers_http_it_says_what_to_install(run, monkeypatch, pac
     monkeypatch.setitem(sys.modules, package, None)
     result = CliRunner().invoke(app, ["serve", str(run)])
     assert f"needs the package {package}: pip install 'rookery-rl[serve]'" in str(result.exception)
+
+
+@pytest.mark.parametrize("name", ["capture_signals", "on_headers_complete", "cycle"])
+def test_a_uvicorn_without_what_limits_requests_is_refused_with_a_way_out(name, monkeypatch):
+    def whole(self):
+        self.connections = self.transport = self.loop = self.headers = self.cycle = None
+
+    def part(self):
+        self.connections = self.transport = self.loop = self.headers = None
+
+    methods = {one: None for one in IN_PROTOCOL if one != name}
+    protocol = type("HttpToolsProtocol", (), {"__init__": part if name == "cycle" else whole, **methods})
+    server = type("Server", (), {one: None for one in IN_SERVER if one != name})
+    monkeypatch.setattr("uvicorn.protocols.http.httptools_impl.HttpToolsProtocol", protocol)
+    monkeypatch.setattr(uvicorn, "Server", server)
+    with pytest.raises(ConfigError, match=f"has no '{name}'; .* pip install 'uvicorn<{uvicorn.__version__}'"):
+        require_uvicorn()
+    monkeypatch.undo()
+    require_uvicorn()

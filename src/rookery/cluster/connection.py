@@ -19,12 +19,11 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import ray
-from ray._private import worker as ray_worker
-from ray._raylet import GcsClient
 from ray.exceptions import ObjectStoreFullError, OutOfDiskError, OutOfMemoryError, RayError
 
 from rookery.cluster import head, ray_log
@@ -32,6 +31,17 @@ from rookery.cluster.address import AUTO, CONNECT_SECONDS, LOCAL, STARTS, answer
 from rookery.cluster.working_directory import is_sent_folder, note_sent, refuse_other, runtime_env
 from rookery.core.errors import ConfigError, HeadLostError
 from rookery.core.process.cpu import LIMIT, usable_cores
+
+
+def _private(module: str) -> Any:
+    """Returns a private module of Ray; None if this version has none of the name, and what it is for is left out."""
+    try:
+        return import_module(module)
+    except ImportError:
+        return None
+
+
+ray_worker, raylet = _private("ray._private.worker"), _private("ray._raylet")
 
 RAYLET_SECONDS = 0.5
 """Seconds between two checks of a process whether its node is still part of the cluster."""
@@ -107,8 +117,9 @@ def connect(
             "--head, or take local to run on this machine alone"
         )
     handler = signal.getsignal(signal.SIGTERM)
-    _ray_prints.append(ray_worker.print_to_stdstream)
-    ray_worker.print_to_stdstream = ray_log.log_message
+    if hasattr(ray_worker, "print_to_stdstream"):  # else messages of nodes appear at the terminal
+        _ray_prints.append(ray_worker.print_to_stdstream)
+        ray_worker.print_to_stdstream = ray_log.log_message
     try:
         with ray_log.logged_errors():
             if starts_here(address):
@@ -158,15 +169,15 @@ def disconnect() -> None:
 
 def node_is_gone() -> bool:
     """Returns whether Ray's process on this machine is gone. Ray then ends this process without a message as soon as it
-    sends or gets a large object.
+    sends or gets a large object. False in a version of Ray whose socket is not found.
     """
-    node = ray_worker._global_node
-    if node is None:
+    place = getattr(getattr(ray_worker, "_global_node", None), "raylet_socket_name", None)
+    if place is None:
         return False
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(HEAD_SECONDS)
         try:
-            line.connect(node.raylet_socket_name)
+            line.connect(place)
         except (ConnectionRefusedError, FileNotFoundError):
             return True
         except OSError:
@@ -203,9 +214,9 @@ def free_of_all() -> str:
 
 def _show_token(address: str) -> None:
     """Checks once whether a cluster accepts this process's token: `ray.init` would try for 20 s, without the reason."""
-    if address.rpartition(":")[2].isdecimal() and "://" not in address:
+    if hasattr(raylet, "GcsClient") and address.rpartition(":")[2].isdecimal() and "://" not in address:
         with suppress(RuntimeError):  # ray.init reports other errors
-            GcsClient(address=address)
+            raylet.GcsClient(address=address)
 
 
 def _begin(cores: float, runtime: dict[str, Any] | None) -> None:

@@ -363,10 +363,14 @@ def groups_of(store: Any, rank: int, size: int, timeout: float, host: str | None
     groups = []
     within = timedelta(seconds=timeout)
     for name, wait in ("steps", within), ("calls", PATIENCE), ("thread", within):
-        options = there.ProcessGroupGloo._Options()
-        options._timeout = wait
-        options._devices = [there.ProcessGroupGloo.create_device(**({} if host is None else {"hostname": host}))]
-        groups.append(there.ProcessGroupGloo(there.PrefixStore(name, store), rank, size, options))
+        part = there.PrefixStore(name, store), rank, size
+        if hasattr(there.ProcessGroupGloo, "_Options"):
+            options = there.ProcessGroupGloo._Options()
+            options._timeout = wait
+            options._devices = [there.ProcessGroupGloo.create_device(**({} if host is None else {"hostname": host}))]
+            groups.append(there.ProcessGroupGloo(*part, options))
+        else:  # the name is private; without it, gloo takes the address of the machine's name
+            groups.append(there.ProcessGroupGloo(*part, wait))
     steps, calls, thread = groups
     return Groups(steps, calls, thread, host or socket.gethostname())
 

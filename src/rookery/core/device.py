@@ -35,7 +35,8 @@ def has_bfloat16(device: str) -> bool:
     """Whether a device has bfloat16 instructions, which are faster than those of float32."""
     if device == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    asked = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")  # private: without them, float32 is used
+    return any(getattr(torch.cpu, name, bool)() for name in asked)
 
 
 def device_of(module: nn.Module) -> torch.device:

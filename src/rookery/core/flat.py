@@ -5,8 +5,9 @@ A norm, a clip and an optimizer's step are then few operations for any number of
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
@@ -110,3 +111,58 @@ def _trainable(modules: Iterable[nn.Module]) -> list[tuple[str, nn.Parameter]]:
 
 def _storage(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
+
+
+def adam_by_parts(
+    data: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    means: Sequence[Tensor],
+    squares: Sequence[Tensor],
+    max_squares: Sequence[Tensor],
+    steps: Sequence[Tensor],
+    *,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    found_inf: Tensor,
+    grad_scale: Tensor | float = 1.0,
+    **off: Any,
+) -> None:
+    """Makes a step of Adam in operations that every torch has; the arguments are those of `torch._fused_adam_`.
+
+    Args:
+        data: Weights, like the next three with one tensor for each vector.
+        gradients: Of a loss times `grad_scale`.
+        means: First moments.
+        squares: Second moments.
+        max_squares: Not used.
+        steps: Number of the step, from 1, for each vector.
+        lr: Learning rate.
+        beta1: Decay of the first moments.
+        beta2: Decay of the second moments.
+        eps: Added to the root of the second moments.
+        found_inf: 1 where nothing may change, else 0.
+        grad_scale: Divisor of the gradients.
+        off: Options that are off.
+    """
+    for vector, gradient, mean, square, step in zip(data, gradients, means, squares, steps, strict=True):
+        gradient, skip = gradient / grad_scale, found_inf > 0
+        new_mean, new_square = mean.lerp(gradient, 1 - beta1), square.lerp(gradient.square(), 1 - beta2)
+        root = (new_square / (1 - beta2**step)).sqrt() + eps
+        new = vector - lr / (1 - beta1**step) * new_mean / root
+        for old, value in (vector, new), (mean, new_mean), (square, new_square):
+            old.copy_(torch.where(skip, old, value))
+
+
+fused_adam: Callable[..., Any] = getattr(torch, "_fused_adam_", adam_by_parts)
+"""A step of Adam in one operation; the name in torch is private."""
+
+
+def copy_all(to: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    """Copies tensors, in one operation if torch has it: the name is private there."""
+    if at_once := getattr(torch, "_foreach_copy_", None):
+        at_once(to, values)
+    else:
+        for there, value in zip(to, values, strict=True):
+            there.copy_(value)

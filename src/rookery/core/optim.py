@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from rookery.core.errors import ConfigError
-from rookery.core.flat import Flat
+from rookery.core.flat import Flat, fused_adam
 from rookery.core.metrics import Metrics
 from rookery.core.native import AdamStep, Build, Counters, RMSpropSettings, best_build, is_plain
 
@@ -154,7 +154,7 @@ class Adam(Optimizer):
         """Makes one step."""
         self.steps += 1 - bad
         arguments: dict[str, Any] = {} if scale is None else {"grad_scale": scale}
-        torch._fused_adam_(
+        fused_adam(
             [self.flat.data], [self.flat.grad], [self.mean], [self.square], [], [self.steps],
             lr=lr, beta1=self.betas[0], beta2=self.betas[1], eps=self.eps, found_inf=bad, **PLAIN_ADAM, **arguments,
         )  # fmt: skip

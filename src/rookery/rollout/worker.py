@@ -19,6 +19,7 @@ import torch
 from rookery.core.batch import Demand, Rollout
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError
+from rookery.core.flat import copy_all
 from rookery.core.process.activity import RESET, note_activity
 from rookery.core.process.interrupt import Interrupt
 from rookery.core.process.torch_modes import users_modes
@@ -320,7 +321,7 @@ class RolloutWorker(WorkerState, Stateful):
             self.version += 1
             for mine in [one for one in self.policies.values() if one.follows and one.of in policies]:
                 with torch.no_grad():
-                    torch._foreach_copy_(*mine.tensors_from(policies[mine.of]))
+                    copy_all(*mine.tensors_from(policies[mine.of]))
                 if mine.actor is not None:
                     mine.use_weights()
                 if mine.store is not None:

@@ -235,13 +235,36 @@ def check_options(options: ServingOptions) -> None:
         raise ConfigError(f"--port and --socket: both are {options.port}; give them different ports")
 
 
+IN_PROTOCOL = ("connection_made", "on_headers_complete", "data_received", "connection_lost")
+"""Methods of uvicorn's protocol that limit the time and size of requests here."""
+
+OF_PROTOCOL = {"connections", "transport", "loop", "headers", "cycle"}
+"""Attributes of uvicorn's protocol that these read."""
+
+IN_SERVER = ("capture_signals", "on_tick")
+"""Methods of uvicorn's server that leave signals to `Interrupt`."""
+
+
 def require_uvicorn() -> None:
-    """Raises a ConfigError with the install command if the HTTP server is not installed."""
+    """Refuses to serve without the HTTP server, or with one whose parts that are used here have other names.
+
+    Raises:
+        ConfigError: With the command that installs one.
+    """
     try:
         import httptools  # noqa: F401
-        import uvicorn  # noqa: F401
+        import uvicorn
+        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
     except ImportError as error:
         raise ConfigError(f"rookery serve needs the package {error.name}: {install_line('serve')}") from None
+    missing = [name for name in IN_PROTOCOL if not hasattr(HttpToolsProtocol, name)]
+    missing += sorted(OF_PROTOCOL.difference(HttpToolsProtocol.__init__.__code__.co_names))
+    missing += [name for name in IN_SERVER if not hasattr(uvicorn.Server, name)]
+    if missing:  # without them, requests would have no limits
+        raise ConfigError(
+            f"rookery serve cannot limit requests with uvicorn {uvicorn.__version__}, which has no {missing[0]!r}; "
+            f"install an older one: pip install 'uvicorn<{uvicorn.__version__}'"
+        )
 
 
 def listen(host: str, port: int) -> socket.socket:

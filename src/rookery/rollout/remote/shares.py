@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from rookery.core.batch import Demand, Rollout
+from rookery.core.flat import copy_all
 from rookery.core.process.activity import STEP, is_noted, note_activity
 from rookery.core.process.interrupt import Interrupt
 from rookery.core.process.torch_modes import own_torch
@@ -299,7 +300,7 @@ class ShareWorker:
         for name, mine in self.worker.policies.items():
             if name in self._sources:
                 with torch.no_grad():
-                    torch._foreach_copy_(_tensors_of(self._sources[name]), _tensors_of(mine.policy))
+                    copy_all(_tensors_of(self._sources[name]), _tensors_of(mine.policy))
         self._counted = self.worker.env_steps, self.worker.lane_steps
 
     def close(self) -> None:
