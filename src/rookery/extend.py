@@ -80,7 +80,7 @@ _LATER = {
     "write_player": "rookery_mlagents.testing.player_script",
     "read_session": "rookery_mlagents.testing.session_file",
 }
-"""Rarely used names, and names of another package of this distribution, which are imported on first use."""
+"""Names that are rarely used, or belong to another package of this distribution; they are imported on first use."""
 
 __all__ = [
     "Action",
