@@ -1,4 +1,4 @@
-"""Bursts: many steps in a row in which each share of the lanes chooses actions where it steps.
+"""Bursts: many consecutive steps in which each share of the lanes also chooses its actions.
 
 In a vector step all shares wait for the slowest, and then for the one process that chooses actions and records. In a
 burst each share observes, runs the policy by kernels, steps and writes its rows, step after step, without waiting
@@ -34,7 +34,7 @@ class ShareLoop(Protocol):
     seconds: dict[str, float]
 
     def play(self, steps: int, beat: Callable[[], None] | None = None) -> int:
-        """Makes some steps.
+        """Makes a number of steps.
 
         Args:
             steps: Number of steps.

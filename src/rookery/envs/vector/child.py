@@ -129,13 +129,13 @@ class ShareServer:
         self._share = SerialEnv(cloudpickle.loads(pickled), len(lanes), name, tolerance, lanes.start, Layout(name))
 
     def move(self, size: int, num_lanes: int, lanes: range, agents: Layout, file: int) -> None:
-        """Uses its part of another slab from now on."""
+        """Switches to the share's part of another slab."""
         memory = SharedMemory(size, os.fdopen(file, "r+b", buffering=0))
         self._version = agents.version
         self._share.attach(Slab.over(memory, agents.kinds, num_lanes, bool(agents.groups)).part(lanes), agents)
 
     def lend(self, plan: BurstPlan, lanes: range, file: int) -> None:
-        """Uses this memory for bursts from now on."""
+        """Sets the memory for bursts."""
         burst = Burst(plan, os.fdopen(file, "r+b", buffering=0))
         self._player = plan.player(self._share, burst, lanes)
 

@@ -1,4 +1,6 @@
-"""Environments whose `close` raises: a warning with the line that raised, and the results of a run are kept."""
+"""Environments whose `close` raises: issues a warning with the line that raised, so that the results of a run are
+kept.
+"""
 
 from __future__ import annotations
 

@@ -35,20 +35,20 @@ STRICT = Tolerance("stop", 0, math.inf, math.inf)
 """No failure is tolerated."""
 
 BROKEN_IN_A_ROW = 3
-"""Number of consecutive episodes of a lane ended by an exception that stops the run in any case."""
+"""Number of consecutive episodes of a lane ended by exceptions at which the run stops in any case."""
 
 BROKEN_PER_MILLION = 100
-"""Number of such episodes per million environment steps that stops the run, too."""
+"""Number of episodes ended by exceptions, per million environment steps, at which the run stops, too."""
 
 LOSSES_IN_A_ROW = 3
-"""Number of helpers lost in a row, without a step in between, that stops the run."""
+"""Number of helpers lost in a row, without a step in between, at which the run stops."""
 
 GIVEN_UP_IN_A_ROW = 10
-"""Number of consecutive episodes of a lane given up with their helper that stops the run, too."""
+"""Number of consecutive episodes of a lane given up with their helper at which the run stops, too."""
 
 
 class Missing(Exception):
-    """Raised if a lane's episode cannot be restored, so that it is given up in the next step."""
+    """Raised if a lane's episode cannot be restored; it is then given up in the next step."""
 
 
 def ordinal(number: int) -> str:

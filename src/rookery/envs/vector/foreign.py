@@ -132,7 +132,8 @@ class ForeignEnv(VectorBase):
         return self._env.reset(seed=seeds[0])
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
-        """Steps every lane once, or resets those whose episode ended in the last step, if the environment works so.
+        """Steps every lane once, or resets the lanes whose episode ended in the last step, depending on the
+        environment's autoreset mode.
 
         See `VectorEnv.step`.
         """

@@ -24,7 +24,7 @@ class ActionHistory:
     """
 
     def __init__(self, single: bool, num_lanes: int) -> None:
-        """Begins empty; `single`: each lane has one agent, which always acts."""
+        """Creates an empty history; `single`: each lane has one agent, which always acts."""
         self._single = single
         self._num_lanes = num_lanes
         self._clock = 0  # vector steps so far

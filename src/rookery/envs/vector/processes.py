@@ -1,4 +1,4 @@
-"""The `processes` back end: shares of the lanes stepped by helper processes, through shared memory.
+"""The `processes` back end: helper processes step shares of the lanes, through shared memory.
 
 A helper is a fresh interpreter that runs `child.py`. It receives the environment's factory once, by cloudpickle; a step
 moves no bytes except those in the slab and two words for the turn (`channel.py`). Nothing has a name in the file
@@ -37,13 +37,15 @@ from rookery.envs.vector.slab import Slab
 from rookery.envs.vector.specs import ONLY_HERE
 
 CLOSE_SECONDS = 5.0
-"""Seconds for a helper to close its environments before it is killed."""
+"""Timeout in seconds for a helper to close its environments before it is killed."""
 
 TRACEBACK_SECONDS = 0.2
-"""Seconds for a hanging helper to write its traceback."""
+"""Timeout in seconds for a hanging helper to write its traceback."""
 
 TRIAL_SECONDS = 30.0
-"""Seconds for a new helper to play a throwaway environment, beside `TRIAL_TIMES` of the time in this process."""
+"""Timeout in seconds for a new helper to play a throwaway environment, in addition to `TRIAL_TIMES` of the time in this
+process.
+"""
 
 TRIAL_TIMES = 10
 
@@ -118,7 +120,7 @@ def _try_out(trial: Callable[[], SerialEnv], helpers: Sequence[ProcessHelper]) -
 
 
 class ProcessHelper:
-    """The driver's side of one helper process."""
+    """Driver-side handle of one helper process."""
 
     can_be_lost = True
 
@@ -192,7 +194,9 @@ class ProcessHelper:
         self._finalizer = weakref.finalize(self, _end_process, process, (bell, line), os.getpid())
 
     def begin(self, task: str, *arguments: Any) -> None:
-        """Starts to call a method of the share; the actions of a step go through the slab, a burst is lent memory."""
+        """Starts to call a method of the share; the actions of a step are passed through the slab, and a burst uses the
+        lent memory.
+        """
         if task == "play":
             self._slab.put_actions(self._kinds, arguments[0])
             self._command(channel.STEP, self._tolerance.step_timeout_seconds)
@@ -228,14 +232,14 @@ class ProcessHelper:
         return self._words[channel.MADE] if self._kind == channel.BURST else None
 
     def move(self, slab: Slab, agents: Layout) -> None:
-        """Starts to write into its part of another slab."""
+        """Starts the switch to its part of another slab."""
         assert slab.memory is not None
         self._slab, self._kinds = slab.part(self.lanes), agents.kinds
         message = ("move", (slab.memory.size, slab.num_lanes, self.lanes, agents))
         self._talk(message, (slab.memory.file.fileno(),))
 
     def lend(self, burst: Burst) -> None:
-        """Starts to give it memory for bursts."""
+        """Starts to pass memory for bursts to the helper."""
         self._talk(("lend", (burst.plan, self.lanes)), (burst.memory.file.fileno(),))
 
     def _receive(self) -> Any:
@@ -273,7 +277,7 @@ class ProcessHelper:
         raise HelperLost(f"{self._who()} was ended because {what} took longer than {setting} = {seconds:g}")
 
     def _lost(self) -> HelperLost:
-        """Returns how the process ended, after releasing its resources."""
+        """Releases the resources of the process, and returns how it ended."""
         how = describe_end(self._process)
         self._finalizer()
         return HelperLost(f"{self._who()} {how}")
@@ -288,7 +292,7 @@ class ProcessHelper:
         self.build()
 
     def close(self) -> None:
-        """Closes the environments and ends the process; by force if it does not answer, or is busy. An exception of a
+        """Closes the environments and ends the process; kills it if it does not answer, or is busy. An exception of a
         `close` becomes a warning.
         """
         if self._busy or not self._finalizer.alive:

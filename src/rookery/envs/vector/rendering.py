@@ -19,10 +19,10 @@ CHANNELS = (1, 3, 4)
 """Channels of a pixel: grey, RGB, and RGB with opacity, which is dropped."""
 
 ROUNDING = 1e-3
-"""How far above 1 or 255 a float may lie."""
+"""Tolerance above 1 or 255 for floats, due to rounding."""
 
 UNCLEAR = 2.0
-"""Floats up to less than this, and above 1, may be brightness that is too large, or an image that is almost black."""
+"""Upper bound of floats above 1 that are ambiguous: excessive brightness, or an almost black image."""
 
 EXPECTED = (
     "expected an image [height, width, 3] (or 4, or 1, or none, or channels first) of uint8, numbers from 0 to 255, "
@@ -145,7 +145,7 @@ def _bytes(array: np.ndarray, shown: Any) -> np.ndarray:
 
 
 def _described(shown: Any) -> str:
-    """Returns the type and shape of a `render` result, in words."""
+    """Describes the type and shape of a `render` result."""
     if isinstance(shown, list):
         return f"a list of {len(shown)}"
     shape = getattr(shown, "shape", None)

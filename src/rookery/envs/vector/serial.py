@@ -47,7 +47,7 @@ from rookery.envs.vector.slab import FRESH, Slab
 from rookery.envs.vector.writer import LaneBreach, RowWriter
 
 IDLE_LIMIT = 10_000
-"""Steps without an agent that must act after which the environment counts as having forgotten to end the episode."""
+"""Steps without an acting agent after which the environment is assumed to have missed the end of its episode."""
 
 
 class SerialEnv(VectorBase):
@@ -118,7 +118,7 @@ class SerialEnv(VectorBase):
         self.attach(Slab.allocate(self.agents.kinds, num_lanes, bool(self.agents.groups)))
 
     def attach(self, slab: Slab, agents: Layout | None = None) -> None:
-        """Moves to another slab, with the current content, and to its layout, if that is new."""
+        """Switches to another slab and copies the current content; also switches to its layout, if that is new."""
         had = self.agents
         if agents is not None:
             self.agents = agents
@@ -591,7 +591,7 @@ class SerialEnv(VectorBase):
             raise self._located(lane, breach) from cause_of(breach)
 
     def text(self, lane: int) -> str | None:
-        """Returns a lane as text, if the environment was made with ``render_mode="ansi"``; else None."""
+        """Renders a lane as text, if the environment was created with ``render_mode="ansi"``; else returns None."""
         env = self._lanes[lane].env
         try:
             shown = env.render() if getattr(env, "render_mode", None) == "ansi" else None

@@ -1,4 +1,5 @@
-"""`SharesEnv`: lanes divided among several `SerialEnv`s that step at the same time. One of them steps in the caller.
+"""`SharesEnv`: lanes divided among several `SerialEnv`s that step at the same time. One of them steps in the calling
+thread.
 
 A `Helper` steps each of the others: a thread (`threads.py`) or a process (`processes.py`). Each share is a block of
 neighbouring lanes and writes into its part of one slab, so that the rows do not depend on the division. A lost helper
@@ -76,10 +77,10 @@ class Helper(Protocol):
         """
 
     def move(self, slab: Slab, agents: Layout) -> None:
-        """Starts to use its part of another slab; `end` waits for it."""
+        """Starts the switch to its part of another slab; `end` waits for it."""
 
     def lend(self, burst: Burst) -> None:
-        """Starts to give it memory for bursts, for ``begin("play_burst", steps)``; `end` waits for it."""
+        """Starts to pass memory for bursts to the helper, for ``begin("play_burst", steps)``; `end` waits for it."""
 
     def replace(self) -> None:
         """Replaces a lost helper by a new one."""
@@ -89,7 +90,7 @@ class Helper(Protocol):
 
 
 def deal(num_lanes: int, shares: int) -> list[range]:
-    """Divides lanes into neighbouring blocks; the first ones, whose owner also has other work, are the smaller."""
+    """Divides lanes into neighbouring blocks; the first ones, whose owner also has other work, are smaller."""
     bounds = [num_lanes * i // shares for i in range(shares + 1)]
     return [range(first, last) for first, last in itertools.pairwise(bounds)]
 
@@ -198,7 +199,7 @@ class SharesEnv(VectorBase):
         return self._settled()
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
-        """Steps every lane once; see `VectorEnv.step`. Raises an EnvError too if helpers are lost too often."""
+        """Steps every lane once; see `VectorEnv.step`. Also raises an EnvError if helpers are lost too often."""
         if self._plan is None:
             raise EnvError(f"{self.name}: step() before reset(seeds)")
         waiting = self._everyone
@@ -231,7 +232,7 @@ class SharesEnv(VectorBase):
         self._everywhere(lambda helper: helper.lend(burst), lambda: None)
 
     def play_burst(self, steps: int) -> tuple[int, dict[str, float]]:
-        """Steps every lane up to `steps` times; each share runs the policy by itself, in the burst memory.
+        """Steps every lane up to `steps` times; each share runs the policy itself, in the burst memory.
 
         Args:
             steps: Largest number of steps.
@@ -269,7 +270,7 @@ class SharesEnv(VectorBase):
         return min(made), parts | {"env.step": perf_counter() - began - sum(parts.values())}
 
     def _put_back(self) -> None:
-        """Restores all lanes to their state before the burst, as those of a lost helper."""
+        """Restores all lanes to their state before the burst, like the lanes of a lost helper."""
         plan = self._plan
         assert plan is not None
         before = {lanes: self._state_before(lanes) for lanes in (self._first_lanes, *(h.lanes for h in self._helpers))}
@@ -565,7 +566,7 @@ class SharesEnv(VectorBase):
 
     @keep_infos.setter
     def keep_infos(self, keep: KeepInfos) -> None:
-        """Sets it in all shares, if it changes."""
+        """Sets the attribute in all shares if it changes."""
         if keep != self._keep_infos:
             self._keep_infos = self._first.keep_infos = keep
             for helper in self._helpers:
