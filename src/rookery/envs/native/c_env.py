@@ -58,7 +58,7 @@ class _FromLibrary:
 
 
 def _signature(owner: type[CEnv]) -> inspect.Signature | None:
-    """Returns the arguments of a class: the settings of its library, unless it has a constructor of its own."""
+    """Returns the arguments of a class: the settings of its library, unless the class defines a constructor."""
     if not hasattr(owner, "library") or "__init__" in vars(owner):
         return None
     known = {**owner.arguments, **{name: one.default for name, one in owner.loaded().settings.items()}}
@@ -130,7 +130,7 @@ class CEnv(BatchedEnv):
 
     @classmethod
     def loaded(cls) -> CLibrary:
-        """Loads the library, once in a process."""
+        """Loads the library, once per process."""
         return library_of(Path(cls.library).expanduser().absolute(), cls.symbol)
 
     def _allocate(self, layout: CLayout) -> None:
@@ -364,7 +364,7 @@ class CEnv(BatchedEnv):
 
     @property
     def source(self) -> Path | None:
-        """Returns the file in C that it was compiled from here; None if it came as a library."""
+        """Returns the C file from which the environment was compiled; None if it was loaded as a library."""
         return self._library.source if self._library.source.suffix == ".c" else None
 
     def subprocess_arguments(self) -> dict[str, Any]:
@@ -501,7 +501,7 @@ def c_env_of(path: str | Path) -> type[CEnv]:
 
 
 def is_c_file(name: str) -> bool:
-    """Returns whether the name of an environment is the path of a file in C, or of a library."""
+    """Returns whether the name of an environment is the path of a C file or of a library."""
     return name.endswith((".c", ".so", ".dylib"))
 
 

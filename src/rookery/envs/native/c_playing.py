@@ -1,5 +1,5 @@
-"""Whole fragments of an environment in C in one call: the input of ``sources/playing.c`` from the environment, and the
-ended episodes that it returns. The caller chooses the policy and the storage.
+"""Whole fragments of an environment in C in one call: prepares the input of ``sources/playing.c``, and reads the ended
+episodes. The caller chooses the policy and the storage.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Playing:
             self._scale = center, half
 
     def play(self, steps: int) -> int:
-        """Makes this number of vector steps, or fewer, and returns how many.
+        """Makes up to this number of vector steps, and returns how many were made.
 
         Raises:
             EnvError: If the environment breaks its contract.

@@ -19,7 +19,7 @@ from pathlib import Path
 from rookery.core.errors import EnvError, nearest
 
 FOLDER = Path(__file__).parent
-"""Folder of ``rookery_env.h``."""
+"""Folder that contains ``rookery_env.h``."""
 
 HEADER = FOLDER / "rookery_env.h"
 
@@ -29,7 +29,7 @@ OPTIONS = ("-std=c11", "-O2", "-ffp-contract=off", "-fPIC", "-fvisibility=hidden
 LINK = ("-shared", "-lm")
 
 MORE_OPTIONS = "ROOKERY_CFLAGS"
-"""Environment variable with additional options, as ``-O3 -march=native``."""
+"""Environment variable with additional options, such as ``-O3 -march=native``."""
 
 SANITIZERS = ("-g", "-O1", "-fsanitize=address,undefined", "-fsanitize-recover=address,undefined")
 """Options that make a library report writes outside of arrays and undefined operations."""

@@ -322,7 +322,7 @@ class CLibrary:
         return CField(name, dtype, entry.count * words)
 
     def _parts(self, entry: LayoutEntry, action: spaces.Space[Any]) -> dict[str, spaces.Space[Any]]:
-        """Reads the spaces of observations by path; a mask gets the shape that the actions require."""
+        """Reads the spaces of observations by path; a mask gets the shape required by the actions."""
         parts: dict[str, spaces.Space[Any]] = {}
         for leaf in (entry.leaves[k] for k in range(entry.num_leaves)):
             if leaf.kind == MASKS:

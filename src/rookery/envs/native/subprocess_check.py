@@ -79,7 +79,7 @@ def digests_of(env: CEnv, shown: Step, steps: int, actions: int) -> Iterator[str
 
 
 def play(request: Play) -> Played:
-    """Runs a request; an episode that breaks the contract is given up, and the next ones begin."""
+    """Runs a request; an episode that breaks the contract is given up, and the next one begins."""
     about = {
         "library": request.env["library"],
         "symbol": request.env["symbol"],

@@ -1,4 +1,4 @@
-"""Variants in C of environments that Rookery or Gymnasium has in Python, with the same numbers, bit for bit.
+"""C variants of Python environments of Rookery or Gymnasium, with bit-identical results.
 
 Their sources are in ``sources/``; the installation builds one library from them. If it is missing, the environments in
 Python run. A bundled batched environment names its variant in the attribute ``native_variant``, a vectorized one
@@ -30,7 +30,7 @@ BUILD = "python setup.py build_ext --inplace"
 
 
 class CVariant(CEnv):
-    """An environment in C that replaces one in Python. Attributes: see `CEnv`.
+    """C environment that replaces a Python one. Attributes: see `CEnv`.
 
     Attributes:
         draws: Whether it can render.
@@ -42,7 +42,7 @@ class CVariant(CEnv):
     run_arguments: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, num_lanes: int, *, render_mode: str | None = None, **settings: Any) -> None:
-        """Creates the environments; the settings are those of the environment in Python."""
+        """Creates the environments; the settings are those of the Python environment."""
         check_render_mode(self.loaded().name, render_mode)
         super().__init__(num_lanes, **settings)
 
@@ -176,8 +176,8 @@ IDS_IN_C: dict[str, type[CVariant]] = {
 """Variants of Gymnasium's ids without a batched one in Python."""
 
 COMPARED_STEPS = 100
-"""Steps in which a variant is compared with Gymnasium's own environment before use: versions of Gymnasium may have
-other rules.
+"""Number of steps in which a variant is compared with Gymnasium's environment before use, because versions of Gymnasium
+may have other rules.
 """
 
 
@@ -228,7 +228,7 @@ def variant_of_id(name: str) -> type[CVariant] | None:
 
 @cache
 def matches_gymnasium(name: str, variant: type[CVariant]) -> bool:
-    """Returns whether a variant shows the same as Gymnasium's environment, to the last bit."""
+    """Returns whether a variant is bit-identical to Gymnasium's environment."""
     single, many, rng = gymnasium.make(name, disable_env_checker=True), variant(1), np.random.default_rng(0)
     (rows,) = many.reset(lambda lane, episode: 17).rows
     obs, _ = single.reset(seed=17)
