@@ -72,7 +72,7 @@ class TrainingOver(ExternalError):
 
 
 def pack(message: Mapping[str, Any]) -> bytes:
-    """Packs a message: its lengths, its JSON text, and the bytes of its arrays one after the other.
+    """Packs a message: its lengths, its JSON text, and the concatenated bytes of its arrays.
 
     Args:
         message: JSON values, tuples, numpy's numbers, and arrays of a type of `DTYPES`, nested.
@@ -330,7 +330,7 @@ class Client:
         running.info = info or running.info
 
     def _check_agents(self, what: str, named: Iterable[Any]) -> None:
-        """Refuses unknown names of agents, if the training has named its agents."""
+        """Raises an error for unknown names of agents, if the training has named its agents."""
         known = self.welcome.get("agents")
         if not known or not self.welcome.get("several"):
             return
@@ -377,7 +377,7 @@ class Client:
         return self._running[episode_id]
 
     def _tell(self, episode_id: str, request: dict[str, Any]) -> dict[str, Any]:
-        """Sends a request with the rewards before it."""
+        """Sends a request with the rewards collected before it."""
         running = self._episode(episode_id)
         request |= {"episode": episode_id, "reward": dict(running.rewards), "ended": dict(running.ended)}
         if running.info is not None:
@@ -393,7 +393,7 @@ class Client:
         return answer
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Sends a request until it is answered."""
+        """Sends a request, and repeats it until it is answered."""
         with self._lock:
             self._number += 1
             packed = pack(request | {"seq": self._number})
@@ -455,7 +455,7 @@ class Client:
                 pause = min(pause * 1.6, 1.0)
 
     def _connect(self) -> None:
-        """Connects, with proof on both sides that the token is known."""
+        """Connects; both sides prove that they know the token."""
         sock = socket.create_connection(self._address, timeout=10.0)
         try:
             keep_alive(sock)

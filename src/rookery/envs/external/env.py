@@ -1,4 +1,4 @@
-"""`ExternalEnv`: programs of any language that connect, play episodes at their own times, and ask for actions.
+"""`ExternalEnv`: programs in any language that connect, run episodes at their own pace, and request actions.
 
 A lane is a running episode. Clients come and go; episodes for which there is no lane wait; lanes without an episode do
 not step.
@@ -73,12 +73,12 @@ class ExternalCopies:
         self._server.answer(self.served, lane, answers)
 
     def close(self) -> None:
-        """Gives up running episodes, and stops to listen if no other environment uses the port."""
+        """Gives up running episodes, and stops listening if no other environment uses the port."""
         leave(self._server, self.served)
 
 
 class ExternalEnv(AsyncCopiesEnv):
-    """Episodes that clients play (`Client`). It listens from its construction on.
+    """Episodes that clients (`Client`) play. The port is open as soon as the object exists.
 
     Attributes:
         address: Host and port at which it listens.
@@ -148,11 +148,11 @@ class ExternalEnv(AsyncCopiesEnv):
 
     @in_turn.setter
     def in_turn(self, evenly: bool) -> None:
-        """Sets it."""
+        """Sets `in_turn`."""
         self._external.served.evenly = evenly
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
-        """Answers clients that have asked, and waits for others; see `AsyncCopiesEnv.step`."""
+        """Answers clients that have requested actions, and waits for others; see `AsyncCopiesEnv.step`."""
         step = super().step(actions)
         if self._external.began and step.stepped is not None:
             step.stepped[self._external.began] = False  # they have shown their first observation
@@ -200,7 +200,7 @@ def enter(
 
 
 def leave(server: EpisodeServer, served: ServedEnv) -> None:
-    """Closes a served, and the server after its last one."""
+    """Closes a `ServedEnv`, and the server after its last one."""
     with _LOCK:
         if served.closed:
             return
@@ -222,7 +222,7 @@ def _close_clients() -> None:
 
 
 def find_token(token: str | None, file: str | None) -> tuple[str, str]:
-    """Returns the token and its place; makes a token if there is none.
+    """Finds the token and its source; creates a token if there is none.
 
     Args:
         token: The token, if given.

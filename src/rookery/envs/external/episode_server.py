@@ -60,7 +60,7 @@ class ClientEpisode:
 
 @dataclass(eq=False)
 class ServedLane:
-    """State of a lane of a served.
+    """State of one lane of a `ServedEnv`.
 
     Attributes:
         number: Number of its current or next episode.
@@ -80,7 +80,7 @@ class ServedLane:
 
     @property
     def is_free(self) -> bool:
-        """Whether an episode may begin here."""
+        """Whether an episode may begin in this lane."""
         return self.episode is None and self.message is None and not self.taken
 
 
@@ -152,7 +152,7 @@ class EpisodeServer:
         self.error: Exception | None = None
         self.internal_errors = InternalErrors()
         self._served: list[ServedEnv] = []
-        """Desks that have been active; the last one is active now."""
+        """Environments that have been active; the last one is active now."""
         self._queue: deque[tuple[str, int, str, bool]] = deque()
         """Episodes that wait for a lane: their client, its request, their name, whether they are learned from."""
         self._episodes: dict[str, ClientEpisode] = {}
@@ -214,7 +214,7 @@ class EpisodeServer:
             return found, began
 
     def answer(self, served: ServedEnv, number: int, answers: Mapping[str, Answer]) -> None:
-        """Sends the actions that a lane has asked for, see `Copies.answer`."""
+        """Sends the actions requested by a lane, see `Copies.answer`."""
         with self.changed:
             lane = served.lanes[number]
             lane.taken = False
@@ -240,7 +240,7 @@ class EpisodeServer:
             served.plan = plan
 
     def close(self, served: ServedEnv) -> None:
-        """Closes a served; its episodes are given up."""
+        """Closes a `ServedEnv`; its episodes are given up."""
         with self.changed:
             if served in self._served:
                 self._interrupt(served, "the training or evaluation of this episode is over")
@@ -250,7 +250,7 @@ class EpisodeServer:
     # -- environments and lanes ------------------------------------------------------------------------------------
 
     def _activate(self, served: ServedEnv) -> None:
-        """Makes a served the active one."""
+        """Makes a `ServedEnv` the active one."""
         if self._served and self._served[-1] is served:
             return
         if self._served:
@@ -276,7 +276,7 @@ class EpisodeServer:
         self.changed.notify_all()
 
     def _leave(self, episode: ClientEpisode, reason: str, counter: str) -> None:
-        """Gives up an episode; its client is informed if it asks."""
+        """Gives up an episode; its client is informed at its next request."""
         served, lane = episode.served, episode.served.lanes[episode.lane]
         self._episodes.pop(episode.name, None)
         served.count(counter)
@@ -313,7 +313,7 @@ class EpisodeServer:
     # -- for the listener ----------------------------------------------------------------------------------------------
 
     def requested(self, session: str, number: int, request: Mapping[str, Any]) -> None:
-        """Takes a request; see `RequestHandler.requested`."""
+        """Handles a request; see `RequestHandler.requested`."""
         ops = {"get_action": self._get_action, "log_action": self._log_action, "end_episode": self._end_episode}
         op, name = request.get("op"), request.get("episode")
         if not isinstance(name, str) or not 0 < len(name) <= 200:
@@ -371,7 +371,7 @@ class EpisodeServer:
         self._decide(episode, number, request, self._observed(request.get("obs")), None)
 
     def _log_action(self, episode: ClientEpisode, number: int, request: Mapping[str, Any]) -> None:
-        """Records actions that agents have chosen themselves."""
+        """Records actions that agents have chosen by themselves."""
         seen = self._observed(request.get("obs"))
         self._decide(episode, number, request, seen, self._done(seen, request))
 
@@ -557,7 +557,7 @@ def _stacked(trees: Sequence[Tree]) -> Tree:
 
 
 def _forbidden(spec: ActionSpec, stored: np.ndarray, mask: np.ndarray) -> str:
-    """Returns which part of a stored action its mask forbids; an empty string if it allows all."""
+    """Returns the part of a stored action that its mask forbids; an empty string if the mask allows all."""
     first = 0
     for number, (size, chosen) in enumerate(zip(spec.sizes, np.atleast_1d(stored), strict=False)):
         if not mask[first + int(chosen)]:

@@ -1,4 +1,4 @@
-"""`ClientListener`: accepts clients that know the token, and takes each of their requests once; in a thread of its own.
+"""`ClientListener`: accepts clients that know the token, and handles each of their requests once, in a separate thread.
 
 A client has a *session*, which outlives its connections. It sends one request at a time, with a number that grows, and
 waits for the answer; a request repeated after a lost connection is answered again but handled once. The meaning of
@@ -73,7 +73,7 @@ class RequestHandler(Protocol):
         """
 
     def gone(self, session: str) -> None:
-        """Called when a client is gone; its requests under this name are void."""
+        """Called when a client is gone; its requests under this name become void."""
 
     def failed(self, error: Exception) -> None:
         """Called when the listener cannot continue."""
@@ -107,7 +107,7 @@ class _Session:
 
 
 class ClientListener:
-    """Listens on a port, from its construction until `close`.
+    """Listens on a port, from construction until `close`.
 
     Attributes:
         address: Host and port; with port 0 the one that the system has chosen.
@@ -275,7 +275,7 @@ class ClientListener:
             self._selector.modify(connection.socket, events, connection)
 
     def _accept(self) -> None:
-        """Accepts new connections, and asks them for the token."""
+        """Accepts new connections, and requests the token from them."""
         for _ in range(64):
             try:
                 sock, _ = self._socket.accept()
@@ -455,7 +455,7 @@ class ClientListener:
                     self._forget(what)
 
     def _due(self, session: _Session) -> float:
-        """Returns the time at which a client's absence or silence is too long."""
+        """Returns the time at which a client's absence or silence exceeds its limit."""
         return session.last_seen + (self._limits.patience if session.connection is None else self._limits.silence)
 
     def _watch(self, session: _Session) -> None:
