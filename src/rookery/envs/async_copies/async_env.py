@@ -1,4 +1,4 @@
-"""`AsyncCopiesEnv`: copies that run on their own clock, as rows.
+"""`AsyncCopiesEnv`: asynchronously running environments ("copies"), presented as rows.
 
 Games and simulators that run by themselves, and programs that ask for actions at their own times, do not wait for each
 other. A step here answers the copies that have asked, and returns as soon as any copy has a new message; rows of the
@@ -21,7 +21,7 @@ from rookery.envs.async_copies.step_message import Answer, Asking, Copies, CopyB
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase
 
 PATIENCE = 0.5
-"""Seconds after which a step returns without a message, so that a training can be interrupted."""
+"""Seconds after which a step returns even without a message, so that a training can be interrupted."""
 
 TEAM_MARK = "?"
 """Prefix of the team in the name of a behaviour, as in ``Striker?team=1``."""
@@ -32,7 +32,7 @@ SLOT_MARK = "#"
 
 
 class AsyncCopiesEnv(VectorBase):
-    """Copies that run on their own clock. Runs do not repeat bit for bit, and no episode can be resumed.
+    """Asynchronously running environments ("copies"). Runs do not repeat bit for bit, and no episode can be resumed.
 
     An agent is named after its behaviour and its slot, ``Striker#2``, or ``Striker#2?team=1``, if its behaviour does
     not name its agents. There are no throwaway copies, since they take long to start; a subclass whose copies are the
@@ -59,7 +59,7 @@ class AsyncCopiesEnv(VectorBase):
         self._changed: set[tuple[int, int]] = set()
         """Kinds and lanes of which the last step showed rewards and ends."""
         self._got: dict[int, float] = {}
-        """For the message being shown: reward by group, agents that got it, and agents that are new."""
+        """For the message being shown: reward by group, agents that received it, and new agents."""
         self._paid: set[tuple[int, int]] = set()
         self._new: set[tuple[int, int]] = set()
         self._own: dict[int, list[tuple[int, np.ndarray, np.ndarray]]] = {}
@@ -135,7 +135,7 @@ class AsyncCopiesEnv(VectorBase):
     # -- playing ---------------------------------------------------------------------------------------------------
 
     def reset(self, seeds: SeedPlan) -> Step:
-        """Starts every copy; shows the agents that ask for an action by then. See `VectorEnv.reset`."""
+        """Starts every copy; shows the agents that have requested an action by then. See `VectorEnv.reset`."""
         self.episode[:] = 0
         return self._begin(seeds)
 
@@ -167,7 +167,7 @@ class AsyncCopiesEnv(VectorBase):
         return self._begin(seeds)
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
-        """Answers the copies that have asked, and waits until any copy has a message.
+        """Answers the copies that have requested actions, and waits until any copy has a message.
 
         See `VectorEnv.step`. After half a second without a message a step shows no agent.
         """
@@ -253,7 +253,7 @@ class AsyncCopiesEnv(VectorBase):
         return step
 
     def _ask(self, lane: int, name: str, asking: Asking) -> None:
-        """Shows agents of a copy that ask for an action."""
+        """Shows agents of a copy that request an action."""
         number = self._numbers[name]
         if problem := self.kinds[number].obs.check(asking.obs, slice(None)):
             raise self._breach(lane, number, f"{problem}, in an observation")
@@ -351,8 +351,8 @@ class AsyncCopiesEnv(VectorBase):
         self._changed.add((number, lane))
 
     def _share(self, lane: int) -> None:
-        """Writes the group reward of members that the message does not contain: those who ended before it, even if a
-        new agent has taken the slot now.
+        """Writes the group reward of members that the message does not contain: those that ended before it, even if a
+        new agent has taken their slot since.
         """
         for number, (slots, rows) in enumerate(zip(self._slots, self._rows, strict=True)):
             assert rows.group_reward is not None
@@ -366,7 +366,7 @@ class AsyncCopiesEnv(VectorBase):
 
     def _grouped(self, lane: int, name: str, slots: AgentSlots, groups: Sequence[Hashable | None]) -> list[int]:
         """Returns the numbers of groups of a copy; -1 for none. An unknown group gets the lowest number that no other
-        has, or whose group has no member left; a number with reserved slots of this behaviour is preferred.
+        group uses, or whose group has no member left; a number with reserved slots of this behaviour is preferred.
         """
         numbers = self._group_numbers[lane]
         for group in dict.fromkeys(groups):
@@ -453,7 +453,7 @@ NO_ROWS = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class ActionRequest:
-    """Agents of one behaviour that have asked: ``[N]`` agents, and their slots."""
+    """Agents of one behaviour that have requested actions: ``[N]`` agents, and their slots."""
 
     behavior: str
     ids: Sequence[Hashable]
@@ -461,7 +461,7 @@ class ActionRequest:
 
 
 def _unlearned(step_messages: Sequence[StepMessage], stepped: np.ndarray) -> np.ndarray | None:
-    """Returns ``[lanes]`` whose asking agents are not learned from, and whose steps do not count; or None."""
+    """Returns ``[lanes]`` whose requesting agents are not learned from, and whose steps do not count; or None."""
     lanes = [message.lane for message in step_messages if message.unlearned]
     if not lanes:
         return None

@@ -1,4 +1,4 @@
-"""Messages of copies that run on their own clock, and the interface of all copies together.
+"""Messages of asynchronously running environments ("copies"), and the interface to all of them.
 
 A game, a simulator or a program asks for actions at its own times. A `StepMessage` is one such message of one copy: the
 agents that have ended since the last one, and those that ask for an action now. Agent ids are those of the copy; an id
@@ -38,7 +38,7 @@ class CopyBehavior:
 
 @dataclass
 class Asking:
-    """The N agents of one behaviour that ask for an action.
+    """The N agents of one behaviour that request an action.
 
     ids: ``[N]`` their ids.
         obs: ``[N, ...]`` their observations.
@@ -122,7 +122,7 @@ def slots_of(message: StepMessage) -> dict[str, tuple[int, ...]]:
 
 
 class Copies(Protocol):
-    """Interface of all copies, for a `AsyncCopiesEnv`.
+    """Interface of all copies, for an `AsyncCopiesEnv`.
 
     Attributes:
         name: Name of the environment for messages and logs.
