@@ -232,8 +232,8 @@ class Atari(gymnasium.Env[np.ndarray, np.int64]):
 
 
 def _shares(length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns which pixels of a side of `length` make up each of the `SIZE` pixels of the shrunk side, and their
-    weights.
+    """Returns the pixels of a side of `length` that contribute to each of the `SIZE` pixels of the shrunk side, and
+    their weights.
 
     Returns:
         Indices ``[k, SIZE]`` in ascending order and weights ``[k, SIZE]`` float32 that sum to 1; k is the largest
@@ -250,7 +250,7 @@ def _shares(length: int) -> tuple[np.ndarray, np.ndarray]:
 def _shrunk(
     picture: np.ndarray, rows: tuple[np.ndarray, np.ndarray], columns: tuple[np.ndarray, np.ndarray]
 ) -> np.ndarray:
-    """Returns `picture` in `SIZE` x `SIZE`, each pixel the mean of the area it covers.
+    """Returns `picture` in `SIZE` x `SIZE`, each pixel the mean of the area that it covers.
 
     Sums are formed in float32 from left to right and from top to bottom, as OpenCV's INTER_AREA forms them, because
     means that lie halfway between two greys are common and are rounded by their last bit.
@@ -269,7 +269,7 @@ def _enlarged(grey: np.ndarray) -> np.ndarray:
 
 
 class BatchedAtari(BatchedEnv):
-    """Many games at once: ALE's own vector environment, whose games run in threads. A `VectorEnv` of one agent.
+    """Many games at once: ALE's vector environment, which runs games in threads. A `VectorEnv` of one agent.
 
     Runs repeat bit for bit, whatever the number of threads. A lane takes the seed of its episode at the start and then
     again when a game ends after `RESEED_AFTER` decisions; games between them continue with ALE's own generator. A

@@ -123,7 +123,7 @@ class BatchedEnv(VectorBase, ABC):
         return {name.lstrip("_"): getattr(self, name) for name in ("episode", *self.saved)}
 
     def _seed(self, lane: int) -> int:
-        """Returns the seed of a lane's current episode."""
+        """Returns the seed of the current episode of a lane."""
         assert self._seeds is not None, "set by reset() or load_state_dict()"
         return self._seeds(lane, int(self.episode[lane]))
 

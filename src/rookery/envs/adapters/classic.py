@@ -1,4 +1,4 @@
-"""CartPole-v1 as a `VectorEnv`: all lanes stepped by a few array operations, with Gymnasium's numbers bit for bit.
+"""CartPole-v1 as a `VectorEnv`: all lanes are stepped by a few array operations, bit-identical to Gymnasium.
 
 The equations are those of Florian, "Correct equations for the dynamics of the cart-pole system" (2007), without
 friction, integrated by explicit Euler steps in float64. Sums and products are computed in the order of Gymnasium's
@@ -32,12 +32,12 @@ POSITION_LIMIT = 2.4  # m from the middle, beyond which an episode terminates
 ANGLE_LIMIT = 12 * 2 * math.pi / 360  # rad from upright, likewise
 
 SEEDS_AT_ONCE = 256
-"""Episodes that are seeded together, but at least `SEEDS_A_LANE` of each lane."""
+"""Number of episodes that are seeded together, but at least `SEEDS_A_LANE` of each lane."""
 SEEDS_A_LANE = 8
 
 
 class BatchedCartPole(BatchedEnv):
-    """Many CartPole-v1 environments in one: a `VectorEnv` with one agent, one row per lane.
+    """Vectorized CartPole-v1: a `VectorEnv` with one agent, one row per lane.
 
     An observation is position, velocity, angle and angular velocity, float32; action 0 pushes left, 1 right. The reward
     is 1 for every step. As in Gymnasium, a pole that falls in the very last step is both terminated and truncated; it
@@ -154,7 +154,9 @@ class BatchedCartPole(BatchedEnv):
         return True in self._fallen.tobytes()
 
     def _move_one(self, action: int) -> bool:
-        """Does the same for a single lane, with numbers: a quarter of the cost of operations on arrays of one."""
+        """Same as `_move` for a single lane, with scalars: a quarter of the cost of operations on arrays of length
+        one.
+        """
         position, angle, velocity, turning = self._state.ravel().tolist()
         sin, cos = np.sin(angle).item(), np.cos(angle).item()  # NumPy's, whose last bits are not those of `math`
         thrust = ((FORCE if action else -FORCE) + POLE_MASS_LENGTH * (turning * turning) * sin) / TOTAL_MASS
@@ -169,7 +171,7 @@ class BatchedCartPole(BatchedEnv):
         return True in fell
 
     def _accelerate(self, action: np.ndarray) -> None:
-        """Computes both accelerations; the order of operations is Gymnasium's, to the last bit.
+        """Computes both accelerations, in Gymnasium's order of operations, so that they are bit-identical.
 
         The last argument of each operation is its output.
         """
@@ -212,7 +214,7 @@ class BatchedCartPole(BatchedEnv):
         self._began[lanes] = self._clock
 
     def _seed_ahead(self) -> None:
-        """Seeds the next episodes of every lane, all at once: seeding one alone costs as much as a step."""
+        """Seeds the next episodes of every lane together: seeding a single episode costs as much as a step."""
         seeds = self._seeds
         assert seeds is not None, "set by reset() or load_state_dict()"
         num = max(SEEDS_AT_ONCE // self.num_lanes, SEEDS_A_LANE)
@@ -244,7 +246,7 @@ class BatchedCartPole(BatchedEnv):
 
 
 BATCHED_VARIANTS = {"CartPole-v1": BatchedCartPole}
-"""Vector envs that play a Gymnasium id with the same numbers, bit for bit, and so may replace it."""
+"""Vector environments that are bit-identical to a Gymnasium id, and may replace it."""
 
 TIME_LIMITS = {
     "CartPole-v1": 500,
@@ -253,7 +255,7 @@ TIME_LIMITS = {
     "MountainCarContinuous-v0": 999,
     "Pendulum-v1": 200,
 }
-"""Steps of an episode of Gymnasium's ids that have variants, in C or in Python."""
+"""Maximum episode length, in steps, of Gymnasium's ids that have variants in C or in Python."""
 
 
 def is_gymnasiums(spec: EnvSpec) -> bool:

@@ -1,4 +1,4 @@
-"""Multi-agent environments with dicts by agent id, whose agents come, go and take turns.
+"""Multi-agent environments with dicts by agent id, whose agents may appear, leave and take turns.
 
 This is the form of RLlib's `MultiAgentEnv`. Agents with an observation must act next; an observation of an agent that
 ends with the same step is its last.

@@ -17,7 +17,7 @@ PROVIDERS = {
     "BabyAI-": ("minigrid", "minigrid"),
     "MinAtar/": ("rookery.envs.adapters.minatar", "minatar"),
 }
-"""Module that registers the ids with a prefix, and the package that has it."""
+"""Module that registers the ids with a prefix, and the package that contains it."""
 
 
 class Registered(EnvScheme):
@@ -58,7 +58,7 @@ REGISTERED, PROVIDED = Registered(), Provided()
 
 
 def newest_ids() -> list[str]:
-    """Returns the registered ids, of each environment that of the newest version."""
+    """Returns the registered ids, only the newest version of each environment."""
     newest: dict[tuple[str | None, str], gymnasium.envs.registration.EnvSpec] = {}
     for spec in gymnasium.registry.values():
         key = spec.namespace, spec.name

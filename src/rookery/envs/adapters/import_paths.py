@@ -19,7 +19,7 @@ from rookery.envs.adapters.bundled import OURS
 from rookery.envs.schemes import MODULE_NAME, EnvScheme
 
 DATA_FILES = (".csv", ".parquet", ".npz", ".hdf5", ".h5", ".json", ".jsonl", ".demo")
-"""File name endings of recorded data."""
+"""File name extensions of recorded data."""
 
 ENVIRONMENT = CodeKind(
     "an environment (a class with reset and step, or a function that makes one)",
@@ -89,7 +89,7 @@ CODE, BUNDLED = ImportPaths(), Bundled()
 
 
 def find_wrapper(wrapper: Any) -> Callable[[Any], Any]:
-    """Returns the callable of a wrapper, given as itself or by its import path.
+    """Returns the callable of a wrapper, given as a callable or by its import path.
 
     Raises:
         EnvError: If there is no such wrapper.
@@ -109,7 +109,7 @@ def find_wrapper(wrapper: Any) -> Callable[[Any], Any]:
 
 
 def _is_module(name: str) -> bool:
-    """Returns whether a dotted name is a module, rather than an object in one."""
+    """Returns whether a dotted name is a module, rather than an object in a module."""
     try:
         return importlib.util.find_spec(name) is not None
     except Exception:  # of a package above it: importing it will report the error

@@ -165,7 +165,7 @@ def agents_with_flag(agents: Iterable[Agent], flags: Mapping[Agent, Any], name: 
 
 
 def info_masks(infos: Any) -> dict[Agent, Any]:
-    """Returns the action masks in a dict of infos by agent."""
+    """Returns the action masks from a dict of infos by agent."""
     if not isinstance(infos, Mapping):
         return {}
     return {agent: info[MASK] for agent, info in infos.items() if isinstance(info, Mapping) and MASK in info}
@@ -178,7 +178,7 @@ def declared_groups(env: Any) -> Mapping[Any, Any]:
 
 
 def rewards_of_groups(infos: Any) -> dict[Agent, Any]:
-    """Returns the rewards of groups in a dict of infos by agent."""
+    """Returns the group rewards from a dict of infos by agent."""
     if not isinstance(infos, Mapping):
         return {}
     reported = [(agent, info) for agent, info in infos.items() if isinstance(info, Mapping)]

@@ -33,12 +33,12 @@ STYLES: dict[type, str] = {
 
 OURS = {__name__, gym_env.__name__, dict_env.__name__, pettingzoo_env.__name__, lane.__name__}
 WATCHED = 1000
-"""Calls of each environment in which global random state is watched."""
+"""Number of calls of each environment during which global random state is checked."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A fact worth knowing about an environment.
+    """Problem or remark about an environment.
 
     Attributes:
         severity: ``error``: it cannot be trained like this, or would be trained wrongly; ``warning``: it can, at a
@@ -156,7 +156,7 @@ class Probe:
             self._warn(text, agent, sort=f"flag {name}")
 
     def _look_at_turns(self, shown: LaneStep) -> None:
-        """Notes what applies where agents come, go and take turns."""
+        """Checks a step of an environment whose agents appear, leave and take turns."""
         self._look_at_returns(shown, "give no observation to agents that have ended")
         for agent in shown.truncated:
             if agent not in shown.final and agent not in shown.terminated:
@@ -171,7 +171,7 @@ class Probe:
                 self._warn(f"{again}; if that is not meant, {way_out}", agent, sort="acts after the end")
 
     def _look_at_acting(self, shown: LaneStep, given: tuple[Any, ...], actions: Mapping[Agent, Any]) -> None:
-        """Notes what applies where all agents act at once."""
+        """Checks a step of an environment whose agents all act at once."""
         self._look_at_returns(shown, "remove it from env.agents, or keep one of its flags true")
         for agent in {*shown.terminated, *shown.truncated}:
             if agent in self.env.agents:

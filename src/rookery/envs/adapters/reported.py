@@ -1,4 +1,4 @@
-"""`ReportedNumbers`: numbers that environments report beside observations and rewards, as games do."""
+"""`ReportedNumbers`: metrics that environments, such as games, report in addition to observations and rewards."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 from typing import Literal
 
 HowReported = Literal["average", "most_recent", "sum", "histogram"]
-"""How several numbers of one name are combined."""
+"""Ways to combine several numbers with the same name."""
 
 
 class ReportedNumbers:
-    """Numbers by name, kept until they are taken."""
+    """Reported numbers by name, stored until they are taken."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, tuple[HowReported, list[float]]] = {}
