@@ -20,12 +20,12 @@ from rookery.core.spaces.arrays import ActionSpec, ObsSpec, Tree
 from rookery.envs.adapters.reported import ReportedNumbers
 
 SeedPlan = Callable[[int, int], int]
-"""The seed of an episode, from its lane and its number in that lane: ``plan(lane, episode)``. A plan that also knows
-the parameters of episodes is a `parameters.EpisodePlan`; `parameters.parameters_of` reads them from any plan.
+"""Seed of an episode, from its lane and its number in that lane: ``plan(lane, episode)``. A plan that also has the
+parameters of episodes is a `parameters.EpisodePlan`; `parameters.parameters_of` reads them from any plan.
 """
 
 KeepInfos = Literal["none", "ended", "all"]
-"""Lanes whose step infos an environment keeps: none, those whose episode ended in the step, or all."""
+"""Lanes for which an environment keeps step infos: none, those whose episode ended in the step, or all."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Kind:
 
 @dataclass
 class Rows:
-    """The slab of one kind; R = lanes x agents of the kind. The arrays are reused: copy what must outlive the next
-    step.
+    """Arrays of one kind; R = lanes x agents of the kind. The arrays are reused: copy them to keep values beyond the
+    next step.
 
     Attributes:
         obs: Observations ``[R, ...]``; valid only where `waiting`.
@@ -75,7 +75,7 @@ class Rows:
 
     @classmethod
     def allocate(cls, kind: Kind, num_lanes: int) -> Rows:
-        """Returns a slab in which nothing has happened and no agent waits."""
+        """Returns empty arrays in which no agent waits."""
         size = num_lanes * len(kind.agents)
         ended, cut, waiting, resting = np.zeros((4, size), dtype=bool)
         obs, nothing = kind.obs.allocate(size), kind.obs.allocate(0)
@@ -111,7 +111,7 @@ class Step:
     unlearned: np.ndarray | None = None
 
     def at_rest(self) -> np.ndarray:
-        """``[lanes]`` bool, in which an agent rests and none acts."""
+        """``[lanes]`` bool: lanes in which an agent rests and none acts."""
         lanes = len(self.ended)
         rests, acts = np.zeros((2, lanes), dtype=bool)
         for rows in self.rows if self.any_rest else ():

@@ -1,4 +1,5 @@
-"""Known environment families: the package that each needs, and how to install it. Lists leave out missing ones.
+"""Known environment families: the required package of each, and how to install it. Listings omit families whose package
+is missing.
 
 No package is imported for that: a missing one costs neither an error nor start-up time.
 """

@@ -1,4 +1,5 @@
-"""Checks the contract of an environment: reports every breach at once, and what makes training slow, inexact or unsafe.
+"""Checks the contract of an environment: reports every violation at once, and the causes of slow, inexact or unsafe
+training.
 
 `check_env` plays random episodes on environments of its own and returns its findings. It learns and writes nothing.
 """
@@ -33,7 +34,7 @@ REPLAY = 200
 """Steps of an episode that are repeated for comparison."""
 
 IDLE = 200
-"""Steps in a row without an agent that must act after which an episode counts as stalled."""
+"""Number of consecutive steps without an acting agent after which an episode counts as stalled."""
 
 Moment = dict[Agent, tuple[str, str, str]]
 """Digest of the observation, reward and ends of a step, by agent."""
@@ -51,7 +52,7 @@ def check_env(
     seed: int,
     max_entities: int | None = None,
 ) -> list[Finding]:
-    """Plays random episodes and returns everything that is wrong or worth knowing, errors first.
+    """Plays random episodes and returns all problems and remarks, errors first.
 
     Args:
         env: Name or maker of the environment, as for `make_env`; so are the arguments not described here.
@@ -126,7 +127,7 @@ class _Check:
     # --- playing ------------------------------------------------------------------------------------------------------
 
     def play(self, probe: Probe, episode: int, number: int | None = None) -> Iterator[Moment]:
-        """Plays an episode of random actions and yields the content of each step; one without a number is only
+        """Plays an episode of random actions and yields the content of each step; an episode without a number is only
         compared.
         """
         seed = self.streams.integer(Role.ENV, 0, episode)

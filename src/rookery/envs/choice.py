@@ -1,4 +1,5 @@
-"""Measures the speed of an environment, and chooses how many helpers, threads or processes, step it if not set.
+"""Measures the speed of an environment, and chooses the number of helpers (threads or processes) that step it if not
+set.
 
 The choice affects speed only: rows, weights and checkpoints are the same.
 """
@@ -30,22 +31,22 @@ MEASURED = "measured"
 """Source of settings that were measured; stored with them."""
 
 WORTHWHILE_SECONDS = 100e-6
-"""Stepping time in a vector step that pays for one helper: the exchange with it costs about a tenth of this."""
+"""Duration of a vector step above which one helper pays off: communication with it costs about a tenth of this."""
 
 SLOW_BUILD_SECONDS = 0.1
-"""An environment that takes longer to build is not built for measuring, nor in helpers unless requested."""
+"""Build time above which an environment is not built for measuring, nor in helpers unless requested."""
 
 STEP_SECONDS = 0.03
-"""How long one lane is stepped to measure the cost of a step; a few steps in any case."""
+"""Seconds for which one lane is stepped to measure the cost of a step; at least a few steps."""
 
 WARM_UP = 0.1
-"""Part of the time of `random_rate` that is not counted."""
+"""Fraction of the time of `random_rate` that is not counted, as warm-up."""
 
 LONE_SECONDS = 10e-6
-"""Cost of a vector step besides its lanes."""
+"""Cost of a vector step in addition to that of its lanes."""
 
 SCALES = 1.7
-"""Speed-up of two threads from which on they count as running in parallel."""
+"""Speed-up of two threads from which they count as running in parallel."""
 
 IN_THIS_ONE = (
     "stepped in this process, as with sampling.env_processes=0; environment processes know a registered id if it is "
@@ -53,13 +54,15 @@ IN_THIS_ONE = (
 )
 
 HANGS_SECONDS = 10.0
-"""A measurement in two threads that takes longer counts as hung: the environment can be stepped by one thread only."""
+"""Time limit of a measurement in two threads; beyond it, the environment counts as hung and is stepped by one thread
+only.
+"""
 
 REPEATS = 3
-"""Repetitions of the measurement of one thread and of two, in turn."""
+"""Repetitions of the alternating measurements of one thread and of two."""
 
 SCALE_SECONDS = 0.02
-"""Duration of each of these measurements; a few steps in any case."""
+"""Duration of each of these measurements; at least a few steps."""
 
 
 @dataclass(frozen=True)

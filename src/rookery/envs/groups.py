@@ -28,18 +28,18 @@ ALIVE = "alive"
 """Under ``central``: ``[G]`` flags, which members are present."""
 
 ME = "me"
-"""Under ``central``: which member the row is, from 0; where members are of several kinds, counted through all of them.
-"""
+"""Under ``central``: index of the row's member in its group, from 0, counted over members of all kinds."""
 
 ACTED = "acted"
-"""Under ``central``: one flag, 0 for an agent that has ended before its group, so that its action counts for nothing.
-"""
+"""Under ``central``: one flag, 0 for an agent that has ended before its group, whose action is ignored."""
 
 MOMENT = "moment"
-"""Under ``central``, for algorithms that ask for it: a number that all rows of one group share at one timestep."""
+"""Under ``central``, for algorithms that request it: a number shared by all rows of a group at one time step."""
 
 MEMBER_ID = "member_id"
-"""For algorithms that ask for it, also visible to policies: which member of its group a row is, as ``central/me``."""
+"""Index of a row's member in its group, as ``central/me``, but also visible to policies; for algorithms that request
+it.
+"""
 
 GROUP_PATHS = f"{CENTRAL}/{ME}", CENTRAL_ACTED
 """Paths that all observations with groups have."""
@@ -99,7 +99,7 @@ def checked_groups(declared: Any, agents: Sequence[str], name: str) -> dict[str,
 
 
 class _Sight:
-    """Rows of the members that rows of one kind see; the members are of one kind, the same or another.
+    """Rows of the members observed by rows of one kind; the members are of one kind, the same or another.
 
     Attributes:
         kind: Number of the members' kind.
@@ -118,7 +118,7 @@ class _Sight:
 
     @property
     def spaces(self) -> dict[str, spaces.Space[Any]]:
-        """Returns the spaces of the members' observations, by the part of their path behind the prefix."""
+        """Returns the spaces of the members' observations, by the part of their path after the prefix."""
         size = self.rows.shape[1]
         members = OrderedDict((leaf.path, _stacked(leaf, size)) for leaf in self.leaves)
         return {MEMBERS: spaces.Dict(members), ALIVE: spaces.MultiBinary(size)}
@@ -509,7 +509,7 @@ class GroupEnv(VectorBase):
 
     @keep_infos.setter
     def keep_infos(self, keep: KeepInfos) -> None:
-        """Sets it on the environment."""
+        """Sets the attribute on the environment."""
         self.env.keep_infos = keep
 
     @property
@@ -519,7 +519,7 @@ class GroupEnv(VectorBase):
 
     @keep_last_pictures.setter
     def keep_last_pictures(self, keep: bool) -> None:
-        """Sets it on the environment."""
+        """Sets the attribute on the environment."""
         if isinstance(self.env, VectorBase):
             self.env.keep_last_pictures = keep
 

@@ -1,4 +1,4 @@
-"""Creates a `VectorEnv` from any description of an environment: the one place that decides style and implementation.
+"""Creates a `VectorEnv` from any description of an environment; the only place that chooses style and implementation.
 
 `make_env` builds it, `env_name` names it; `envs/schemes.py` has the kinds of environments.
 """
@@ -165,7 +165,7 @@ def why_no_variant(
     num_lanes: int,
     parameters: Collection[str] | None,
 ) -> str:
-    """Returns a note that no variant is used because of parameters alone; an empty string otherwise.
+    """Returns a note if parameters are the only reason that no variant is used; an empty string otherwise.
 
     Raises:
         EnvError: If there is no such environment.
@@ -187,7 +187,7 @@ def lane_maker(
     max_entities: int | None = None,
     parameters: Collection[str] | None = None,
 ) -> Callable[[], Any]:
-    """Returns a function that makes one environment, wrapped, in the adapter for its style: a `GymLane` or another
+    """Returns a function that creates one environment, wrapped, in the adapter for its style: a `GymLane` or another
     `Lane`.
 
     The arguments are those of `make_env`, except that vectorized classes are refused.

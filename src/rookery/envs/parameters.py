@@ -80,7 +80,7 @@ KNOWN: dict[str, dict[str, str]] = {
         name.lower(): name for name in ("LINK_LENGTH_1", "LINK_LENGTH_2", "LINK_MASS_1", "LINK_MASS_2", "LINK_MOI")
     },
 }
-"""Gymnasium's environments that read attributes in every step: by class, the attribute of each parameter."""
+"""Gymnasium's environments that read attributes in every step: the attribute of each parameter, by class."""
 
 DERIVED: dict[str, Callable[[Any], None]] = {"CartPoleEnv": _pole_masses}
 """Functions to call after attributes of these classes were set."""
@@ -202,11 +202,11 @@ class OpenParameters(Mapping[str, Parameter]):
         return isinstance(name, str)
 
     def __iter__(self) -> Iterator[str]:
-        """Lists none."""
+        """Yields nothing: parameters are not listed."""
         return iter(())
 
     def __len__(self) -> int:
-        """Counts none."""
+        """Returns 0: parameters are not listed."""
         return 0
 
 
@@ -316,7 +316,7 @@ class Draws:
 
 
 class EpisodePlan:
-    """The seed and the parameters of every episode, as functions of its lane and its number there.
+    """Seed and parameters of every episode, as functions of its lane and its number in that lane.
 
     Calling a plan returns the seed, so that it is a `SeedPlan`. Lessons change between two steps: running episodes keep
     the lessons that they began with, so a plan stores from which episode of each lane a lesson holds.

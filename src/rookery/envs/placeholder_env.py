@@ -1,4 +1,5 @@
-"""`PlaceholderEnv`: stands for an environment that is not available. It cannot be stepped, and keeps the saved state.
+"""`PlaceholderEnv`: placeholder for an environment that is not available. It cannot be stepped, and keeps the saved
+state.
 
 A trainer that only learns (`Trainer.load(..., play=False)`) has one: the packages of the environment need not be
 installed, and the checkpoint that is written afterwards resumes exactly where the one before it stopped.
@@ -20,11 +21,11 @@ from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv
 from rookery.envs.groups import groups_of
 
 DATA = "data"
-"""Name of the placeholder where spaces come from data and the run has no environment."""
+"""Name of the placeholder if spaces come from data and the run has no environment."""
 
 
 class PlaceholderEnv(VectorBase):
-    """A `VectorEnv` that has the agents of another and cannot be reset or stepped.
+    """A `VectorEnv` with the agents of another environment, which cannot be reset or stepped.
 
     Args:
         described: Result of `describe` for the other environment; or of `description`, where there is none.
@@ -57,7 +58,7 @@ class PlaceholderEnv(VectorBase):
         return deepcopy(self._state)
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Keeps a state. The returned step is empty, because observations are not known here; no episode counts as
+        """Stores a state. The returned step is empty, because observations are not known here; no episode counts as
         lost.
         """
         self._state = state
@@ -79,7 +80,7 @@ def describe(env: VectorEnv) -> dict[str, Any]:
 
 
 def description(name: str, num_lanes: int, exact: bool, agents: Sequence[Kind]) -> dict[str, Any]:
-    """Returns the same facts about `num_lanes` environments with these kinds of agents, for JSON."""
+    """Returns the facts of `describe` about `num_lanes` environments with these kinds of agents, for JSON."""
     kinds = []
     for kind in agents:
         obs, action = space_to_json(kind.obs.space), space_to_json(kind.action.space)

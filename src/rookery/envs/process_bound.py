@@ -1,4 +1,4 @@
-"""Environments that only this process can step: by an attribute, by a reason of the program, or by their code.
+"""Detects environments that only this process can step: by an attribute, a registered reason, or their code.
 
 Helper processes have copies of all objects that an environment refers to. An object of one process, such as an actor or
 a global that the environment changes, would differ in each of them without an error.
@@ -19,7 +19,7 @@ from typing import Any
 from rookery.core.packages import is_own
 
 ATTRIBUTE = "only_here"
-"""Attribute of an environment's class, or of a function that makes one: the reason, a text, or True."""
+"""Attribute of an environment's class, or of a function that creates one: the reason as text, or True."""
 
 PACKAGES = ("site-packages", "dist-packages")
 
@@ -27,7 +27,7 @@ CHANGES = frozenset(
     ("append", "appendleft", "extend", "insert", "pop", "popleft", "popitem", "remove", "clear", "update", "setdefault",
      "add", "discard", "write", "writelines")
 )  # fmt: skip
-"""Methods that change lists, dictionaries, sets and files."""
+"""Methods that modify lists, dictionaries, sets and files."""
 
 _parsing = threading.Lock()
 """Held while code is parsed: Python's parser sometimes raises a SystemError if two threads parse at once."""
@@ -90,7 +90,7 @@ def _parsed(part: Any) -> ast.Module | None:
 
 
 def is_of_program(name: str) -> bool:
-    """Returns whether a module is of the user's program, and not of Rookery, of Python or of an installed package."""
+    """Returns whether a module belongs to the user's program, and not to Rookery, Python or an installed package."""
     file = getattr(sys.modules.get(name), "__file__", None)
     if file is None:
         return name == "__main__"  # of a notebook, say
@@ -100,7 +100,7 @@ def is_of_program(name: str) -> bool:
 
 
 def _classes(function: Any) -> Iterator[type]:
-    """Yields the classes that a function names, and those they derive from."""
+    """Yields the classes that a function names, and their base classes."""
     for name in function.__code__.co_names:
         found = function.__globals__.get(name)
         if inspect.isclass(found):

@@ -15,7 +15,7 @@ from rookery.envs.vector.closing import close_env
 from rookery.envs.vector.serial import SerialEnv
 
 FEW_STEPS = 5
-"""Steps that show whether an environment can be played."""
+"""Number of steps after which an environment counts as playable."""
 
 
 def random_play(env: VectorEnv, seeds: SeedPlan, rng: np.random.Generator) -> Iterator[Step]:
@@ -87,7 +87,8 @@ def random_answers(env: VectorEnv, shown: Step, rng: np.random.Generator) -> lis
 
 
 def random_actions(spec: ActionSpec, num: int, mask: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
-    """Draws stored actions ``[num, *spec.shape]`` uniformly: discrete ones among those allowed, flags like coins.
+    """Draws stored actions ``[num, *spec.shape]`` uniformly: discrete ones among those allowed, flags with probability
+    1/2.
 
     Bounded elements of a box are uniform in [-1, 1], others standard normal.
 

@@ -17,13 +17,14 @@ from rookery.core.settings.fields import NonNegative, PositiveFloat, Settings
 from rookery.core.settings.reach import ARGUMENTS, CODE, CountFromZero
 
 Value = Any
-"""Value of a parameter: a number; with ``constant``, ``choice`` and own functions any value that the environment takes.
+"""Value of a parameter: a number; with ``constant``, ``choice`` and user functions any value that the environment
+accepts.
 """
 
 
 @dataclass(frozen=True)
 class Sampler(Settings):
-    """A distribution of the values of a parameter.
+    """Distribution of the values of a parameter.
 
     Attributes:
         clips: Whether values beyond the bounds of a parameter are moved to them, instead of refused.
@@ -32,7 +33,8 @@ class Sampler(Settings):
     clips: ClassVar[bool] = False
 
     seed: CountFromZero | None = field(default=None, kw_only=True)
-    """Names the stream that values are drawn from, so that runs of other seeds draw the same; none = that of the run.
+    """Seed of the stream from which values are drawn, so that runs with different seeds draw the same values; none =
+    that of the run.
     """
 
     def draw(self, rng: np.random.Generator) -> Value:
@@ -40,7 +42,7 @@ class Sampler(Settings):
         raise NotImplementedError
 
     def numbers(self) -> tuple[float, ...]:
-        """Returns numbers between which all values lie; none where they are not known."""
+        """Returns numbers between which all values lie; empty if they are not known."""
         return ()
 
     def known(self) -> tuple[Value, ...]:
@@ -50,7 +52,7 @@ class Sampler(Settings):
 
 @dataclass(frozen=True)
 class ConstantSampler(Sampler):
-    """A sampler that always returns the same value."""
+    """Sampler that always returns the same value."""
 
     value: Annotated[Any, ARGUMENTS]
     """The value."""
@@ -70,7 +72,7 @@ class ConstantSampler(Sampler):
 
 @dataclass(frozen=True)
 class UniformSampler(Sampler):
-    """A sampler of numbers that are all as likely as each other."""
+    """Sampler of uniformly distributed numbers."""
 
     low: float
     """Smallest value."""
@@ -91,7 +93,7 @@ class UniformSampler(Sampler):
 
 @dataclass(frozen=True)
 class LogUniformSampler(Sampler):
-    """A sampler of numbers whose logarithms are all as likely as each other."""
+    """Sampler of numbers with uniformly distributed logarithms."""
 
     low: PositiveFloat
     """Smallest value."""
@@ -113,7 +115,7 @@ class LogUniformSampler(Sampler):
 
 @dataclass(frozen=True)
 class NormalSampler(Sampler):
-    """A sampler of normally distributed numbers, which are clipped to the bounds that the parameter has."""
+    """Sampler of normally distributed numbers, clipped to the bounds of the parameter."""
 
     clips = True
 
@@ -127,16 +129,16 @@ class NormalSampler(Sampler):
         return float(rng.normal(self.mean, self.std))
 
     def numbers(self) -> tuple[float, ...]:
-        """Returns the mean, which the bounds must have between them."""
+        """Returns the mean, which must lie within the bounds."""
         return (self.mean,)
 
 
 @dataclass(frozen=True)
 class IntervalsSampler(Sampler):
-    """A sampler of numbers in several intervals, each point of which is as likely as any other."""
+    """Sampler of numbers uniformly distributed over several intervals."""
 
     intervals: tuple[tuple[float, float], ...]
-    """Lower and upper end of each."""
+    """Lower and upper end of each interval."""
 
     def __post_init__(self) -> None:
         if not self.intervals:
@@ -161,12 +163,12 @@ class IntervalsSampler(Sampler):
 
 @dataclass(frozen=True)
 class ChoiceSampler(Sampler):
-    """A sampler of values from a list."""
+    """Sampler of values from a list."""
 
     values: tuple[Annotated[Any, ARGUMENTS], ...]
     """The values."""
     chances: tuple[NonNegative, ...] | None = None
-    """How likely each is, in any unit; none = all alike."""
+    """Relative weights of the values, in any unit; none = equally likely."""
 
     def __post_init__(self) -> None:
         if not self.values:
@@ -180,20 +182,20 @@ class ChoiceSampler(Sampler):
         return self.values[int(rng.choice(len(self.values), p=shares))]
 
     def numbers(self) -> tuple[float, ...]:
-        """Returns those of the values that are numbers."""
+        """Returns the numbers among the values."""
         return tuple(float(value) for value in self.values if is_number(value))
 
     def known(self) -> tuple[Value, ...]:
-        """Returns all of them."""
+        """Returns all values."""
         return self.values
 
 
 @dataclass(frozen=True)
 class FunctionSampler(Sampler):
-    """A sampler that calls a function: ``function(rng, **arguments) -> value``."""
+    """Sampler that calls a function: ``function(rng, **arguments) -> value``."""
 
     function: Annotated[Callable[..., Any], CODE]
-    """Function of a `numpy.random.Generator`; it must draw from nothing else."""
+    """Function of a `numpy.random.Generator`, which must be its only source of randomness."""
     arguments: Annotated[Mapping[str, Any], ARGUMENTS] = field(default_factory=dict)
     """Keyword arguments of the function."""
 
@@ -210,7 +212,7 @@ SAMPLERS: dict[str, type[Sampler]] = {
     "intervals": IntervalsSampler,
     "choice": ChoiceSampler,
 }
-"""Samplers by the name that the key ``sampler`` has."""
+"""Samplers by the value of the key ``sampler``."""
 
 
 def is_number(value: Any) -> bool:

@@ -20,21 +20,21 @@ MODULE_NAME = r"\w+(\.\w+)+"
 """Pattern of an environment name that is a module, ``pettingzoo.mpe.simple_v3``."""
 
 NAMED = ("c", "bundled", "registered", "unity", "external")
-"""Built-in kinds with names of their own, in the order in which they are asked."""
+"""Built-in kinds with specific names, in the order in which they are tried."""
 
 PREFIXED = ("envpool",)
-"""Built-in kinds whose names are ``NAME:REST``, as those of plug-ins: they are imported on first use."""
+"""Built-in kinds whose names are ``NAME:REST``, like those of plug-ins; they are imported on first use."""
 
 GENERAL = ("code", "gymnasium")
-"""Kinds for any other name: the import path of code, and the id of a package that is not imported yet."""
+"""Kinds for all other names: the import path of code, and the id of a package that is not imported yet."""
 
 MADE = ("unity", "vector", "foreign")
-"""Kinds whose makers make vectorized environments."""
+"""Kinds whose makers create vectorized environments."""
 
 
 class EnvScheme:
-    """One kind of environment. A subclass overrides the methods that its kind needs; an instance of it stands in the
-    table.
+    """One kind of environment. A subclass overrides the methods that its kind needs; the table contains an instance of
+    it.
 
     A plug-in overrides `find`; its names are ``NAME:REST``, where NAME is that of its entry point.
     """
@@ -111,12 +111,12 @@ class EnvScheme:
         raise NotImplementedError
 
     def takes_over(self, made: Any) -> bool:
-        """Returns whether the product of a maker is not a single environment, and of this kind."""
+        """Returns whether a maker has returned an object of this kind instead of a single environment."""
         return False
 
 
 class NotSingleEnv(EnvError):
-    """Raised when a maker that was called for one environment has made a vectorized one.
+    """Raised when a maker that was called for one environment has returned a vectorized one.
 
     Args:
         name: Name in messages.
@@ -183,7 +183,7 @@ def scheme_of_maker(maker: Any) -> EnvScheme | None:
 
 
 def scheme_of_product(maker: Any, made: Any) -> EnvScheme | None:
-    """Returns the kind of a maker's product that is not a single environment; None if it is one."""
+    """Returns the kind of a maker's result that is not a single environment; None if it is a single environment."""
     if isinstance(maker, EnvSpec):
         return None
     return next((found for kind in MADE if (found := scheme(kind)).takes_over(made)), None)

@@ -1,5 +1,5 @@
-"""Teams as single agents: agents of an environment that see, act and earn together, as setting `teams` defines
-(docs/how-to/teams.md).
+"""Teams as single agents: several agents of an environment with joint observations, actions and rewards, as defined by
+the setting `teams` (docs/how-to/teams.md).
 
 The layouts are those of `core/spaces/team_spaces.py`. A team must act where one of its members must. Its reward is the
 sum of its members' rewards; the reward of its members' group is that of its own group, and with several groups those
@@ -23,7 +23,7 @@ from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv
 
 @dataclass
 class Team:
-    """A team of every lane.
+    """One team, in every lane.
 
     Attributes:
         name: Its name.
@@ -129,7 +129,7 @@ class TeamEnv(VectorBase):
                 raise ConfigError(f"teams.{name}: {self.name} has an agent of that name: call the team something else")
 
     def _lay_out(self) -> None:
-        """Makes the kinds: those of teams, then those of agents in no team, in the order in which they appeared."""
+        """Creates the kinds: those of teams, then those of agents in no team, in the order in which they appeared."""
         env, lanes = self.env, self.num_lanes
         place = {agent: (k, c) for k, kind in enumerate(env.kinds) for c, agent in enumerate(kind.agents)}
         if not self._slabs:
@@ -236,7 +236,9 @@ class TeamEnv(VectorBase):
         self.env.keep_infos, self.env.keep_last_pictures = self.keep_infos, self.keep_last_pictures
 
     def _given(self, actions: Sequence[np.ndarray], now: Step) -> list[np.ndarray]:
-        """Returns the environment's own actions of its own kinds: members' come from their teams'."""
+        """Returns the actions for the environment's kinds; the actions of members are taken from those of their
+        teams.
+        """
         lanes = self.num_lanes
         found = []
         for kind in self.env.kinds:

@@ -1,4 +1,4 @@
-"""Variants of an environment, in C or in Python, that play many instances with equal numbers: which one is used."""
+"""Chooses a variant of an environment, in C or in Python, that steps many instances with identical results."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from rookery.envs.vector.makers import is_vector_class
 
 
 def variants_of(found: Any, implementation: str, render: bool = False) -> list[Any]:
-    """Returns the variants that play many instances with the same numbers, and render them if requested, the fastest
-    first; a parent's variant does not count, its rules may differ. For ``batched`` a vector entry point is accepted,
-    too.
+    """Returns the variants that step many instances with identical results (and render them if requested), the fastest
+    first; variants of a parent class do not count, because its rules may differ. For ``batched`` a vector entry point
+    is accepted, too.
     """
     is_id = isinstance(found, gymnasium.envs.registration.EnvSpec) and is_gymnasiums(found)
     batched = (
@@ -53,7 +53,7 @@ def usable_variant(
 
 
 def _vector_entry(found: Any) -> Any:
-    """Returns the vector entry point of an environment, whose numbers may differ, or None."""
+    """Returns the vector entry point of an environment, whose results may differ, or None."""
     if not isinstance(found, gymnasium.envs.registration.EnvSpec):
         return vars(found).get("vector_entry_point") if inspect.isclass(found) else None
     if found.vector_entry_point == "ale_py.vector_env:AtariVectorEnv":
