@@ -25,24 +25,25 @@ Tree = dict[str, np.ndarray]
 MASK = "action_mask"
 
 CENTRAL = "central"
-"""Key of a Dict observation under which critics find what policies do not see."""
+"""Key of a Dict observation for the part that only critics observe."""
 
 CENTRAL_ACTED = f"{CENTRAL}/acted"
-"""Path of the flag of a row whether its agent still acts, where groups are shown (`envs/groups.py`)."""
+"""Path of the flag for whether a row's agent still acts, if groups are shown (`envs/groups.py`)."""
 
 CATEGORIES = ("discrete", "multi_discrete")
-"""Kinds of leaves that hold one of several, stored from 0."""
+"""Kinds of leaves with one of several categories, stored from 0."""
 
 USABLE = "Discrete, MultiDiscrete, MultiBinary or Box, or Dict and Tuple of these"
-"""Action spaces there is a layout for, in words."""
+"""Supported action spaces, as text."""
 
 
 SMALLEST_IMAGE = 3
-"""Pixels: what has three dimensions and a shorter side is read as a vector."""
+"""Minimum side of an image in pixels; three-dimensional boxes with a shorter side are read as vectors."""
 
 
 def image_axes(shape: tuple[int, ...]) -> tuple[int, int, int, bool] | None:
-    """Channels, height, width, and whether channels come last, of a box of this shape; None if it is not an image.
+    """Returns channels, height, width, and whether channels come last, of a box of this shape; None if it is not an
+    image.
 
     An image has three dimensions. Its channels are the shorter of the first and the last axis, the last if they are
     equal; the other two are at least 3 pixels long.
@@ -85,18 +86,18 @@ class Leaf:
 
     @property
     def is_image(self) -> bool:
-        """Whether this is an image: a uint8 box with height, width and channels in either order."""
+        """Whether the leaf is an image: a uint8 box with height, width and channels in either order."""
         return self.kind == "box" and len(self.shape) == 3 and self.dtype == np.uint8
 
     @property
     def is_central(self) -> bool:
-        """Whether only critics observe this."""
+        """Whether only critics observe this leaf."""
         return self.path == CENTRAL or self.path.startswith(f"{CENTRAL}/")
 
 
 @dataclass(frozen=True, eq=False)
 class ObsSpec:
-    """The layout of one agent's observations. Two specs are equal if their leaves are.
+    """Layout of one agent's observations. Two specs are equal if their leaves are.
 
     Attributes:
         space: The environment's own space.
@@ -116,7 +117,7 @@ class ObsSpec:
 
     @property
     def has_mask(self) -> bool:
-        """Whether the observations carry an action mask."""
+        """Whether the observations contain an action mask."""
         return self.leaves[-1].kind == "mask"
 
     @property
@@ -125,7 +126,7 @@ class ObsSpec:
         return self.without(CENTRAL)
 
     def without(self, *paths: str) -> ObsSpec:
-        """Returns the layout without the parts under these paths; this one if it has none of them."""
+        """Returns the layout without the parts at these paths; the same object if it has none of them."""
         left_out = {leaf.path for leaf in self.leaves if any(f"{leaf.path}/".startswith(f"{path}/") for path in paths)}
         if not left_out:
             return self
@@ -133,7 +134,7 @@ class ObsSpec:
         return ObsSpec(_pruned(self.space, "", paths), leaves, self.dropped)
 
     def is_within(self, other: ObsSpec) -> bool:
-        """Whether observations of another layout are of this one, but for what they show to critics besides."""
+        """Whether observations of another layout fit this one, apart from their additional parts for critics."""
         return self == other or (self.own == other.own and {*map(repr, self.leaves)} <= {*map(repr, other.leaves)})
 
     def allocate(self, *leading: int) -> Tree:
@@ -171,7 +172,8 @@ class ObsSpec:
             tree[leaf.path][row] = array
 
     def read(self, obs: Any, mask: Any = None) -> tuple[Tree, bool]:
-        """Observations of the environment, one or a batch, as arrays ``[N, *leaf.shape]``; and whether it was a batch.
+        """Returns observations of the environment, one or a batch, as arrays ``[N, *leaf.shape]``; and whether it was a
+        batch.
 
         Args:
             obs: One observation, or N of them stacked leaf by leaf in the structure of the space; of sets of entities,
@@ -274,7 +276,7 @@ class ObsSpec:
 
 
 def _pruned(space: spaces.Space[Any], path: str, left_out: Collection[str]) -> spaces.Space[Any]:
-    """A space without the entries of its Dicts that stand under these paths."""
+    """Returns a space without the entries of its Dicts at these paths."""
     if not isinstance(space, spaces.Dict):
         return space
     inside = {key: f"{path}/{key}" if path else str(key) for key in space.spaces}
@@ -284,7 +286,7 @@ def _pruned(space: spaces.Space[Any], path: str, left_out: Collection[str]) -> s
 
 
 def part_of(obs: Any, path: str) -> Any:
-    """The part of an observation that a leaf path names."""
+    """Returns the part of an observation at a leaf path."""
     if path == "obs" and not (isinstance(obs, Mapping) and "obs" in obs):
         return obs
     rest = path
@@ -300,7 +302,7 @@ def part_of(obs: Any, path: str) -> Any:
 
 
 def _stored(array: np.ndarray, leaf: Leaf) -> np.ndarray:
-    """The numbers of one leaf as they are stored, if their type can be without losing what they mean."""
+    """Converts the values of one leaf to the stored type, if that is possible without loss."""
     if array.dtype != leaf.dtype:
         whole = leaf.kind in ("discrete", "multi_discrete", "multi_binary")
         if array.dtype.kind not in ("iub" if whole else "" if leaf.dtype == np.uint8 else "fiub"):
@@ -317,7 +319,7 @@ def _categories(leaf: Leaf) -> str:
 
 
 def obs_spec(space: spaces.Space[Any], action: spaces.Space[Any], *, info_mask: bool = False) -> ObsSpec:
-    """The layout of observations of `space`.
+    """Returns the layout of observations of `space`.
 
     Args:
         space: Observation space: Box, Discrete, MultiDiscrete, MultiBinary, EntitySet, or Dict and Tuple of these,
@@ -377,7 +379,7 @@ def obs_spec(space: spaces.Space[Any], action: spaces.Space[Any], *, info_mask: 
 
 
 def _check_mask(space: spaces.Space[Any], action: spaces.Space[Any], width: int) -> None:
-    """Raises a SpaceError if an entry ``action_mask`` of observations is no mask of the actions, of `width` flags."""
+    """Raises a SpaceError if the entry ``action_mask`` of observations is not an action mask of `width` flags."""
     check_maskable(action, "the observation")
     flags = isinstance(space, spaces.Box | spaces.MultiBinary) and int(np.prod(space.shape or (0,)))
     if flags != width:
@@ -388,7 +390,7 @@ def _check_mask(space: spaces.Space[Any], action: spaces.Space[Any], width: int)
 
 
 def check_maskable(action: spaces.Space[Any], place: str) -> None:
-    """Raises a SpaceError if actions that are given a mask have no choices.
+    """Raises a SpaceError if masked actions are not discrete.
 
     Args:
         action: Space of the actions.
@@ -402,8 +404,8 @@ def check_maskable(action: spaces.Space[Any], place: str) -> None:
 
 
 def mask_width(action: spaces.Space[Any]) -> int:
-    """Flags in an action mask of `action`: n for Discrete, the sum of nvec for MultiDiscrete, for Dict and Tuple that
-    of their parts together, 0 for others.
+    """Returns the number of flags in an action mask of `action`: n for Discrete, the sum of nvec for MultiDiscrete, the
+    sum over the parts for Dict and Tuple, 0 for others.
     """
     return sum(_choices(action))
 
@@ -418,7 +420,7 @@ def _choices(action: spaces.Space[Any]) -> tuple[int, ...]:
 
 
 def _parts(space: spaces.Space[Any], path: str = "") -> list[tuple[str, spaces.Space[Any]]]:
-    """The spaces in a Dict or Tuple by path, those inside it taken apart too; empty for other spaces."""
+    """Returns the spaces nested in a Dict or Tuple by path; empty for other spaces."""
     if not isinstance(space, spaces.Dict | spaces.Tuple):
         return []
     found = []
@@ -430,12 +432,12 @@ def _parts(space: spaces.Space[Any], path: str = "") -> list[tuple[str, spaces.S
 
 
 LARGEST = 2**24
-"""Choices an element of a composite action may have: float32, which it is stored in, holds integers up to here."""
+"""Maximum number of options of an element of a composite action: stored as float32, which holds integers up to this."""
 
 
 @dataclass(frozen=True, eq=False)
 class ActionSpec:
-    """The layout of one agent's actions: a vector of integers or floats, and how to give it to the environment.
+    """Layout of one agent's actions: a vector of integers or floats, and its conversion to the environment's actions.
 
     The elements of an action are of three sorts: choices (one of several), flags (yes or no) and numbers. A Dict or
     Tuple space is a *composite*: one float32 vector of all choices, then all flags, then all numbers, each in the order
@@ -472,11 +474,13 @@ class ActionSpec:
 
     @property
     def num_parameters(self) -> int:
-        """Parameters of a distribution over such actions: logits, means, and of each mean the log of its spread."""
+        """Number of parameters of a distribution over such actions: logits, means, and the log of the spread of each
+        mean.
+        """
         return sum(self.sizes) + self.num_flags + 2 * self.num_numbers
 
     def to_env(self, action: np.ndarray) -> np.ndarray:
-        """The environment's own actions ``[N, *space.shape]`` for stored actions ``[N, *shape]``.
+        """Converts stored actions ``[N, *shape]`` to the environment's actions ``[N, *space.shape]``.
 
         For a composite: ``[N]`` objects, each a dict or tuple of its own, with arrays of its own in it.
         """
@@ -493,7 +497,7 @@ class ActionSpec:
         return self._within_bounds(shaped)
 
     def _within_bounds(self, shaped: np.ndarray) -> np.ndarray:
-        """The numbers of a Box ``[N, *space.shape]``, clipped and rescaled to the bounds."""
+        """Returns the values of a Box ``[N, *space.shape]``, clipped and rescaled to the bounds."""
         assert isinstance(self.space, spaces.Box)
         low, high, scaled, center, half = self._bounds
         in_range = np.minimum(np.maximum(shaped, -1.0), 1.0)  # faster than np.clip
@@ -505,7 +509,8 @@ class ActionSpec:
         return np.asarray(shaped.astype(self.space.dtype, copy=False))
 
     def from_env(self, action: Any) -> np.ndarray:
-        """The stored actions ``[N, *shape]`` for the environment's own ``[N, *space.shape]``; `to_env` gives them back.
+        """Converts the environment's actions ``[N, *space.shape]`` to stored actions ``[N, *shape]``; the inverse of
+        `to_env`.
 
         A number that has two bounds is stored in units of half its range, as closely as float32 can (exactly where that
         is a power of two around 0), and not beyond the bounds. For a composite: N dicts or tuples.
@@ -541,7 +546,7 @@ class ActionSpec:
         return array.astype(self.dtype)
 
     def _composed(self, action: np.ndarray) -> np.ndarray:
-        """Dicts and tuples ``[N]`` of vectors ``[N, elements]``."""
+        """Converts vectors ``[N, elements]`` to Dicts and Tuples ``[N]``."""
         num = len(action)
         columns = [
             part.to_env(action[:, mine].astype(part.dtype).reshape(num, *part.shape)) for part, mine in self.parts
@@ -561,23 +566,23 @@ class ActionSpec:
 
     @cached_property
     def _is_unit(self) -> bool:
-        """Whether the bounds of all numbers of an action are -1 and 1, so that none is rescaled."""
+        """Whether the bounds of all elements of an action are -1 and 1, so that no element is rescaled."""
         _, _, scaled, center, half = self._bounds
         return bool(scaled.all() and (center == 0.0).all() and (half == 1.0).all())
 
     @cached_property
     def scale(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Of a box with two bounds each: the middles of these and half their distances; None if all are -1 and 1."""
+        """Midpoints and half-widths of a box with two bounds per element; None if all bounds are -1 and 1."""
         return None if self._is_unit else (self._bounds[3], self._bounds[4])
 
     @cached_property
     def is_bounded(self) -> bool:
-        """Whether all numbers of an action have two bounds."""
+        """Whether all elements of an action have two bounds."""
         return bool(self._bounds[2].all())
 
 
 def nested(space: spaces.Space[Any], values: Iterator[Any]) -> Any:
-    """One action in the structure of `space`, from the next of `values` for each space inside."""
+    """Returns one action in the structure of `space`, built from consecutive `values`."""
     if isinstance(space, spaces.Dict):
         return {key: nested(part, values) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
@@ -587,7 +592,7 @@ def nested(space: spaces.Space[Any], values: Iterator[Any]) -> Any:
 
 
 def flat_action(space: spaces.Space[Any], action: Any) -> Iterator[Any]:
-    """The values in a nested action, in the order in which `nested` takes them."""
+    """Returns the values of a nested action, in the order of `nested`."""
     if isinstance(space, spaces.Dict):
         for key, part in space.spaces.items():
             yield from flat_action(part, action[key])
@@ -599,7 +604,8 @@ def flat_action(space: spaces.Space[Any], action: Any) -> Iterator[Any]:
 
 
 def action_spec(space: spaces.Space[Any]) -> ActionSpec:
-    """The layout of actions of `space`: Discrete, MultiDiscrete, MultiBinary, Box, or Dict and Tuple of these, nested.
+    """Returns the layout of actions of `space`: Discrete, MultiDiscrete, MultiBinary, Box, or Dict and Tuple of these,
+    nested.
 
     Raises:
         SpaceError: For any other space, and for one in which there is nothing to decide.
@@ -611,7 +617,7 @@ def action_spec(space: spaces.Space[Any]) -> ActionSpec:
 
 
 def _action_spec(space: spaces.Space[Any]) -> ActionSpec:
-    """The layout of actions of `space`, which may be a part without elements."""
+    """Returns the layout of actions of `space`, which may be a part without elements."""
     integer, real = np.dtype(np.int64), np.dtype(np.float32)
     sizes, count = _choices(space), int(np.prod(space.shape or ()))
     if isinstance(space, spaces.Discrete):

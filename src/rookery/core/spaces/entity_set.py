@@ -18,11 +18,11 @@ from gymnasium.vector.utils import iterate
 from rookery.core.errors import SpaceError
 
 ELEMENTS = "Box, Discrete, MultiDiscrete or MultiBinary, or Dict and Tuple of these"
-"""Spaces of elements there is a layout for, in words."""
+"""Supported spaces of elements, as text."""
 
 
 class EntitySet(spaces.Sequence):
-    """A ``Sequence`` of at most `max_entities` elements, for environments that know their own bound.
+    """A ``Sequence`` of at most `max_entities` elements, for environments with a known maximum.
 
     Args:
         space: What one entity looks like.
@@ -42,13 +42,13 @@ class EntitySet(spaces.Sequence):
         return min(int(super().generate_sample_length(length_mask, mask_type)), self.max_entities)
 
     def sample(self, mask: Any = None, probability: Any = None) -> Any:
-        """A random set, of 0 to `max_entities` elements, evenly, unless a mask says how many."""
+        """Returns a random set whose size is uniform in 0 to `max_entities`, unless a mask sets the size."""
         if mask is None and probability is None:
             mask = (self.np_random.integers(self.max_entities + 1), None)
         return super().sample(mask, probability)
 
     def contains(self, x: Any) -> bool:
-        """Whether `x` is a sequence of such elements, and not too many."""
+        """Returns whether `x` is a sequence of such elements that is not too long."""
         if not super().contains(x):
             return False
         elements = iterate(self.stacked_feature_space, x) if self.stack else x
@@ -64,7 +64,7 @@ class EntitySet(spaces.Sequence):
 
 
 def bounded(space: spaces.Space[Any], max_entities: int | None) -> spaces.Space[Any]:
-    """The space with an `EntitySet` for each ``Sequence`` in it; the space itself where there is none.
+    """Returns the space with each ``Sequence`` replaced by an `EntitySet`; the same space if it has none.
 
     Args:
         space: An observation space.
@@ -86,7 +86,7 @@ def bounded(space: spaces.Space[Any], max_entities: int | None) -> spaces.Space[
 
 @dataclass(frozen=True)
 class Part:
-    """A simple space in an element, and the columns of an entity that are its own.
+    """Simple space within an element, and its columns of an entity.
 
     Attributes:
         keys: Where it stands in an element; empty if it is the element.
@@ -192,7 +192,7 @@ class EntityLayout:
 
 
 def entity_layout(space: spaces.Sequence, path: str) -> EntityLayout | None:
-    """Returns the memory layout of sets of a space; None if there is no layout for its elements.
+    """Returns the memory layout of the sets of a space; None if its elements are not supported.
 
     Args:
         space: The set.

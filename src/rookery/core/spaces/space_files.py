@@ -1,4 +1,4 @@
-"""Spaces as JSON, so that a policy can be used where its environment is not; and spaces as people write them."""
+"""Spaces as JSON, so that a policy can be used without its environment; and spaces as written by users."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rookery.core.spaces.entity_set import EntitySet
 
 
 def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
-    """A description of the space that `space_from_json` turns into an equal one.
+    """Returns a description of a space that `space_from_json` converts back to an equal space.
 
     Spaces that Rookery cannot observe (texts, graphs, an environment's own kinds) come back as a Text, which it leaves
     out of observations just the same.
@@ -44,7 +44,7 @@ def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
 
 
 def space_from_json(text: dict[str, Any]) -> spaces.Space[Any]:
-    """The space that `space_to_json` described.
+    """Returns the space described by `space_to_json`.
 
     Raises:
         SpaceError: If the description is of an unknown kind, invalid, or of more than `LARGEST_SPACE` numbers.
@@ -88,7 +88,7 @@ def _space_from_json(text: Any) -> spaces.Space[Any]:
 
 
 def numbers_in(text: Any, image_divisor: int = 4) -> int:
-    """Returns how many numbers a network is given for an element of a space, or gives for it.
+    """Returns the number of network inputs or outputs for an element of a space.
 
     Args:
         text: The description of the space; elements of a set count once.
@@ -111,7 +111,7 @@ def numbers_in(text: Any, image_divisor: int = 4) -> int:
 
 
 def sized(shape: Any) -> tuple[int, ...]:
-    """Returns the shape of a space as a tuple, checked before arrays of it are made.
+    """Returns the shape of a space as a tuple, checked before arrays of this shape are created.
 
     Args:
         shape: A whole number, or a list of these.
@@ -126,7 +126,7 @@ def sized(shape: Any) -> tuple[int, ...]:
 
 
 LARGEST_SPACE = 1 << 25
-"""Most numbers in a space: more than in an image of 4,096 x 2,304 pixels in three colours."""
+"""Maximum number of values in a space: more than in an image of 4,096 x 2,304 pixels in three colours."""
 
 WRITTEN = {
     "box": ("low", "high", "dtype"),
@@ -136,7 +136,7 @@ WRITTEN = {
     "dict": (),
     "tuple": (),
 }
-"""Words that a written space begins with, and what may stand beside them."""
+"""First words of a written space, each with the words allowed beside it."""
 
 
 def written_space(text: Any, place: str) -> spaces.Space[Any]:
@@ -194,7 +194,7 @@ def written_space(text: Any, place: str) -> spaces.Space[Any]:
 
 
 def _written_leaf(word: str, value: Any, text: Mapping[str, Any]) -> spaces.Space[Any]:
-    """A written space that has no others in it; raises a ValueError or the like if it is none."""
+    """Returns a written space without nested spaces; raises a ValueError or the like if it is invalid."""
     sizes = np.asarray(value)
     if sizes.dtype.kind not in "iu" or sizes.size == 0 or (sizes < 1).any():
         raise ValueError(f"{word}: {value!r}: expected whole numbers from 1 on")

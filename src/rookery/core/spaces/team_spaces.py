@@ -19,17 +19,17 @@ from rookery.core.errors import SpaceError
 from rookery.core.spaces.arrays import CENTRAL, MASK, ActionSpec, Leaf, ObsSpec, action_spec, mask_width, obs_spec
 
 ALIVE = "alive"
-"""Key of a team's observation under which flags say which of its members act."""
+"""Key of a team's observation for flags of the members that act."""
 
 
 def member_keys(number: int) -> list[str]:
-    """Keys of so many members; of equal length, because a Dict space sorts its keys."""
+    """Returns the keys of a number of members, of equal length because a Dict space sorts its keys."""
     width = len(str(number - 1))
     return [f"{member:0{width}d}" for member in range(number)]
 
 
 def team_specs(members: Sequence[tuple[ObsSpec, ActionSpec]]) -> tuple[ObsSpec, ActionSpec]:
-    """The layouts of what a team observes and of what it does.
+    """Returns the layouts of a team's observations and actions.
 
     Args:
         members: What each member observes and does.
@@ -50,7 +50,7 @@ def team_specs(members: Sequence[tuple[ObsSpec, ActionSpec]]) -> tuple[ObsSpec, 
 
 
 def _own(space: spaces.Space[Any]) -> spaces.Space[Any]:
-    """The space of an observation without its mask and without what is for critics alone."""
+    """Returns the space of an observation without its mask and without the parts for critics."""
     if not isinstance(space, spaces.Dict):
         return space
     return spaces.Dict({key: part for key, part in space.spaces.items() if key not in (MASK, CENTRAL)})
@@ -78,7 +78,7 @@ class TeamMember:
 
 
 def is_team(obs: ObsSpec, action: ActionSpec) -> bool:
-    """Whether these are the layouts of a team."""
+    """Returns whether these are the layouts of a team."""
     own, acts = obs.space, action.space
     if not isinstance(own, spaces.Dict) or not isinstance(acts, spaces.Dict) or ALIVE not in own.spaces:
         return False
@@ -86,7 +86,7 @@ def is_team(obs: ObsSpec, action: ActionSpec) -> bool:
 
 
 def members_of(obs: ObsSpec, action: ActionSpec) -> tuple[TeamMember, ...]:
-    """The members of a team, in their order.
+    """Returns the members of a team, in their order.
 
     Args:
         obs: Layout of what the team observes, as the environment gives it or as a network takes it.
@@ -121,7 +121,7 @@ def members_of(obs: ObsSpec, action: ActionSpec) -> tuple[TeamMember, ...]:
 
 
 def alike(members: Sequence[TeamMember]) -> list[list[int]]:
-    """The numbers of members that observe and act alike, put together."""
+    """Groups the indices of members with equal observations and actions."""
     sorts: list[list[int]] = []
     for number, member in enumerate(members):
         for same in sorts:
