@@ -12,7 +12,7 @@ from rookery.core.settings.layers import import_object
 
 
 class ClassNames:
-    """Knows the short names of config classes.
+    """Table of the short names of config classes.
 
     Args:
         paths: Import path of a config class by short name.
@@ -22,13 +22,13 @@ class ClassNames:
         self.paths = paths
 
     def spelled(self, name: Any) -> Any:
-        """Returns a short name as it is written here, whatever its capitals; anything else as it is."""
+        """Returns a short name in its canonical spelling, regardless of case; other texts are returned unchanged."""
         if not isinstance(name, str) or ":" in name:
             return name
         return next((known for known in self.paths if known.lower() == name.lower()), name)
 
     def find(self, name: Any) -> tuple[type[Settings] | None, str]:
-        """Returns the config class of a name, and what is wrong with the name."""
+        """Returns the config class of a name, and a message if the name is wrong."""
         if isinstance(name, type) and issubclass(name, Settings):
             return name, ""
         if not isinstance(name, str) or not name:

@@ -36,7 +36,7 @@ from rookery.core.settings.hints import no_attribute, suggestion
 T = TypeVar("T")
 
 FEW = 12
-"""Up to so many known names are listed in a message."""
+"""Maximum number of known names listed in a message."""
 
 
 class _Scheduled:
@@ -74,21 +74,23 @@ class Fixed(Enum):
     """Reason why a setting is fixed within a run; all others may change between two runs, and by PBT."""
 
     STRUCTURAL = "structural"
-    """It decides what is trained on, or the shapes of weights, of memories and of experience that is not complete."""
+    """Determines the training data, or the shapes of weights, memories or incomplete experience."""
     AT_START = "at start"
-    """It is read when a run begins, and the result is in each checkpoint: a resumed run has the default."""
+    """Read only when a run begins; the result is in each checkpoint, and a resumed run has the default."""
 
 
 Structural = Annotated[T, Fixed.STRUCTURAL]
-"""A field of kind `Fixed.STRUCTURAL`: ``Structural[PositiveInt]``. A section may be one, with everything in it."""
+"""Marks a field of kind `Fixed.STRUCTURAL`: ``Structural[PositiveInt]``. A section may be marked, with all of its
+settings.
+"""
 
 AtStart = Annotated[T, Fixed.AT_START]
-"""A field of kind `Fixed.AT_START`: ``AtStart[str | None]``. Its default says that nothing is to be read."""
+"""Marks a field of kind `Fixed.AT_START`: ``AtStart[str | None]``. With its default, nothing is read."""
 
 
 @dataclass(frozen=True)
 class InsteadOf:
-    """Marks an optional field that says the same as another optional one in other words.
+    """Marks an optional field as an alternative form of another optional field.
 
     Setting one of them resets the other to None; both at once are an error:
     ``every_env_steps: Annotated[PositiveInt | None, InsteadOf("every")] = None``.
@@ -102,7 +104,7 @@ class InsteadOf:
 
 @dataclass(frozen=True)
 class FormerName:
-    """Marks a field that has another name in earlier versions: ``new: Annotated[int, FormerName("old")]``.
+    """Marks a field that was renamed: ``new: Annotated[int, FormerName("old")]``.
 
     The former name is read like the new one, with a note; both at once are an error. It holds in derived classes too.
 
@@ -120,7 +122,7 @@ class FormerName:
 
 @dataclass(frozen=True)
 class FormerValue:
-    """Marks a field with a value that has another name in earlier versions: ``FormerValue("old", "new")``.
+    """Marks a field with a value that was renamed: ``FormerValue("old", "new")``.
 
     The former value is read as the new one, with a note. It holds in derived classes too.
 
@@ -134,7 +136,7 @@ class FormerValue:
 
 
 class InPercent:
-    """Marks a number that may be a text in percent too: ``10%`` is kept as 0.1."""
+    """Marks a number that may also be given in percent: ``10%`` is stored as 0.1."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
         from pydantic_core import core_schema
@@ -143,7 +145,7 @@ class InPercent:
 
 
 def _of_percent(value: Any) -> Any:
-    """Returns the number that a text in percent stands for; anything else as it is."""
+    """Converts a text in percent to a number; other values are returned unchanged."""
     if isinstance(value, str) and value.endswith("%"):
         with suppress(ValueError):
             return float(value.removesuffix("%")) / 100
@@ -159,7 +161,7 @@ NonNegativeInt = Annotated[int, Ge(0)]
 
 
 class Undecided:
-    """Stands in the place of a setting whose value is still to be chosen, as `tune.uniform(0, 1)` does.
+    """Placeholder for a value that is still to be chosen, such as `tune.uniform(0, 1)`.
 
     Config classes take it for any field, and check none of their rules between fields then; `resolve` refuses it.
     """
@@ -174,7 +176,9 @@ def is_undecided(value: Any) -> bool:
 
 
 class _Checked(type):
-    """Checks everything given to a constructor before the dataclass sees it, so that all mistakes come in one error."""
+    """Checks all arguments of a constructor before the dataclass receives them, so that one error reports all
+    mistakes.
+    """
 
     def __call__(cls, /, *args: Any, **values: Any) -> Any:
         fields = fields_of(cls)
@@ -197,7 +201,7 @@ class _Checked(type):
 
 @dataclass(frozen=True)
 class Settings(metaclass=_Checked):
-    """Base of config classes: remembers which fields were given, and checks them at once.
+    """Base of config classes: records the fields that were given, and validates them immediately.
 
     Raises:
         ConfigError: From every constructor, with one line for each wrong, unknown or missing value.
@@ -225,7 +229,7 @@ class Settings(metaclass=_Checked):
         return _built(cls, rest | read, self.given | changes.keys(), problems)  # type: ignore[no-any-return]
 
     def __getattr__(self, name: str) -> Any:
-        """Returns the value of a field by its former name; runs only where there is no attribute of that name."""
+        """Returns the value of a field by its former name; only called for missing attributes."""
         if name in former_names(type(self)):
             return getattr(self, former_names(type(self))[name][0])
         raise no_attribute(self, name)
@@ -267,7 +271,7 @@ class Settings(metaclass=_Checked):
 
 
 def build(cls: type, values: Mapping[str, Any], given: frozenset[str]) -> Any:
-    """Returns an instance of a config class from values that were checked."""
+    """Returns an instance of a config class from values already checked."""
     made: Any
     undecided = any(map(is_undecided, values.values()))
     if undecided:
@@ -311,7 +315,9 @@ def hints_of(cls: type) -> dict[str, Any]:
 
 @cache
 def fixed_of(cls: type, name: str) -> Fixed | None:
-    """Returns the mark of a config class's field, or of a parent class's field of that name; None without one."""
+    """Returns the `Fixed` mark of a config class's field, or of a parent class's field of that name; None without
+    one.
+    """
     marks = (item for base in cls.__mro__ for item in get_args(hints_of(base).get(name))[1:])
     return next((item for item in marks if isinstance(item, Fixed)), None)
 
@@ -331,7 +337,7 @@ def paths_of(cls: type) -> list[str]:
 
 @cache
 def alternatives_in(cls: type) -> dict[str, str]:
-    """Returns the fields of a config class of which one stands `InsteadOf` the other, each with the other."""
+    """Returns the fields of a config class that are alternatives (`InsteadOf`), each with the other field."""
     found: dict[str, str] = {}
     for name, hint in hints_of(cls).items():
         for mark in get_args(hint)[1:]:
@@ -341,7 +347,7 @@ def alternatives_in(cls: type) -> dict[str, str]:
 
 
 def one_of_each(cls: type, given: Mapping[str, Any], before: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Returns what was given at once, with None for each alternative that is thereby taken back.
+    """Returns the given values, with None for each alternative that they override.
 
     Args:
         cls: The config class.
@@ -364,13 +370,13 @@ def one_of_each(cls: type, given: Mapping[str, Any], before: Mapping[str, Any]) 
 
 @cache
 def former_names(cls: type) -> dict[str, tuple[str, FormerName]]:
-    """Returns the former names of a config class's fields, each with the name of today and its mark."""
+    """Returns the former names of a config class's fields, each with the present name and its mark."""
     return {mark.name: (name, mark) for name, mark in _marks(cls) if isinstance(mark, FormerName)}
 
 
 @cache
 def former_values(cls: type) -> dict[str, dict[str, str]]:
-    """Returns the former values of a config class's fields, each with the value of today, by field."""
+    """Returns the former values of a config class's fields, each with the present value, by field."""
     found: dict[str, dict[str, str]] = {}
     for name, mark in _marks(cls):
         if isinstance(mark, FormerValue):
@@ -379,7 +385,7 @@ def former_values(cls: type) -> dict[str, dict[str, str]]:
 
 
 def _marks(cls: type) -> list[tuple[str, object]]:
-    """Returns the marks of the fields of a config class and of its parents, each with the name of the field."""
+    """Returns the marks of the fields of a config class and of its parents, each with the field's name."""
     bases = [base for base in cls.__mro__ if dataclasses.is_dataclass(base)]
     return [(name, mark) for base in bases for name, hint in hints_of(base).items() for mark in get_args(hint)[1:]]
 
@@ -401,7 +407,7 @@ class Current(NamedTuple):
 
 
 def with_current_names(cls: type, given: Mapping[str, Any], stored: bool = False) -> Current:
-    """Returns what was given under the names of today.
+    """Returns the given values under the present names.
 
     Args:
         cls: The config class.
@@ -427,7 +433,7 @@ def with_current_names(cls: type, given: Mapping[str, Any], stored: bool = False
 
 
 def from_stored(cls: type[T], values: Mapping[str, Any]) -> T:
-    """Returns settings from values that a stored run gives, in which every former name may stand."""
+    """Returns settings from the values of a stored run, which may use any former name."""
     known: type = cls
     today = with_current_names(known, values, stored=True).values
     sections = {name: settings_class(hints_of(known).get(name)) for name in today}
@@ -440,7 +446,7 @@ def from_stored(cls: type[T], values: Mapping[str, Any]) -> T:
 
 
 def _renamed(cls: type, given: Mapping[str, Any], path: str, problems: list[str]) -> dict[str, Any]:
-    """Returns the values of a constructor call under today's names; warns of former ones, and adds to `problems`."""
+    """Returns the values of a constructor call under present names; warns of former ones, and adds to `problems`."""
     today = with_current_names(cls, given)
     problems += [f"code: {path}: {line}" for line in today.problems]
     for name, note in () if today.problems else today.notes:
@@ -459,7 +465,7 @@ def is_required(field: dataclasses.Field[Any]) -> bool:
 
 
 def _read(cls: type, given: Mapping[str, Any], path: str, problems: list[str]) -> dict[str, Any]:
-    """Returns the checked values of a constructor call; adds a line to `problems` for whatever is wrong."""
+    """Returns the checked values of a constructor call; adds a line to `problems` for each mistake."""
     fields, hints = fields_of(cls), hints_of(cls)
     read: dict[str, Any] = {}
     for name, value in given.items():
@@ -515,7 +521,7 @@ def check(hint: Any, value: Any) -> tuple[Any, str]:
 
 
 def advice(hint: Any, value: Any) -> str:
-    """Returns the way out, where the mistake is a common one."""
+    """Returns a remedy if the mistake is a common one."""
     schedule = ", such as {'start': 0.001, 'end': 0}" if is_scheduled(hint) else ""
     if not isinstance(value, str):
         return schedule if callable(value) or isinstance(value, list | tuple) else ""
@@ -549,7 +555,7 @@ def _validator(hint: Any) -> Any:
 
 
 def _lossless(hint: Any) -> Any:
-    """Returns the type with a lossless conversion before every int (from 3.0) and every tuple (from a list)."""
+    """Returns the type with lossless conversions: 3.0 to int, and a list to a tuple."""
     from pydantic import BeforeValidator, GetPydanticSchema
     from pydantic_core import core_schema
 
@@ -580,7 +586,7 @@ def _whole(value: Any) -> Any:
 
 
 def _closed(hint: Any) -> Any:
-    """Returns the type with its open bounds closed: a schedule may end at 0 where a constant must be above 0."""
+    """Returns the type with closed bounds: a schedule may end at 0 where a constant must be above 0."""
     if get_origin(hint) is Annotated:
         limits = [
             Ge(limit.gt) if isinstance(limit, Gt) else Le(limit.lt) if isinstance(limit, Lt) else limit  # type: ignore[arg-type]
@@ -622,25 +628,25 @@ def alternatives(hint: Any) -> tuple[Any, ...]:
 
 @cache
 def optional(hint: Any) -> bool:
-    """Returns whether None is one of the values."""
+    """Returns whether the type allows None."""
     return types.NoneType in alternatives(hint)
 
 
 def is_scheduled(hint: Any) -> bool:
-    """Returns whether a field takes a schedule in place of its value."""
+    """Returns whether a field accepts a schedule in place of its value."""
     parts = [part for part in (hint, *get_args(bare(hint))) if get_origin(part) is Annotated]
     return any(isinstance(item, _Scheduled) for part in parts for item in get_args(part)[1:])
 
 
 def plain_parts(hint: Any) -> tuple[Any, ...]:
-    """Returns the types of a union but schedules; a tuple of one for other types."""
+    """Returns the types of a union without schedules; a tuple of one for other types."""
     scheduled = is_scheduled(hint)
     return tuple(part for part in alternatives(hint) if not (scheduled and part is Any))
 
 
 @cache
 def settings_class(hint: Any) -> type[Settings] | None:
-    """Returns the config class of a field that holds nested settings, or such settings or None."""
+    """Returns the config class of a field with nested settings, which may be optional."""
     kinds = [bare(part) for part in alternatives(hint) if part is not types.NoneType]
     return kinds[0] if len(kinds) == 1 and isinstance(kinds[0], type) and issubclass(kinds[0], Settings) else None
 
@@ -681,7 +687,7 @@ def describe(hint: Any) -> str:
 
 
 def _range(limits: list[Any]) -> str:
-    """Returns the limits in words, with a space before them; empty if there are none."""
+    """Returns the limits as text, with a space before them; empty if there are none."""
     low, high = [x for x in limits if isinstance(x, Ge | Gt)], [x for x in limits if isinstance(x, Le | Lt)]
     if len(low) == len(high) == 1 and isinstance(low[0], Ge) and isinstance(high[0], Le):
         return f" from {low[0].ge} to {high[0].le}"

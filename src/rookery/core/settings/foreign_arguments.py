@@ -1,4 +1,4 @@
-"""Arguments that a foreign file may give to classes and functions (docs/trust.md).
+"""Arguments of classes and functions in files of other users (docs/trust.md).
 
 The signatures of Rookery declare what their arguments reach (`core/settings/reach.py`). Those of Gymnasium, PettingZoo
 and other suites of environments do not: numbers within bounds and flags are taken, and texts that `WORDS` or
@@ -18,16 +18,16 @@ from rookery.core.packages import is_own
 from rookery.core.settings.reach import RENDER_MODES, Objection, of_arguments
 
 LARGEST = 4_096
-"""The largest whole number of an argument that may size a map, an image or a list."""
+"""Largest integer for an argument that may size a map, an image or a list."""
 
 DEEPEST = 4
-"""How deep lists and mappings of arguments may be nested."""
+"""Maximum nesting depth of lists and mappings in arguments."""
 
 MOMENTS = frozenset(
     ("max_episode_steps", "max_steps", "max_cycles", "max_frames", "max_moves", "max_num_frames_per_episode",
      "max_timesteps", "episode_length", "seed")
 )  # fmt: skip
-"""Arguments that count steps or name random streams, and size no memory."""
+"""Arguments that count steps or name random streams and do not size memory."""
 
 COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
 
@@ -73,7 +73,8 @@ def objections_to_arguments(maker: Any, config: Mapping[str, Any], path: str) ->
 
 
 def why_not(name: str, value: Any, deep: int = 0) -> str:
-    """Returns why a foreign argument for an environment of Gymnasium, PettingZoo or another suite is not taken.
+    """Returns the reason why an argument from a foreign file is refused for an environment of Gymnasium, PettingZoo or
+    another suite.
 
     Args:
         name: The argument.
@@ -99,13 +100,13 @@ def why_not(name: str, value: Any, deep: int = 0) -> str:
 
 
 def is_ours(maker: Any) -> bool:
-    """Returns whether a class or function is Rookery's own."""
+    """Returns whether a class or function belongs to Rookery."""
     return is_own(str(getattr(maker, "__module__", "")))
 
 
 @functools.cache
 def _models() -> frozenset[str]:
-    """Returns the names of the robots that come with Gymnasium."""
+    """Returns the names of the robots included in Gymnasium."""
     spec = find_spec("gymnasium.envs.mujoco")
     folders = [Path(place, "assets") for place in (spec.submodule_search_locations or ()) if spec] if spec else []
     return frozenset(file.name for folder in folders for file in folder.glob("*.xml"))
@@ -127,4 +128,4 @@ LOOKED_UP: Mapping[str, Callable[[Any], bool]] = {
     "main_body": lambda value: isinstance(value, int) or (isinstance(value, str) and value.isidentifier()),
     "camera_name": lambda value: isinstance(value, str) and value.isidentifier(),
 }
-"""Functions that return whether a value is one of a package, by argument."""
+"""Functions that check whether a value is known to a package, by argument."""

@@ -1,4 +1,4 @@
-"""Layers and sections of an experiment whose paths have other names: former ones, or those of a stored journal."""
+"""Layers and sections of an experiment with renamed paths: former names, or those of a stored journal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ S = TypeVar("S", bound=Settings)
 
 
 def renamed_tree(tree: Mapping[str, Any], rename: Rename, path: str = "") -> dict[str, Any]:
-    """Returns nested settings with other names; both names of a setting stay beside each other."""
+    """Returns nested settings with renamed paths; if both names of a setting are given, both remain."""
     found: dict[str, Any] = {}
     for key, node in tree.items():
         at, name = f"{path}.{key}" if path else str(key), key
@@ -28,7 +28,7 @@ def renamed_tree(tree: Mapping[str, Any], rename: Rename, path: str = "") -> dic
 
 
 def renamed_layer(layer: Layer, rename: Rename) -> tuple[Layer, list[str]]:
-    """Returns a layer with other names, and a note for each."""
+    """Returns a layer with renamed paths, and a note for each."""
     notes = []
 
     def noted(path: str) -> str:
@@ -44,7 +44,7 @@ def renamed_layer(layer: Layer, rename: Rename) -> tuple[Layer, list[str]]:
 
 
 def renamed_keys(settings: S, names: tuple[str, ...], rename: Rename) -> S:
-    """Returns settings in which fields that name other settings, as keys or in a list, have other names.
+    """Returns settings in which the paths of other settings, used as keys or in a list, are renamed.
 
     Args:
         settings: The settings; those without such a field are returned as they are.

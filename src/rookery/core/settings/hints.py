@@ -1,4 +1,4 @@
-"""Hints for names that do not exist: a typing mistake, another section, or a name of another library."""
+"""Hints for unknown names: a typing mistake, another section, or a name of another library."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "buffer_init_steps": ("learning_starts",),
     "steps_per_update": ("updates_per_step",),
 }
-"""Our paths for a name of another library, the likeliest first; which one is meant depends on the algorithm.
+"""Rookery's paths for names of another library, the likeliest first; the right one depends on the algorithm.
 
 The table gives hints only: values may mean something else. ML-Agents counts `buffer_size` in decisions of an update,
 Stable-Baselines3 in decisions that are kept.
@@ -180,7 +180,7 @@ ARGUMENTS: dict[str, str] = {
     "stats_window_size": "returns are means over the last 100 episodes",
     "use_sde": 'state-dependent noise is a setting of SAC: exploration={"kind": "gsde"}',
 }  # fmt: skip
-"""Remedies for arguments of other libraries, or for values in another place, by the name of the argument."""
+"""Remedies for arguments of other libraries, or for values in the wrong place, by argument name."""
 
 METRICS: dict[str, str] = {
     **dict.fromkeys(
@@ -198,7 +198,7 @@ METRICS: dict[str, str] = {
     **dict.fromkeys(("ep_len_mean", "rollout/ep_len_mean", "episode_len_mean"), "length_mean"),
     "training_iteration": "iterations",
 }  # fmt: skip
-"""Our metrics by their names in other libraries."""
+"""Rookery's metrics by their names in other libraries."""
 
 ALGORITHM_NAMES: dict[str, str] = {
     **dict.fromkeys(
@@ -253,7 +253,7 @@ OPTIONS: dict[str, str] = {
     "--load-best": "--checkpoint best selects it",
     "--load-last-checkpoint": "the last checkpoint is the default",
 }
-"""Remedies for options of RL Zoo and CleanRL."""
+"""Remedies for command-line options of RL Zoo and CleanRL."""
 
 OTHER_VERBS: dict[str, str] = {
     "enjoy": "rookery record RUN writes a video, rookery evaluate RUN plays episodes",
@@ -262,7 +262,7 @@ OTHER_VERBS: dict[str, str] = {
     "version": "rookery --version",
     "rollout": "rookery evaluate RUN plays episodes; `rookery rllib rollout` takes the options of RLlib",
 }
-"""Remedies for commands of RL Zoo, and a frequent guess."""
+"""Remedies for commands of RL Zoo and for a frequent guess."""
 
 NAMES: dict[str, str] = {
     **dict.fromkeys(
@@ -344,18 +344,18 @@ ATTRIBUTES: dict[str, str] = {
         "arguments of Trainer: num_envs, policies, policy_mapping, evaluation_every, callbacks, device",
     ),
 }
-"""Remedies for attributes that objects of other libraries have, by their name."""
+"""Remedies for attributes of objects in other libraries, by name."""
 
 
 def no_attribute(owner: object, name: str) -> AttributeError:
-    """Returns the error for an attribute that `owner` does not have, with a remedy if another library has it."""
+    """Returns the error for a missing attribute of `owner`, with a remedy if another library has such an attribute."""
     remedy = f": {ATTRIBUTES[name]}" if name in ATTRIBUTES else ""
     message = f"{type(owner).__name__!r} object has no attribute {name!r}{remedy}"
     return AttributeError(message, name=name, obj=owner)
 
 
 class ForeignNames:
-    """Base of classes on which users look for attributes of other libraries, which are answered with a remedy."""
+    """Base of classes that answer attributes of other libraries with a remedy."""
 
     if not TYPE_CHECKING:  # a type checker keeps on refusing unknown attributes
 
@@ -366,7 +366,7 @@ class ForeignNames:
 
 
 def suggestion(path: str, known: Iterable[str]) -> str:
-    """Returns a hint such as ``; did you mean 'algorithm.lr'?``, or an empty text where nothing known is close.
+    """Returns a hint such as ``; did you mean 'algorithm.lr'?``, or an empty text if no known name is close.
 
     Args:
         path: What was written.
@@ -397,7 +397,7 @@ def suggestion(path: str, known: Iterable[str]) -> str:
 
 
 def argument_hint(name: str, known: Iterable[str], algorithm: str, settings: Collection[str]) -> str:
-    """Returns a hint for an unknown argument of `Trainer`; an empty text where nothing known is close.
+    """Returns a hint for an unknown argument of `Trainer`; an empty text if no known name is close.
 
     Args:
         name: The argument.
@@ -412,7 +412,7 @@ def argument_hint(name: str, known: Iterable[str], algorithm: str, settings: Col
 
 
 def _by_ending(paths: Iterable[str]) -> dict[str, list[str]]:
-    """Returns the paths by each of their ends, of one name or more."""
+    """Returns the paths by each of their suffixes of one or more names."""
     found: dict[str, list[str]] = {}
     for path in paths:
         names = path.split(".")
@@ -422,5 +422,5 @@ def _by_ending(paths: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _first(ending: Mapping[str, list[str]], ends: Iterable[str]) -> list[str]:
-    """Returns the paths that end in the first of `ends` in which any does."""
+    """Returns the paths that end in the first of `ends` that matches any."""
     return next((ending[end] for end in ends if end in ending), [])

@@ -24,7 +24,7 @@ from rookery.core.settings.secrets import NOT_STORED, Secret
 from rookery.core.settings.starting_folder import starting_folder
 
 CLASS = "<class>"
-"""Key under which a settings object, turned into a mapping, says what it was."""
+"""Key for the class of a settings object that was converted to a mapping."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,17 @@ class Layer:
     stored: bool = False
 
     def where(self, path: str) -> str:
-        """Returns the most exact source known for `path`."""
+        """Returns the most exact known source of `path`."""
         return self.lines.get(path, self.source)
 
     def sent_to(self, folder: str) -> Layer:
-        """Returns the layer for another process: where the layer's folder has nothing, relative paths begin in this."""
+        """Returns the layer for another process: relative paths that do not exist in the folder of the layer start in
+        this folder.
+        """
         return replace(self, folder=folder, stored_folders={"": self.folder, **self.stored_folders})
 
     def folders(self, path: str) -> tuple[str, ...]:
-        """Returns the folders where relative paths of the value at `path` may begin, the first to try first."""
+        """Returns the folders in which relative paths of the value at `path` are searched, in this order."""
         stored = self.stored_folders.get(path, self.stored_folders.get("", self.folder))
         return (self.folder,) if stored == self.folder else (stored, self.folder)
 
@@ -101,7 +103,7 @@ def yaml_layer(path: str | Path, name: str | None = None) -> Layer:
 
 
 OVERRIDE = "path=value, for example algorithm.lr=3e-4"
-"""What an override must be like, as it is said to who writes another."""
+"""Required form of an override, for error messages."""
 
 
 QUOTED = """'policies."Name?team=0".lr=3e-4'"""
@@ -163,11 +165,11 @@ def read_value(text: str) -> Any:
 
 
 NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
-"""The part of an import path behind the colon: the name of a class or function."""
+"""Part of an import path after the colon: the name of a class or function."""
 
 
 def import_object(text: str) -> Any:
-    """Returns the class or function that ``my.module:Name`` names, or by its former name (`core/moved.py`).
+    """Imports the class or function ``my.module:Name``, or the present one for a former name (`core/moved.py`).
 
     Raises:
         ConfigError: If there is none; names what is missing, and the nearest name in the module.
@@ -200,7 +202,7 @@ def import_object(text: str) -> Any:
 
 
 def mapping_of(part: Any) -> dict[Any, Any]:
-    """Returns a mapping, or a settings object as one: what it was given, and its class."""
+    """Returns a mapping, or a settings object as a mapping of the given values and its class."""
     if isinstance(part, Settings):
         return {CLASS: type(part)} | {name: getattr(part, name) for name in fields_of(type(part)) if name in part.given}
     return dict(part)
@@ -220,15 +222,17 @@ def nested(values: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _opened(value: Any) -> dict[Any, Any]:
-    """Returns what stands at a path as a mapping that takes more: a name or class alone is one that says no more."""
+    """Returns the value at a path as a mapping to extend; a name or class alone becomes a mapping that only contains
+    it.
+    """
     if isinstance(value, str | type):
         return {"name": value}
     return mapping_of(value) if isinstance(value, Mapping | Settings) else {}
 
 
 def _over(low: Any, high: Any) -> Any:
-    """Joins two values that one layer gives for a path: sections are put together, else the later counts. Beside a
-    section, a name or class alone is one that says no more.
+    """Merges two values that one layer gives for a path: sections are merged, otherwise the later value counts. A name
+    or class beside a section becomes part of it.
     """
     sections = isinstance(low, Mapping | Settings), isinstance(high, Mapping | Settings)
     if not any(sections) or not all(isinstance(one, Mapping | Settings | str | type) for one in (low, high)):
@@ -242,7 +246,7 @@ def _over(low: Any, high: Any) -> Any:
 
 
 _LINES: dict[str, str] = {}
-"""Values on one line, by what they print: every run writes the same names and defaults, and ruamel is slow to begin."""
+"""Cache of values on one line, because every run writes the same names and defaults and ruamel is slow to start."""
 
 
 def flow(value: Any) -> str:
@@ -273,7 +277,7 @@ def _line(value: Any) -> str:
 
 
 def writable(value: Any) -> Any:
-    """Returns a value in the types of YAML; of a secret only that it is one."""
+    """Returns a value in the types of YAML; a secret is replaced by a placeholder."""
     if isinstance(value, Secret):
         return NOT_STORED
     if isinstance(value, Schedule):

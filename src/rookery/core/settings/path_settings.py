@@ -1,4 +1,4 @@
-"""Settings that are paths, going by their types: relative ones begin in the folder of who gave them."""
+"""Settings that are paths, according to their types; relative paths start in the folder of their source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rookery.core.settings.starting_folder import is_relative
 
 
 def may_hold_paths(hint: Any, value: Any) -> bool:
-    """Returns whether a value is or holds texts that can be paths: its type says so, or is any type."""
+    """Returns whether a value may contain paths, because its type contains paths or any values."""
     if bare(hint) is Any:
         return isinstance(value, str | list | tuple | dict)
     return holds_paths(hint) and bool(value)
@@ -58,7 +58,7 @@ def locate(hint: Any, value: Any, folders: Sequence[str]) -> tuple[Any, str, lis
 
 
 def _located(hint: Any, value: Any, find: Any) -> Any:
-    """Returns a value with what `find` returns for each relative path in it."""
+    """Returns a value in which each relative path is replaced by the result of `find`."""
     if (mark := _mark(hint)) is not None:
         is_path = mark.is_path and isinstance(value, str | Path) and value not in mark.but and is_relative(str(value))
         return type(value)(find(str(value))) if is_path else value
@@ -76,6 +76,6 @@ def _located(hint: Any, value: Any, find: Any) -> Any:
 
 
 def _mark(hint: Any) -> Reaches | None:
-    """Returns what a type says that its values reach; None if it says nothing."""
+    """Returns the `Reaches` mark of a type; None without one."""
     marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     return next((mark for mark in marks if isinstance(mark, Reaches)), None)

@@ -44,12 +44,12 @@ from rookery.core.settings.fields import (
 )
 
 LONGEST = 10_000
-"""Most entries of a list or mapping in a foreign file where its type declares no limit."""
+"""Maximum number of entries of a list or mapping in a foreign file if its type declares no limit."""
 
 
 @dataclass(frozen=True)
 class Reaches:
-    """Marks a value with effects beyond the training itself, which a foreign file may not set.
+    """Marks a value with effects beyond the training, which a foreign file may not set.
 
     Attributes:
         what: What a value reaches, for messages: "a path", "a program", "an environment variable".
@@ -65,13 +65,13 @@ class Reaches:
 
     @property
     def is_path(self) -> bool:
-        """Whether values are paths, which may be relative."""
+        """Whether values are paths, possibly relative."""
         return self.is_file or self.what == "a path"
 
 
 @dataclass(frozen=True)
 class Within:
-    """Marks a number that sizes memory.
+    """Marks a number that determines memory use.
 
     Attributes:
         limit: The largest number in a foreign file. On a mapping or list it holds for all numbers in it.
@@ -82,7 +82,7 @@ class Within:
 
 @dataclass(frozen=True)
 class Items:
-    """Marks a list that sizes memory.
+    """Marks a list that determines memory use.
 
     Attributes:
         limit: Most entries in a foreign file.
@@ -93,7 +93,7 @@ class Items:
 
 @dataclass(frozen=True)
 class Harmless:
-    """Marks a type whose values all reach nothing.
+    """Marks a type whose values have no effects beyond the training.
 
     Attributes:
         use: What it is used for.
@@ -113,45 +113,46 @@ Label = Annotated[str, NAME]
 """A text that is compared, printed or looked up among known names."""
 
 Count = Annotated[PositiveInt, COUNT]
-"""A whole number from 1 of steps, updates or moments, which sizes no memory."""
+"""Positive number of steps, updates or moments, which does not determine memory use."""
 
 CountFromZero = Annotated[NonNegativeInt, COUNT]
-"""The same, from 0."""
+"""Non-negative number of steps, updates or moments, which does not determine memory use."""
 
 Width = Annotated[PositiveInt, Within(8_192)]
-"""Numbers of a layer, a memory or a value's distribution."""
+"""Width of a layer, a memory or a value's distribution."""
 
 Few = Annotated[PositiveInt, Within(1_000)]
-"""Layers, heads, or other parts of which each takes memory."""
+"""Number of layers, heads, or other parts that each use memory."""
 
 FewFromZero = Annotated[NonNegativeInt, Within(1_000)]
-"""The same, from 0."""
+"""Number of layers, heads, or other parts that each use memory; may be 0."""
 
 Processes = Annotated[PositiveInt, Within(256)]
-"""Processes or threads."""
+"""Number of processes or threads."""
 
 ProcessesFromZero = Annotated[NonNegativeInt, Within(256)]
-"""The same, from 0."""
+"""Number of processes or threads; may be 0."""
 
 Layers = Annotated[tuple[Width, ...], Items(32)]
-"""Widths of layers that follow each other."""
+"""Widths of consecutive layers."""
 
 Length = Annotated[PositiveInt, Within(65_536)]
-"""Steps that are kept in a row, or copies that are kept side by side."""
+"""Number of steps kept in a row, or of copies kept side by side."""
 
 Rows = Annotated[PositiveInt, Within(16_777_216)]
-"""Decisions that are held in memory at once."""
+"""Number of decisions held in memory at once."""
 
 MOST_WEIGHTS = 268_435_456
-"""Weights of all networks together, of 4 bytes each and as much again for each state of an optimizer."""
+"""Maximum number of weights of all networks together, of 4 bytes each and as much again for each state of an optimizer.
+"""
 
 RENDER_MODES = ("rgb_array", "human", "ansi", "rgb_array_list", "ansi_list", "depth_array", "rgbd_tuple", "text")
-"""Values of ``render_mode``, the one argument that every environment has."""
+"""Values of ``render_mode``, the only argument that every environment has."""
 
 
 @dataclass(frozen=True)
 class Objection:
-    """The reason why a foreign value is not taken.
+    """Reason why a foreign value is refused.
 
     Attributes:
         path: Where it stands.
@@ -167,7 +168,7 @@ class Objection:
 
 
 def silent_parts(hint: Any, path: str) -> Iterator[str]:
-    """Yields the parts of a type that do not declare what their values can reach.
+    """Yields the parts of a type that do not declare the effects of their values.
 
     Args:
         hint: The type, of a setting or an argument.
@@ -296,7 +297,7 @@ def of_arguments(maker: Any, values: Mapping[str, Any], path: str) -> Iterator[O
 
 
 def of_numbers(hint: Any, value: Any, path: str) -> Iterator[Objection]:
-    """Yields the objections to the numbers in a value that is given to an argument or drawn for it.
+    """Yields the objections to the numbers in a value that is passed to an argument or drawn for it.
 
     Args:
         hint: Type of the argument.
@@ -346,7 +347,7 @@ def is_number(value: Any) -> bool:
 
 
 def largest_number(value: Any) -> float:
-    """Returns the largest number, by its size, among the values of lists and mappings; 0 where there is none."""
+    """Returns the largest absolute number in nested lists and mappings; 0 if there is none."""
     if isinstance(value, Mapping):
         return max(map(largest_number, value.values()), default=0)
     if isinstance(value, list | tuple):
@@ -385,7 +386,7 @@ def _mark(hint: Any, kind: Any) -> Any:
 
 
 def _parts(hint: Any) -> tuple[Any, ...]:
-    """Returns the types of a union, flat, where a union that has a mark stays whole; a tuple of one for other types."""
+    """Returns the types of a union, flat, except for a union with a mark; a tuple of one for other types."""
     inner = bare(hint)
     if get_origin(inner) not in (Union, types.UnionType) or _mark(hint, Reaches | Harmless):
         return (hint,)
@@ -393,7 +394,7 @@ def _parts(hint: Any) -> tuple[Any, ...]:
 
 
 def _takes(hint: Any, value: Any) -> bool:
-    """Returns whether a type, as `_parts` gives it, can hold a value, as JSON or YAML has it."""
+    """Returns whether a type from `_parts` accepts a value in its form in JSON or YAML."""
     if len(alternatives(hint)) > 1:
         return any(_takes(part, value) for part in alternatives(hint))
     inner = bare(hint)
@@ -420,7 +421,7 @@ def _takes(hint: Any, value: Any) -> bool:
 
 
 def weights_in(values: Any) -> int:
-    """Returns about how many weights lie between the layers of all networks that settings describe, and in memories.
+    """Estimates the number of weights of all networks and memories that settings describe.
 
     Args:
         values: Settings as a tree, whose numbers may be of any type.

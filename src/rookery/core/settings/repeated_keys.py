@@ -1,4 +1,4 @@
-"""Settings that a file or mapping gives twice, once by a dotted key and once in a section: `refuse_repeated`."""
+"""Settings that a file or mapping gives twice, by a dotted key and in a section: `refuse_repeated`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rookery.core.errors import refuse
 from rookery.core.settings.fields import Settings, fields_of, show
 
 Keys = tuple[str, ...]
-"""The keys on the way to a value, as they are written: ``("algorithm", "lr")`` or ``("algorithm.lr",)``."""
+"""Keys on the way to a value, as written: ``("algorithm", "lr")`` or ``("algorithm.lr",)``."""
 
 
 class _Leaf(NamedTuple):
-    """A value or empty section, with its path and the keys by which it is given."""
+    """A value or empty section, with its path and the keys that give it."""
 
     path: Keys
     keys: Keys
@@ -21,17 +21,19 @@ class _Leaf(NamedTuple):
 
     @property
     def place(self) -> Keys:
-        """The path that no other value may have: that of a name where a text or class may stand for a section."""
+        """Path that no other value may have; for a text or class in place of a section, the path of the section's
+        name.
+        """
         return (*self.path, "name") if isinstance(self.value, str | type) else self.path
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is an empty section, which others may stand beside."""
+        """Whether this is an empty section, beside which others are allowed."""
         return isinstance(self.value, Mapping)
 
 
 def refuse_repeated(values: Mapping[Any, Any], source: str, lines: Mapping[Keys, str] | None = None) -> None:
-    """Refuses values of which one would take the place of another in silence.
+    """Raises an error for values that would silently replace each other.
 
     Args:
         values: Values by path, as of a `Layer`; keys of the mapping itself may be dotted.
@@ -64,7 +66,7 @@ def refuse_repeated(values: Mapping[Any, Any], source: str, lines: Mapping[Keys,
 
 
 def _leaves(value: Any, path: Keys, keys: Keys) -> Iterator[_Leaf]:
-    """Yields all values and empty sections; a settings object has the values that it was given, and a class."""
+    """Yields all values and empty sections; for a settings object, its given values and its class."""
     if isinstance(value, Settings):
         if "name" not in fields_of(type(value)):
             yield _Leaf(path, keys, type(value))
@@ -77,7 +79,7 @@ def _leaves(value: Any, path: Keys, keys: Keys) -> Iterator[_Leaf]:
 
 
 def _problem(leaf: _Leaf, other: _Leaf, source: str, lines: Mapping[Keys, str] | None) -> str:
-    """Returns the line for two values of which only one can count."""
+    """Returns the message for two values of the same setting."""
 
     def where(keys: Keys) -> str:
         known = (lines[keys[:depth]] for depth in range(len(keys), 0, -1) if keys[:depth] in lines) if lines else ()

@@ -1,4 +1,4 @@
-"""Settings that are secrets: they are used as they were given, and written nowhere."""
+"""Secret settings: used as given, and never written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NAMES = ("token", "password", "api_key")
 """Names of settings and arguments that are secrets."""
 
 NOT_STORED = "(a secret, not stored)"
-"""What stands in the place of a secret wherever settings are written."""
+"""Placeholder for a secret wherever settings are written."""
 
 
 class Secret(str):
@@ -28,7 +28,9 @@ class Secret(str):
 
 
 def hidden(name: Any, value: Any) -> Any:
-    """Returns the value of a setting: a `Secret` if its name says that it is one; so in mappings, however deep."""
+    """Returns the value of a setting, as a `Secret` if its name is that of a secret; also inside mappings, at any
+    depth.
+    """
     if type(value) is dict:
         inside = {key: hidden(key, inner) for key, inner in value.items()}
         return value if all(inside[key] is inner for key, inner in value.items()) else inside
@@ -38,7 +40,7 @@ def hidden(name: Any, value: Any) -> Any:
 
 
 def secrets_in(value: Any) -> Iterator[Secret]:
-    """Returns all secrets in a value, however deep."""
+    """Returns all secrets in a value, at any depth."""
     if isinstance(value, Secret):
         yield value
     elif isinstance(value, Mapping):

@@ -1,4 +1,5 @@
-"""Base folder of relative paths: the folder in which they were given, regardless of later working directories.
+"""Base folder of relative paths: the folder in which they were given, regardless of later changes of the working
+directory.
 
 An environment, a callback or a program may call `os.chdir` at any time. So a path is made absolute once, when it is
 read (`absolute`, `locate`), and what is made later for the same run, copies of its environment and other processes
@@ -17,7 +18,7 @@ _FOLDER: ContextVar[str | None] = ContextVar("starting_folder", default=None)
 
 
 def starting_folder() -> str:
-    """Returns the folder where relative paths begin: of `started_in`, else the working directory.
+    """Returns the folder in which relative paths start: that of `started_in`, else the working directory.
 
     Returns:
         An absolute path; empty where the working directory was removed.
@@ -26,7 +27,7 @@ def starting_folder() -> str:
 
 
 def working_directory() -> str:
-    """Returns the working directory; empty where it was removed."""
+    """Returns the working directory; empty if it was removed."""
     with suppress(OSError):
         return os.getcwd()
     return ""
@@ -34,7 +35,7 @@ def working_directory() -> str:
 
 @contextmanager
 def started_in(folder: str, enter: bool = True) -> Iterator[None]:
-    """Makes relative paths start in a folder inside, including those that user code opens.
+    """Context in which relative paths start in a folder, including those opened by user code.
 
     The working directory of the process is another one only where it differs from `folder`, and only meanwhile, unless
     what is done there changes it again.
@@ -60,12 +61,12 @@ def started_in(folder: str, enter: bool = True) -> Iterator[None]:
 
 
 def cwd_of_children() -> str | None:
-    """Returns the working directory that processes of a run are to be started in; None: that of this process."""
+    """Returns the working directory for child processes of a run; None: that of this process."""
     return starting_folder() or None
 
 
 def module_paths(paths: Sequence[str]) -> list[str]:
-    """Returns where modules are found, as another process can use it: relative entries from the starting folder.
+    """Returns the module search path for another process; relative entries start in the starting folder.
 
     Args:
         paths: Entries of `sys.path`; an empty one stands for the working directory.
@@ -75,16 +76,16 @@ def module_paths(paths: Sequence[str]) -> list[str]:
 
 
 def absolute(path: str | Path) -> Path:
-    """Returns a path that starts where relative ones begin now."""
+    """Returns an absolute path; a relative one starts in the current starting folder."""
     return Path(starting_folder(), path)
 
 
 def shown(path: Path) -> Path:
-    """Returns a path as short as a user of this process can write it: relative if it lies in the starting folder."""
+    """Returns the shortest form of a path for messages: relative if it is inside the starting folder."""
     folder = starting_folder()
     return path.relative_to(folder) if folder and path.is_relative_to(folder) else path
 
 
 def is_relative(path: str) -> bool:
-    """Returns whether a path is relative: neither absolute, nor of a home, nor an address such as ``s3://bucket``."""
+    """Returns whether a path is relative: not absolute, without ``~``, and no address such as ``s3://bucket``."""
     return not os.path.isabs(path) and not path.startswith("~") and "://" not in path

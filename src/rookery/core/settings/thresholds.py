@@ -1,4 +1,4 @@
-"""Thresholds that end a training or a trial: a number reaches one from below or, an `AtMost`, from above."""
+"""Thresholds that end a training or a trial: a metric reaches a plain number from below, an `AtMost` from above."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ BUDGETS = (
     "env_steps", "iterations", "iteration", "episodes", "seconds", "minutes", "decisions", "finished_policies",
     "finished_share",
 )  # fmt: skip
-"""Criteria that only grow, from 0; all others are metrics."""
+"""Criteria that only increase from 0; all others are metrics."""
 
 
 class AtMost(float):
-    """A threshold that a number reaches by being no larger, for numbers of which less is better."""
+    """Threshold that a metric reaches from above, for metrics to be minimized."""
 
     __slots__ = ()
 
 
 def is_reached(value: float, threshold: float) -> bool:
-    """Returns whether a number has reached a threshold."""
+    """Returns whether a metric has reached a threshold."""
     return value <= threshold if isinstance(threshold, AtMost) else value >= threshold
 
 
 def directed(criteria: Mapping[str, float], falling: Collection[str]) -> dict[str, float]:
-    """Returns criteria with an `AtMost` for each number that is to fall.
+    """Returns criteria with an `AtMost` for each metric to be minimized.
 
     Args:
         criteria: Thresholds by name, with dots or slashes.

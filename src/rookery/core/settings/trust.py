@@ -1,5 +1,5 @@
-"""Trust in code that files name: own files may run any code, files of other users only code of this library and its
-environments.
+"""Trust in code that files name: a user's own files may run any code; files of other users only code of this library
+and its environments.
 
 A name in a file is ``module:Name``. Even importing its module runs code, so a name is checked before that (`Trust`),
 and its object before it is called (`CodeKind`).
@@ -23,16 +23,16 @@ from rookery.core.settings.layers import import_object, mapping_of
 from rookery.core.settings.reach import Objection
 
 OBJECT = "~object"
-"""Key under which the name of a class or function stands among saved settings."""
+"""Key of the name of a class or function in saved settings."""
 
 PACKAGES = (*OWN, "gymnasium", "pettingzoo")
 """Packages whose classes untrusted files may name."""
 
 MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
-"""Names of modules; those of others can be stranger."""
+"""Pattern of module names in these packages; other modules may have unusual names."""
 
 IMPORT_PATH = re.compile(r"[^:/]+:[^\W\d][\w./-]*")
-"""What may name code: ``module:Name``, or ``module:Id-v0`` of an environment that the module registers.
+"""Pattern of an import path: ``module:Name``, or ``module:Id-v0`` of an environment that the module registers.
 
 All that `import_object` imports is like this, whatever the file of the module is called.
 """
@@ -42,12 +42,12 @@ COMPILED = BuiltinFunctionType | MethodDescriptorType
 WAY_OUT = "if you trust its author, use --trust-code (in code: trust_code=True)"
 
 TrustCode = bool | Collection[str]
-"""Whether all code that a file names may be run, or the names ``module:Name`` that may, beside those of `PACKAGES`."""
+"""Code that a file may name: True = all code, False = only `PACKAGES`, or additional names ``module:Name``."""
 
 
 @dataclass(frozen=True)
 class CodeKind:
-    """Kind of code that a setting of a file may name.
+    """Kind of code that a setting in a file may name.
 
     Attributes:
         label: Its name in messages.
@@ -85,7 +85,7 @@ class CodeKind:
 
 @dataclass(frozen=True)
 class Named:
-    """Code that a file names.
+    """Code named in a file.
 
     Attributes:
         path: Its path in the file.
@@ -102,7 +102,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Trust:
-    """Decides which code that a file names may run.
+    """Decides which code named in a file may run.
 
     Attributes:
         everything: Whether all of it may: it is the user's own, or the user has said so.
@@ -114,7 +114,7 @@ class Trust:
 
     @classmethod
     def of(cls, is_own: bool, trust_code: TrustCode) -> Trust:
-        """Makes it for a file that is the user's own or not, and what a caller says of it."""
+        """Creates the trust for a file, given its ownership and the caller's `trust_code`."""
         if isinstance(trust_code, bool):
             return cls(is_own or trust_code)
         return cls(is_own, frozenset([trust_code] if isinstance(trust_code, str) else trust_code))
@@ -141,7 +141,7 @@ class Trust:
         return f"is {a_kind(found)}, not {named.kind.label} of Rookery, Gymnasium or PettingZoo"
 
     def check(self, file: Path, code: Iterable[Named], way_out: str = WAY_OUT) -> None:
-        """Refuses what may not be run, before anything of it is imported.
+        """Raises an error for code that may not run, before any of it is imported.
 
         Args:
             file: The file, for messages.
@@ -164,7 +164,7 @@ class Trust:
 def refuse_reach(
     file: Path, found: Iterable[Objection], way_out: str = WAY_OUT, again: Callable[[str], str] = lambda _: ""
 ) -> None:
-    """Refuses foreign values that reach something.
+    """Raises an error for foreign values with effects beyond the training.
 
     Args:
         file: The file with the values.
@@ -192,12 +192,12 @@ def is_ours(name: str) -> bool:
 
 
 def is_maker(found: Any) -> bool:
-    """Returns whether an object is a function of PettingZoo."""
+    """Returns whether an object is an environment function of PettingZoo."""
     return isinstance(found, FunctionType) and found.__module__.partition(".")[0] == "pettingzoo"
 
 
 def _makers(named: Named, found: Any) -> Iterator[Any]:
-    """Functions that make environments, of a module that is named, or the one that is."""
+    """Yields the functions that create environments: those of a module, or the given one."""
     wanted = named.kind.makers if named.kind else ()
     if isinstance(found, ModuleType):
         yield from (getattr(found, maker) for maker in wanted if hasattr(found, maker))
@@ -206,7 +206,7 @@ def _makers(named: Named, found: Any) -> Iterator[Any]:
 
 
 def a_kind(found: Any) -> str:
-    """Describes a found object, for a message."""
+    """Describes a found object for a message."""
     if isinstance(found, COMPILED):
         return "a compiled function"
     kinds: dict[type, str] = {type: "a class", FunctionType: "a function", ModuleType: "a module"}
@@ -214,7 +214,7 @@ def a_kind(found: Any) -> str:
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """Yields all texts among settings, and the names of classes and functions: what their author has said himself."""
+    """Yields all texts in settings, and the names of classes and functions."""
     if isinstance(value, Settings):
         value = mapping_of(value)
     if isinstance(value, Mapping):
@@ -230,7 +230,9 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 def leaves_in(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields the plain values in mappings and lists with their dotted paths, and saved names of objects whole."""
+    """Yields the plain values in mappings and lists with their dotted paths; saved names of objects are yielded
+    whole.
+    """
     if isinstance(value, Mapping) and OBJECT not in value:
         for key, inner in value.items():
             yield from leaves_in(inner, f"{path}.{key}" if path else str(key))
@@ -242,7 +244,7 @@ def leaves_in(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def name_in(leaf: Any, *, is_code: bool) -> str:
-    """Returns the code that a leaf names; empty if it names none.
+    """Returns the code named by a leaf; empty if it names none.
 
     Args:
         leaf: A plain value, or the saved name of an object.

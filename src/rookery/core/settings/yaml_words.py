@@ -1,15 +1,15 @@
-"""Error messages for invalid YAML, in plain words: `yaml_problem`."""
+"""Plain error messages for invalid YAML: `yaml_problem`."""
 
 from __future__ import annotations
 
 import re
 
 TAB = "a tab stands where YAML wants spaces: indent with spaces alone"
-"""What is said of a tab in front of a key."""
+"""Message for a tab in front of a key."""
 
 
 def yaml_problem(error: Exception, text: str) -> tuple[int, int, str]:
-    """Describes the problem of a text that a YAML reader refused.
+    """Describes the problem of a text refused by a YAML reader.
 
     Args:
         error: What the reader raised.
@@ -61,8 +61,8 @@ def yaml_problem(error: Exception, text: str) -> tuple[int, int, str]:
 
 
 def _second_colon(number: int, column: int, lines: list[str]) -> tuple[int, int, str]:
-    """Returns the reason why a line cannot have a key: the line has a value, or the line above has no colon or a
-    value.
+    """Returns the reason why a line cannot have a key: the line has a value, or the line above has a value or no
+    colon.
     """
     line = lines[number]
     if re.search(r"\S:\s+\S.*$", line[:column]):
@@ -82,7 +82,7 @@ def _second_colon(number: int, column: int, lines: list[str]) -> tuple[int, int,
 
 
 def _no_colon(line: str) -> str:
-    """Describes what a line without a key and value lacks."""
+    """Describes the missing part of a line without a key and value."""
     text = _text(line)
     if found := re.match(r"(?:- +)?([\w.-]+):(\S+)", text):
         return f"a space is missing after the colon: expected '{found[1]}: {found[2]}'"
@@ -90,5 +90,5 @@ def _no_colon(line: str) -> str:
 
 
 def _text(line: str) -> str:
-    """Returns what a line says, without its comment."""
+    """Returns the content of a line without its comment."""
     return re.sub(r"(^|\s)#.*$", "", line).strip()
