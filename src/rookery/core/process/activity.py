@@ -32,7 +32,7 @@ class Activity:
 
 class _Thread(threading.local):
     activity: Activity | None = None
-    """Receives this thread's activity; None if no other process needs it."""
+    """Record for this thread's activity; None if no other process needs it."""
 
 
 _thread = _Thread()
@@ -40,7 +40,7 @@ _thread = _Thread()
 
 @contextmanager
 def noted_in(activity: Activity) -> Iterator[None]:
-    """Makes `note_activity` in this thread write to `activity` inside."""
+    """Context in which `note_activity` of this thread writes to `activity`."""
     before, _thread.activity = _thread.activity, activity
     try:
         yield

@@ -1,4 +1,4 @@
-"""CPU cores of this process: their number, the CPU time used, and the end of busy waiting threads."""
+"""CPU cores of this process: their number, the CPU time used, and the end of busy-waiting threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from rookery.core.errors import ConfigError
 
 LIMIT = "ROOKERY_CORES"
-"""Environment variable: limit of cores, where the operating system sets none."""
+"""Environment variable that limits the cores, for systems without a limit of their own."""
 
 OMP_PAUSE_SOFT = 1
 """``omp_pause_soft`` of OpenMP 5.0: releases threads and keeps settings."""

@@ -1,4 +1,4 @@
-"""Heartbeats: show another process that this one is alive during work of any length.
+"""Heartbeats, which show another process that this one is alive during work of any length.
 
 A thread sends a byte each second, so work itself has no time limit. A frozen process (SIGSTOP, a suspended or
 disconnected machine) sends none. The receiver adds up the silence between its own checks, so that a time in which the
@@ -26,7 +26,7 @@ SILENT_SECONDS = 60.0
 """Seconds without a heartbeat after which a process counts as frozen."""
 
 LONGEST_LOOK = 2 * HEARTBEAT_SECONDS
-"""Maximum seconds of silence counted between two checks: the receiver may have been frozen or busy itself."""
+"""Maximum seconds of silence counted between two checks, because the receiver itself may have been frozen or busy."""
 
 BUSY_AFTER = 5.0
 """Seconds of silence after which the CPU time of the process is checked: compiled code may hold Python's lock."""
@@ -97,7 +97,9 @@ class ChildHeartbeats(Heartbeats):
         super().__init__(line, process)
 
     def receive(self, line: socket.socket) -> Any:
-        """Receives a message from the process, as `receive_frame`; raises ConnectionClosed if it is frozen."""
+        """Receives a message from the process like `receive_frame`; raises ConnectionClosed if the process is
+        frozen.
+        """
 
         def check() -> None:
             if self.is_frozen():
@@ -117,7 +119,7 @@ def describe_frozen() -> str:
 
 
 def cpu_time(process: int) -> str:
-    """Returns the CPU time of a process, as the system writes it; empty if it is not known."""
+    """Returns the CPU time of a process in the system's format; empty if unknown."""
     with suppress(OSError):
         return " ".join(Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[11:13])
     return ""

@@ -1,4 +1,4 @@
-"""Internal errors of a server: logged with their traceback; clients receive only an id."""
+"""Internal errors of a server: logged with their traceback; clients only receive an id."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from rookery.core.errors import HeadLostError
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run stopped in good order after a request.
+    """A run was stopped in an orderly way after a request.
 
     Attributes:
         signal: Number of the signal.
@@ -92,20 +92,20 @@ ENDED_AFTER = 2.0
 STOPPING = "stopping after the step under way; Ctrl-C again stops at once"
 
 LEAVING = "stopping; Ctrl-C again stops at once"
-"""Line of a program outside of a run, because it starts or ends."""
+"""Message of a program that is interrupted outside of a run, while it starts or ends."""
 
 ENDING = "stopped at once, without another checkpoint"
 
 
 class Interrupt:
-    """A request to stop.
+    """Request to stop.
 
     Attributes:
         number: The received signal, `TIME_UP`, `CLUSTER_LOST`, or None.
     """
 
     watchers: ClassVar[list[Interrupt]] = []
-    """Requests that are watching, the outermost first."""
+    """Requests that are watching for signals, the outermost first."""
 
     breakers: ClassVar[WeakSet[Breaker]] = WeakSet()
     """Objects whose waits a second signal ends."""

@@ -12,11 +12,11 @@ import sys
 from rookery.core.process.cpu import usable_cores
 
 TORCH_WORTH_THREADS = 100e6
-"""Floating-point operations of a gradient step from which on it uses several cores: about 1 ms on one core."""
+"""Floating-point operations of a gradient step above which it uses several cores: about 1 ms on one core."""
 
 KERNELS_WORTH_THREADS = 15e6
-"""The same for two threads of kernels, one of which may run the critic: enough to outweigh waking a thread. Kernels
-decide by the rows of a pass how many threads share it (`core/kernels/network.h`).
+"""Floating-point operations for two threads of kernels, one of which may run the critic: enough to outweigh waking a
+thread. Kernels decide by the rows of a pass how many threads share it (`core/kernels/network.h`).
 """
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h

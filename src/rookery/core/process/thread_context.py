@@ -1,4 +1,4 @@
-"""Propagation of a thread's context to another thread that does part of its work.
+"""Propagates a thread's context to another thread that does part of its work.
 
 Code without torch starts threads that call user code, such as environment steps, and torch has modes per thread;
 `core/process/torch_modes.py` registers their propagation here.
@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import TypeVar
 
 Entry = Callable[[], AbstractContextManager[None]]
-"""Makes the context manager for the other thread."""
+"""Creates the context manager for the other thread."""
 
 ResultT = TypeVar("ResultT")
 

@@ -37,19 +37,19 @@ class TorchModes(NamedTuple):
 
 
 OWN = TorchModes(gradients=True, inference=False, autocast=(None,) * len(DEVICES))
-"""Modes in which networks act and learn: torch's defaults."""
+"""Modes for acting and learning: torch's defaults."""
 
 
 class _Thread(threading.local):
     user_modes: TorchModes | None = None
-    """The user's modes while our code runs; None while user code runs."""
+    """The user's modes while library code runs; None while user code runs."""
 
 
 _thread = _Thread()
 
 
 def modes_now() -> TorchModes:
-    """Returns the modes of this thread."""
+    """Returns the modes of the current thread."""
     autocast = OWN.autocast
     if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
         autocast = tuple(torch.get_autocast_dtype(d) if torch.is_autocast_enabled(d) else None for d in DEVICES)
@@ -76,7 +76,9 @@ def own_modes() -> Iterator[None]:
 
 @contextmanager
 def own_torch(threads: int) -> Iterator[None]:
-    """Context of every computing call: torch's default modes, and `threads` threads; acting on a few rows needs one."""
+    """Context of every computing call: torch's default modes, and `threads` threads; acting on a few rows needs only
+    one.
+    """
     with own_modes(), torch_threads(threads):
         yield
 
@@ -126,7 +128,7 @@ def user_modes_differ() -> bool:
 
 def keep_own() -> None:
     """Sets torch's default modes again after user code ran without `users_modes`, because the modes were equal; modes
-    that it has set are kept for its next call.
+    set by the user code are kept for its next call.
     """
     now = modes_now()
     if _thread.user_modes is not None and now != OWN:
@@ -157,7 +159,7 @@ register_context(captured_modes)
 
 
 def _switched(before: TorchModes, modes: TorchModes) -> AbstractContextManager[object]:
-    """Sets modes; the returned context only restores inference mode, which can be set in no other way."""
+    """Sets modes; the returned context only restores inference mode, which can only be set by a context."""
     if before == modes:
         return _UNCHANGED
     if before.inference == modes.inference:

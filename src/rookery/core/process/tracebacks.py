@@ -1,4 +1,4 @@
-"""Tracebacks that begin with user code, and errors in one line."""
+"""Tracebacks that begin with user code, and one-line descriptions of errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CALLING_MODULES = (
 
 
 def own_traceback(error: BaseException) -> str:
-    """Returns the traceback of an exception from the first line of user code on; empty without user code."""
+    """Returns the traceback of an exception, starting at the first line of user code; empty without user code."""
     if isinstance(error, RemoteError):
         return str(error)
     trace = own_frames(error)
@@ -42,7 +42,7 @@ def described(error: BaseException) -> str:
 
 
 def own_frames(error: BaseException) -> TracebackType | None:
-    """Returns the frames of an exception from the first one of user code on; None without user code."""
+    """Returns the frames of an exception, starting at the first one of user code; None without user code."""
     trace = error.__traceback__
     while trace is not None:
         module = f"{trace.tb_frame.f_globals.get('__name__', '')}."

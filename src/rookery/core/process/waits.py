@@ -1,4 +1,4 @@
-"""Waits for other processes, in short slices with checks of signals and a deadline in between.
+"""Waits for other processes, in short intervals with checks of signals and a deadline.
 
 Every wait for another process goes through `wait_until`; `tests/test_waits.py` finds those that do not.
 """
@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TypeVar
 
 SLICE_SECONDS = 0.25
-"""Maximum seconds that a wait blocks before signals, checks and the deadline are examined again."""
+"""Maximum seconds that a wait blocks before signals, checks and the deadline are examined."""
 
 Found = TypeVar("Found")
 
