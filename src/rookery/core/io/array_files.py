@@ -32,18 +32,18 @@ TYPES = {
     "F32": np.dtype("<f4"),
     "F64": np.dtype("<f8"),
 }
-"""Types of arrays by the names they have in such a file."""
+"""Types of arrays by their names in such a file."""
 
 NAMES = {dtype: name for name, dtype in TYPES.items()}
 
 METADATA = "__metadata__"
-"""Key of the header under which texts stand that say what the file is."""
+"""Key of the header for texts that describe the file."""
 
 ALIGNMENT = 8
-"""Arrays begin at multiples of so many bytes, so that a map of the file can be looked at as numbers."""
+"""Alignment of arrays in bytes, so that a memory map of the file can be viewed as numbers."""
 
 LARGEST_HEADER = 100_000_000
-"""Bytes of a header, beyond which it is none: the limit of the safetensors library."""
+"""Largest header in bytes; a longer one is invalid, as in the safetensors library."""
 
 
 class ArrayFileError(RookeryError):
@@ -80,7 +80,7 @@ def array_stream(arrays: Mapping[str, Sequence[np.ndarray]], metadata: Mapping[s
 
 
 def read_arrays(content: memoryview) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The arrays of a safetensors file, as views of its content that cannot be written to, and its metadata.
+    """Returns the arrays of a safetensors file, as read-only views of its content, and its metadata.
 
     Raises:
         ArrayFileError: If it is none, or its parts do not lie one after the other; says what is wrong.

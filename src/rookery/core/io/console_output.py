@@ -20,7 +20,7 @@ LOG = "log.txt"
 """File in the directory of a run for output that can no longer be shown."""
 
 HELD = 1 << 16
-"""Most characters that are kept since the last flush, to be written again elsewhere."""
+"""Maximum number of characters kept since the last flush, for writing them elsewhere after a failure."""
 
 
 class OutputError(RookeryError):
@@ -30,7 +30,7 @@ class OutputError(RookeryError):
 
 
 class ConsoleOutput:
-    """A stream that can be replaced when it fails; other attributes are those of the stream.
+    """A stream that can be replaced when it fails; other attributes are passed through to the stream.
 
     Args:
         stream: Stream to write to.
@@ -47,7 +47,7 @@ class ConsoleOutput:
         self._is_lost = False
         self._failure: Exception | None = None
         self._held = ""
-        """The text since the last flush that succeeded."""
+        """Text since the last successful flush."""
         self.is_survivable = False
         self.log: Path | None = None
 
@@ -79,7 +79,7 @@ class ConsoleOutput:
         self._held = ""
 
     def _lose(self, error: Exception) -> None:
-        """Replaces the stream by a file, or by nothing, so that later output cannot fail; raises unless ignored.
+        """Replaces the stream by a file or the null device, so that later output cannot fail; raises unless ignored.
 
         A closed terminal is always ignored: the process gets a signal too.
         """
@@ -160,16 +160,16 @@ def _output(stream: TextIO | None, name: str) -> ConsoleOutput:
 
 
 _run_logs: list[Path] = []
-"""The file of the newest run of this process, if any."""
+"""File of the newest run of this process, if any."""
 
 
 def run_log() -> Path | None:
-    """Returns the file of the newest run of this process for output that is not shown; None = no run has begun."""
+    """Returns the file of the newest run of this process for output that cannot be shown; None = no run has begun."""
     return _run_logs[-1] if _run_logs else None
 
 
 def survive_lost_output(log: Path | None) -> None:
-    """Makes failures of standard output and standard error harmless from now on, where they are a `ConsoleOutput`.
+    """Makes failures of standard output and standard error harmless from now on, if they are a `ConsoleOutput`.
 
     Args:
         log: File for output that can no longer be shown; None = none. A file that was given before stays.

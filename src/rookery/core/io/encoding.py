@@ -1,4 +1,5 @@
-"""State as files: a tree of plain values and arrays, written as JSON beside one file of arrays, and read back equal.
+"""State as files: a tree of plain values and arrays is written as JSON beside one file of arrays; reading returns an
+equal tree.
 
 No pickle: nothing that is read can run. What can be written: None, bool, int of any size, float, str, list, tuple,
 deque, dict (any keys of these), NumPy arrays and numbers, torch tensors. Arrays of equal content are stored once.
@@ -20,21 +21,21 @@ from torch import Tensor
 from rookery.core.errors import RookeryError
 
 TAG = "~"
-"""Key of a JSON object that stands for something JSON has no word for."""
+"""Key of a JSON object that represents a value without a JSON type."""
 
 LONG = 1 << 1000
-"""Integers from here on are written in base 16: Python reads and writes no decimal number of any length."""
+"""Integers from this size on are written in base 16, because Python limits the digits of decimal numbers."""
 
 DTYPES = {"?", "b", "B", "h", "H", "i", "I", "l", "L", "q", "Q", "e", "f", "d"}
-"""Characters of the types of arrays that can be saved: bool, whole numbers and floats of up to 64 bits."""
+"""Type characters of arrays that can be saved: bool, integers and floats of up to 64 bits."""
 
 
 class EncodingError(RookeryError):
-    """Something in a state cannot be written without pickle; says where it stands."""
+    """Part of a state cannot be written without pickle; the message has its path."""
 
 
 def encode(tree: Any) -> tuple[Any, bytes]:
-    """The tree as a value for JSON, and the arrays in it as a safetensors file.
+    """Returns the tree as a value for JSON, and its arrays as a safetensors file.
 
     Raises:
         EncodingError: If something in it is neither plain nor an array; says where.
@@ -94,7 +95,7 @@ def encode(tree: Any) -> tuple[Any, bytes]:
 
 
 def decode(structure: Any, arrays: bytes) -> Any:
-    """The tree that `encode` was given; raises an EncodingError if these are not what `encode` gives."""
+    """Restores the tree passed to `encode`; raises an EncodingError if the arguments are not results of `encode`."""
     try:
         return _decode(structure, load(arrays))
     except (SafetensorError, KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:

@@ -33,7 +33,7 @@ from rookery.core.settings.starting_folder import shown
 
 MANIFEST = "manifest.json"
 DIGEST = "sha256"
-"""Key of a manifest under which the hash of the rest of it stands."""
+"""Key of a manifest for the hash of its other entries."""
 FOLDER = "checkpoints"
 """Folder of checkpoints in the directory of a run."""
 
@@ -45,24 +45,24 @@ NUMBERED = re.compile(r"(\d{6,})(?:-(\d+))?")
 
 
 UNLINKABLE = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
-"""Why a file may get no second name where a copy of it can be made: another disk, a file system without links."""
+"""Error codes for which a file is copied instead of linked: another disk, a file system without links."""
 
 MAPPED = "mapped"
-"""Key in a manifest of files that are read as memory maps, and not with the others."""
+"""Key of a manifest for files that are memory-mapped instead of being read with the others."""
 
 PIECE = 1 << 24
-"""Bytes that are copied at a time."""
+"""Number of bytes copied at a time."""
 
 
 LONGEST_NAME = 255
-"""Most bytes of a file name; no common file system takes more."""
+"""Maximum length of a file name in bytes; no common file system allows more."""
 
 FEW = 5
-"""Up to so many directories are listed in a message."""
+"""Maximum number of directories listed in a message."""
 
 
 class FileError(RookeryError):
-    """A named file is missing, broken or changed since it was written."""
+    """A given file is missing, broken or changed since it was written."""
 
     exit_code = 2
 
@@ -75,7 +75,7 @@ class WriteError(FileError):
 
 @dataclass(frozen=True)
 class Stream:
-    """Content of a file in chunks, which are made when they are written.
+    """Content of a file in chunks, which are produced while writing.
 
     Attributes:
         size: Bytes, for the message that there is no room for them.
@@ -88,7 +88,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Linked:
-    """An existing file that never changes: it gets a hard link and needs no more space.
+    """Existing file that never changes; it is hard-linked and needs no more space.
 
     Attributes:
         path: Where it lies.
@@ -105,7 +105,7 @@ Content = bytes | Stream | Linked
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Replaces a file by one with new content, or leaves it as it was.
+    """Replaces a file atomically: if writing fails, the old content remains.
 
     Raises:
         FileError: If it cannot be written (disk full, no permission); says which file and why.
@@ -128,7 +128,7 @@ def is_own(manifest: Mapping[str, Any]) -> bool:
 
 
 def make_folder(path: Path) -> None:
-    """Makes a folder, and those it lies in, where they are not there yet.
+    """Creates a folder and its missing parents.
 
     Raises:
         FileError: If it cannot be made; the message has the reason.
@@ -142,7 +142,7 @@ def make_folder(path: Path) -> None:
 def write_directory(
     path: Path, files: Mapping[str, Content], facts: Mapping[str, Any], *, replace: bool = False
 ) -> None:
-    """Makes a directory with all of `files` and a manifest, in one step.
+    """Writes a directory with all of `files` and a manifest atomically.
 
     Args:
         path: Path of the directory.
@@ -182,7 +182,7 @@ def write_directory(
 
 @contextlib.contextmanager
 def _moved_aside(path: Path) -> Iterator[None]:
-    """Moves a directory aside for a new one, and back if the new one fails."""
+    """Moves a directory aside for a new one, and back if the new one cannot be written."""
     if not path.exists():
         yield
         return
@@ -204,7 +204,7 @@ def _remove_replaced(path: Path) -> None:
 
 
 def _put(path: Path, content: Content) -> dict[str, Any]:
-    """Makes a file; gives what the manifest says of it."""
+    """Writes a file; returns its entry in the manifest."""
     if isinstance(content, bytes):
         size, sha256 = _write(path, [content])
         return {"bytes": size, "sha256": sha256}
@@ -213,7 +213,7 @@ def _put(path: Path, content: Content) -> dict[str, Any]:
 
 
 def _link(content: Linked, path: Path) -> tuple[int, str]:
-    """Returns a file a second name, or copies it where that cannot be; gives its bytes and their hash."""
+    """Creates a hard link to a file, or copies it if links are not possible; returns size in bytes and hash."""
     try:
         os.link(content.path, path)
         found = path.stat().st_size, content.sha256
@@ -233,7 +233,7 @@ def pieces_of(path: Path) -> Iterator[bytes]:
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Opens a regular file for reading; a device or a pipe is refused, since it may never end.
+    """Opens a regular file for reading; refuses devices and pipes, since reading them may never end.
 
     Raises:
         OSError: If it cannot be opened, or is not a regular file.
@@ -254,7 +254,7 @@ def read_content(path: Path) -> bytes:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a directory; raises a FileError if there is none, or it cannot be understood."""
+    """Reads the manifest of a directory; raises a FileError if it is missing or invalid."""
     file = path / MANIFEST
     try:
         content = read_content(file)
@@ -273,7 +273,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def _with_digest(manifest: Mapping[str, Any]) -> bytes:
-    """A manifest as text, with a hash of itself: the hashes of the files are worth as much as they are."""
+    """Returns a manifest as text, with a hash of itself, which protects the hashes of the files."""
     digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
     return json.dumps({**manifest, DIGEST: digest}, indent=1, sort_keys=True).encode()
 
@@ -286,7 +286,7 @@ def _lists_files(files: Any) -> bool:
 
 
 def _compare(path: Path, found: tuple[int, str], written: tuple[int, str]) -> None:
-    """Raises a FileError if the bytes and the hash of a file are not those that were written."""
+    """Raises a FileError if a file's size or hash differs from the manifest."""
     if found[0] != written[0]:
         raise FileError(f"{path}: has {found[0]} bytes where {written[0]} were written")
     if found != written:
@@ -294,7 +294,7 @@ def _compare(path: Path, found: tuple[int, str], written: tuple[int, str]) -> No
 
 
 def read_directory(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """All files of a directory but those to be mapped, each compared with its hash, and the manifest.
+    """Reads all files of a directory except those to be mapped, checks each hash, and returns them with the manifest.
 
     Raises:
         FileError: If anything is missing or not what was written; says which file and how.
@@ -315,7 +315,7 @@ def read_directory(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
 
 
 def map_file(file: Linked) -> memoryview:
-    """A file as memory that is read from the disk when it is looked at; its hash is compared first.
+    """Memory-maps a file after checking its hash.
 
     Raises:
         FileError: If it is missing or not what was written; says how.
@@ -342,13 +342,13 @@ def release(mapped: object) -> None:
 
 
 def mapped_files(path: Path, manifest: Mapping[str, Any]) -> dict[str, Linked]:
-    """The files of a directory that are read by `map_file`, by name: those that `read_directory` leaves out."""
+    """Returns the files of a directory for `map_file`, by name; `read_directory` leaves them out."""
     mapped = {name: facts for name, facts in manifest["files"].items() if facts.get(MAPPED)}
     return {name: Linked(path / name, facts["bytes"], facts["sha256"]) for name, facts in mapped.items()}
 
 
 def remove_directory(path: Path) -> None:
-    """Removes a directory so that, if it is interrupted, no half of it looks whole.
+    """Removes a directory such that an interrupted removal leaves no directory that looks complete.
 
     Raises:
         FileError: If it cannot be removed; it is whole then.
@@ -360,7 +360,7 @@ def remove_directory(path: Path) -> None:
 
 
 def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> tuple[int, str]:
-    """Makes a file and flushes it to the disk; gives its bytes and their hash."""
+    """Writes a file and flushes it to the disk; returns its size in bytes and its hash."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     size, digest = 0, hashlib.sha256()
     try:
@@ -402,8 +402,8 @@ def _failed(path: Path, error: OSError, size: int, placed: bool) -> WriteError:
 
 
 def beside(path: Path) -> str:
-    """A hint such as ``; did you mean data/walk?`` to what lies where a path that does not exist might point; or
-    nothing.
+    """Returns a hint such as ``; did you mean data/walk?`` to a similar path where the given one does not exist; or an
+    empty string.
     """
     missing = path
     while not missing.parent.is_dir():
@@ -414,8 +414,8 @@ def beside(path: Path) -> str:
 
 
 def find_checkpoint(path: Path) -> Path:
-    """The checkpoint that a path is, or the last one of the run whose directory it is; for ``RUN/checkpoints/best`` the
-    best one.
+    """Returns the checkpoint at a path, or the last one of a run's directory; for ``RUN/checkpoints/best`` the best
+    one.
 
     Raises:
         FileError: If there is none.
@@ -465,7 +465,7 @@ def checkpoint_number(name: str) -> tuple[int, int] | None:
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """The finished checkpoints in a folder, oldest first; they are ordered by name, never by time."""
+    """Lists the finished checkpoints in a folder, oldest first, ordered by name and not by time."""
     if not folder.is_dir():
         return []
     restore_all(folder)
@@ -487,14 +487,14 @@ def read_checkpoint_files(path: Path) -> tuple[Path, dict[str, bytes], dict[str,
 
 
 def with_last_good(error: Exception, place: Path) -> FileError:
-    """The error, with the name of the newest checkpoint beside `place` that can be used instead."""
+    """Returns the error with the name of the newest intact checkpoint beside `place`."""
     good = last_good(place.parent, besides=place)
     other = f"the last good checkpoint is {shown(good)}" if good else "there is no other checkpoint beside it"
     return FileError(f"{error}; {other}")
 
 
 def last_good(folder: Path, besides: Path | None = None) -> Path | None:
-    """The newest checkpoint in a folder that is whole, every byte of it; `besides` does not count."""
+    """Returns the newest intact checkpoint in a folder, after checking all bytes; `besides` is left out."""
     for path in reversed(list_checkpoints(folder)):
         if path == besides:
             continue
@@ -509,7 +509,7 @@ def last_good(folder: Path, besides: Path | None = None) -> Path | None:
 
 
 def split_name(path: str | Path) -> tuple[Path, str | None]:
-    """Returns a path and the policy named behind a colon, unless all of it is a path that exists.
+    """Splits a path and the policy named after a colon; an existing path is not split.
 
     The name may have colons and slashes itself where what stands before it is a path that exists.
     """

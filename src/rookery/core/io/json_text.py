@@ -8,7 +8,7 @@ from typing import Any
 
 
 class DuplicateKeyError(ValueError):
-    """A key stands twice in one object, so that only its last value would count.
+    """A key occurs twice in one object, so that only its last value would count.
 
     Attributes:
         key: The key.

@@ -25,7 +25,7 @@ REPLACED = ".replaced-"
 """Beginning of the name of a directory while it is replaced; the rest is its own name."""
 
 NUMBERED = re.compile(rf"{re.escape(TEMPORARY)}(\d+)-[0-9a-f]{{8}}")
-"""Names that `temporary_in` gives, with the number of the process."""
+"""Names returned by `temporary_in`, with the process id."""
 
 PATIENCE = 2.0
 """Seconds to wait for another process that is replacing a directory; the renames take microseconds."""
@@ -97,7 +97,7 @@ def restore_all(parent: Path) -> None:
 
 
 def discard(path: Path) -> None:
-    """Removes a directory; if this is interrupted, no part of it looks like a whole one.
+    """Removes a directory such that an interrupted removal leaves nothing that looks complete.
 
     Raises:
         OSError: If it cannot be removed; it is whole then.

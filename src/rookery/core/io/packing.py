@@ -1,4 +1,4 @@
-"""Tensors as one buffer, which is sent to another process in one piece: one by one, they cost more than they hold."""
+"""Tensors packed into one buffer, which is cheaper to send to another process than single tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 ALIGNMENT = 16
-"""Bytes at whose multiples tensors begin in a buffer."""
+"""Alignment of tensors in a buffer, in bytes."""
 
 PADDING = np.zeros(ALIGNMENT, np.uint8)
 

@@ -1,4 +1,4 @@
-"""Signatures of files that this user has written, by the user's own key.
+"""Signatures of files written by this user, with the user's key.
 
 The key is in the user's configuration folder, made when it is first needed. If that is impossible (no home, a read-only
 or full disk), files stay unsigned, and nothing else changes.
@@ -20,7 +20,7 @@ from typing import Any
 from rookery.core.errors import RookeryError
 
 SIGNATURE = "signature"
-"""Key under which the signature stands in a file of JSON."""
+"""Key of the signature in a JSON file."""
 
 COMMENT = "# signature: "
 """Prefix of the last line of a signed file of YAML."""
@@ -38,7 +38,7 @@ class NoKeyError(RookeryError):
 
 
 def key_file() -> Path:
-    """Returns the place of the key: in ``$XDG_CONFIG_HOME`` or ``~/.config``, or where the platform keeps such files.
+    """Returns the path of the key: in ``$XDG_CONFIG_HOME`` or ``~/.config``, or the platform's folder for such files.
 
     Raises:
         NoKeyError: If this user has no home.
@@ -56,7 +56,7 @@ def key_file() -> Path:
 
 
 def signed(kind: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what goes into a file of JSON with the signature of it; without one, where there is no key.
+    """Returns the content of a JSON file with its signature; unchanged if there is no key.
 
     Args:
         kind: What the file is, so that the signature of one kind is worth nothing for another.
@@ -73,7 +73,7 @@ def is_signed(kind: str, facts: Mapping[str, Any]) -> bool:
 
 
 def signed_text(kind: str, text: str) -> str:
-    """Returns a text of whole lines with its signature behind it, in a line that is a comment."""
+    """Appends the signature to a text of whole lines, as a comment line."""
     found = _signature(kind, text.encode())
     return text if found is None else f"{text}{COMMENT}{found}\n"
 
@@ -85,13 +85,13 @@ def without_signature(text: str) -> str:
 
 
 def is_signed_text(kind: str, text: str) -> bool:
-    """Returns whether this user has written a text that was read from a file."""
+    """Returns whether this user has written a text read from a file."""
     rest, _, claimed = text.rpartition(COMMENT)
     return _is_signature(kind, rest.encode(), claimed.removesuffix("\n"))
 
 
 def _canonical(facts: Mapping[str, Any]) -> bytes:
-    """Returns the same bytes for what is written and for what is read again."""
+    """Returns a canonical serialization, equal for written and re-read content."""
     return json.dumps(json.loads(json.dumps(facts)), sort_keys=True).encode()
 
 
@@ -121,7 +121,7 @@ def why_unsigned() -> str:
 
 @cache
 def _key(file: Path) -> bytes:
-    """Returns the key that lies in a file, which is made if it is missing."""
+    """Returns the key stored in a file; creates it if it is missing."""
     try:
         if not file.exists():
             _make(file)
@@ -131,7 +131,7 @@ def _key(file: Path) -> bytes:
 
 
 def _read(file: Path) -> bytes:
-    """Reads a key, if only its owner can read it."""
+    """Reads a key; refuses one that other users can read."""
     with file.open("rb") as opened:
         found, key = os.fstat(opened.fileno()), opened.read(BYTES + 1)
     if found.st_mode & OTHERS or found.st_uid != os.geteuid():
@@ -142,7 +142,7 @@ def _read(file: Path) -> bytes:
 
 
 def _make(file: Path) -> None:
-    """Makes a key, unless another process is faster: the one that is there first stays."""
+    """Creates a key; if another process creates one first, that key is used."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = file.with_name(f".{KEY}-{os.getpid()}-{secrets.token_hex(4)}")
     try:

@@ -1,4 +1,4 @@
-"""YAML read within bounds of size, depth and aliases: `compose_yaml`, `load_yaml`.
+"""YAML reader with limits on size, depth and aliases: `compose_yaml`, `load_yaml`.
 
 Without bounds, a file of a few hundred bytes whose aliases repeat aliases stands for gigabytes of values, and deep
 nesting ends in a RecursionError. Time and memory grow with the bytes of the text here.
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from ruamel.yaml.nodes import Node
 
 MAX_CHARACTERS = 2 << 20
-"""Most characters of a text."""
+"""Maximum number of characters of a text."""
 
 MAX_DEPTH = 64
-"""Most levels of nested sections and lists."""
+"""Maximum depth of nested sections and lists."""
 
 MAX_REPEATED = 1 << 18
-"""Characters that aliases may add to any text; a text of more than a tenth of this may grow tenfold."""
+"""Characters that aliases may add to any text; a text longer than a tenth of this may grow tenfold."""
 
 NODE_WEIGHT = 16
 """Characters that each value counts in addition to its own."""
 
 MAX_DIGITS = 400
-"""Most characters of a whole number: larger numbers fit no float."""
+"""Maximum number of characters of an integer; larger integers fit no float."""
 
 BOUND = "a bound is exceeded"
-"""Context of errors of YAML that is well-formed and exceeds a bound."""
+"""Context in errors about YAML that is well-formed but exceeds a limit."""
 
 INT_TAG = "tag:yaml.org,2002:int"
 
@@ -65,7 +65,7 @@ def load_with_nodes(text: str, name: str) -> tuple[Any, Node | None]:
 
 
 def compose_yaml(text: str, name: str) -> Node | None:
-    """Returns the nodes of a text with their lines, in which a section may have a key twice; None for an empty one.
+    """Returns the nodes of a text with their lines; a section may contain duplicate keys; None for an empty text.
 
     Args:
         text: The text.
@@ -90,7 +90,7 @@ def compose_yaml(text: str, name: str) -> Node | None:
 
 
 def construct_yaml(node: Node | None, text: str, name: str) -> Any:
-    """Returns the value of the nodes that `compose_yaml` gave.
+    """Returns the value of nodes from `compose_yaml`.
 
     Args:
         node: The nodes.
@@ -119,7 +119,7 @@ def _refused(error: Exception, text: str, name: str) -> ConfigError:
 
 
 def _reader() -> YAML:
-    """Returns a reader of plain values that keeps the bounds."""
+    """Returns a reader of plain values that enforces the limits."""
     from ruamel.yaml import YAML
 
     reader = YAML(typ="safe", pure=True)
@@ -129,7 +129,7 @@ def _reader() -> YAML:
 
 @cache
 def _bounded_composer() -> type:
-    """Returns the class that makes nodes of a text; ruamel is imported with the first text."""
+    """Returns the class that composes nodes of a text; ruamel is imported on first use."""
     from ruamel.yaml.composer import Composer, ComposerError
     from ruamel.yaml.events import AliasEvent, ScalarEvent
 
