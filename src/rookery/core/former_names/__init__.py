@@ -1,1 +1,1 @@
-"""Tables of the names that modules, classes and functions had in older versions; `core.moved` reads them."""
+"""Tables of the former names of modules, classes and functions; `core.moved` reads them."""

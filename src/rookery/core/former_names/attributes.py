@@ -1,4 +1,4 @@
-"""Classes and functions that left their module, have a new name or were removed."""
+"""Classes and functions that were moved, renamed or removed."""
 
 from __future__ import annotations
 
@@ -436,7 +436,7 @@ MOVED_NAMES: dict[str, str] = {
     "rookery_rllib.policy.policies:as_arrays": "rookery_rllib.batch.numpy_functions:as_arrays",
     "rookery_rllib.policy.policies:script_network": "rookery_rllib.model.model_v2:script_network",
 }
-"""New ``module:Name`` by old ``module:Name``, for classes and functions that left their module or have a new name."""
+"""New ``module:Name`` by old ``module:Name``, for classes and functions that were moved or renamed."""
 
 REMOVED: dict[str, str] = {
     "rookery.algorithms.off_policy.q_sequences:timeline_rows": "use rookery.core.batch.Rollout.timeline_rows",
@@ -458,4 +458,4 @@ REMOVED: dict[str, str] = {
     "rookery_rllib.policy.learned_policy:step_along": "use LearnedPolicy.apply_gradients",
     "rookery_rllib.policy.learned_policy:step_on": "use LearnedPolicy.learn_on_batch",
 }
-"""What to use instead, by ``module`` or ``module:Name``: a sentence that ends an error message."""
+"""Replacement of removed names, by ``module`` or ``module:Name``: a sentence that ends an error message."""

@@ -1,4 +1,4 @@
-"""Modules that moved, by the package that held them."""
+"""Modules that were moved, by the package that contained them."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ _ROOMS: dict[str, dict[str, str]] = {
         "rookery_mlagents.old": "converted_files=convert",
     },
 }
-"""Old package, new package, the modules that moved; ``old=new`` where the name of the module changed too."""
+"""Old package, new package, the modules that moved; ``old=new`` if the module's name changed too."""
 
 MOVED: dict[str, str] = dict(
     sorted(
