@@ -1,4 +1,5 @@
-"""Actor on kernels as a program: the calls that make it, for a process with kernels but without torch.
+"""Actor on kernels as a program: the sequence of kernel calls that builds it, for a process with kernels but without
+torch.
 
 `native/program_recorder.py` records one; `rollout/loops/helper_side.py` runs it in the process that steps the
 lanes. The policy's data is in memory that both processes map, so new weights take a copy there and
@@ -23,7 +24,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class CallResult:
-    """Stands for the result of an earlier call of the program.
+    """Placeholder for the result of an earlier call of the program.
 
     Attributes:
         call: Index of the call, from 0.
@@ -45,7 +46,7 @@ class DataAt:
 
 @dataclass(frozen=True)
 class ActorProgram:
-    """Calls that make the actor of a policy without memory.
+    """Kernel calls that build the actor of a policy without memory.
 
     Attributes:
         library: Path of the compiled kernels.
@@ -71,7 +72,7 @@ class ActorProgram:
 
 
 class ProgramActor:
-    """Acts for a policy by its program.
+    """Computes the actions of a policy by an `ActorProgram`.
 
     Args:
         program: The program.
@@ -94,7 +95,7 @@ class ProgramActor:
         weakref.finalize(self, self._functions["head_free"], self._head)
 
     def _value(self, given: Any) -> Any:
-        """Returns an argument of a call in this process."""
+        """Resolves an argument of a call in this process."""
         if isinstance(given, CallResult):
             return self._made[given.call]
         if isinstance(given, DataAt):

@@ -39,8 +39,8 @@ class Demand:
 
 
 class Stacked:
-    """Leaf of rows with several frames each, where each frame is stored once; rows are assembled when they are read. It
-    replaces a tensor in a `TensorTree`; image networks accept it.
+    """Leaf of rows with several frames each, in which each frame is stored once; rows are assembled on access. It
+    replaces a tensor in a `TensorTree`, and image networks accept it.
 
     Args:
         base: ``[R, ...]`` the frames.
@@ -57,7 +57,7 @@ class Stacked:
         return len(self.index)
 
     def __getitem__(self, rows: Tensor) -> Stacked:
-        """Returns the rows with these indices, not assembled."""
+        """Returns the rows with these indices without assembling them."""
         return Stacked(self.base, self.index[rows], self.arrange)
 
     def index_select(self, dim: int, rows: Tensor) -> Tensor:
@@ -205,7 +205,7 @@ class Rollout:
         return _mapped(self, function)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Sends all tensors in one piece."""
+        """Pickles all tensors as one buffer."""
         tensors: dict[str, Tensor] = {}
         self.map(lambda name, tensor: tensors.setdefault(name, tensor))
         others = {name: part for name, part in vars(self).items() if not isinstance(part, dict | Tensor)}
@@ -505,7 +505,7 @@ class TransitionsInPlace(Transitions):
 
     @property
     def places(self) -> Places | None:
-        """Their locations; None for a copy."""
+        """Locations of the transitions in the buffer; None for a copy."""
         return self.__dict__.get("_places")
 
     @classmethod
@@ -605,7 +605,7 @@ RolloutT = TypeVar("RolloutT", bound=Rollout)
 OF_LEAVES = ("obs", "last_obs", "final_obs")
 """Fields of a rollout that are trees of tensors."""
 OF_FRAGMENTS = ("last_obs", "slot", "clock", "length", "first", "version")
-"""Fields of a rollout whose first axis is that of fragments; where it is not that of `boot_index`, it is the second."""
+"""Fields of a rollout whose first axis indexes fragments; except for `boot_index`, fragments are the second axis."""
 
 
 def joined(rollouts: Sequence[RolloutT]) -> RolloutT:

@@ -97,7 +97,7 @@ class Resolved(Generic[C]):
     folders: Mapping[str, str] = field(default_factory=dict)
 
     def why_fixed(self, path: str) -> Fixed | None:
-        """Returns the mark of a setting, or of its section; None if it may change."""
+        """Returns the reason why a setting, or its section, is fixed; None if it may change."""
         way = accumulate(path.split("."), "{}.{}".format)
         return next((self.fixed[known] for known in way if known in self.fixed), None)
 
@@ -246,7 +246,7 @@ class _Node:
 
     @property
     def source(self) -> str:
-        """The most precise source known, for the history."""
+        """The most exact source known, for the history."""
         return f"{self.layer.where(self.path)} as {self.path}" if self.inherited else self.layer.where(self.path)
 
 
@@ -256,7 +256,7 @@ def _inside(parts: list[_Node], key: Any) -> list[_Node]:
 
 
 class _Chosen(NamedTuple):
-    """A section whose class was chosen by name, from which policies without another class start."""
+    """Section whose class was chosen by name; policies that choose no other class start from it."""
 
     cls: type[Settings]
     nodes: list[_Node]
@@ -354,7 +354,7 @@ class _Merge:
         return start
 
     def mapping(self, hint: Any, path: str, parts: list[_Node], start: Any) -> Any:
-        """Returns a dict, merged by key; a dict whose keys are not plain names is not merged."""
+        """Returns a dict, merged by key; a dict is replaced as a whole if its keys are not plain names."""
         key_hint, inner = mapping_hint(hint) or (str, Any)
         kept, start = self.switched(hint, path, parts, start if isinstance(start, Mapping | None) else {})
         if start is None and not kept:
@@ -455,7 +455,7 @@ class _Merge:
         return value
 
     def entry(self, marker: Polymorphic, path: str, parts: list[_Node]) -> Any:
-        """Returns settings that start from another section, with the keys of `Polymorphic.entry` at their level."""
+        """Returns settings that start from another section; the keys of `Polymorphic.entry` are on the same level."""
         cls, inside = marker.entry, marker.inherits.rpartition(".")[2]
         assert cls is not None
         own = [name for name in fields_of(cls) if name != inside]
@@ -512,13 +512,13 @@ class _Merge:
         self.history.setdefault(path, [] if start is MISSING else [(DEFAULT, start)])
 
     def set(self, node: _Node, path: str, value: Any) -> None:
-        """Adds a value to the history of a path."""
+        """Adds a value to the history of a path, and records the rank of its layer."""
         self.history[path].append((node.source, value))
         if not node.inherited:
             self.rank[path] = node.rank
 
     def refuse(self, node: _Node, why: str) -> None:
-        """Adds a problem; one of an inherited value was added for the common section."""
+        """Adds a problem; a problem of an inherited value is only reported for the common section."""
         if not node.inherited:
             self.problems.append(f"{node.source}: {node.path} = {show(node.value)}: {why}")
 
@@ -557,7 +557,7 @@ def _refuse_unknown(merge: _Merge) -> None:
 
 
 def _taken_back(cls: type, parts: list[_Node], start: Settings | None) -> tuple[list[_Node], list[str]]:
-    """Returns the layers' values for a class with alternative settings, where a higher layer withdraws a lower one's
+    """Returns the layers' values for a class with alternative settings, without those a higher layer overrides by the
     alternative (see `one_of_each`), and a line for each mistake.
     """
     now = {name: default_of(field) for name, field in fields_of(cls).items()} if start is None else vars(start)
@@ -572,7 +572,7 @@ def _taken_back(cls: type, parts: list[_Node], start: Settings | None) -> tuple[
 
 
 def _long_form(hint: Any, value: Any) -> Any:
-    """Returns a section as a mapping if it is a text or a class, which chooses its class."""
+    """Returns a section as a mapping; a text or a class is expanded to a mapping that chooses the class."""
     chosen = isinstance(value, str | type) and mapping_hint(hint) is None and polymorphic(hint) is not None
     return {"name": value} if chosen else value
 

@@ -32,7 +32,7 @@ def check_device(device: str) -> None:
 
 
 def has_bfloat16(device: str) -> bool:
-    """Whether a device has bfloat16 instructions, which are faster than those of float32."""
+    """Whether a device has bfloat16 instructions, which are faster than float32 instructions."""
     if device == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     asked = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")  # private: without them, float32 is used
@@ -45,8 +45,8 @@ def device_of(module: nn.Module) -> torch.device:
 
 
 def as_tensor(values: Any) -> Tensor:
-    """Returns a tensor as it is, and arrays and numbers in NumPy's type of them on the CPU, whatever torch's defaults
-    are; the memory is that of the array.
+    """Returns a tensor unchanged, and converts arrays and numbers to CPU tensors of NumPy's type, independent of
+    torch's defaults; the memory of an array is shared.
     """
     return values if isinstance(values, Tensor) else torch.from_numpy(np.asarray(values))
 
@@ -70,7 +70,7 @@ def check_compiler() -> None:
 
 
 def staging_to(device: torch.device) -> Staging | None:
-    """Returns the transfer to a device and back; None for the CPU, where arrays need none."""
+    """Returns the transfers to a device and back; None for the CPU, where arrays need no transfer."""
     return None if device.type == "cpu" else Staging(device)
 
 
@@ -104,7 +104,7 @@ class Staging:
         return moved
 
     def fetch(self, *tensors: Tensor) -> list[np.ndarray]:
-        """Returns arrays of tensors; synchronizes with the device once for all."""
+        """Copies tensors to arrays; synchronizes with the device once for all of them."""
         arriving = [
             self._room(f"fetched {number}", tensor).copy_(tensor, non_blocking=True)
             for number, tensor in enumerate(tensors)
@@ -120,7 +120,7 @@ class Staging:
         return self._room(name, tensor).copy_(tensor).to(self.device, non_blocking=True)
 
     def _depart(self) -> None:
-        """Records an event after all started copies."""
+        """Records an event after all copies started so far."""
         self._sent = torch.cuda.Event()
         self._sent.record(torch.cuda.current_stream(self.device))
 

@@ -33,7 +33,7 @@ LINE_OF_FILE = re.compile(r"(.+?):(\d+): ")
 
 
 def by_line(problems: Sequence[str]) -> tuple[str, ...]:
-    """Returns problems, those of each file in the order of their lines; all others keep their places."""
+    """Sorts problems of the same file by line; all others keep their positions."""
     found = list(problems)
     files: dict[str, list[tuple[int, int, str]]] = {}
     for place, problem in enumerate(found):
@@ -57,7 +57,7 @@ class UnknownEnvError(EnvError):
 
 
 class RemoteError(Exception):
-    """An exception of another process: the text is its traceback. Serves as the cause of an error raised here."""
+    """Exception of another process; its text is the remote traceback. Used as the cause of an error raised here."""
 
 
 class WorkerLostError(RookeryError):
@@ -83,7 +83,7 @@ class LearnerLostError(TrainingError):
 
 
 def refuse(problems: Iterable[str]) -> None:
-    """Raises ConfigError with a line for each problem, if there is one."""
+    """Raises a ConfigError with one line per problem; does nothing without problems."""
     if wrong := tuple(problems):
         raise ConfigError(*wrong)
 

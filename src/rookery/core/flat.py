@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from rookery.core.errors import RookeryError
 
 _LIVE: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
-"""Vectors in use, by the address of their storage; parameters alone do not keep a vector here."""
+"""Vectors in use, by the address of their storage; entries do not keep a vector alive."""
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from torch import Tensor
 from rookery.core.state import Stateful
 
 Metrics = dict[str, Tensor | float]
-"""By name: detached tensors, scalars or values of rows ``[N]`` or ``[K, N]``, of which means are taken once an update,
-not once a step; or plain numbers.
+"""Metrics by name: plain numbers, or detached tensors (scalars, or values of rows ``[N]`` or ``[K, N]``) that are
+averaged once per update.
 """
 
 KEPT = 256
-"""Steps whose values are kept as they are; those before them are summed up, so that rows take little memory."""
+"""Number of steps whose values are stored individually; earlier steps are summed up to save memory."""
 
 
 class Means(Stateful):
@@ -29,7 +29,7 @@ class Means(Stateful):
 
     def __init__(self) -> None:
         self._seen: dict[str, list[Tensor | float | tuple[float, int]]] = {}
-        """Values as they came, behind what those before them summed up to, and how many these were."""
+        """Values of the latest steps, preceded by the sum and the count of the earlier ones."""
 
     def add(self, metrics: Metrics) -> None:
         """Adds the metrics of one gradient step."""
@@ -49,7 +49,9 @@ class Means(Stateful):
 
 
 def _summed_up(values: Sequence[Tensor | float | tuple[float, int]]) -> tuple[float, int]:
-    """The sum of all finite numbers among numbers and rows, and how many there are; a device is waited for once."""
+    """Returns the sum and the count of all finite values among numbers and rows, with one synchronization per
+    device.
+    """
     rows: list[Tensor] = []
     totals, count = [], 0
     for value in values:

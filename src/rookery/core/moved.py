@@ -1,4 +1,4 @@
-"""Old names of modules, classes and functions, which stored runs, settings files, command lines and pickles hold.
+"""Former names of modules, classes and functions, as found in stored runs, settings files, command lines and pickles.
 
 Three tables in `core.former_names` hold the rows: `MOVED`, `MOVED_NAMES` and `REMOVED`. `new_name` reads them where a
 text names code. `OldNames` reads them where Python imports a module: for pickles, ``import`` statements and
@@ -22,13 +22,13 @@ from rookery.core.settings.hints import NAMES
 
 
 def new_name(name: str) -> str:
-    """Returns the present name of a module or of ``module:Name``; any other text as it is."""
+    """Returns the present name of a module or of ``module:Name``; other texts are returned unchanged."""
     *_, last = _names(name)
     return last
 
 
 def why_removed(name: str) -> str:
-    """Returns what to use instead of a module or ``module:Name`` that was removed; otherwise an empty string."""
+    """Returns the replacement of a removed module or ``module:Name``; otherwise an empty string."""
     for one in _names(name):
         module, _, inside = one.partition(":")
         for row in (f"{module}:{inside.partition('.')[0]}", *_upwards(module)):
@@ -38,7 +38,7 @@ def why_removed(name: str) -> str:
 
 
 def new_names(tree: Any) -> Any:
-    """Returns a tree of mappings, lists and plain values with the present names in place of old ones."""
+    """Returns a tree of mappings, lists and plain values in which former names are replaced by present ones."""
     if isinstance(tree, str):
         return new_name(tree)
     if isinstance(tree, dict):
@@ -47,7 +47,7 @@ def new_names(tree: Any) -> Any:
 
 
 def attribute(module: str, name: str) -> Any:
-    """Returns what a module had under a name in an older version.
+    """Returns the attribute that a module had under a name in an older version.
 
     Raises:
         AttributeError: If there was nothing, or it was removed.
@@ -98,7 +98,7 @@ class OldNames:
 
 
 class _PresentModule(SourceFileLoader):
-    """Loads a module that some names have left."""
+    """Loads a module that some former names have left, with support for those names."""
 
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
@@ -124,10 +124,10 @@ class _OldModule:
         self.moved = moved
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Leaves it to Python to make an empty module."""
+        """Returns None, so that Python creates an empty module."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Fills the module that Python has made, or puts the present one in its place."""
+        """Fills the module that Python has created, or replaces it by the present one."""
         if hasattr(module, "__path__"):
             vars(module)["__getattr__"] = partial(attribute, module.__name__)
         else:
@@ -141,7 +141,7 @@ class _OldModule:
 
 
 def _names(name: str) -> Iterator[str]:
-    """Yields a name and those that it had later, the present one last."""
+    """Yields a name and its later names, the present one last."""
     yield name
     for _ in range(len(MOVED) + len(MOVED_NAMES)):
         following = _next_name(name)
@@ -163,7 +163,7 @@ def _next_name(name: str) -> str:
 
 
 def _upwards(module: str) -> Iterator[str]:
-    """Yields the name of a module and of the packages above it."""
+    """Yields the names of a module and of its parent packages."""
     while module:
         yield module
         module = module.rpartition(".")[0]
@@ -171,13 +171,15 @@ def _upwards(module: str) -> Iterator[str]:
 
 @cache
 def _have_rows() -> frozenset[str]:
-    """Returns the modules that have a row, and the present ones that classes and functions with a row have left."""
+    """Returns the modules that have a row, and the present modules that classes or functions with a row have left."""
     rows = [row.partition(":") for table in (MOVED, MOVED_NAMES, REMOVED) for row in table]
     return frozenset(module for module, _, _ in rows) | {new_name(module) for module, _, name in rows if name}
 
 
 @cache
 def _left(module: str) -> dict[str, str]:
-    """Returns the rows of what has left a present module, by name: those under its own name and under its old ones."""
+    """Returns the rows of the names that have left a present module, by name, whether listed under its present or its
+    former names.
+    """
     rows = {row.partition(":")[2]: row for row in (*MOVED_NAMES, *REMOVED) if new_name(row.partition(":")[0]) == module}
     return {name: row for name, row in rows.items() if name}

@@ -56,7 +56,7 @@ ADDRESS, INTS, INT, LONG, FLOAT = (
 
 
 class Counters(ctypes.Structure):
-    """Addresses of an optimizer's counts of skipped steps."""
+    """Addresses of the counters of skipped steps of an optimizer."""
 
     _fields_ = [("skipped", ADDRESS), ("skipped_in_a_row", ADDRESS)]
 
@@ -188,13 +188,13 @@ class Build:
         if not hasattr(library, "interface_version") or library.interface_version() != INTERFACE_VERSION:
             raise OSError(f"{path.name} is not of this version of Rookery")
         self.call: dict[str, Callable[..., Any]] = {}
-        """Its functions by name; they release Python's lock."""
+        """Functions of the build by name; they release Python's lock."""
         for function, (result, arguments) in SIGNATURES.items():
             found = getattr(library, function)
             found.restype, found.argtypes = result, arguments
             self.call[function] = found
         self.has_matrix_unit: bool = bool(self.call["has_matrix_unit"]())
-        """Whether the CPU's matrix unit computes large products; last bits then differ."""
+        """Whether the CPU's matrix unit computes large products; results then differ in the last bits."""
 
 
 def candidates() -> tuple[str, ...]:
@@ -246,7 +246,7 @@ _threads = ContextVar("threads of kernels", default=1)
 
 @contextmanager
 def kernel_threads(number: int) -> Iterator[None]:
-    """Limits kernels to `number` threads inside, which share networks or rows. Results do not depend on it."""
+    """Limits the number of threads within kernels, which share networks or rows. Results do not depend on it."""
     before = _threads.set(number)
     try:
         yield
@@ -302,7 +302,7 @@ class Norm(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """Table of rows that categories look up, in place of products with one-hots.
+    """Table of rows looked up by category, in place of products with one-hots.
 
     Attributes:
         rows: ``[sum of sizes, outputs of the first layer]``.
@@ -414,7 +414,7 @@ class Network:
         return wanted
 
     def pack(self) -> None:
-        """Updates changed weights for `policy_step`; forward passes do it themselves."""
+        """Updates the copy of changed weights used by `policy_step`; forward passes update their own."""
         self._call["network_pack"](self.handle)
 
 
@@ -548,7 +548,7 @@ def readable(array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def is_plain(tensor: Tensor | None, dtype: torch.dtype = torch.float32) -> bool:
-    """Whether a tensor has the memory layout of kernels: on the CPU, of this type, contiguous."""
+    """Whether a tensor has the memory layout that kernels need: on the CPU, of this type, contiguous."""
     return tensor is None or (tensor.dtype == dtype and tensor.is_contiguous() and tensor.is_cpu)
 
 

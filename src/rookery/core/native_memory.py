@@ -67,7 +67,7 @@ class NativeCell:
         self._kept = 0, 0
 
     def pack(self) -> None:
-        """Updates a changed weight for steps; a pass over sequences does it itself."""
+        """Updates the copy of a changed weight used by single steps; a pass over sequences updates its own."""
         self._call["cell_pack"](self.handle)
 
     def advance(self, pre: Tensor, memory: Tensor) -> Tensor:

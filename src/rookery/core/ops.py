@@ -30,7 +30,7 @@ def gae(
 
 
 def decayed_sums(term: Tensor, decay: Tensor) -> Tensor:
-    """Returns the sums ``x[t] = term[t] + decay[t] * x[t + 1]``, ``[T, ...]``; the last row is its own sum.
+    """Returns the sums ``x[t] = term[t] + decay[t] * x[t + 1]``, ``[T, ...]``; in the last row ``x[t] = term[t]``.
 
     In log2(T) rounds, each of which joins what two halves of a stretch have summed up (Hillis & Steele 1986), in the
     place of a loop over T. Where a decay is 0, later rows have no influence, not even a NaN.
@@ -180,8 +180,8 @@ def quantile_huber(predicted: Tensor, target: Tensor, *, kappa: float) -> Tensor
 
 
 def quantile_errors(predicted: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """All pairs of a target and a prediction: ``target - predicted`` ``[N, M, M']``, and how much each counts, which
-    depends on its sign: the fraction of the quantile for targets above the prediction, 1 minus it for those below.
+    """Computes the errors of all pairs of a target and a prediction, ``target - predicted`` ``[N, M, M']``, and their
+    weights by sign: the fraction of the quantile for targets above the prediction, 1 minus it for those below.
     """
     number = predicted.shape[1]
     fraction = (torch.arange(number, dtype=predicted.dtype, device=predicted.device) + 0.5) / number
@@ -190,8 +190,8 @@ def quantile_errors(predicted: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def rescale(value: Tensor, *, eps: float) -> Tensor:
-    """``h(x) = sign(x) (sqrt(|x| + 1) - 1) + eps x`` (Pohlen et al. 2018, arXiv:1805.11593): values that are learned in
-    the place of large ones, so that rewards need no clipping.
+    """``h(x) = sign(x) (sqrt(|x| + 1) - 1) + eps x`` (Pohlen et al. 2018, arXiv:1805.11593): transform of large values
+    before learning, so that rewards need no clipping.
     """
     return value.sign() * ((value.abs() + 1).sqrt() - 1) + eps * value
 

@@ -1,4 +1,4 @@
-"""Gradient steps: `gradient_step` is the one place where weights change, on the flat memory of `core/flat.py`.
+"""Gradient steps: `gradient_step` is the only place where weights change, on the flat memory of `core/flat.py`.
 
 A step has two implementations with equal results: torch and its autograd, or, for small networks on the CPU, compiled
 kernels (docs/kernels.md), if `forward` has them.
@@ -47,12 +47,12 @@ class StepConfig(Protocol):
 
     @property
     def model(self) -> Any:
-        """Settings of the networks; `compile` is read."""
+        """Settings of the networks; only `compile` is read."""
         ...
 
 
 class Kernels(Protocol):
-    """Networks on kernels: outputs without a graph, and a backward pass from the gradients of the outputs."""
+    """Networks on kernels: outputs without an autograd graph, and a backward pass from the gradients of the outputs."""
 
     @property
     def num_weights(self) -> int:
@@ -60,7 +60,7 @@ class Kernels(Protocol):
         ...
 
     def forward(self, batch: Any) -> list[Tensor]:
-        """Computes the networks' outputs for a batch, one tensor after the other."""
+        """Computes the networks' outputs for a batch, as a sequence of tensors."""
         ...
 
     def outputs(self, parts: list[Tensor], batch: Any) -> Any:
@@ -86,13 +86,13 @@ class Optimizer(ABC):
         self.on_kernels = False
         """Whether kernels have computed the present gradient."""
         self.agree: Callable[[Tensor, Any, Metrics], Metrics] | None = None
-        """Averages gradient and metrics of a batch over all ranks; None = there is only one."""
+        """Averages gradient and metrics of a batch over all ranks; None = a single rank."""
         self.skipped = torch.zeros((), device=flat.data.device, dtype=torch.float32)
         self.skipped_in_a_row = torch.zeros((), device=flat.data.device, dtype=torch.float32)
 
     @abstractmethod
     def move(self, lr: float, bad: Tensor, scale: Tensor | None) -> None:
-        """Makes one step; if the gradient is bad, changes nothing, not even the moments.
+        """Makes one step; a non-finite gradient changes nothing, not even the moments.
 
         Args:
             lr: Learning rate.
@@ -105,8 +105,8 @@ class Optimizer(ABC):
         """Makes one step on kernels, including clipping and counting; returns the gradient's norm before clipping."""
 
     def kernel_step(self, lr: float, max_grad_norm: float | None) -> KernelStep | None:
-        """Zeroes the gradient, and returns the arguments of kernels that make several steps in one call; None if none
-        can.
+        """Zeroes the gradient, and returns the arguments for kernels that make several steps in one call; None if not
+        supported.
         """
         return None
 
@@ -337,8 +337,8 @@ def _compiled() -> Callable[..., tuple[Tensor, Metrics]]:
 
 
 def apply_gradients(optimizer: Optimizer, *, lr: float, max_grad_norm: float | None) -> Tensor | float:
-    """Makes a step with the optimizer's gradient vector, if its 2-norm is finite; returns the norm before clipping. If
-    kernels have computed the gradient, they also make the step, so that a network uses one implementation.
+    """Makes a step with the optimizer's gradient vector if its 2-norm is finite; returns the norm before clipping. The
+    step runs on kernels if they have computed the gradient, so that a network uses one implementation.
     """
     build = best_build() if optimizer.on_kernels and is_plain(optimizer.flat.data) else None
     if build is not None:

@@ -1,4 +1,4 @@
-"""The packages of this distribution: the engine, and the two faces that speak the names of other systems.
+"""Packages of this distribution: the engine, and two packages with the names of other systems.
 
 The distribution is ``rookery-rl``. Another program is called ``rookery`` on the package index, and has a package and a
 command of that name too, so both cannot be installed in one environment.
@@ -13,12 +13,12 @@ OWN = ("rookery", "rookery_rllib", "rookery_mlagents")
 
 
 def is_own(module: str) -> bool:
-    """Returns whether a dotted module name is that of one of `OWN` or lies inside one."""
+    """Returns whether a dotted module name is one of `OWN` or inside one."""
     return module.partition(".")[0] in OWN
 
 
 DISTRIBUTION = "rookery-rl"
-"""Name of the distribution on the package index; ``rookery`` there is another program."""
+"""Name of the distribution on the package index; ``rookery`` there is an unrelated program."""
 
 
 def extra(name: str) -> str:
@@ -32,11 +32,11 @@ def install_line(name: str) -> str:
 
 
 REPAIR = f"pip uninstall -y rookery {DISTRIBUTION}, then pip install {DISTRIBUTION}"
-"""Commands that leave this distribution alone in an environment, whichever of both was installed last."""
+"""Commands that leave only this distribution in an environment, regardless of the order of installation."""
 
 
 def check_alone(folder: str) -> None:
-    """Refuses another program's distribution ``rookery`` in the folder that has these packages.
+    """Raises an error if an unrelated distribution ``rookery`` is installed in the folder of these packages.
 
     Args:
         folder: The folder of the packages; in an installation, ``site-packages``.
@@ -56,7 +56,7 @@ def check_alone(folder: str) -> None:
 
 
 def _is_ours(metadata: str) -> bool:
-    """Returns whether a folder of metadata is that of an older version of this distribution, installed or editable."""
+    """Returns whether a metadata folder belongs to an older version of this distribution, installed or editable."""
     try:
         with open(os.path.join(metadata, "METADATA"), encoding="utf-8") as text:
             return "reinforcement learning" in text.read().lower()

@@ -1,4 +1,4 @@
-"""Plug-in tables: parts by name, extensible by installed packages (`PluginTable`).
+"""Plug-in tables: components by name, extensible by installed packages (`PluginTable`).
 
 A row is a name and an import path, ``module:Name``. Rookery's own rows are here, including those of the packages
 `rookery_rllib` and `rookery_mlagents`, so that they work from a source tree without installation. Any other package
@@ -25,7 +25,7 @@ METADATA = (".dist-info", ".egg-info")
 
 @dataclass(frozen=True)
 class Plugin:
-    """A part that an installed package adds to a table.
+    """Component that an installed package adds to a table.
 
     Attributes:
         name: Name of the row.
@@ -39,11 +39,11 @@ class Plugin:
 
 
 class PluginWarning(UserWarning):
-    """A plug-in is left out; the text names it, its package and the reason."""
+    """Warning about a plug-in that is left out; the text names the plug-in, its package and the reason."""
 
 
 class PluginTable(Mapping[str, str]):
-    """Import paths of parts of one kind by name: built-in parts, and those of installed packages.
+    """Import paths of components of one kind by name: built-in components, and those of installed packages.
 
     Args:
         group: Group of the entry points, such as ``rookery.verbs``.
@@ -69,7 +69,7 @@ class PluginTable(Mapping[str, str]):
 
     @cached_property
     def added(self) -> Mapping[str, Plugin]:
-        """Plug-ins by name; read once in a process."""
+        """Plug-ins by name; read once per process."""
         found: dict[str, Plugin] = {}
         for plugin in installed_plugins().get(self.group, ()):
             if plugin.name in self.own:
@@ -81,11 +81,11 @@ class PluginTable(Mapping[str, str]):
         return found
 
     def package_of(self, name: str) -> str:
-        """Returns the name of the package that adds a part; an empty string for a built-in part."""
+        """Returns the name of the package that adds a component; an empty string for a built-in one."""
         return "" if name in self.own else self.added[name].package
 
     def load(self, name: str) -> Any:
-        """Imports a part.
+        """Imports a component.
 
         Raises:
             ConfigError: If it cannot be imported, or is no part of this kind; names the package that it comes from.
@@ -101,7 +101,7 @@ class PluginTable(Mapping[str, str]):
         return found
 
     def load_added(self) -> dict[str, Any]:
-        """Imports all plug-ins; one that cannot be imported is left out with a `PluginWarning`."""
+        """Imports all plug-ins; leaves out those that cannot be imported, with a `PluginWarning`."""
         found = {}
         for name, plugin in self.added.items():
             try:
@@ -117,7 +117,7 @@ class PluginTable(Mapping[str, str]):
 
 @cache
 def installed_plugins() -> Mapping[str, tuple[Plugin, ...]]:
-    """Returns the entry points of installed packages in groups of Rookery's, by group; read once in a process.
+    """Returns the entry points of installed packages in Rookery's groups, by group; read once per process.
 
     The metadata of packages is read here and not by `importlib.metadata`, whose import alone takes ten times as long
     (docs/how-to/plug-in.md). A package that lies in the working directory alone is not seen: the directory may have
@@ -136,7 +136,7 @@ def installed_plugins() -> Mapping[str, tuple[Plugin, ...]]:
 
 
 def _entry_point_files(folder: str) -> Iterator[tuple[str, str]]:
-    """Yields the names of packages that have entry points, each with the text of the file that lists them."""
+    """Yields the names of packages that have entry points, each with the text of its file of entry points."""
     try:
         with os.scandir(folder) as entries:
             inside = sorted((entry.name, entry.path) for entry in entries if entry.name.endswith(METADATA))
@@ -164,7 +164,7 @@ def _plugins_in(text: str, package: str) -> Iterator[tuple[str, Plugin]]:
 
 
 def missing_package(error: BaseException | None) -> str:
-    """Returns the name of the module, not one of Rookery's, that could not be found and led to an error; or ''."""
+    """Returns the name of the third-party module whose absence caused an error; '' if there is none."""
     while error is not None:
         if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("rookery"):
             return str(error.name).partition(".")[0]
@@ -189,14 +189,16 @@ ENV_SCHEMES = PluginTable(
     },
     ("find",),
 )
-"""Kinds of environments (`envs/schemes.py`); a plug-in's name is what stands before the colon in names of its kind."""
+"""Kinds of environments (`envs/schemes.py`); the name of a plug-in is the prefix of environment names, before the
+colon.
+"""
 
 EXPORTERS = PluginTable(
     "rookery.exporters",
     {"unity": "rookery_mlagents.onnx_unity:UNITY", "onnx": "rookery.onnx.generic:GENERIC"},
     ("write", "suffix", "options", "rules"),
 )
-"""Formats that policies are exported in (`onnx/exporter.py`)."""
+"""Formats for exporting policies (`onnx/exporter.py`)."""
 
 REPLAY_FORMATS = PluginTable(
     "rookery.replay_formats",
@@ -211,7 +213,7 @@ REPLAY_FORMATS = PluginTable(
     },
     ("read", "write", "suffixes"),
 )
-"""Formats of files that replay is read from and written to (`replay/formats/replay_format.py`)."""
+"""File formats for reading and writing replay data (`replay/formats/replay_format.py`)."""
 
 VERBS = PluginTable(
     "rookery.verbs",
@@ -244,4 +246,4 @@ VERBS = PluginTable(
 """Verbs of the command line (`cli/verbs.py`): functions, or apps of Typer."""
 
 LOGGERS = PluginTable("rookery.loggers", {"mlagents": "rookery_mlagents.learn.learn:RUN_FILES"}, ("make",))
-"""What writes further files of a run (`run/loggers.py`)."""
+"""Loggers, which write additional files of a run (`run/loggers.py`)."""

@@ -27,7 +27,7 @@ ENV_STEPS, DECISIONS = "env_steps", "decisions"
 
 @dataclass(frozen=True)
 class _Ramp:
-    """Base of Linear and Exponential: from one value to another, constant afterwards.
+    """Base of Linear and Exponential: a transition from one value to another, constant afterwards.
 
     Attributes:
         start: Value at step 0.
@@ -56,7 +56,7 @@ class _Ramp:
 
     @property
     def values(self) -> tuple[float, ...]:
-        """The extreme values; all others lie between them."""
+        """Extreme values of the schedule."""
         return (self.start, self.end)
 
     def part(self, step: float, horizon: float | None) -> float:
@@ -68,7 +68,9 @@ class _Ramp:
 
 
 class Linear(_Ramp):
-    """A straight line from `start`, at step 0, to `end`, at step `steps` (None: at the run's last), flat afterwards."""
+    """Changes linearly from `start` at step 0 to `end` at step `steps` (None: the end of the run), constant
+    afterwards.
+    """
 
     def at(self, step: float, horizon: float | None) -> float:
         """Returns the value at `step`; always `start` if neither `steps` nor the horizon is known."""
@@ -77,7 +79,7 @@ class Linear(_Ramp):
 
 
 class Exponential(_Ramp):
-    """As Linear, but by a constant factor a step; `start` and `end` are above 0."""
+    """Changes like Linear, but by a constant factor per step; `start` and `end` are above 0."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,7 +97,7 @@ class Exponential(_Ramp):
 
 @dataclass(frozen=True)
 class Piecewise:
-    """Straight lines through points, flat before the first and after the last; needs no horizon.
+    """Linear interpolation between points, constant before the first and after the last; needs no horizon.
 
     Attributes:
         points: ``((step, value), ...)`` with ascending steps.
@@ -120,7 +122,7 @@ class Piecewise:
 
     @property
     def values(self) -> tuple[float, ...]:
-        """The values at the points; all others lie between them."""
+        """Values at the points, which include the extreme ones."""
         return tuple(y for _, y in self.points)
 
     def at(self, step: float, horizon: float | None) -> float:
@@ -163,7 +165,7 @@ def read_schedule(written: Mapping[Any, Any]) -> Schedule:
 
 
 def write_schedule(schedule: Schedule) -> dict[str, Any]:
-    """Returns the mapping that `read_schedule` converts to an equal schedule."""
+    """Returns the mapping that `read_schedule` converts back to an equal schedule."""
     by = {} if schedule.by == ENV_STEPS else {"by": schedule.by}
     if isinstance(schedule, Piecewise):
         return {"points": [list(point) for point in schedule.points], **by}

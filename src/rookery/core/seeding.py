@@ -1,4 +1,4 @@
-"""Random streams: every draw comes from a stream derived from the run's seed, a role and a key.
+"""Random streams: every random draw uses a stream derived from the run's seed, a role and a key.
 
 Different streams are independent (NumPy's `SeedSequence`), so draws of one part, such as evaluation, never change those
 of another.
@@ -21,7 +21,7 @@ WORD = 2**32 - 1
 
 
 class Role(IntEnum):
-    """Purpose of a stream. Runs are reproducible by these numbers: never reuse one."""
+    """Purpose of a stream. Reproducibility depends on these numbers: never reuse one."""
 
     INIT = 0
     ENV = 1
@@ -151,7 +151,7 @@ class _Words(ISeedSequence):
         self._words = words
 
     def generate_state(self, n_words: int, dtype: Any = np.uint32) -> np.ndarray:
-        """Returns the words; a PCG64 takes exactly these."""
+        """Returns the precomputed words; a PCG64 requests exactly these."""
         return self._words
 
 

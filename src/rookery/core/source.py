@@ -26,14 +26,14 @@ class Place:
     line: int
 
     def __str__(self) -> str:
-        """``file:line``; a file below the working directory is named from there, so that a terminal can open it."""
+        """``file:line``; the path of a file below the working directory is relative, so that a terminal can open it."""
         here = Path.cwd()
         shown = self.file.relative_to(here) if self.file.is_relative_to(here) else self.file
         return f"{shown}:{self.line}"
 
 
 def find(name: str) -> Place:
-    """The place of ``module:function``, ``module:Class.method``, or, after a space, of a call in it.
+    """Finds the place of ``module:function``, ``module:Class.method``, or, after a space, of a call in it.
 
     A method is also found where a base class has it. The line of ``module:Class.method self.env.step`` is that of the
     first call ``self.env.step(...)`` in it.
@@ -54,7 +54,7 @@ def find(name: str) -> Place:
 
 
 def class_text(name: str, attribute: str) -> str:
-    """The text that a class, or else one of its bases, assigns to an attribute; empty if none does."""
+    """Returns the text that a class, or else one of its bases, assigns to an attribute; empty if none does."""
     for _, node in _lineage(name):
         for line in node.body:
             targets = [line.target] if isinstance(line, ast.AnnAssign) else getattr(line, "targets", [])
@@ -77,7 +77,7 @@ def field_texts(name: str) -> dict[str, str]:
 
 @cache
 def module_file(module: str) -> Path:
-    """The source file of a module. Neither the module nor a package above it is imported.
+    """Returns the source file of a module, without importing the module or its parent packages.
 
     Raises:
         ConfigError: If there is no such module, or it has no source.
@@ -101,7 +101,7 @@ def _tree(file: Path) -> ast.Module:
 
 
 def _definition(name: str) -> tuple[str, Definition]:
-    """The class or function ``module:Qualified.name``, and the module it stands in."""
+    """Finds the class or function ``module:Qualified.name``, and the module that contains it."""
     module, _, target = new_name(name).partition(":")
     *above, last = target.split(".")
     found = _lineage(f"{module}:{'.'.join(above)}") if above else [(module, _tree(module_file(module)))]
@@ -113,7 +113,9 @@ def _definition(name: str) -> tuple[str, Definition]:
 
 
 def _lineage(name: str) -> Iterator[tuple[str, ast.ClassDef]]:
-    """A class and its bases, the nearest first, with their modules; bases without source are left out."""
+    """Returns a class and its bases in the order of inheritance, with their modules; bases without source are left
+    out.
+    """
     module, node = _definition(name)
     if not isinstance(node, ast.ClassDef):
         raise ConfigError(f"{name} is no class")
@@ -124,7 +126,7 @@ def _lineage(name: str) -> Iterator[tuple[str, ast.ClassDef]]:
 
 
 def _import_path(module: str, name: str) -> str:
-    """Returns the object of a name in a module, as ``module:Name``."""
+    """Resolves a name used in a module to ``module:Name``."""
     first, _, rest = name.partition(".")
     for line in _tree(module_file(module)).body:
         for alias in line.names if isinstance(line, ast.Import | ast.ImportFrom) else ():

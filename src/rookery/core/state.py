@@ -65,7 +65,7 @@ class Stateful:
         return {base.__name__: _own_version(base) for base in reversed(cls.__mro__) if _own_version(base) > 1}
 
     def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
-        """Returns a state of an older version as the present version of the defining class would have written it.
+        """Converts a state of an older version to the form of the defining class's present version.
 
         Each class with a version above 1 defines its own, without `super()`: base classes have upgraded their part
         before. Values of attributes that the older version did not have may be taken from `self`, a newly made object.
@@ -77,7 +77,7 @@ class Stateful:
         raise NotImplementedError(f"{type(self).__name__}: define upgrade beside state_version")
 
     def upgraded(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Returns a state as the present version of Rookery writes it; one that is up to date is returned as it is.
+        """Returns a state in the form of Rookery's present version; an up-to-date state is returned unchanged.
 
         `load_state_dict` calls it. A method that reads a state before that calls it first.
 

@@ -1,6 +1,4 @@
-"""Timers: a tree of timers whose labels are the names of the functions on the main path (docs/map.md), and the clock of
-a training.
-"""
+"""Timers: a tree of timers labelled with the functions on the main path (docs/map.md), and the clock of a training."""
 
 from __future__ import annotations
 
@@ -30,8 +28,8 @@ PLACES = {
     "set_weights": "rookery.rollout.worker:RolloutWorker.set_weights",
     "evaluate": "rookery.run.trainer:Trainer.evaluate",
 }
-"""Each label, and the function it stands for: ``module:function``, or a call in it, ``module:function self.env.step``.
-A `training_step` is that of the run's own algorithm, where that is known.
+"""Function of each label: ``module:function``, or a call in it, ``module:function self.env.step``. `training_step`
+refers to the run's own algorithm if that is known.
 """
 
 
@@ -55,7 +53,7 @@ class TimerRow:
 
 
 class Timer:
-    """One node of the tree; entering it while another runs makes it that one's child.
+    """Node of the tree; entering it while another timer runs makes it a child of that timer.
 
     ``with timers["sample"]:`` costs about half a microsecond.
     """
@@ -84,7 +82,7 @@ class Timer:
         self._tree.current = self._parent
 
     def add(self, label: str, seconds: float, times: int = 1) -> None:
-        """Adds seconds and calls of a part that were measured elsewhere."""
+        """Adds seconds and calls that were measured elsewhere."""
         node = self.children.get(label)
         if node is None:
             node = self.children[label] = Timer(self._tree, self)
@@ -92,12 +90,12 @@ class Timer:
         node.count += times
 
     def as_dict(self) -> dict[str, Any]:
-        """Seconds, calls and children, ready for JSON."""
+        """Returns seconds, calls and children, ready for JSON."""
         inner = {name: child.as_dict() for name, child in self.children.items()}
         return {"seconds": round(self.seconds, 6), "count": self.count, **({"children": inner} if inner else {})}
 
     def include(self, other: Timer, part: float = 1.0) -> None:
-        """Adds the seconds, or a part of them, and calls of `other`, and of all below it, to those here."""
+        """Adds the seconds (or a fraction of them) and calls of `other` and of its descendants to this tree."""
         self.seconds += part * other.seconds
         self.count += other.count
         for name, child in other.children.items():
@@ -112,7 +110,7 @@ class Timer:
 
 
 class Timers:
-    """The tree; ``timers[label]`` is the child of whatever runs now."""
+    """The tree; ``timers[label]`` is the child of the running timer."""
 
     def __init__(self) -> None:
         self.root = Timer(self, None)
@@ -126,11 +124,11 @@ class Timers:
         return node
 
     def include(self, other: Timers) -> None:
-        """Adds what another tree counted, in another thread say; its labels stand beside those of this one's root."""
+        """Adds the counts of another tree, for example of another thread; its labels become children of this root."""
         self.root.include(other.root)
 
     def rows(self) -> list[TimerRow]:
-        """Every node, a parent before its children, the slowest child first."""
+        """Returns every node, a parent before its children, the slowest child first."""
         rows: list[TimerRow] = []
 
         def walk(node: Timer, depth: int) -> None:
@@ -144,14 +142,14 @@ class Timers:
         return rows
 
     def tree(self) -> str:
-        """The tree in lines: label, seconds, share of its parent, calls."""
+        """Returns the tree as lines: label, seconds, share of its parent, calls."""
         return "\n".join(
             f"{'  ' * row.depth + row.label:<32}{row.seconds:>10.2f} s{100 * row.share:>6.1f} %{row.count:>10} x"
             for row in self.rows()
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The whole tree."""
+        """Returns the whole tree."""
         return self.root.as_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -162,7 +160,7 @@ class Timers:
 
 
 class Clock:
-    """A clock counts wall time in laps that leave nothing out while a training runs.
+    """Measures wall time in consecutive laps, without gaps while a training runs.
 
     Writing checkpoints, evaluations, callbacks and reports are part of the time. While no training runs, a lap begins
     where it is said to.
@@ -175,7 +173,7 @@ class Clock:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Makes laps follow each other without a gap while this lasts."""
+        """Context in which laps follow each other without a gap."""
         self._since, self._running = perf_counter(), True
         try:
             yield
@@ -184,7 +182,7 @@ class Clock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Excludes the time inside: the caller of a generator has control."""
+        """Context whose time is excluded because the caller of a generator has control."""
         self._held = began = perf_counter()
         try:
             yield
@@ -202,7 +200,7 @@ class Clock:
         return (self._held or perf_counter()) - self._since
 
     def begin(self) -> None:
-        """Begins a lap now, unless a training runs, whose laps begin where the one before ended."""
+        """Begins a lap now, unless a training runs, where each lap begins at the end of the previous one."""
         if not self._running:
             self._since = perf_counter()
 
