@@ -1,4 +1,4 @@
-"""Determines which Ray cluster is meant, before Ray is loaded."""
+"""Determines the Ray cluster to use, before Ray is loaded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from rookery.core.errors import nearest
 
 CONNECT_SECONDS = 5.0
-"""Seconds for the cluster's address to answer; Ray itself would wait for more than a minute."""
+"""Timeout in seconds for a connection to the cluster's address; Ray itself would wait for more than a minute."""
 
 AUTO = "auto"
 """The cluster that ``RAY_ADDRESS`` names or that runs on this machine, else a new one here."""
@@ -21,7 +21,7 @@ LOCAL = "local"
 """A new cluster on this machine, for this process."""
 
 STARTS = "starting Ray on this machine"
-"""The line while a cluster is started here."""
+"""Line printed while a cluster is started on this machine."""
 
 WORDS = (AUTO, LOCAL, "here")
 """Values of the setting that are not addresses."""
@@ -37,8 +37,8 @@ def named_by(address: str) -> str:
 
 
 def problem_with(address: str) -> str:
-    """Returns the reason why a text cannot be the address of a cluster, or an empty string; Ray itself checks all
-    others with a colon.
+    """Returns the reason why a text cannot be the address of a cluster, or an empty string; any other text with a colon
+    is left to Ray to check.
     """
     if not address or ":" in address or address in WORDS:
         return ""
@@ -61,7 +61,7 @@ def will_start_cluster(address: str) -> bool:
 
 
 def guard_own_cluster(address: str) -> None:
-    """Gives a cluster that will be started here a token that only this process and its own know.
+    """Creates an access token, known only to this process, for a cluster that will be started on this machine.
 
     Ray reads the token when it is loaded, so this comes before; if Ray is loaded already, nothing is changed.
     """

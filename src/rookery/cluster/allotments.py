@@ -26,7 +26,7 @@ class Allotment:
 def deal(
     cores: list[int], cpus: float, gpus: list[str], gpus_each: float, most: int | None
 ) -> tuple[list[Allotment], list[str]]:
-    """Assigns cores and GPUs to as many trials as there is room for, at least one.
+    """Assigns cores and GPUs to as many trials as fit, at least one.
 
     Allotments are adjacent: with 1.5 cores each, the first trial has core 0 and half of 1, the second the rest of 1 and
     2.

@@ -142,7 +142,7 @@ def connect(
 
 
 _ray_prints: list[Any] = []
-"""Ray's own function for messages of nodes, while these go to the log of a run."""
+"""Ray's own function for messages of nodes, while these are written to the log of a run."""
 
 
 def session() -> str:
@@ -154,8 +154,8 @@ def session() -> str:
 
 
 def disconnect() -> None:
-    """Leaves the cluster that `connect` has joined; ends and removes one that it has started. One whose head does not
-    answer is only left when this process ends: until then Ray would wait for it.
+    """Leaves the cluster that `connect` has joined; ends and removes a cluster that it has started. If the head does
+    not answer, the cluster is only left when this process ends, because Ray would wait for the head.
     """
     ray_log.log("")  # text kept before the run had a folder
     is_own = os.getpid() in _sessions
@@ -252,7 +252,7 @@ def _remove_session() -> None:
 
 
 def _why(error: Exception, address: str) -> str:
-    """Returns the meaning of Ray's errors of many lines."""
+    """Returns a one-line explanation of Ray's multi-line errors."""
     text = " ".join(str(error).split())
     if "ersion" in text and "ray" in text.lower() and "python" in text.lower():
         return f"the cluster has other versions than this process: {text}"
@@ -274,7 +274,7 @@ NEVER_RAN = "The actor never ran"
 
 
 def as_line(error: RayError) -> str:
-    """Puts a message of Ray into one line, without its table of ids."""
+    """Shortens a message of Ray to one line, without its table of ids."""
     lines = [line.strip() for line in str(error).splitlines() if not line.startswith("\t") or "node" in line]
     if never := [line for line in lines if line.startswith(NEVER_RAN)]:
         return never[0]  # text before Ray's own counting
@@ -292,7 +292,7 @@ FULL = {
 
 
 def describe_ray_error(error: RayError) -> str:
-    """Returns the meaning of an error of Ray, in a line."""
+    """Returns a one-line explanation of an error of Ray."""
     for kind, meaning in FULL.items():
         if isinstance(error, kind):
             return meaning

@@ -30,7 +30,7 @@ def name_of(device: torch.device) -> str | None:
 def group_on(
     device: torch.device, rank: int, size: int, host: str, timeout: float, gather: Callable[[Any], list[Any]]
 ) -> Any:
-    """Makes an NCCL group of the GPUs of all ranks, which all call this; None if gloo must be used.
+    """Creates an NCCL group of the GPUs of all ranks; None if gloo must be used. All ranks must call it.
 
     Args:
         device: The GPU of this rank.

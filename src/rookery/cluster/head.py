@@ -1,4 +1,4 @@
-"""Watches the head of a Ray cluster: it is asked periodically, and a run is stopped if it does not answer.
+"""Watches the head of a Ray cluster: checks periodically that it answers, and stops the run if it does not.
 
 Ray waits for a minute without a message, in which calls that need the head do not return, and then ends the process. So
 a run stops before: it writes a checkpoint of what it can reach, and names how to resume.
@@ -18,7 +18,7 @@ from rookery.core.io.console_output import run_log
 from rookery.core.process.interrupt import Interrupt, say
 
 LOOK_SECONDS = 2.0
-"""Seconds between two questions to the head, and its time limit for an answer."""
+"""Seconds between two requests to the head, and the time limit for an answer."""
 
 RAY_SECONDS = float(os.environ.get("RAY_gcs_rpc_server_reconnect_timeout_s", "60"))  # noqa: SIM112  (Ray's own name)
 """Seconds without a head after which Ray ends this process."""
@@ -36,7 +36,7 @@ Answer = TypeVar("Answer")
 
 
 class HeadWatch:
-    """Asks the head of a cluster periodically, in a thread.
+    """Checks periodically, in a thread, that the head of a cluster answers.
 
     Args:
         address: Its address, ``HOST:PORT``.
@@ -70,11 +70,11 @@ class HeadWatch:
                     act()
 
     def watches(self, address: str) -> bool:
-        """Returns whether it asks the head at this address."""
+        """Returns whether this object watches the head at an address."""
         return self._address == address and not self._is_over.is_set() and self._thread.is_alive()
 
     def problem(self) -> str:
-        """Returns a description of its silence."""
+        """Returns a message with the time since the head last answered."""
         return f"the head of the Ray cluster at {self._address} has not answered for {self.silence:.3g} seconds"
 
     def _say(self) -> None:
@@ -89,7 +89,7 @@ class HeadWatch:
             os._exit(HeadLostError.exit_code)
 
     def close(self) -> None:
-        """Stops asking."""
+        """Stops the checks."""
         self._is_over.set()
 
 
@@ -118,7 +118,7 @@ def lost_head() -> str:
 
 
 def within(seconds: float, ask: Callable[[], Answer]) -> Answer:
-    """Asks the head in a thread, since Ray waits for a minute for one that is gone.
+    """Calls the head in a thread, because Ray waits for a minute if the head is gone.
 
     Args:
         seconds: Time limit.

@@ -122,7 +122,7 @@ class LocalRanks(Gathered):
 
 
 def joined(line: socket.socket) -> tuple[Gathered, Any]:
-    """Meets the other ranks in a process that `LocalRanks` has started; returns its ranks, and the task."""
+    """Joins the other ranks in a process started by `LocalRanks`; returns its ranks, and the task."""
     (path, cwd), _ = receive_frame(line)
     sys.path[:] = path  # to find modules of the task
     (place, rank, size, task), _ = receive_frame(line)

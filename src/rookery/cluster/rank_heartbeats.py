@@ -1,4 +1,4 @@
-"""Heartbeats of ranks: rank 0 detects another frozen learner, while it waits for it in compiled code."""
+"""Heartbeats of ranks, by which rank 0 detects a frozen learner while waiting for it in compiled code."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Introduction:
     process: int
 
     def to_line(self) -> bytes:
-        """Returns it as a line of text."""
+        """Returns the message as a line of text."""
         return f"{self.token} {self.rank} {self.machine} {self.process}\n".encode()
 
     @classmethod
     def from_line(cls, line: bytes) -> Introduction:
-        """Parses such a line; raises a ValueError if it is invalid."""
+        """Parses a message from a line of text; raises a ValueError if it is invalid."""
         token, rank, machine, process = line.decode().split()
         return cls(token, int(rank), machine, int(process))
 
@@ -90,8 +90,8 @@ class RankHeartbeats:
 def connect_heartbeats(
     rank: int, size: int, host: str, gather: Callable[[Any], list[Any]], give_up: Callable[[], None]
 ) -> RankHeartbeats | None:
-    """Connects all other ranks with rank 0, and starts their heartbeats. All ranks call it together. One that cannot
-    connect sends none, and is not missed.
+    """Connects all other ranks with rank 0, and starts their heartbeats. All ranks call it together. A rank that cannot
+    connect sends no heartbeats and is not monitored.
 
     Args:
         rank: Number of this rank.

@@ -38,20 +38,20 @@ class RankLostError(LearnerLostError):
 LOOPBACK = "127.0.0.1"
 
 SMALL = 1 << 16
-"""Largest size at which few ranks all send to each other: the cost is then one round trip."""
+"""Largest number of elements at which up to `FEW` ranks exchange a tensor directly, in one round trip."""
 
 BREAK = 1
 """Tag of a message that is never sent."""
 
 FEW = 8
-"""Number of ranks that do so."""
+"""Largest number of ranks that exchange small tensors directly."""
 
 AGREED = ("kl", "full_kl")
 """Metrics that control updates; all others are reports of each rank."""
 
 
 class Ranks:
-    """A single learner.
+    """Ranks of a run with a single learner, and base of those with several.
 
     Attributes:
         rank: Number of this learner.
@@ -71,7 +71,7 @@ class Ranks:
         return values
 
     def numbers(self, *mine: float) -> list[list[float]]:
-        """Returns the numbers of each rank, equally many from all, in the order of ranks."""
+        """Returns the numbers of all ranks, in the order of ranks; each rank passes equally many."""
         table = torch.zeros(self.size, len(mine), dtype=torch.float64, device="cpu")
         table[self.rank] = torch.tensor(mine, dtype=torch.float64, device="cpu")
         return self.sums(table).tolist()
@@ -167,7 +167,7 @@ SINGLE = Ranks()
 
 
 class Gathered(Ranks):
-    """One of several learners.
+    """One rank of several learners.
 
     Args:
         groups: Communication groups, see `groups_of`.

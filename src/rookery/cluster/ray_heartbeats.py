@@ -24,7 +24,7 @@ from rookery.core.process.heartbeats import HEARTBEAT_SECONDS
 NAMESPACE = b"rookery"
 
 ORDERS = b":orders"
-"""Suffix of the key of the orders for a process; the key itself is that of its heartbeats."""
+"""Suffix of the key of the commands for a process; the key without it is that of its heartbeats."""
 
 
 def new_key() -> str:
@@ -106,7 +106,7 @@ class HeartbeatMonitor:
         return dict(self._latest)
 
     def order(self, orders: Mapping[str, Any]) -> None:
-        """Sends orders to processes.
+        """Sends commands to processes.
 
         Args:
             orders: By key, the argument of `obey` in `store_heartbeats` there; plain lists, mappings, numbers and text.
@@ -120,14 +120,14 @@ class HeartbeatMonitor:
         self.order({key: None})
 
     def close(self) -> None:
-        """Ends the thread, and waits a second at most until the last orders are sent."""
+        """Ends the thread, and waits a second at most until the last commands are sent."""
         self._is_closed = True
         self._wake.set()
         if self._thread is not None:
             self._thread.join(HEARTBEAT_SECONDS)
 
     def _work(self) -> None:
-        """Starts the thread on demand, and wakes it up for orders."""
+        """Starts the thread on demand, and wakes it up for new commands."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="rookery: heartbeat monitor", daemon=True)
             self._thread.start()

@@ -46,31 +46,31 @@ from rookery.core.process.interrupt import Interrupt
 from rookery.core.settings.starting_folder import module_paths, starting_folder
 
 LATE_SECONDS = 10.0
-"""Seconds for a process to start after others have, before its objects move to those."""
+"""Seconds a process may take to start after others have started, before its objects move to those."""
 
 START_SECONDS = 300.0
-"""Seconds for the first process to start."""
+"""Timeout in seconds for the first process to start."""
 
 MOST_THREADS = 512
-"""Largest number of threads of a process in which calls wait for their turn."""
+"""Largest number of threads of a process in which calls wait to be run."""
 
 LOOK_SECONDS = 10.0
 """Seconds between two checks whether the cluster has room for another process."""
 
 
 STOP_SECONDS = 10.0
-"""Seconds for a running step or reset to end, once the run must stop."""
+"""Time limit in seconds for a running step or reset to end once the run must stop."""
 
 AT_ONCE_SECONDS = 0.5
-"""Seconds for workers to free their environments if everything must end at once."""
+"""Time limit in seconds for workers to free their environments if everything must end at once."""
 
 HEADLESS_SECONDS = 5.0
-"""Seconds for workers to answer once the run must stop because the head is lost: without it Ray does not report
-them.
+"""Time limit in seconds for workers to answer once the run must stop because the head is lost; without a head, Ray does
+not report lost workers.
 """
 
 GRACE_SECONDS = 2.0
-"""Seconds for a worker beyond its time limits: heartbeats are at most this late, and its helpers have the same
+"""Seconds added to the time limits of a worker: heartbeats are at most this late, and its child processes have the same
 limits.
 """
 
@@ -91,13 +91,13 @@ class Patience:
 ENDLESS = Patience()
 
 Place = tuple[int, int]
-"""Number of an object, and its next turn there: see `HostActor`."""
+"""Number of an object, and its next call number: see `HostActor`."""
 
 # --- on a node ----------------------------------------------------------------------------------------------------
 
 
 class HostActor:
-    """A process on a node that holds objects by number.
+    """Process on a node that holds objects by number.
 
     Ray runs each call in a thread, so that different objects are called concurrently. Calls of one object have turns,
     numbers from 0, and each waits for the one before.
@@ -115,34 +115,36 @@ class HostActor:
         self._kept: dict[int, Any] = {}
         self._failed: dict[int, Exception] = {}
         self._turns: dict[int, int] = {}
-        """Next turn of each object."""
+        """Next call number of each object."""
         self._next = threading.Condition()
         self._under_way: dict[int, Activity] = {}
         """Running call of each object."""
         self._hurried: dict[int, int] = {}
-        """For each object, the turn before which calls must end early."""
+        """For each object, the call number before which calls must end early."""
         store_heartbeats(key, self._state, self._hurry)
 
     def _state(self) -> dict[int, tuple[str, float, int]]:
-        """Returns for each running call the method, its seconds, and its turn."""
+        """Returns the method, the seconds and the call number of each running call."""
         now, turns = time.monotonic(), self._turns
         under_way = list(self._under_way.items())
         return {one: (activity.what, now - activity.since, turns.get(one, 0)) for one, activity in under_way}
 
     def _hurry(self, before: Mapping[str, int]) -> None:
-        """Makes calls of objects before the given turns end early."""
+        """Makes calls of objects before the given call numbers end early."""
         self._hurried = {int(number): turn for number, turn in before.items()}
         for number in list(self._under_way):
             self._interrupt(number, self._turns.get(number, 0))
 
     def _interrupt(self, number: int, turn: int) -> None:
-        """Sets or clears the interrupt of an object that has one, depending on the turn of its call."""
+        """Sets or clears the interrupt of an object that has one, depending on its call number."""
         interrupt = getattr(self._kept.get(number), "interrupt", None)
         if isinstance(interrupt, Interrupt):
             interrupt.number = int(signal.SIGTERM) if turn < self._hurried.get(number, 0) else None
 
     def begin(self, place: Place, make: bytes) -> None:
-        """Makes an object in place of the one with that number; its first call raises an error of this."""
+        """Creates an object, replacing the one with the same number; an error of its constructor is raised by its first
+        call.
+        """
         with self._in_turn(place) as number:
             self._failed.pop(number, None)
             try:
@@ -158,7 +160,7 @@ class HostActor:
             self._kept.pop(number, None)
 
     def call(self, place: Place, request: tuple[str, tuple[Any, ...]], *published: Any) -> Any:
-        """Calls a method of an object; published arguments come last."""
+        """Calls a method of an object; published arguments are passed last."""
         method, arguments = request
         with self._in_turn(place) as number:
             if number in self._failed:
@@ -187,7 +189,7 @@ class HostActor:
 
 
 def check_start() -> None:
-    """Raises an error if waiting for the start of a process is pointless.
+    """Raises an error if the start of a process cannot succeed.
 
     Raises:
         HeadLostError: If the head counts as lost.
@@ -200,7 +202,7 @@ def check_start() -> None:
 
 @dataclass(eq=False)
 class RayHost:
-    """The driver's side of a process.
+    """Driver-side handle of a process on a node.
 
     Attributes:
         actor: Ray's handle.
@@ -253,8 +255,8 @@ class RayCall:
 
 
 class RayHosts:
-    """Processes on the nodes of a Ray cluster with equally many objects each, or more where there is no room for more
-    processes. Objects of one process are called concurrently.
+    """Processes on the nodes of a Ray cluster, each with equally many objects; more per process if the cluster has no
+    room for more processes. Objects of one process are called concurrently.
 
     Args:
         address: The cluster, see `connect`.
@@ -296,9 +298,9 @@ class RayHosts:
         self._checked = time.monotonic()
         """Time of the last check for hanging workers."""
         self._stranded = ""
-        """Reason why the cluster cannot be reached any more; empty as long as it can."""
+        """Reason why the cluster cannot be reached; empty while it can."""
         self._hurried_at: float | None = None
-        """Time since which the run must stop; None = it need not."""
+        """Time at which the run was requested to stop; None = no request."""
         self._objects = each
         self._each = Resources(cpus * each, gpus * each)
         self._connected_here = connect(
@@ -330,9 +332,9 @@ class RayHosts:
         self._home: dict[int, RayHost] = {}
         self._looks_at = time.monotonic() + LOOK_SECONDS
         self._joining: list[RayHost] = []
-        """Processes that were started because room became free, and have not answered yet."""
+        """Processes started because resources became free, which have not answered yet."""
         self._moves: dict[int, RayHost] = {}
-        """Places of objects that are made again."""
+        """Places of objects that are being re-created."""
 
     def _room(self, least: int = 1) -> int:
         """Returns the number of processes that fit on the cluster's machines, if they are otherwise empty.
@@ -366,7 +368,7 @@ class RayHosts:
     # --- places of objects --------------------------------------------------------------------------------------------
 
     def begin(self, share: int, make: bytes) -> None:
-        """Makes an object on the host with the fewest objects; one that is gone is replaced first."""
+        """Creates an object on the host with the fewest objects, after replacing a host that is gone."""
         before, better = self._home.get(share), self._moves.pop(share, None)
         if before is not None and before.is_lost:
             before.numbers.discard(share)
@@ -399,7 +401,7 @@ class RayHosts:
         )
 
     def _has_begun(self, host: RayHost, seconds: float) -> bool:
-        """Waits until a process answers; drops one that does not."""
+        """Waits until a process answers; drops it if it does not."""
         if host.name:
             return True
         try:
@@ -423,7 +425,9 @@ class RayHosts:
         return bool(host.name)
 
     def vacancies(self) -> list[int]:
-        """Starts processes if the cluster has room while others share some; returns the objects that move there."""
+        """Starts processes if the cluster has room and some objects share a process; returns the objects that move
+        there.
+        """
         if time.monotonic() < self._looks_at:
             return []
         self._looks_at = time.monotonic() + LOOK_SECONDS
@@ -441,7 +445,7 @@ class RayHosts:
         return list(self._moves)
 
     def _have_joined(self) -> list[RayHost]:
-        """Returns the processes that answer by now of those that were started because there was room."""
+        """Returns the processes that have answered by now, of those started because resources became free."""
         if not self._joining:
             return []
         over = set(ready_of([host.started for host in self._joining], 0.0))
@@ -485,8 +489,8 @@ class RayHosts:
         return RayCall(share, host, turn, host.ask("call", share, (method, tuple(plain)), *arguments[len(plain) :]))
 
     def _is_stranded(self) -> bool:
-        """Returns whether the cluster cannot be reached any more: this machine's node is gone. The run is then asked to
-        stop, and Ray is not used any more.
+        """Returns whether the cluster cannot be reached because this machine's node is gone. In that case requests a
+        stop of the run; Ray is no longer used.
         """
         if not self._stranded and node_is_gone():
             self._stranded = "Ray's process on this machine is gone"
@@ -530,7 +534,7 @@ class RayHosts:
     # --- workers that hang --------------------------------------------------------------------------------------------
 
     def hurry(self, is_stopping: bool) -> None:
-        """Begins or ends a time in which the run must stop; see `Hosts.hurry`."""
+        """Begins or ends the period in which the run must stop; see `Hosts.hurry`."""
         if is_stopping == (self._hurried_at is not None):
             return
         self._hurried_at = time.monotonic() if is_stopping else None
@@ -538,7 +542,7 @@ class RayHosts:
             self._monitor.order({host.key: {str(one): host.turns[one] for one in host.numbers} for host in self._hosts})
 
     def _check(self, tickets: Sequence[RayCall]) -> None:
-        """Ends frozen processes, and those in which one of some calls hangs.
+        """Ends frozen processes, and those in which one of the given calls hangs.
 
         Raises:
             WorkerLostError: If there was one.
@@ -583,7 +587,7 @@ class RayHosts:
         return ""
 
     def _end(self, host: RayHost, why: str) -> None:
-        """Ends a process that hangs."""
+        """Ends a hanging process."""
         host.is_lost, host.why = True, why
         ray.kill(host.actor)
         if host.node == str(ray.get_runtime_context().get_node_id()):
@@ -592,7 +596,7 @@ class RayHosts:
         self._monitor.forget(host.key)
 
     def close(self, at_once: bool = False) -> None:
-        """Ends all processes, and the connection to Ray if it was made here."""
+        """Ends all processes, and disconnects from Ray if this object connected to it."""
         if session() != self._session or self._stranded:  # this process may have left that cluster and joined another
             return
         closing = [self.call(number, "close").ref for number, host in self._home.items() if not host.is_lost]

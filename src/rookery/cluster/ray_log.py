@@ -1,4 +1,4 @@
-"""Sends Ray's own output to ``log.txt`` of the run, instead of between the lines of the training at the terminal.
+"""Redirects Ray's own output to ``log.txt`` of the run, instead of the training output in the terminal.
 
 Ray writes in two ways: messages of nodes by a Python function, and its own errors by C, to the stream that is standard
 error when it connects. This module does not need Ray.
@@ -17,7 +17,7 @@ from typing import Any
 from rookery.core.io.console_output import run_log
 
 HELD_LINES = 1000
-"""Largest number of lines that are kept before a run has a folder."""
+"""Largest number of lines that are kept before a run has a directory."""
 
 COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -26,7 +26,7 @@ _lock = threading.Lock()
 
 
 def log(text: str) -> None:
-    """Writes text of Ray to the log of the run, or keeps it until there is one."""
+    """Writes text of Ray to the log of the run, or keeps it until a log exists."""
     with _lock:
         _held.extend(f"ray: {line}\n" for line in COLORS.sub("", text).splitlines() if line.strip())
         del _held[:-HELD_LINES]
@@ -45,7 +45,7 @@ def log_message(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
 
 @contextmanager
 def logged_errors() -> Iterator[None]:
-    """Makes compiled code that opens standard error in the context, and keeps it, write to the log."""
+    """Context in which compiled code that opens standard error writes to the log, and continues to do so afterwards."""
     libc = ctypes.CDLL(None)
     try:
         stream = ctypes.c_void_p.in_dll(libc, "stderr")
@@ -60,7 +60,7 @@ def logged_errors() -> Iterator[None]:
 
 
 def _pipe_to_log(libc: ctypes.CDLL) -> int:
-    """Returns a C stream whose lines go to the log; it stays until the process ends."""
+    """Returns a C stream whose lines are written to the log; it stays open until the process ends."""
     read, write = os.pipe()
     os.set_blocking(write, False)  # no code waits for this thread: lines may be lost
     libc.fdopen.restype = ctypes.c_void_p

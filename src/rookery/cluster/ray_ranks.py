@@ -1,5 +1,5 @@
-"""Ranks as Ray actors, on any machines with room: rank 0 starts them, and reports one that is gone. This module needs
-Ray.
+"""Ranks as Ray actors, on any machines with free resources: rank 0 starts the other ranks and reports lost ones. This
+module needs Ray.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ LAST_WORDS = 20.0
 """Seconds for Ray to report that a rank or its node is gone; it detects the end of a machine after about 15."""
 
 OTHERS_SECONDS = 1.0
-"""Seconds for the others to end after the first of them."""
+"""Time limit in seconds for the other ranks to end after the first one has ended."""
 
 START_SECONDS = 120.0
-"""Seconds for all of them together to start."""
+"""Timeout in seconds for the start of all ranks."""
 
 
 class RankActor:
@@ -97,7 +97,7 @@ def met(meeting: tuple[str, int], rank: int, size: int, store: Any) -> Gathered:
 
 
 class RayRanks(Gathered):
-    """Rank 0 of several, of which the others are Ray actors on the nodes of a cluster; they end when it does.
+    """Rank 0 of several ranks; the others are Ray actors on the nodes of a cluster and end together with rank 0.
 
     Args:
         module: Module with the function that each of the others runs, see `RankActor.serve`.
@@ -159,7 +159,7 @@ class RayRanks(Gathered):
         self.description = f"{size} learners: this process, {', '.join(self._names)}"
 
     def _begin(self, module: str, task: bytes, size: int) -> None:
-        """Waits until all have started, and joins them."""
+        """Waits until all ranks have started, and joins them."""
         try:
             answers = value_of([ask_code(actor) for actor in self._actors], START_SECONDS)
         except GetTimeoutError as error:
@@ -229,7 +229,7 @@ class RayRanks(Gathered):
         super().break_waits()
 
     def close(self) -> None:
-        """Ends the other ranks, and the connection to Ray if it was made here."""
+        """Ends the other ranks, and disconnects from Ray if this object connected to it."""
         super().close()
         self._end()
 

@@ -1,4 +1,4 @@
-"""Waiting for answers of Ray, by `core/process/waits.py`. This module needs Ray."""
+"""Waiting for results of Ray, through `core/process/waits.py`. This module needs Ray."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def ready_of(
     at_least: int = 1,
     check: Callable[[], object] | None = None,
 ) -> list[Any]:
-    """Waits until some of Ray's references are ready: with values or errors.
+    """Waits until some of Ray's references are ready, with a value or an error.
 
     Args:
         refs: Distinct references.

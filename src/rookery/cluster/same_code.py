@@ -1,4 +1,4 @@
-"""Checks that an actor on a node of Ray runs the same code of Rookery as this process: the version, and its sources.
+"""Checks that an actor on a node of Ray runs the same code of Rookery as this process: version and sources.
 
 A function sent by value reads the actor's code, so that the node's copy of this library needs no support for it.
 """
@@ -74,12 +74,12 @@ def code_here(actor: object = None) -> tuple[str, str, int, str, str, str, str]:
 
 @cache
 def own_code() -> Code:
-    """Returns the code of this process, as it was when first asked for."""
+    """Returns the code of this process, as of the first call."""
     return Code(*code_here())
 
 
 def ask_code(actor: Any) -> Any:
-    """Asks an actor of Ray for its code; returns Ray's reference, the argument of `checked`."""
+    """Requests an actor's code; returns Ray's reference, which is the argument of `checked`."""
     own_code()  # before files can change while this process runs
     return actor.__ray_call__.remote(code_here)
 

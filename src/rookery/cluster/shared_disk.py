@@ -1,4 +1,4 @@
-"""Checks whether a node of Ray shares a disk with this process: it looks for a file that was just written."""
+"""Checks whether a node of Ray shares a disk with this process, by looking there for a file that was just written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 VISIBLE_SECONDS = 10.0
-"""Seconds for a shared disk to show a new file on another node."""
+"""Timeout in seconds for a new file to become visible on another node."""
 
 
 class DiskProbe:
@@ -27,7 +27,7 @@ class DiskProbe:
         self._file.write_text("", encoding="utf-8")
 
     def ask(self, actor: Any) -> Any:
-        """Returns Ray's reference for whether an actor finds the file within `VISIBLE_SECONDS`."""
+        """Returns Ray's reference to the result: whether an actor finds the file within `VISIBLE_SECONDS`."""
         return actor.__ray_call__.remote(_sees, self._file, VISIBLE_SECONDS)
 
     def remove(self) -> None:

@@ -12,12 +12,12 @@ from rookery.cluster.ranks import TIMEOUT, Gathered, Ranks, groups_of
 from rookery.core.errors import ConfigError
 
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""Variables for the rank of a process, the number of ranks, and their meeting point."""
+"""Environment variables with the rank of a process, the number of ranks, and the rendezvous address."""
 
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 
 AGENT = "TORCHELASTIC_USE_AGENT_STORE"
-"""Set if torchrun itself hosts the store where ranks meet; else rank 0 does."""
+"""Environment variable that is set if torchrun itself hosts the rendezvous store; otherwise rank 0 hosts it."""
 
 
 def started() -> tuple[int, int]:
@@ -39,7 +39,7 @@ def started() -> tuple[int, int]:
 
 
 def meet_started() -> Ranks:
-    """Joins the other ranks, by gloo, at the address that all of them were given."""
+    """Joins the other ranks by gloo, at the rendezvous address of the environment variables."""
     rank, size = started()
     local = os.environ.get("LOCAL_RANK", str(rank))
     if torch.cuda.is_available():

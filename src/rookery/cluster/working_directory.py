@@ -1,4 +1,5 @@
-"""The folder that Ray sends to all machines (`cluster.working_directory`); errors that name a machine without a module.
+"""Folder that Ray sends to all machines (`cluster.working_directory`), and errors that name a machine on which a module
+is missing.
 
 Ray accepts a folder only when a process joins the cluster, and unpacks it on each machine before any code runs there.
 """
@@ -18,7 +19,7 @@ from rookery.core.errors import ConfigError
 SETTING = "cluster.working_directory"
 
 _sent: dict[str, str] = {}
-"""By Ray's names of a session and of this process's job there: the folder that was sent with it."""
+"""Folder sent with each job of this process, by Ray's name of the session and of the job."""
 
 
 def runtime_env(folder: str | None) -> dict[str, Any] | None:
@@ -63,13 +64,13 @@ def _job() -> str:
 
 
 def is_sent_folder() -> bool:
-    """Returns whether this process on a node runs in a folder that was sent there."""
+    """Returns whether this process on a node runs in a folder sent by Ray."""
     return "working_dir" in ray.get_runtime_context().runtime_env
 
 
 @contextmanager
 def naming_machine() -> Iterator[None]:
-    """Makes an error about a module that this machine lacks name the machine and the remedy.
+    """Adds the machine and the remedy to an error about a module that this machine lacks.
 
     Raises:
         ConfigError: Instead of an error whose cause is a missing module.
