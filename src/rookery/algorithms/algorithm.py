@@ -35,7 +35,7 @@ from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
 
 Row = dict[str, float | int | None]
-"""Numbers about one update, by name."""
+"""Metrics of one update, by name."""
 
 
 class AlgorithmConfig(Settings):
@@ -66,7 +66,7 @@ class AlgorithmConfig(Settings):
         return GivenHead() if self.model.output == "action_params" else DistributionHead()
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Policy:
-        """Builds the policy that learns; a subclass whose policies act by other code builds its own.
+        """Builds the policy to train; a subclass that needs its own policy class overrides it.
 
         Args:
             obs: Layout of the observations.
@@ -93,16 +93,20 @@ BatchT = TypeVar("BatchT")
 
 
 class BatchHook:
-    """Receives what a learner is about to learn from, and may change it; a subclass overrides what it needs."""
+    """Hook that inspects or changes the data of a learner before each update; a subclass overrides the methods it
+    needs.
+    """
 
     def before_targets(self, learner: Algorithm[Any], rollout: Rollout, rollouts: Mapping[str, Rollout]) -> Rollout:
-        """Returns the experience from which targets are computed, or that is stored in replay; `rollouts` are those of
-        all policies that learn in the same update, by name, as they were played.
+        """Returns the rollout from which targets are computed, or that is stored in replay. `rollouts` maps the name of
+        each policy trained in the same update to its rollout as played.
         """
         return rollout
 
     def before_update(self, learner: Algorithm[Any], batch: Any) -> Any:
-        """Returns the rows of an update with their targets, or the rows drawn from replay, as they shall be learned."""
+        """Returns the rows of an update with their targets, or the rows drawn from replay, in the form used for
+        learning.
+        """
         return batch
 
     def after_update(self, learner: Algorithm[Any], row: Row) -> Row:
@@ -148,9 +152,9 @@ class Algorithm(Stateful, Generic[ConfigT]):
         self.updates = 0
         """Calls of `training_step` so far."""
         self.hooks: list[BatchHook] = []
-        """Hooks that see what is learned, and may change it, in this order."""
+        """Hooks that inspect or change the data of an update, called in this order."""
         self.staleness = 0
-        """Largest age, in updates, of the weights that play. The trainer sets it."""
+        """Largest age, in updates, of the weights used for playing. The trainer sets it."""
         self._resolved: tuple[tuple[Any, ...], Any] = ((), cfg)
 
     @property
@@ -183,7 +187,7 @@ class Algorithm(Stateful, Generic[ConfigT]):
 
     @property
     def demand(self) -> Demand:
-        """Experience per update; with `replay`, as `replay` says."""
+        """Experience required per update; for algorithms with `replay`, as set in `replay`."""
         if self.replay is None:
             raise NotImplementedError(f"{type(self).__name__} has no replay, and must say how much experience it wants")
         return self.replay.demand
@@ -202,7 +206,7 @@ class Algorithm(Stateful, Generic[ConfigT]):
 
     @cached_property
     def in_parts(self) -> bool:
-        """Whether an update is `take`, gradient steps and `end_step`, and nothing else."""
+        """Whether an update consists only of `take`, gradient steps and `end_step`."""
         return getattr(self.training_step, "__func__", None) is Algorithm.training_step and self.replay is not None
 
     def take(self, rollout: Rollout) -> int:
@@ -225,8 +229,8 @@ class Algorithm(Stateful, Generic[ConfigT]):
         raise NotImplementedError(f"{type(self).__name__} learns from new rollouts, and has no replay")
 
     def explore(self) -> None:
-        """Sets the exploration until the next call, as schedules say at `env_steps`. The trainer calls it where it
-        stores experience or calls `learn` without a `training_step`.
+        """Sets the exploration until the next call to the values of the schedules at `env_steps`. The trainer calls it
+        where it stores experience or calls `learn` without a `training_step`.
         """
 
     def summary(self) -> Row:
@@ -237,7 +241,7 @@ class Algorithm(Stateful, Generic[ConfigT]):
 
     def advice(self) -> str:
         """Returns a line for the user about a setting that does not fit the experience, or an empty string. The trainer
-        calls it after each iteration until there is one.
+        calls it after each iteration until it returns a line.
         """
         return ""
 
@@ -250,14 +254,14 @@ class Algorithm(Stateful, Generic[ConfigT]):
 
     @property
     def on_kernels(self) -> bool:
-        """Whether gradient steps run on compiled kernels and not in torch (docs/kernels.md): whether one of the
-        networks has kernels.
+        """Whether gradient steps run on compiled kernels instead of torch (docs/kernels.md), that is, whether any
+        network has kernels.
         """
         return any(part.on_kernels for part in vars(self).values() if isinstance(part, Forward))
 
     @property
     def obstacle(self) -> str:
-        """Reason why gradient steps run in torch, in a few words; empty if no network has a reason."""
+        """Short reason why gradient steps run in torch; empty if there is none."""
         reasons = (part.obstacle for part in vars(self).values() if isinstance(part, Forward))
         return next(filter(None, reasons), "")
 

@@ -26,9 +26,9 @@ class Capabilities:
     """
 
     offline: bool = False
-    """Whether the algorithm learns from stored data, before anything is played."""
+    """Whether the algorithm learns from stored data before it plays."""
     supports_online_finetune: bool = False
-    """Whether an offline algorithm can continue by playing, and learns from that too."""
+    """Whether an offline algorithm can continue by playing and learn from the new experience."""
     supports_staleness: bool = False
     """Whether it corrects for actions of older weights (`sampling.staleness`, `sampling.asynchronous`)."""
     supports_memory: bool = False

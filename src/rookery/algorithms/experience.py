@@ -30,7 +30,7 @@ class RecurrentInput:
 @dataclass(frozen=True)
 class Experience(Transitions):
     """Decisions to learn from. For networks with a memory, `obs` and `next_obs` are the same observations ``[R, ...]``,
-    decided on or not, and `row` numbers F sequences.
+    with or without a decision, and `row` numbers F sequences.
 
     Attributes:
         recurrent: Positions of the decisions among `obs`; None if rows are independent.

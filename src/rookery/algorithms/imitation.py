@@ -37,7 +37,7 @@ class ImitationConfig(Settings):
     strength: Scheduled[NonNegative] = 1.0
     """Learning rate of imitation, as a multiple of the algorithm's; 0 = only `pretrain_steps`."""
     steps: CountFromZero = 0
-    """Environment steps in which `strength` falls linearly to 0; 0 = it does not fall."""
+    """Environment steps over which `strength` falls linearly to 0; 0 = it stays constant."""
     batch_size: Rows | None = None
     """Demonstrated decisions per gradient step; none = as many as the algorithm's gradient steps have."""
     epochs: Count = 1
@@ -48,7 +48,7 @@ class ImitationConfig(Settings):
     replay, which make no passes.
     """
     pretrain_steps: AtStart[CountFromZero] = 0
-    """Gradient steps of imitation before anything is played, with the algorithm's learning rate."""
+    """Gradient steps of imitation before the first environment step, with the algorithm's learning rate."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Imitation(BatchHook, ImitationBase):
         """Metrics of the gradient steps since the last `summary`."""
 
     def imitate(self, demonstrations: StoredDemonstrations, mark: str) -> None:
-        """Takes the demonstrations, and makes the pretraining steps.
+        """Reads the demonstrations and makes the pretraining steps.
 
         Args:
             demonstrations: The decisions to draw from.
@@ -118,7 +118,7 @@ class Imitation(BatchHook, ImitationBase):
 
     @property
     def imitator_name(self) -> str:
-        """The path of its settings."""
+        """Path of the imitation settings."""
         return f"policies.{self.learner.name}.imitation"
 
     @property

@@ -115,11 +115,11 @@ class RankedMinibatch(Minibatch):
 
 @dataclass(frozen=True, kw_only=True)
 class RankedPenaltyMinibatch(RankedMinibatch, PenaltyMinibatch):
-    """Same batch, with the distributions before the update."""
+    """`RankedMinibatch` with the distributions before the update."""
 
 
 class RankedBatches(BatchHook):
-    """Makes all ranks take the same number of gradient steps in an update, whatever each has to learn from.
+    """Makes all ranks take the same number of gradient steps in an update, regardless of their numbers of rows.
 
     Args:
         agreement: The exchange with other ranks.
@@ -134,7 +134,7 @@ class RankedBatches(BatchHook):
         self.learned = learned
 
     def before_targets(self, learner: Algorithm[Any], rollout: Rollout, rollouts: Mapping[str, Rollout]) -> Rollout:
-        """Gives a rank without rows of the policy those of another rank, which do not count twice.
+        """Gives a rank that has no rows of the policy the rows of another rank, which are not counted twice.
 
         Raises:
             TrainingError: If signals would have to learn from unequal numbers of rows.
@@ -160,7 +160,7 @@ class RankedBatches(BatchHook):
         return borrowed if agreement.absent else rollout
 
     def before_update(self, learner: Algorithm[Any], batch: Any) -> Any:
-        """Returns the batch with minibatches that all ranks share; rows from replay stay as they are."""
+        """Returns the batch with minibatches that all ranks share; rows from replay are unchanged."""
         if not isinstance(batch, Minibatch):
             return batch
         agreement, raw = self.agreement, batch.advantage.clone()
@@ -180,7 +180,7 @@ class RankedBatches(BatchHook):
 
 
 def join_ranks(learner: Algorithm[Any], ranks: Ranks) -> Algorithm[Any]:
-    """Makes a learner learn as one with those of the other ranks; a single learner stays as it is."""
+    """Synchronizes a learner with the learners of the other ranks; a single learner is unchanged."""
     if ranks.size == 1:
         return learner
     agreement = RankAgreement(ranks)
@@ -204,7 +204,9 @@ def join_ranks(learner: Algorithm[Any], ranks: Ranks) -> Algorithm[Any]:
 
 
 def total_demand(learner: Algorithm[Any], ranks: Ranks) -> Demand:
-    """Returns the experience of all ranks per update of a learner; each rank has its own replay, with its own pace."""
+    """Returns the experience of all ranks per update of a learner; each rank has a separate replay buffer and replay
+    ratio.
+    """
     demand = learner.demand
     if learner.replay is None or demand.decisions is None:
         return demand
@@ -212,7 +214,7 @@ def total_demand(learner: Algorithm[Any], ranks: Ranks) -> Demand:
 
 
 def _parts(whole: Any) -> list[Any]:
-    """Returns all objects with state in a learner, each once."""
+    """Returns all objects with state in a learner, without duplicates."""
     found: dict[int, Any] = {}
 
     def walk(value: Any) -> None:

@@ -265,7 +265,7 @@ def with_one(features: Tensor) -> Tensor:
 
 
 def _of_one(leaf: Leaf, path: str) -> Leaf:
-    """Returns the leaf of one member, from that of all of them."""
+    """Returns the leaf of one member, given the leaf of all members."""
     kind = "discrete" if leaf.kind == "multi_discrete" and len(leaf.shape) == 1 else leaf.kind
     size = len(leaf.sizes) // leaf.shape[0]
     return replace(leaf, path=path, kind=kind, shape=leaf.shape[1:], sizes=leaf.sizes[:size])

@@ -67,7 +67,7 @@ class MADDPGConfig(AlgorithmConfig, CriticSettings):
     tau: Fraction = 0.01
     """Polyak factor of target networks per gradient step."""
     noise_std: Scheduled[NonNegative] = 0.1
-    """Standard deviation of the noise on continuous actions while playing, in the range [-1, 1]. Discrete actions are
+    """Standard deviation of the exploration noise on continuous actions, for actions in [-1, 1]. Discrete actions are
     drawn by their probabilities.
     """
     logit_coef: NonNegative = 1e-3
@@ -143,7 +143,7 @@ class TeamCritics(nn.Module):
 
 
 class TeamActor:
-    """Computes the critic's values when one member acts anew, and the others as stored.
+    """Computes the critic's values for a new action of one member and the stored actions of the others.
 
     Args:
         policy: The policy that acts.

@@ -101,7 +101,7 @@ def value_loss(value: Tensor, batch: Minibatch, cfg: MAPPOConfig) -> Tensor:
 
 
 def mappo_loss(outputs: Outputs, batch: Minibatch, cfg: MAPPOConfig) -> tuple[Tensor, Metrics]:
-    """`ppo_loss` with a Huber loss of the values, and without the rows that did not act in all but the values."""
+    """`ppo_loss` with a Huber value loss; rows that did not act only count in the value loss."""
     rows, seen, distribution = acting_rows(batch), batch, outputs.distribution
     if rows is not None:
         seen, distribution = _select_rows(batch, rows), distribution.like(distribution.parameters.index_select(0, rows))
@@ -135,7 +135,7 @@ def mappo_gradient(outputs: Outputs, batch: Minibatch, cfg: MAPPOConfig) -> Outp
 
 
 def mappo_kernel(kernels: Any, batch: Minibatch, cfg: MAPPOConfig) -> Metrics | None:
-    """Writes the gradients in one kernel call where the loss is that of PPO; else None."""
+    """Writes the gradients in one kernel call if the loss is that of PPO; returns None otherwise."""
     return ppo_kernel(kernels, batch, cfg) if cfg.huber_delta is None and acting_rows(batch) is None else None
 
 

@@ -81,8 +81,8 @@ class POCAMinibatch(Minibatch):
 
 @dataclass(frozen=True)
 class MemberFeatures:
-    """The policy's features of all members of each row's group at the same time step, and a 1; zeros if unknown.
-    None for a policy without a memory: there observations contain as much.
+    """The policy's features of all members of each row's group at the same time step, and a 1; zeros if unknown. None
+    for a policy without a memory, where the observations suffice.
 
     Attributes:
         decided: ``[T * F, G, W + 1]`` at each decision.
@@ -96,8 +96,8 @@ class MemberFeatures:
 
 
 def poca_loss(outputs: GroupOutputs, batch: POCAMinibatch, cfg: POCAConfig) -> tuple[Tensor, Metrics]:
-    """Computes `ppo_loss` of the rows that acted, the errors of baselines, and the value errors of all rows; or, if
-    members leave the group at their end, of those that acted.
+    """Computes `ppo_loss` of the rows that acted, the errors of baselines, and the value errors of all rows (if members
+    leave the group at their end, only of the rows that acted).
     """
     rows = batch.acted.nonzero().squeeze(1)
     loss, metrics = outputs.value.new_zeros(()), Metrics()
@@ -159,7 +159,7 @@ class POCA(PPO):
         )
 
     def seen(self, obs: TensorTree) -> TensorTree:
-        """Returns observations ``[N, ...]`` as the networks take them: members are normalized as the policy's own."""
+        """Returns observations ``[N, ...]`` as network inputs; those of members are normalized like the policy's."""
         policy, normalizer = self.policy, self.policy.normalizer
         seen = policy.normalize(obs)
         if normalizer is not None:

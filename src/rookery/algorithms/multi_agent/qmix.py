@@ -1,5 +1,5 @@
-"""QMIX (Rashid et al. 2018, arXiv:1803.11485): the value of a team is a function of its members' values that depends on
-the state, and never falls when one of them rises.
+"""QMIX (Rashid et al. 2018, arXiv:1803.11485): the value of a team is a monotonically increasing, state-dependent
+function of its members' values.
 
 VDN (`vdn.py`) with another mixer. The details that decide are in docs/algorithms/qmix.md.
 """

@@ -78,7 +78,7 @@ class MixedNetwork(QNetwork):
         return self.mixed(values.index_select(0, batch.learned), batch.action.long(), obs)
 
     def mixed(self, values: Tensor, action: Tensor, obs: TensorTree) -> Tensor:
-        """Mixes the values of some actions to the value of the team, ``[N]``.
+        """Mixes the values of some actions into the value of the team, ``[N]``.
 
         Args:
             values: ``[N, M, A]`` of all actions of M members.

@@ -27,7 +27,7 @@ class NoiseConfig(Settings):
 
 @dataclass(frozen=True)
 class SizedNoiseConfig(NoiseConfig):
-    """Noise with a size of its own, for policies without a standard deviation."""
+    """Noise with an explicit size, for policies without a standard deviation."""
 
     std: Scheduled[NonNegative] = 0.1
     """Standard deviation, for actions in [-1, 1]."""

@@ -1,4 +1,4 @@
-"""Critics: values of observations and actions, by several networks of which the lowest value counts.
+"""Critics: values of observations and actions, by several networks; the lowest value is used.
 
 The plain ones are those of TD3 (Fujimoto et al. 2018, arXiv:1802.09477). Options: layer normalization; quantiles of
 which the highest are dropped (TQC, Kuznetsov et al. 2020, arXiv:2005.04269); batch renormalization that makes target
@@ -52,7 +52,7 @@ class CriticConfig(Settings):
     """Settings of critics."""
 
     number: Few = 2
-    """Number of networks, each with its own first weights. The lowest of their values counts."""
+    """Number of networks, each with its own first weights. The lowest of their values is used."""
 
     norm: Literal["none", "layer", "batch"] = "none"
     """Normalization between layers. ``batch`` = CrossQ: batch renormalization, and no target critics."""
@@ -471,7 +471,7 @@ def detached_view(net: ModuleT) -> ModuleT:
 
 
 def rename_grad_norm(part: str, metrics: Metrics) -> Metrics:
-    """Renames the gradient norm in the metrics of a gradient step after the part that made it."""
+    """Renames the gradient norm in the metrics of a gradient step after the part that was trained."""
     metrics[f"{part}_grad_norm"] = metrics.pop("grad_norm")
     return metrics
 

@@ -297,7 +297,7 @@ class DQN(Algorithm[DQNConfig]):
 
     @property
     def behaviour(self) -> Policy:
-        """The policy that acts; another than the one that learns if its weights are perturbed."""
+        """The policy that acts: the policy that learns, or a copy with perturbed weights."""
         return self.exploration.behaviour
 
     def explore(self) -> None:

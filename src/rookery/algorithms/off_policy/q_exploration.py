@@ -90,7 +90,7 @@ class Exploration(Stateful):
         self.metrics: Row = {}
 
     def at_random(self) -> None:
-        """Makes all actions equally likely, until there is experience to learn from."""
+        """Makes all actions equally likely until learning starts."""
         self.head.epsilon.fill_(1.0)
         self.head.temperature.fill_(torch.inf)
 
@@ -149,7 +149,7 @@ class ParameterNoise(Exploration):
             _head(policy).epsilon.fill_(1.0)
 
     def advance(self, cfg: ExplorationConfig, decisions: int, observations: Callable[[int], TensorTree]) -> None:
-        """Perturbs the present weights; at times with new noise, whose strength is adapted."""
+        """Perturbs the present weights; draws new noise from time to time and adapts its strength."""
         if self.drawn_at is None or decisions - self.drawn_at >= cfg.perturb_every:
             if self.drawn_at is not None:
                 self.adapt(observations(MEASURED_ON), cfg.epsilon)

@@ -62,7 +62,7 @@ def n_step_returns(rollout: Rollout, *, n: int, gamma: float) -> NStepReturns:
 
 @dataclass(frozen=True)
 class TimelinePart:
-    """A part of a time line, as rows of its own.
+    """Part of a time line, with its own row numbers.
 
     Attributes:
         rows: ``[R]`` their numbers on the whole time line.

@@ -61,10 +61,10 @@ class ValuesConfig(Settings):
     """Atoms of `categorical`."""
 
     low: float = -10.0
-    """Lowest atom: smaller returns count as this."""
+    """Lowest atom; lower returns are clipped to it."""
 
     high: float = 10.0
-    """Highest atom: larger returns count as this."""
+    """Highest atom; higher returns are clipped to it."""
 
     quantiles: Width = 50
     """Quantiles of `quantile`."""

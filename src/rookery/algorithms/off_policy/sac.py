@@ -238,7 +238,7 @@ class SACActor:
         self.drawing = squashed_drawing(policy.head)
 
     def __call__(self, batch: ActorBatch) -> ActorOutputs:
-        """Draws new actions and values them; gradients flow through both into the policy."""
+        """Draws new actions and computes their values; gradients flow through both into the policy."""
         return self.outputs(behavior_of(self.policy, batch.obs, recurrent=batch.recurrent), batch)
 
     def structure(self) -> Structure:
@@ -257,7 +257,9 @@ class SACActor:
         return ActorOutputs(logp, action_values(self.critics, pair))
 
     def outputs_of(self, parts: list[Tensor], batch: ActorBatch, declared: Structure) -> ActorOutputs:
-        """Computes the outputs from those of the policy's last layer; without a graph, kernels draw and go back."""
+        """Computes the outputs from those of the policy's last layer; without a graph, kernels draw the actions and
+        compute the gradients.
+        """
         drawing = self.drawing
         if drawing is None or torch.is_grad_enabled() or not self.critics.on_kernels:
             outputs: ActorOutputs = declared.outputs(parts, batch)

@@ -216,7 +216,7 @@ class CloningActor:
         self.policy = policy
 
     def __call__(self, batch: CloningBatch) -> tuple[Tensor, Tensor]:
-        """Computes both, ``[N]``."""
+        """Computes both log-probabilities, ``[N]``."""
         return self.outputs(behavior_of(self.policy, batch.obs), batch)
 
     def structure(self) -> Structure:
@@ -224,7 +224,7 @@ class CloningActor:
         return actor_structure(self.policy, self.outputs)
 
     def outputs(self, behavior: Behavior, batch: CloningBatch) -> tuple[Tensor, Tensor]:
-        """Computes both, given the action distribution."""
+        """Computes both log-probabilities, given the action distribution."""
         return behavior.sample_logp(batch.noise)[1], behavior.log_prob(batch.action)
 
 

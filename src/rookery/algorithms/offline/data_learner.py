@@ -44,7 +44,7 @@ OFFLINE_AND_ONLINE = Capabilities(
     uses_replay=True,
     uses_central_obs=False,
 )
-"""Capabilities of critics learned from data: they learn from later rollouts too, by any weights."""
+"""Capabilities of algorithms whose critics learn from data and from later rollouts of any weights."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class WeightedActorSettings(DataSettings):
 
 
 CONTINUOUS, DISCRETE = frozenset({"box"}), frozenset({"discrete"})
-"""Kinds of actions that critics can value."""
+"""Kinds of actions that critics can evaluate."""
 
 DESCRIPTIONS = {"box": "numbers between two bounds (a Box)", "discrete": "one of several (Discrete)"}
 
@@ -108,8 +108,8 @@ def check_actions(action: ActionSpec, name: str, algorithm: str, kinds: frozense
 
 
 def check_data(learner: Algorithm[Any]) -> None:
-    """Checks the data in replay before the first gradient step: every number must be finite, and where observations are
-    normalized, the statistics are those of the data, for the whole life of the policy.
+    """Checks the data in replay before the first gradient step: every number must be finite. Where observations are
+    normalized, sets their statistics to those of the data for all later training.
 
     Args:
         learner: The learner.

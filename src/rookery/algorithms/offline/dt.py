@@ -100,8 +100,8 @@ class DTConfig(AlgorithmConfig):
     replay: ReplayConfig = field(default_factory=lambda: ReplayConfig(capacity=1_000_000))
     """The data."""
     model: Structural[ModelConfig] = field(default_factory=lambda: ModelConfig(hidden=(), normalize_obs=True))
-    """The network for observations, before the transformer: without hidden layers they enter as they are, images
-    through their network. Observations are normalized by the statistics of the data.
+    """The network for observations, before the transformer: without hidden layers, vectors are used unchanged and
+    images pass through their network. Observations are normalized by the statistics of the data.
     """
 
     @property

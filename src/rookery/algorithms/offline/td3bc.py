@@ -108,7 +108,7 @@ class TD3BCActor:
         self.critics = critics
 
     def __call__(self, rows: Transitions) -> ProposedActions:
-        """Values the policy's actions; gradients flow through them."""
+        """Computes the values of the policy's actions; gradients flow through them."""
         return self.outputs(behavior_of(self.policy, rows.obs), rows)
 
     def structure(self) -> Structure:

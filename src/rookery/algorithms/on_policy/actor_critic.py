@@ -236,9 +236,9 @@ def next_values(rollout: Rollout, value: Tensor, last_value: Tensor, final_value
 def across_episodes(
     rollout: Rollout, value: Tensor, next_value: Tensor, ended: Tensor, columns: Sequence[ValueColumn]
 ) -> tuple[Tensor, Tensor]:
-    """Returns next values, and where sums stop, both ``[T, F, S]``, for signals whose returns continue across episode
-    ends: the next value is that of the next episode's first observation. If a fragment ends with an episode, that one
-    is unknown, and the value of the decision itself replaces it.
+    """Returns next values, and the places where sums stop, both ``[T, F, S]``, for signals whose returns continue
+    across episode ends: the next value is that of the next episode's first observation. If a fragment ends with an
+    episode, that observation is unknown, and the value of the decision itself replaces its value.
 
     Args:
         rollout: The experience.
@@ -299,8 +299,8 @@ def along_timeline(
 def current_logp(
     forward: Forward[ActorCritic], rollout: Rollout, obs: TensorTree, sequences: Sequences | None, memory: Tensor | None
 ) -> Tensor:
-    """Computes log-probabilities ``[T, F]`` of the stored actions under the policy that learns, as its minibatches will
-    find them: for a policy with a memory, from its stored memory.
+    """Computes log-probabilities ``[T, F]`` of the stored actions under the current policy, in the same way as its
+    minibatches: for a policy with a memory, from its stored memory.
 
     Args:
         forward: The networks.
@@ -387,7 +387,7 @@ def _disagreement(columns: int, rewards: int, values: int) -> RookeryError:
 
 
 def importance_metrics(data: Minibatch) -> Row:
-    """Reports how far the weights that played were from the present ones; nothing without a correction."""
+    """Reports the difference between the weights that played and the present ones; nothing without a correction."""
     if data.importance is None:
         return {}
     deviation, mean = torch.std_mean(data.importance, correction=0)

@@ -61,7 +61,9 @@ class PPOConfig(AlgorithmConfig, ActorCriticSettings):
     )
 
     lr: Scheduled[PositiveFloat] = field(default_factory=lambda: Linear(3e-4, 1e-4))
-    """Learning rate of Adam; it stays at its start if the run has no known end in environment steps."""
+    """Learning rate of Adam; a schedule without `steps` stays at its start if the run has no known end in environment
+    steps.
+    """
     clip: Scheduled[PositiveFloat] = 0.2
     """Clip range of the probability ratio (epsilon of eq. 7)."""
     epochs: Count = 10
@@ -194,7 +196,7 @@ def ppo_gradient(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> OutputGr
 
 def normalize_advantages(data: Minibatch) -> Minibatch:
     """Normalizes the advantages of a batch to mean 0 and standard deviation 1, or less if they hardly differ, as RLlib
-    does; a single one stays.
+    does; a single advantage is unchanged.
     """
     if len(data) < 2:
         return data

@@ -60,7 +60,7 @@ class ReinforceConfig(AlgorithmConfig, OnPolicySettings):
 
     lr: Scheduled[PositiveFloat] = 3e-3
     rollout_size: Rows = 1000
-    """Decisions between updates; those of running episodes wait for the next."""
+    """Decisions between updates; decisions of unfinished episodes are used in a later update."""
     normalize_returns: bool = True
     """Normalizes returns of each batch to mean 0, which is a baseline, and standard deviation 1."""
     entropy_coef: Scheduled[NonNegative] = 0.0
@@ -249,7 +249,9 @@ class Reinforce(Algorithm[ReinforceConfig]):
 
 
 def _columns(rollout: Rollout) -> dict[str, Any]:
-    """Returns the valid rows of a rollout ``[N, ...]``: slot by slot where it matters, in the order of time."""
+    """Returns the valid rows of a rollout ``[N, ...]``: grouped by slot where the order matters, in the order of
+    time.
+    """
     num_fragments = len(rollout.length)
     fragment, t = rollout.valid.T.nonzero(as_tuple=True)
     rows = t * num_fragments + fragment
@@ -264,7 +266,7 @@ def _columns(rollout: Rollout) -> dict[str, Any]:
 
 
 def _map(function: Callable[..., Tensor], *trees: dict[str, Any]) -> dict[str, Any]:
-    """Applies `function` to each tensor, or, for several trees, to the list of tensors at the same place."""
+    """Applies `function` to each tensor, or, for several trees, to the list of corresponding tensors."""
     made: dict[str, Any] = {}
     for name, value in trees[0].items():
         values = [tree[name] for tree in trees]
