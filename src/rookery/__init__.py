@@ -15,7 +15,7 @@ from rookery.core.packages import DISTRIBUTION, check_alone
 check_alone(os.path.dirname(__path__[0]))
 
 __distribution__ = DISTRIBUTION
-"""Name of the distribution; the package of another program with the name of this one has none."""
+"""Name of the distribution. An unrelated package with the same import name does not define it."""
 
 __version__ = "0.2.0"
 
