@@ -178,3 +178,16 @@ def test_a_run_of_a_player_goes_on_with_changes(rookery, game, tmp_path):
     )
     assert code == 0, error
     assert rows_of("results/b")[-1]["env_steps"] >= 900
+
+
+def test_a_resumed_run_keeps_its_number_of_players(rookery, game, tmp_path):
+    (tmp_path / "basic.yaml").write_text(BASIC.replace("500000", "300"))
+    words = ["mlagents", "learn", tmp_path / "basic.yaml", "--env", game(), "--run-id", "b", "--base-port", 25670]
+    assert rookery(*words, "--num-envs", 2)[0] == 0
+    (tmp_path / "basic.yaml").write_text(BASIC.replace("500000", "600"))
+    code, _, error = rookery(*words, "--resume")
+    assert code == 0, error
+    assert "random warm-up" not in error
+    assert rows_of("results/b")[-1]["policies/Basic/decisions"] >= 600
+    code, _, error = rookery(*words, "--resume", "--num-envs", 1)
+    assert code != 0 and "sampling.num_envs = 1" in error

@@ -157,6 +157,15 @@ def test_a_lesson_that_is_never_reached_is_told_of_once_with_the_range_of_its_me
     ]
 
 
+@pytest.mark.parametrize(("measure", "expected"), [("policies/a/decisions", 0), ("length_mean", 1)])
+def test_a_measure_that_can_only_rise_is_not_warned_of(measure, expected):
+    taught = Taught(lessons=[1, 2], measure=measure, threshold=1000.0, min_episodes=10, smoothing=False)
+    for number in range(30):
+        taught.hear(*[1.0] * 10)
+        taught.judge(**{measure: number})
+    assert len(taught.notes) == expected
+
+
 def test_lanes_have_a_new_lesson_from_their_next_episode_on(tmp_path):
     seen = []
     config = {"curriculum.wind": {"lessons": [0, 1, 2], "threshold": -1e9, "min_episodes": 2, "smoothing": False}}

@@ -26,6 +26,7 @@ from rookery.models.build import ModelConfig
 from rookery.run import run
 from rookery.run.checks import memory_check as room
 from rookery.run.lessons.curriculum import CourseConfig
+from rookery.run.opponents.self_play import SelfPlayConfig
 from rookery.run.settings import PolicyEntry, RunConfig, SamplingConfig
 
 NUMBERS = spaces.Box(-1, 1, (2,), np.float32)
@@ -135,6 +136,10 @@ def test_names_of_other_libraries_lead_to_ours(algorithm):
         ("max_steps", "stop"),
         ("policy_mapping_fn", "policy_mapping"),
         ("evaluation.evaluation_interval", "evaluation.every"),
+        ("environment_parameters", "env.parameters"),
+        ("network_settings", "algorithm.model"),
+        ("algorithm.signals.gail.demo_path", "algorithm.signals.gail.replay"),
+        ("self_play.main.save_steps", "self_play.main.snapshot_every"),
     ],
 )
 def test_a_setting_of_another_section_in_another_library_leads_to_ours(path, ours):
@@ -142,9 +147,15 @@ def test_a_setting_of_another_section_in_another_library_leads_to_ours(path, our
     assert f"did you mean {ours!r}?" in message
 
 
+def test_a_configuration_of_ml_agents_leads_to_the_command_that_runs_it():
+    message = told(lambda: resolve(RunConfig, [Layer("run.yaml", {"behaviors": {"Walker": {}}})], ALGORITHMS))
+    assert "rookery mlagents learn FILE.yaml" in message
+
+
 def test_every_name_in_the_table_leads_to_a_setting():
     algorithms = [f"algorithm.{path}" for place in ALGORITHMS.values() for path in paths_of(import_object(place))]
-    known = [*paths_of(RunConfig), *algorithms, *paths_of(PolicyEntry), "algorithm.name"]
+    by_name = [path for section in (PolicyEntry, CourseConfig, SelfPlayConfig) for path in paths_of(section)]
+    known = [*paths_of(RunConfig), *algorithms, *by_name, "algorithm.name"]
     for name, ours in OTHER_NAMES.items():
         assert any(f".{path}".endswith(f".{ending}") for path in known for ending in ours), name
 

@@ -322,7 +322,10 @@ def _given_copies(env: VectorEnv, config: RunConfig) -> VectorEnv:
         return env
     lanes = config.sampling.num_envs
     if env.num_lanes != lanes:
-        raise ConfigError(f"sampling.num_envs = {lanes}: the given {env.name} has {env.num_lanes} environments")
+        raise ConfigError(
+            f"sampling.num_envs = {lanes}: the number of environments in the given {env.name} is {env.num_lanes}: "
+            f"set sampling.num_envs={env.num_lanes}, or give one with {lanes}"
+        )
     return as_played(env, config)
 
 
@@ -330,7 +333,8 @@ def _notes_of_copies(resolved: Resolved[RunConfig], env: VectorEnv, stand_in: Ve
     """Returns notes of existing environments, and a note if a requested warm-up is left out."""
     decisions = resolved.config.sampling.warmup_steps
     notes = [] if stand_in is None else list(env.notes)
-    requested = decisions and resolved.given("sampling.warmup_steps") and not isinstance(env, PlaceholderEnv)
+    usual = type(resolved.config.sampling)().warmup_steps  # which every stored run gives
+    requested = decisions not in (0, usual) and not isinstance(env, PlaceholderEnv)
     if requested and not has_throwaways(env):
         notes.append(
             f"sampling.warmup_steps = {decisions:,}: there is no random warm-up in {env.name}, because no throwaway "

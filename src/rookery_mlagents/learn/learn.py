@@ -275,18 +275,19 @@ def _player_layer(options: RunOptions, name: str, place: str) -> Layer:
 
 
 def with_copies(options: RunOptions) -> RunOptions:
-    """Returns the options with the number of copies of an environment in Python.
+    """Returns the options with a number of environments where none is given: that of the resumed run, or the default.
 
-    A Unity scene holds many agents, so that one player is the default there. An environment in Python has its own few:
-    where their number is not given, it is that of the resumed run, or Rookery's default.
+    The default is one player, because a Unity scene has many agents; of environments in Python it is Rookery's own.
     """
-    key = "env_settings.num_envs"
-    if options.plays_unity or key in options.places or "env_settings.num_areas" in options.places:
+    key, areas = "env_settings.num_envs", "env_settings.num_areas"
+    if key in options.places or (areas in options.places and not options.plays_unity):
         return options
-    count: Any = SamplingConfig().num_envs
+    count: Any = options.env_settings.num_envs if options.plays_unity else SamplingConfig().num_envs
     if goes_on(options.checkpoint_settings):
         kept = yaml_layer(folder_of(options) / "config.yaml").values.get("sampling")
         count = kept.get("num_envs", count) if isinstance(kept, Mapping) else count
+    elif options.plays_unity:
+        return options
     settings = replace(options.env_settings, num_envs=count)
     return replace(options, env_settings=settings, places={**options.places, key: OUR_DEFAULT})
 

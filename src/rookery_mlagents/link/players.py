@@ -212,7 +212,9 @@ class UnityPlayers:
             raise EnvError(f"the Unity Editor is one copy, and sampling.num_envs = {num_lanes}: set it to 1")
         self.program = None if settings.file_name is None else find_player(settings.file_name)
         self.name = "Unity Editor" if settings.file_name is None else short_name(settings.file_name)
-        self.notes: tuple[str, ...] = (f"{self.name} keeps its own clock, so that no run of it repeats bit for bit",)
+        self.notes: tuple[str, ...] = (
+            f"{self.name}: a player runs at its own speed, so runs do not repeat bit for bit (exact: false)",
+        )
         self.counters: dict[str, int] = {}
         self.behaviors: Mapping[str, CopyBehavior] = {}
         self.layouts: dict[str, BehaviorLayout] = {}

@@ -79,57 +79,86 @@ def learn(
     env: Annotated[
         str | None, typer.Option(help="A Unity player, or an environment as rookery train takes it; none = the Editor.")
     ] = None,
-    run_id: Annotated[str | None, typer.Option(help="Name of the run's folder in results/ (ppo).")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Resume the run of that name.")] = False,
+    run_id: Annotated[str | None, typer.Option(help="Name of the run, a folder in results/; default: ppo.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run of that name.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run of that name.")] = False,
     initialize_from: Annotated[
-        str | None, typer.Option(metavar="RUN_ID", help="A run whose weights all behaviours begin with.")
+        str | None, typer.Option(metavar="RUN_ID", help="Start from the weights of that run, at step 0.")
     ] = None,
-    inference: Annotated[bool, typer.Option("--inference", help="Play and learn nothing; Ctrl-C ends it.")] = False,
+    inference: Annotated[
+        bool, typer.Option("--inference", help="Run the policies without learning, until Ctrl-C.")
+    ] = False,
     deterministic: Annotated[
-        bool | None, typer.Option("--deterministic", help="Take the likeliest actions.", show_default=False)
+        bool | None,
+        typer.Option(
+            "--deterministic",
+            help="Most likely actions where nothing is learned, as with --inference.",
+            show_default=False,
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Random seed of the run; -1 = drawn.")] = None,
-    results_dir: Annotated[str | None, typer.Option(help="Folder that the run's folder is made in (results).")] = None,
-    num_envs: Annotated[int | None, typer.Option(help="Number of environments.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed of the run; default -1: a new one.")] = None,
+    results_dir: Annotated[str | None, typer.Option(help="Folder of all runs; default: results.")] = None,
+    num_envs: Annotated[
+        int | None,
+        typer.Option(help="Number of players, or of environments in Python; --resume keeps that of the run."),
+    ] = None,
     num_areas: Annotated[
-        int | None, typer.Option(help="Training areas in each environment; here they multiply environments.")
+        int | None, typer.Option(help="Training areas of each player; environments in Python: multiplies --num-envs.")
     ] = None,
-    torch_device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="As ML-Agents' flag.")] = False,
-    base_port: Annotated[int | None, typer.Option(help="Of players.")] = None,
-    timeout_wait: Annotated[int | None, typer.Option(help="Of players, in seconds.")] = None,
-    max_lifetime_restarts: Annotated[int | None, typer.Option(help="Of players.")] = None,
-    restarts_rate_limit_n: Annotated[int | None, typer.Option(help="Of players.")] = None,
-    restarts_rate_limit_period_s: Annotated[int | None, typer.Option(help="Of players.")] = None,
-    width: Annotated[int | None, typer.Option(help="Of players' window.")] = None,
-    height: Annotated[int | None, typer.Option(help="Of players' window.")] = None,
-    quality_level: Annotated[int | None, typer.Option(help="Of players.")] = None,
-    time_scale: Annotated[float | None, typer.Option(help="Of players.")] = None,
-    target_frame_rate: Annotated[int | None, typer.Option(help="Of players.")] = None,
-    capture_frame_rate: Annotated[int | None, typer.Option(help="Of players.")] = None,
-    no_graphics: Annotated[bool, typer.Option("--no-graphics", help="Of players.")] = False,
-    no_graphics_monitor: Annotated[bool, typer.Option("--no-graphics-monitor", help="Of players.")] = False,
-    load: Annotated[bool, typer.Option("--load", help="Of old: does nothing; use --resume.")] = False,
-    train: Annotated[bool, typer.Option("--train", help="Of old: does nothing; training is what happens.")] = False,
-    torch: Annotated[bool, typer.Option("--torch", help="Of old: does nothing.")] = False,
-    tensorflow: Annotated[bool, typer.Option("--tensorflow", help="Of old: does nothing.")] = False,
+    torch_device: Annotated[str | None, typer.Option(help="cpu (default) or cuda.")] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="More notes.")] = False,
+    base_port: Annotated[
+        int | None, typer.Option(help="Port of the first player; default: 5005, of the Editor 5004.")
+    ] = None,
+    timeout_wait: Annotated[int | None, typer.Option(help="Seconds to wait for a player; default: 60.")] = None,
+    max_lifetime_restarts: Annotated[
+        int | None, typer.Option(help="How often each player may be replaced; -1 = any number; default: 10.")
+    ] = None,
+    restarts_rate_limit_n: Annotated[
+        int | None, typer.Option(help="The same within --restarts-rate-limit-period-s; default: 1.")
+    ] = None,
+    restarts_rate_limit_period_s: Annotated[
+        int | None, typer.Option(help="Seconds of that period; default: 60.")
+    ] = None,
+    width: Annotated[int | None, typer.Option(help="Width of a player's window; default: 84.")] = None,
+    height: Annotated[int | None, typer.Option(help="Height of a player's window; default: 84.")] = None,
+    quality_level: Annotated[int | None, typer.Option(help="Graphics quality of players; default: 5.")] = None,
+    time_scale: Annotated[float | None, typer.Option(help="Speed of game time of players; default: 20.")] = None,
+    target_frame_rate: Annotated[
+        int | None, typer.Option(help="Frames a second of players; default -1: no limit.")
+    ] = None,
+    capture_frame_rate: Annotated[
+        int | None, typer.Option(help="Frames for a second of game time; default: 60.")
+    ] = None,
+    no_graphics: Annotated[
+        bool, typer.Option("--no-graphics", help="Start players without graphics; cameras return no image.")
+    ] = False,
+    no_graphics_monitor: Annotated[
+        bool, typer.Option("--no-graphics-monitor", help="The same for all players but the first.")
+    ] = False,
+    load: Annotated[bool, typer.Option("--load", help="Old flag without effect: use --resume.")] = False,
+    train: Annotated[bool, typer.Option("--train", help="Old flag without effect: training is the default.")] = False,
+    torch: Annotated[bool, typer.Option("--torch", help="Old flag without effect.")] = False,
+    tensorflow: Annotated[bool, typer.Option("--tensorflow", help="Old flag without effect.")] = False,
     env_args: Annotated[
-        str | None, typer.Option(metavar="...", help="All words behind it are the environment's: name=value.")
+        str | None,
+        typer.Option(
+            metavar="...", help="Arguments of the player, or name=value of a Python environment; must be last."
+        ),
     ] = None,
     console: Annotated[
         str | None, typer.Option(help="Progress: mlagents (ML-Agents' lines), auto, live, plain, quiet or json.")
     ] = None,
     episodes: Annotated[
-        int | None, typer.Option(min=1, help="With --inference: end after so many episodes.", show_default=False)
+        int | None, typer.Option(min=1, help="With --inference: number of episodes.", show_default=False)
     ] = None,
     trust_pickle: Annotated[
-        bool, typer.Option("--trust-pickle", help="Read weights from a checkpoint.pt of ML-Agents itself.")
+        bool, typer.Option("--trust-pickle", help="Read weights of a checkpoint.pt that ML-Agents wrote.")
     ] = False,
     trust_code: TrustedCode = False,
     keep_schedules: KeepSchedules = False,
 ) -> None:
-    """Train as mlagents-learn does, with its configuration file and its flags; flags beat the file.
+    """Train as mlagents-learn does, with its configuration file and its flags, which override the file.
 
     rookery mlagents learn Basic.yaml --env rookery.tasks:Basic --run-id basic
     """

@@ -123,6 +123,30 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "trainer_type": ("name",),
     "buffer_init_steps": ("learning_starts",),
     "steps_per_update": ("updates_per_step",),
+    "hyperparameters": ("algorithm",),
+    "network_settings": ("algorithm.model", "model"),
+    "vis_encode_type": ("model.cnn", "cnn"),
+    "use_recurrent": ("model.memory.kind", "memory.kind"),
+    "memory_size": ("model.memory.size", "memory.size"),
+    "reward_signals": ("algorithm.signals", "signals"),
+    "encoding_size": ("num_features", "model.hidden"),
+    "demo_path": ("replay",),
+    "behavioral_cloning": ("algorithm.imitation", "imitation"),
+    "environment_parameters": ("env.parameters",),
+    "env_settings": ("env.config",),
+    "engine_settings": ("env.config",),
+    "env_path": ("env.name",),
+    "summary_freq": ("sampling.iteration_steps",),
+    "checkpoint_interval": ("checkpoint.every",),
+    "keep_checkpoints": ("checkpoint.keep_last",),
+    "threaded": ("sampling.staleness",),
+    "save_steps": ("snapshot_every",),
+    "swap_steps": ("swap_every",),
+    "team_change": ("team_change_every",),
+    "play_against_latest_model_ratio": ("latest_ratio",),
+    "initial_elo": ("initial_rating",),
+    "min_lesson_length": ("min_episodes",),
+    "signal_smoothing": ("smoothing",),
 }
 """Rookery's paths for names of another library, the likeliest first; the right one depends on the algorithm.
 
@@ -130,6 +154,10 @@ The table gives hints only: values may mean something else. ML-Agents counts `bu
 Stable-Baselines3 in decisions that are kept.
 """
 
+FILES: dict[str, str] = {
+    "behaviors": "configurations of ML-Agents are run by rookery mlagents learn FILE.yaml",
+}
+"""Remedies for files of other programs, by a section that only these have."""
 
 ARGUMENTS: dict[str, str] = {
     **dict.fromkeys(
@@ -149,6 +177,8 @@ ARGUMENTS: dict[str, str] = {
         ("privileged", "asymmetric", "state_space", "critic_obs"),
         "an environment shows critics more than policies by itself: docs/how-to/central-critics.md",
     ),
+    "environment_parameters": "parameters= takes values and samplers, curriculum= lessons: docs/how-to/randomize.md",
+    "behaviors": "policies= takes settings by policy; rookery mlagents learn FILE.yaml runs a file of ML-Agents",
     "policy_mapping_fn": "policy_mapping takes a function (agent, episode) -> policy, or a dict",
     **dict.fromkeys(
         ("num_workers", "num_env_runners", "num_envs_per_worker", "num_envs_per_env_runner"),
@@ -372,6 +402,8 @@ def suggestion(path: str, known: Iterable[str]) -> str:
         path: What was written.
         known: Paths of the settings there are.
     """
+    if path in FILES:
+        return f"; {FILES[path]}"
     section, _, name = path.rpartition(".")
     paths = dict.fromkeys(".".join(p.split(".")[:n]) for p in known for n in range(1, p.count(".") + 2))
     here = [p.rpartition(".")[2] for p in paths if p.rpartition(".")[0] == section]

@@ -272,6 +272,8 @@ class Course(Stateful):
     def stuck(self) -> str:
         """Returns a note that the lesson has lasted for long, with the range of its measure; empty if it has not."""
         is_last = self.lesson + 1 == len(self.plans)
+        if (self.plan.measure or "").rpartition("/")[2] in ("progress", "decisions"):  # which can only rise
+            return ""
         if self.told or is_last or not self.seen or self.episodes < LONG * max(self._min_episodes, WINDOW // LONG):
             return ""
         self.told = True
