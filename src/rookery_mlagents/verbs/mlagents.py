@@ -102,21 +102,15 @@ def learn(
         int | None,
         typer.Option(help="Number of players, or of environments in Python; --resume keeps that of the run."),
     ] = None,
-    num_areas: Annotated[
-        int | None, typer.Option(help="Training areas of each player; environments in Python: multiplies --num-envs.")
-    ] = None,
+    num_areas: Annotated[int | None, typer.Option(help="Areas of each player; Python: multiplies --num-envs.")] = None,
     torch_device: Annotated[str | None, typer.Option(help="cpu (default) or cuda.")] = None,
     debug: Annotated[bool, typer.Option("--debug", help="More notes.")] = False,
     base_port: Annotated[
         int | None, typer.Option(help="Port of the first player; default: 5005, of the Editor 5004.")
     ] = None,
     timeout_wait: Annotated[int | None, typer.Option(help="Seconds to wait for a player; default: 60.")] = None,
-    max_lifetime_restarts: Annotated[
-        int | None, typer.Option(help="How often each player may be replaced; -1 = any number; default: 10.")
-    ] = None,
-    restarts_rate_limit_n: Annotated[
-        int | None, typer.Option(help="The same within --restarts-rate-limit-period-s; default: 1.")
-    ] = None,
+    max_lifetime_restarts: Annotated[int | None, typer.Option(help="Replacements of each player; default: 10.")] = None,
+    restarts_rate_limit_n: Annotated[int | None, typer.Option(help="The same in a period; default: 1.")] = None,
     restarts_rate_limit_period_s: Annotated[
         int | None, typer.Option(help="Seconds of that period; default: 60.")
     ] = None,
