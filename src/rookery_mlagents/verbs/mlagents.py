@@ -85,23 +85,13 @@ def learn(
     initialize_from: Annotated[
         str | None, typer.Option(metavar="RUN_ID", help="Start from the weights of that run, at step 0.")
     ] = None,
-    inference: Annotated[
-        bool, typer.Option("--inference", help="Run the policies without learning, until Ctrl-C.")
-    ] = False,
+    inference: Annotated[bool, typer.Option("--inference", help="Run without learning, until Ctrl-C.")] = False,
     deterministic: Annotated[
-        bool | None,
-        typer.Option(
-            "--deterministic",
-            help="Most likely actions where nothing is learned, as with --inference.",
-            show_default=False,
-        ),
+        bool | None, typer.Option("--deterministic", help="Most likely actions with --inference.", show_default=False)
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed of the run; default -1: a new one.")] = None,
     results_dir: Annotated[str | None, typer.Option(help="Folder of all runs; default: results.")] = None,
-    num_envs: Annotated[
-        int | None,
-        typer.Option(help="Number of players, or of environments in Python; --resume keeps that of the run."),
-    ] = None,
+    num_envs: Annotated[int | None, typer.Option(help="Number of players, or of Python environments.")] = None,
     num_areas: Annotated[int | None, typer.Option(help="Areas of each player; Python: multiplies --num-envs.")] = None,
     torch_device: Annotated[str | None, typer.Option(help="cpu (default) or cuda.")] = None,
     debug: Annotated[bool, typer.Option("--debug", help="More notes.")] = False,
@@ -111,9 +101,7 @@ def learn(
     timeout_wait: Annotated[int | None, typer.Option(help="Seconds to wait for a player; default: 60.")] = None,
     max_lifetime_restarts: Annotated[int | None, typer.Option(help="Replacements of each player; default: 10.")] = None,
     restarts_rate_limit_n: Annotated[int | None, typer.Option(help="The same in a period; default: 1.")] = None,
-    restarts_rate_limit_period_s: Annotated[
-        int | None, typer.Option(help="Seconds of that period; default: 60.")
-    ] = None,
+    restarts_rate_limit_period_s: Annotated[int | None, typer.Option(help="That period; default: 60 s.")] = None,
     width: Annotated[int | None, typer.Option(help="Width of a player's window; default: 84.")] = None,
     height: Annotated[int | None, typer.Option(help="Height of a player's window; default: 84.")] = None,
     quality_level: Annotated[int | None, typer.Option(help="Graphics quality of players; default: 5.")] = None,
