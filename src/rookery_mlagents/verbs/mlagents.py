@@ -95,9 +95,7 @@ def learn(
     num_areas: Annotated[int | None, typer.Option(help="Areas of each player; Python: multiplies --num-envs.")] = None,
     torch_device: Annotated[str | None, typer.Option(help="cpu (default) or cuda.")] = None,
     debug: Annotated[bool, typer.Option("--debug", help="More notes.")] = False,
-    base_port: Annotated[
-        int | None, typer.Option(help="Port of the first player; default: 5005, of the Editor 5004.")
-    ] = None,
+    base_port: Annotated[int | None, typer.Option(help="Port of the first player; default: 5005.")] = None,
     timeout_wait: Annotated[int | None, typer.Option(help="Seconds to wait for a player; default: 60.")] = None,
     max_lifetime_restarts: Annotated[int | None, typer.Option(help="Replacements of each player; default: 10.")] = None,
     restarts_rate_limit_n: Annotated[int | None, typer.Option(help="The same in a period; default: 1.")] = None,
@@ -106,12 +104,8 @@ def learn(
     height: Annotated[int | None, typer.Option(help="Height of a player's window; default: 84.")] = None,
     quality_level: Annotated[int | None, typer.Option(help="Graphics quality of players; default: 5.")] = None,
     time_scale: Annotated[float | None, typer.Option(help="Speed of game time of players; default: 20.")] = None,
-    target_frame_rate: Annotated[
-        int | None, typer.Option(help="Frames a second of players; default -1: no limit.")
-    ] = None,
-    capture_frame_rate: Annotated[
-        int | None, typer.Option(help="Frames for a second of game time; default: 60.")
-    ] = None,
+    target_frame_rate: Annotated[int | None, typer.Option(help="Frames a second; default -1: no limit.")] = None,
+    capture_frame_rate: Annotated[int | None, typer.Option(help="Frames a second of game time; default: 60.")] = None,
     no_graphics: Annotated[
         bool, typer.Option("--no-graphics", help="Start players without graphics; cameras return no image.")
     ] = False,
