@@ -1,1 +1,1 @@
-"""Environments whose state is in tensors on one device, and their rows for the rest of the library."""
+"""Environments whose state is in tensors on one device, and their adapter to rows of arrays."""

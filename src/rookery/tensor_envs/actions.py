@@ -13,7 +13,7 @@ from rookery.core.spaces.arrays import ActionSpec
 
 
 class TensorActions:
-    """Computes the same as `ActionSpec.to_env`, to the bit, on any device and without waiting for it.
+    """Converts actions as `ActionSpec.to_env` does, bit-identical, on any device and without synchronization.
 
     Args:
         spec: Layout of the actions; not composite.
@@ -32,7 +32,7 @@ class TensorActions:
             self._bound(spec.space, device)
 
     def _bound(self, space: spaces.Box, device: torch.device) -> None:
-        """Stores the bounds of a box, as float64: `ActionSpec` scales actions by such numbers, too."""
+        """Stores the bounds of a box as float64, because `ActionSpec` scales actions in float64, too."""
         low, high = (torch.from_numpy(bound.astype(np.float64)).to(device) for bound in (space.low, space.high))
         self._low, self._high = low, high
         if self._spec.scale is not None:

@@ -1,4 +1,4 @@
-"""The cart-pole and the pendulum in tensors: Gymnasium's equations in float32, on any device."""
+"""Cart-pole and pendulum in tensors: Gymnasium's equations in float32, on any device."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rookery.envs.adapters.classic import (
 from rookery.tensor_envs.env import TensorEnv, TensorStep
 
 START = 0.05
-"""Bound of every number of a cart-pole at the start of an episode."""
+"""Bound of each state variable of a cart-pole at the start of an episode."""
 
 TORQUE = 2.0  # N m, the largest torque of a pendulum
 FASTEST = 8.0  # rad / s
@@ -35,7 +35,7 @@ SWING_GRAVITY = 10.0  # m / s^2, at a rod of 1 m and 1 kg
 
 
 class TensorCartPole(TensorEnv):
-    """Many cart-poles with the rules of CartPole-v1: 0 pushes left, 1 right, a reward of 1 for every step.
+    """Vectorized cart-poles with the rules of CartPole-v1: 0 pushes left, 1 right, a reward of 1 for every step.
 
     Attributes:
         state: ``[4, N]`` float32: position, velocity, angle and angular velocity of each environment.
@@ -46,7 +46,7 @@ class TensorCartPole(TensorEnv):
     render_fps = 50
 
     def __init__(self, num_envs: int, device: Label | None = None, max_episode_steps: Count = 500) -> None:
-        """Makes `num_envs` cart-poles.
+        """Creates `num_envs` cart-poles.
 
         Args:
             num_envs: Number of environments.
@@ -101,7 +101,7 @@ class TensorCartPole(TensorEnv):
 
 
 class TensorPendulum(TensorEnv):
-    """Many pendulums with the rules of Pendulum-v1: a torque swings each up; the reward is the negative cost.
+    """Vectorized pendulums with the rules of Pendulum-v1: a torque swings each up; the reward is the negative cost.
 
     Attributes:
         angle: ``[N]`` float32, from -pi to pi, 0 upright.
@@ -113,7 +113,7 @@ class TensorPendulum(TensorEnv):
     render_fps = 30
 
     def __init__(self, num_envs: int, device: Label | None = None, max_episode_steps: Count = 200) -> None:
-        """Makes `num_envs` pendulums.
+        """Creates `num_envs` pendulums.
 
         Args:
             num_envs: Number of environments.
@@ -139,7 +139,7 @@ class TensorPendulum(TensorEnv):
         return self._seen(self.angle, self.turning)
 
     def _starts(self) -> tuple[Tensor, Tensor]:
-        """Draws an initial state for every environment: any angle, slowly turning."""
+        """Draws an initial state for every environment: any angle, and a small angular velocity."""
         drawn = (
             torch.rand(2, self.num_envs, generator=self.generator, device=self.device, dtype=torch.float32)
             .mul_(2.0)

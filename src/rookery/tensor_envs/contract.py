@@ -1,4 +1,4 @@
-"""`TensorContract`: checks the results of a `TensorEnv` against its contract, without waiting for the device.
+"""`TensorContract`: checks the results of a `TensorEnv` against its contract, without synchronizing with the device.
 
 Shapes, types and devices are checked without reading tensors. Their content is checked where it is read anyway.
 """
@@ -23,7 +23,7 @@ from rookery.tensor_envs.env import TensorEnv
 FORM = "obs, reward, terminated, truncated, final_obs"
 
 Parts = tuple[TensorTree, Tensor, Tensor, Tensor, TensorTree]
-"""Results of a step, with observations by leaf path, as they are stored."""
+"""Results of a step, with stored observations by leaf path."""
 
 
 class TensorContract:
@@ -102,7 +102,7 @@ class TensorContract:
         return tree
 
     def _form(self) -> str:
-        """Describes the form of observations, in words."""
+        """Describes the structure of observations for messages."""
         if self._plain:
             _, shape, dtype = self._leaves[0]
             return f"a tensor {tuple(shape)} of {_dtype(dtype)}"
@@ -136,7 +136,7 @@ class TensorContract:
 
     def sound(self, tree: TensorTree) -> list[Tensor]:
         """Returns for each leaf of observations ``[..., leaf]`` whether it is valid, as flags on the device. A false
-        flag may also result from numbers too large for a sum.
+        flag may also result from overflow of a sum.
         """
         found = []
         for leaf, _, _ in self._leaves:

@@ -19,7 +19,8 @@ from torch import Tensor
 from rookery.core.errors import EnvError
 
 Observations = Tensor | Mapping[str, Any] | tuple[Any, ...]
-"""Observations of all environments: a tensor ``[N, ...]``, or a dict or tuple of such in the structure of the space."""
+"""Observations of all environments: a tensor ``[N, ...]``, or a dict or tuple of tensors in the structure of the space.
+"""
 
 
 class TensorStep(NamedTuple):
@@ -68,7 +69,7 @@ class TensorEnv(ABC):
     saved: ClassVar[tuple[str, ...]] = ()
     render_fps: float | None = None
     plays_tensors: ClassVar[bool] = True
-    """Marks such environments where torch is not loaded."""
+    """Marks tensor environments, for checks without importing torch."""
 
     def __init__(
         self,
@@ -101,8 +102,8 @@ class TensorEnv(ABC):
         """
 
     def numbers(self) -> Mapping[str, Tensor]:
-        """Returns tensors of one number each by name, as a distance or a success rate; they are read once per
-        iteration, and appear in results under `reported`.
+        """Returns scalar tensors by name, such as a distance or a success rate; they are read once per iteration, and
+        appear in results under `reported`.
         """
         return {}
 

@@ -24,7 +24,7 @@ Taken = tuple[list[Any], Any]
 
 
 class FunctionalEnv(TensorEnv):
-    """Plays an environment of two pure functions, as in Brax and gymnax, for N environments at once.
+    """Runs an environment of two pure functions, as in Brax and gymnax, for N environments at once.
 
     Numbers of other types become those of the spaces: float32, int64, uint8, bool. An action is passed in new memory.
 

@@ -1,4 +1,4 @@
-"""Environments of gymnax and Brax as tensors: both are written in JAX, whose arrays PyTorch reads without a copy.
+"""Environments of gymnax and Brax as tensors: both are written in JAX, whose arrays PyTorch reads without copying.
 
 JAX is loaded when one of them is made. It must have the requested device.
 """
@@ -17,7 +17,7 @@ from rookery.core.errors import EnvError
 from rookery.tensor_envs.functional import FunctionalEnv
 
 OVER = "done"
-"""Brax's name of the flag of an end, as a number."""
+"""Brax's name of the flag for the end of an episode, as a number."""
 
 
 def _jax() -> ModuleType:
@@ -109,7 +109,7 @@ def where_ended(ended: Any, begun: Any, after: Any) -> Any:
 
 
 class GymnaxEnv(JaxEnv):
-    """Plays N environments of gymnax; each episode has its own initial state.
+    """Runs N environments of gymnax; each episode has its own initial state.
 
     Args:
         num_envs: Number of environments.
@@ -157,7 +157,7 @@ class GymnaxEnv(JaxEnv):
 
 
 class BraxEnv(JaxEnv):
-    """Plays N environments of Brax, or with its interface.
+    """Runs N environments of Brax, or of its interface.
 
     As in Brax, an environment whose episode ends returns to the initial state of its first episode.
 

@@ -1,4 +1,4 @@
-"""`TensorRows`: a `TensorEnv` as a `VectorEnv`, with a direct way for tensors.
+"""`TensorRows`: a `TensorEnv` as a `VectorEnv`, with direct access to the tensors.
 
 As a `VectorEnv` it copies the results of each step into arrays of this process, which is correct but slow on a GPU:
 every step waits for the device. A caller whose policy runs on the device uses `step_tensors` instead
@@ -311,7 +311,7 @@ def _arrays(tree: TensorTree) -> Tree:
 
 
 class TensorEnvs(EnvScheme):
-    """Tensor environments that their makers have made already."""
+    """Tensor environments that were created by their makers."""
 
     def build(
         self,
