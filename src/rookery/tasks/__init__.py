@@ -1,4 +1,4 @@
-"""Bundled environments; the vectorized ones can be named from here, as ``rookery.tasks:TicTacToe``.
+"""Bundled environments; vectorized ones can be named as ``rookery.tasks:TicTacToe``.
 
 They are imported when they are first used.
 """

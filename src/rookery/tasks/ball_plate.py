@@ -1,4 +1,4 @@
-"""BallPlate: a ball on a cube that is tilted so that it stays there; ML-Agents' 3DBall with its own physics.
+"""BallPlate: an agent tilts a cube to balance a ball on it. ML-Agents' 3DBall with different physics.
 
 The cube is 5 wide and turns about its middle, which is the origin; y points up. The ball, of radius 0.5 x ``scale``, is
 dropped onto it from above. An action turns the cube about its z axis and its x axis, by up to 2 degrees in each of the
@@ -30,41 +30,41 @@ HALF = 2.5
 """Half of the cube's width."""
 
 SECONDS, STEPS = 0.02, 5
-"""Seconds of a physics step, and physics steps in a decision."""
+"""Seconds per physics step, and physics steps per decision."""
 
 TURN = np.deg2rad(2.0)
-"""Angle by which an action of 1 turns the cube in a step of physics."""
+"""Angle by which an action of 1 turns the cube in one physics step."""
 
 MOST_TILT = 0.25
-"""Part z or x of the cube's quaternion beyond which it is turned no further."""
+"""Absolute z or x component of the cube's quaternion beyond which the cube is not turned further."""
 
 FRICTION = 0.6
-"""Largest share of the pressure that friction can be."""
+"""Maximum friction as a share of the contact pressure."""
 
 AIR = 0.02
-"""Force of the air on a ball of speed 1 and scale 1; it grows with the speed and with the square of the scale."""
+"""Drag on a ball of speed 1 and scale 1; proportional to the speed and to the square of the scale."""
 
 RADIUS, HEIGHT, AROUND, FIRST_TILT = 0.5, 4.0, 1.5, 10.0
-"""Radius of a ball of scale 1; where the ball begins: its height, and how far from the middle; and by how many degrees
-the cube is turned at first, about each axis.
+"""Radius of a ball of scale 1; initial height of the ball and maximum distance from the middle; and maximum initial
+tilt of the cube about each axis, in degrees.
 """
 
 ASIDE, BELOW = 3.0, -2.0
-"""Where the ball has fallen: so far beside the middle, or so high above it."""
+"""Position at which the ball counts as fallen: this far from the middle to the side, or below this height."""
 
 FALL, HELD = -1.0, 0.1
-"""Rewards of a decision."""
+"""Rewards of a decision in which the ball falls, and in which it does not."""
 
 PARAMETERS = {
     "mass": Parameter(1.0, 0.1, 20.0),
     "gravity": Parameter(9.81, 4.0, 105.0),
     "scale": Parameter(1.0, 0.2, 5.0),
 }
-"""Mass of the ball, acceleration by gravity, and size of the ball."""
+"""Environment parameters: mass of the ball, gravity, and size of the ball."""
 
 
 class BallPlate(BatchedAgents):
-    """Many balls, a row for each lane.
+    """Vectorized BallPlate environments; one row per lane.
 
     Actions are ``[2]``, turns about z and about x, each from -1 to 1. An observation ``[8]`` has the parts z and x of
     the cube's quaternion, the place of the ball, and its speed; the hard task leaves out the speed, ``[5]``.
@@ -78,7 +78,7 @@ class BallPlate(BatchedAgents):
     saved = (*BatchedAgents.saved, "_turned", "_place", "_speed", "_spin", "_mass", "_gravity", "_scale")
 
     def __init__(self, num_lanes: int, hard: bool = False, max_steps: Count = 1000) -> None:
-        """Makes balls.
+        """Creates the environments.
 
         Args:
             num_lanes: Number of balls.
@@ -111,13 +111,13 @@ class BallPlate(BatchedAgents):
         return fell, self._steps >= self.max_steps
 
     def _turn(self, axis: int, angle: np.ndarray) -> None:
-        """Turns the cube about an axis of its own, 1 x or 3 z, by angles ``[lanes]``, unless it is tilted enough."""
+        """Turns the cube about one of its own axes, 1 x or 3 z, by angles ``[lanes]``, unless it is tilted too far."""
         tilt = self._turned[axis]
         allowed = np.where(angle > 0.0, tilt < MOST_TILT, tilt > -MOST_TILT)
         self._turned[...] = turned(self._turned, axis, np.where(allowed, angle, 0.0))
 
     def _move(self) -> None:
-        """Moves the balls for a step of physics."""
+        """Advances the balls by one physics step."""
         place, speed, spin = self._place, self._speed, self._spin
         radius = RADIUS * self._scale
         speed[1] -= self._gravity * SECONDS
@@ -173,7 +173,7 @@ class BallPlate(BatchedAgents):
             seen[:, 5:8] = self._speed.T
 
     def text(self, lane: int) -> str:
-        """Returns where the ball of a lane is, its speed and the cube's tilt, in numbers."""
+        """Returns position and velocity of a lane's ball and the cube's tilt as text."""
         x, y, z = self._place[:, lane]
         lines = [f"ball at x {x:+.2f}, height {y:+.2f}, z {z:+.2f}"]
         x, y, z = self._speed[:, lane]
@@ -191,7 +191,7 @@ class BallPlate(BatchedAgents):
 
 
 def turned(quaternions: np.ndarray, axis: int, angle: np.ndarray) -> np.ndarray:
-    """Returns quaternions ``[4, N]`` (w, x, y, z) after a turn about an axis of their own, 1 x or 3 z.
+    """Returns quaternions ``[4, N]`` (w, x, y, z) after a rotation about one of their own axes, 1 x or 3 z.
 
     Args:
         quaternions: Quaternions of length 1.
@@ -209,7 +209,7 @@ def turned(quaternions: np.ndarray, axis: int, angle: np.ndarray) -> np.ndarray:
 
 
 def axes(quaternions: np.ndarray) -> list[list[np.ndarray]]:
-    """Returns where quaternions ``[4, N]`` turn the axes x, y and z to: for each its three parts ``[N]``."""
+    """Returns the axes x, y and z rotated by quaternions ``[4, N]``, as three components ``[N]`` each."""
     w, x, y, z = quaternions
     return [
         [1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)],

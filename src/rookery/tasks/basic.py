@@ -1,4 +1,5 @@
-"""Basic: a line with a small prize nearby and a large one further away; the first task of ML-Agents, with its numbers.
+"""Basic: a line with a small reward nearby and a large one further away. The first environment of ML-Agents, with the
+same positions and rewards.
 
 The agent begins in place 10 of the places 0 to 19, and moves to the left, to the right, or stays. Each step costs 0.01.
 Place 7 pays 0.1 and place 17 pays 1; both end the episode. So the best return is 1 - 7 x 0.01 = 0.93, and an agent that
@@ -19,17 +20,17 @@ from rookery.envs.adapters.batched_agents import BatchedAgents
 from rookery.envs.adapters.gym_env import AGENT
 
 PLACES, START, SMALL, LARGE = 20, 10, 7, 17
-"""Number of places, and those of the start and of both prizes."""
+"""Number of positions, and the positions of the start and of the small and the large reward."""
 
 STAY, LEFT, RIGHT = range(3)
 WAY = np.array([0, -1, 1])
-"""Places that each action moves the agent by."""
+"""Change of position for each action."""
 
 STEP_COST, SMALL_PRIZE, LARGE_PRIZE = 0.01, 0.1, 1.0
 
 
 class Basic(BatchedAgents):
-    """Many lines, a row for each lane.
+    """Vectorized Basic environments; one row per lane.
 
     Actions are 0 stay, 1 left, 2 right. An observation ``[20]`` has a flag for each place, 1 where the agent is.
     """
@@ -38,7 +39,7 @@ class Basic(BatchedAgents):
     saved = (*BatchedAgents.saved, "_place")
 
     def __init__(self, num_lanes: int, max_steps: Count = 100) -> None:
-        """Makes lines.
+        """Creates the environments.
 
         Args:
             num_lanes: Number of lines.
@@ -67,7 +68,7 @@ class Basic(BatchedAgents):
         self._rows.obs["obs"][...] = self._flags[self._place]
 
     def text(self, lane: int) -> str:
-        """Returns the line of a lane as text: ``@`` the agent, ``s`` and ``L`` the small and the large prize."""
+        """Returns the line of a lane as text: ``@`` the agent, ``s`` and ``L`` the small and the large reward."""
         cells = ["."] * PLACES
         cells[SMALL], cells[LARGE] = "s", "L"
         cells[int(self._place[lane])] = "@"

@@ -1,4 +1,4 @@
-"""The deep sea: only one sequence of actions reaches the treasure, and each of its steps has a cost.
+"""Deep sea (exploration): only one sequence of actions reaches the treasure, and each of its steps has a cost.
 
 After `deep_sea` of Osband et al., "Behaviour Suite for Reinforcement Learning" (2020, arXiv:1908.03568). The sea is a
 square of `size` x `size` cells. A diver starts in the upper left one; each step leads one row down, and one column to
@@ -28,11 +28,11 @@ from rookery.envs.adapters.batched import check_least
 from rookery.tasks.tabular import BatchedTabular, Rules, TabularTask
 
 MOVE_COST = 0.01
-"""Cost of `size` steps to the right."""
+"""Total cost of `size` steps to the right."""
 
 
 def deep_sea_rules(size: int, randomize_actions: bool, mapping_seed: int) -> tuple[Rules, np.ndarray]:
-    """Makes the rules of a sea; see `DeepSea`.
+    """Creates the rules of a deep sea; see `DeepSea`.
 
     Returns:
         The rules, and the action that leads to the right from each cell, ``[size * size]`` int64.
@@ -59,7 +59,7 @@ def deep_sea_rules(size: int, randomize_actions: bool, mapping_seed: int) -> tup
 
 
 class DeepSea(TabularTask):
-    """One sea.
+    """Deep sea as a Gymnasium environment.
 
     Attributes:
         size: Number of rows and of columns.
@@ -73,7 +73,7 @@ class DeepSea(TabularTask):
         mapping_seed: CountFromZero = 0,
         render_mode: str | None = None,
     ) -> None:
-        """Makes a sea.
+        """Creates the environment.
 
         Args:
             size: Number of rows and of columns, at least 2.
@@ -89,7 +89,7 @@ class DeepSea(TabularTask):
         self.size = int(size)
 
     def picture(self, state: int, visited: np.ndarray, total: float, steps: int) -> np.ndarray:
-        """Returns an image of the sea: the way so far, the diver and the treasure."""
+        """Returns an image of the sea: the path so far, the diver and the treasure."""
         from rookery.tasks import drawing
 
         cells = visited.reshape(self.size, self.size)
@@ -104,12 +104,12 @@ class DeepSea(TabularTask):
 
 
 class BatchedDeepSea(BatchedTabular):
-    """Many `DeepSea` in one: a `VectorEnv` of one agent, one row per lane."""
+    """Vectorized `DeepSea`: a `VectorEnv` of one agent, one row per lane."""
 
     def __init__(
         self, num_lanes: int, size: FewFromZero = 15, randomize_actions: bool = True, mapping_seed: CountFromZero = 0
     ) -> None:
-        """Makes `num_lanes` seas; the other arguments are those of `DeepSea`."""
+        """Creates `num_lanes` environments; the other arguments are those of `DeepSea`."""
         super().__init__(num_lanes, DeepSea(size, randomize_actions, mapping_seed))
 
 

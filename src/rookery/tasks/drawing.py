@@ -32,7 +32,7 @@ AGENTS: tuple[Color, ...] = (GREEN, BLUE, WOOD)
 """Colours of agents a, b and c."""
 
 KINDS: tuple[Color, ...] = (GREEN, RED, BLUE, GOLD, VIOLET, WOOD)
-"""Colours of the kinds of cells."""
+"""Colours of the kinds of tiles."""
 
 SMOOTH = 4  # scale at which shapes are drawn before they are reduced
 FOOTER = 46  # pixels under the board
@@ -49,7 +49,7 @@ CAMERA = math.radians(36.0)
 
 
 class Picture:
-    """An image while it is drawn.
+    """Image that is being drawn.
 
     Attributes:
         pixels: What was drawn so far, ``[height, width, 3]`` uint8.
@@ -60,29 +60,29 @@ class Picture:
 
     @contextmanager
     def pen(self) -> Iterator[ImageDraw.ImageDraw]:
-        """Yields Pillow's drawing interface; at the end of the block `pixels` has the result."""
+        """Yields Pillow's drawing interface; at the end of the block, `pixels` contains the result."""
         image = Image.fromarray(self.pixels)
         yield ImageDraw.Draw(image)
         self.pixels = np.array(image)
 
     def tile(self, x: int, y: int, side: int, color: Color) -> None:
-        """Draws a tile, from its left upper corner."""
+        """Draws a tile, given its upper left corner."""
         self.pixels[y : y + side, x : x + side] = _tile(side, color)
 
     def disc(self, x: int, y: int, diameter: int, color: Color, label: str = "") -> None:
-        """Draws a disc and its shadow, from the left upper corner of the shadow."""
+        """Draws a disc with its shadow, given the upper left corner of the shadow."""
         disc, alpha = _disc(diameter, color, label)
         under = self.pixels[y : y + len(disc), x : x + len(disc)]
         under[:] = disc + under * (1.0 - alpha)
 
     def stone(self, x: int, y: int, side: int, color: Color) -> None:
-        """Draws a disc into the middle of a tile, from the left upper corner of the tile."""
+        """Draws a disc into the middle of a tile, given the upper left corner of the tile."""
         diameter = max(round(side * 0.6), 5)
         start = side // 2 - _size(diameter) // 2
         self.disc(x + start, y + start, diameter, color)
 
     def finish(self, shown: Sequence[tuple[str, Color, str]], timestep: int, max_timesteps: int) -> np.ndarray:
-        """Writes labels with their values, the time and a bar that fills up below, and returns all pixels.
+        """Writes labels with their values, the time and a progress bar below the image, and returns all pixels.
 
         Args:
             shown: Label, its colour and its value, from left to right.
@@ -108,12 +108,12 @@ class Picture:
 
 
 def blank(width: int, height: int) -> Picture:
-    """Returns an empty image of so many pixels."""
+    """Returns an empty image of this size in pixels."""
     return Picture(np.full((height, width, 3), PAPER, dtype=np.uint8))
 
 
 class Board(Picture):
-    """An image of a board with rows and columns of tiles.
+    """Image of a board with rows and columns of tiles.
 
     Attributes:
         side: Side of a tile, in pixels.
@@ -138,11 +138,11 @@ class Board(Picture):
         self.tiles[where] = _tile(self.side, color)
 
     def corner(self, row: float, column: float) -> tuple[float, float]:
-        """Returns the pixel x, y of a tile's left upper corner; 0.5 more of each is its middle."""
+        """Returns the pixel x, y of a tile's upper left corner; add 0.5 to row and column for its middle."""
         return self.left + column * self.side, MARGIN + row * self.side
 
     def put(self, cell: Sequence[int], color: Color) -> None:
-        """Draws a disc into the middle of the tile of a row and a column."""
+        """Draws a disc into the middle of the tile at a row and a column."""
         self.stone(self.left + cell[1] * self.side, MARGIN + cell[0] * self.side, self.side, color)
 
 
@@ -231,7 +231,7 @@ def draw_sorter(
     timestep: int,
     max_timesteps: int,
 ) -> np.ndarray:
-    """Draws the sorter: numbered tiles, green once they were visited in their turn, and the explorer, a disc.
+    """Draws the sorter: numbered tiles, green once visited in order, and the explorer, a disc.
 
     Args:
         side: Number of places in a row and in a column.
@@ -253,7 +253,7 @@ def draw_sorter(
 
 
 def draw_deep_sea(visited: np.ndarray, diver: tuple[int, int], total: float, timestep: int) -> np.ndarray:
-    """Draws the deep sea: the way so far green, the diver a disc, the treasure gold, cells that no way leads to faint.
+    """Draws the deep sea: the path so far green, the diver a disc, the treasure gold, unreachable cells faint.
 
     Args:
         visited: Cells that were visited in this episode, ``[size, size]`` bool.
@@ -279,7 +279,7 @@ def draw_key_door(
     timestep: int,
     max_timesteps: int,
 ) -> np.ndarray:
-    """Draws key and door: walls dark, the door gold until the key is taken, the goal red, the way so far green.
+    """Draws key and door: walls dark, the door gold until the key is taken, the goal red, the path so far green.
 
     Args:
         visited: Cells that were visited in this episode, without the key and with it, ``[2, size, size]`` bool.
@@ -303,7 +303,7 @@ def draw_key_door(
 
 @lru_cache(maxsize=8)
 def _key(side: int) -> np.ndarray:
-    """Returns a tile with a key on it, ``[side, side, 3]``."""
+    """Returns a tile with a key, ``[side, side, 3]``."""
     unit = side * SMOOTH / 24
     image = Image.fromarray(_tile(side, TILE)).resize((side * SMOOTH, side * SMOOTH))
     draw = ImageDraw.Draw(image)
@@ -323,7 +323,7 @@ def draw_wall(
     timestep: int,
     max_timesteps: int,
 ) -> np.ndarray:
-    """Draws a wall from the side: the explorer, a disc, on the floor or on the block, and the goal, a green strip.
+    """Draws the wall from the side: the explorer, a disc, on the floor or on the block, and the goal, a green strip.
 
     Args:
         places: Number of columns, column of the wall and column of the goal.
@@ -359,7 +359,7 @@ def draw_wall(
 
 @dataclass(frozen=True)
 class Strip:
-    """The part of a sequence that an agent has seen, for `draw_strips`.
+    """Part of a sequence seen by an agent, for `draw_strips`.
 
     Attributes:
         label: Name of the agent in the footer.
@@ -375,7 +375,7 @@ class Strip:
 
 
 def draw_strips(strips: Sequence[Strip], timestep: int, max_timesteps: int) -> np.ndarray:
-    """Draws sequences of cards, one above the other, with the answers below; the card that is shown now is dark.
+    """Draws sequences of cards, one above the other, with the answers below; the current card is dark.
 
     Args:
         strips: Sequence of each agent; its latest `STRIP` cards are drawn.
@@ -406,7 +406,7 @@ def draw_strips(strips: Sequence[Strip], timestep: int, max_timesteps: int) -> n
 def draw_stones(
     board: np.ndarray, line: np.ndarray, agents: Sequence[str], turn: int | None, by_column: bool, plies: int
 ) -> np.ndarray:
-    """Draws a board of two players: x and o as letters, others as discs; places of a full line are shaded.
+    """Draws a board of two players: x and o as letters, others as discs; cells of a full line are shaded.
 
     Args:
         board: Number of the player whose stone is in each place, or -1, ``[rows, columns]``.
@@ -439,7 +439,7 @@ def draw_stones(
 
 
 def draw_payoffs(payoffs: np.ndarray, game: int, timestep: int) -> np.ndarray:
-    """Draws the payoffs of two games beside each other; the one that is played is dark.
+    """Draws the payoffs of two games side by side; the current game is dark.
 
     Args:
         payoffs: Reward of the team, ``[games, actions of a, actions of b]``.
@@ -500,7 +500,7 @@ def draw_loads(
     timestep: int,
     max_timesteps: int,
 ) -> np.ndarray:
-    """Draws a grid with home in its leftmost column, loads as boxes with their weights, agents as discs.
+    """Draws a grid with home as the leftmost column, loads as boxes with their weights, and agents as discs.
 
     Args:
         shape: Rows and columns.
@@ -533,7 +533,8 @@ def draw_pitch(
     timestep: int,
     max_timesteps: int,
 ) -> np.ndarray:
-    """Draws a pitch from above: blue plays to the right, red to the left, each towards the line in the other's colour.
+    """Draws a pitch from above: blue attacks to the right, red to the left; each goal line has the colour of its
+    attacker.
 
     Args:
         players: Place of each player, and whether it is of blue.
@@ -548,7 +549,7 @@ def draw_pitch(
     draw = ImageDraw.Draw(image)
 
     def at(x: float, y: float) -> tuple[float, float]:
-        """Returns the pixel of a place."""
+        """Returns the pixel of a position."""
         return (MARGIN + (x + half[0]) * unit) * SMOOTH, (MARGIN + (half[1] - y) * unit) * SMOOTH
 
     def disc(x: float, y: float, radius: float, fill: Color | None, outline: Color | None = None) -> None:
@@ -577,7 +578,7 @@ def draw_pitch(
 
 
 def draw_line(places: int, prizes: tuple[int, int], agent: int, timestep: int, max_timesteps: int) -> np.ndarray:
-    """Draws a line of places: the small prize faint gold, the large one gold, the agent a disc.
+    """Draws a line of positions: the small reward faint gold, the large one gold, the agent a disc.
 
     Args:
         places: Number of places.
@@ -594,7 +595,7 @@ def draw_line(places: int, prizes: tuple[int, int], agent: int, timestep: int, m
 def draw_plate(
     frame: np.ndarray, half: float, ball: np.ndarray, radius: float, timestep: int, max_timesteps: int
 ) -> np.ndarray:
-    """Draws a ball on a tilted cube, of which the faces are shown that look up or to the front.
+    """Draws a ball on a tilted cube, of which only the visible faces are drawn.
 
     Args:
         frame: Directions of the cube's axes in the world, ``[axis, x y z]``; y points up.
@@ -609,7 +610,7 @@ def draw_plate(
     depth, rise = math.sin(CAMERA), math.cos(CAMERA)
 
     def at(point: np.ndarray) -> tuple[float, float]:
-        """Returns the pixel of a place."""
+        """Returns the pixel of a position."""
         x, y = point[0], point[1] * rise + point[2] * depth
         return (width / 2 + x * unit) * SMOOTH, (MARGIN + high * 0.6 - y * unit) * SMOOTH
 
@@ -667,7 +668,7 @@ def draw_push_block(
     timestep: int,
     max_timesteps: int,
 ) -> np.ndarray:
-    """Draws a room with the goal green, the block a box, and the agent a disc with a nose to where it looks.
+    """Draws a room with the goal green, the block as a box, and the agent as a disc with a nose in its direction.
 
     Args:
         goal: Which cells are of the goal, ``[rows, columns]`` bool.
@@ -711,11 +712,11 @@ def draw_food(
     draw = ImageDraw.Draw(image)
 
     def at(x: float, y: float) -> tuple[float, float]:
-        """Returns the pixel of a place."""
+        """Returns the pixel of a position."""
         return (MARGIN + (x + half) * unit) * SMOOTH, (MARGIN + (half - y) * unit) * SMOOTH
 
     def disc(x: float, y: float, radius: float, fill: Color) -> None:
-        """Draws a disc, never too small to be seen."""
+        """Draws a disc of a visible minimum size."""
         (a, b), r = at(x, y), max(radius * unit, 3.5) * SMOOTH
         draw.ellipse((a - r, b - r, a + r, b + r), fill=fill)
 
@@ -747,7 +748,8 @@ def draw_food(
 
 
 def draw_match3(cells: np.ndarray, special: np.ndarray, timestep: int, max_timesteps: int) -> np.ndarray:
-    """Draws a board: a disc in a colour for each kind, with a ring if it is special, with a star if in the second way.
+    """Draws a board: a disc in a colour for each kind, with a ring for the first special type and a star for the
+    second.
 
     Args:
         cells: Kind of each cell, ``[rows, columns]``, the highest row first; negative where none is.

@@ -1,4 +1,5 @@
-"""GoalGrid: a grid with a green plus and a red cross; a signal names the goal; ML-Agents' GridWorld.
+"""GoalGrid: a grid with a green plus and a red cross, and an observed signal that selects one of them as the goal.
+ML-Agents' GridWorld.
 
 The agent, the plus and the cross begin in different cells, drawn at random, and which of both is the goal is drawn too.
 The agent stays, or moves by a cell; the mask forbids moves into walls. A step costs 0.01; reaching the goal pays 1
@@ -29,13 +30,13 @@ from rookery.envs.native.variants import BatchedCVariant
 
 STAY, UP, DOWN, LEFT, RIGHT = range(5)
 WAY = np.array([(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)])
-"""(row, column) of each action."""
+"""Change of (row, column) for each action."""
 
 STEP, RIGHT_GOAL, WRONG_GOAL = -0.01, 1.0, -1.0
-"""Rewards of a step that does not end the episode, and of those that do."""
+"""Rewards of a step that does not end the episode, of the right goal, and of the wrong goal."""
 
 EMPTY, PLUS, CROSS, SELF = range(4)
-"""Content of a cell. Of `PLUS` and `CROSS`, 1 less is the number of the goal."""
+"""Content of a cell. `PLUS` - 1 and `CROSS` - 1 are the numbers of the goals."""
 
 PIXELS = 8
 """Height and width of a cell in an observed image."""
@@ -44,7 +45,7 @@ Observation = Literal["picture", "one_hot"]
 
 
 class GoalGrid(BatchedAgents):
-    """Many grids, a row for each lane.
+    """Vectorized GoalGrid environments; one row per lane.
 
     Actions are 0 stay, 1 up, 2 down, 3 left, 4 right. An observation has ``goal`` ``[2]``, a flag for the plus and one
     for the cross, the mask, and the grid: as ``picture`` ``[8 * size, 8 * size, 3]`` uint8, or as ``grid``
@@ -58,7 +59,7 @@ class GoalGrid(BatchedAgents):
     def __init__(
         self, num_lanes: int, size: FewFromZero = 5, observation: Observation = "picture", max_steps: Count = 100
     ) -> None:
-        """Makes grids.
+        """Creates the environments.
 
         Args:
             num_lanes: Number of grids.
@@ -100,7 +101,7 @@ class GoalGrid(BatchedAgents):
             self._place[lane], self._things[lane], self._goal[lane] = cells[0], cells[1:], rng.integers(2)
 
     def cells(self) -> np.ndarray:
-        """Returns the content of each cell, ``[lanes, size, size]``: nothing, the plus, the cross, or the agent."""
+        """Returns the content of each cell, ``[lanes, size, size]``: empty, plus, cross or agent."""
         return _cells(self.size, self._place, self._things)
 
     def _observe(self) -> None:
@@ -115,7 +116,7 @@ class GoalGrid(BatchedAgents):
             picture[...] = self._icons[cells].swapaxes(2, 3)
 
     def text(self, lane: int) -> str:
-        """Returns the grid of a lane as text: ``@`` the agent, ``+`` and ``x``; and which of both is the goal."""
+        """Returns the grid of a lane as text: ``@`` the agent, ``+`` and ``x``, and the goal."""
         return _letters(self.cells()[lane], int(self._goal[lane]))
 
     def render(self, lane: int) -> np.ndarray:
@@ -133,7 +134,7 @@ class GoalGridInC(BatchedCVariant):
     __signature__ = inspect.signature(GoalGrid)
 
     def __init__(self, num_lanes: int, *given: Any, **by_name: Any) -> None:
-        """Makes grids; the arguments are those of `GoalGrid`."""
+        """Creates the environments; the arguments are those of `GoalGrid`."""
         bound = self.__signature__.bind(num_lanes, *given, **by_name)
         bound.apply_defaults()
         _, size, observation, max_steps = bound.args
@@ -146,7 +147,7 @@ class GoalGridInC(BatchedCVariant):
         return _cells(self.size, self.fields["place"], self.fields["things"].reshape(-1, 2, 2))
 
     def as_batched(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Converts the state to the batched one, with places in pairs; the only agent is alive."""
+        """Converts the state to that of the batched environment, with positions in pairs; the only agent is alive."""
         fields, names = state["fields"], ("steps", "place", "goal")
         things, alive = fields["things"].reshape(-1, 2, 2), np.ones((self.num_lanes, 1), dtype=bool)
         return {
@@ -157,7 +158,9 @@ class GoalGridInC(BatchedCVariant):
         }
 
     def from_batched(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Converts the batched state; the order in which cells were drawn is dropped, as it has no effect."""
+        """Converts the state of the batched environment; the order in which cells were drawn is dropped, as it has no
+        effect.
+        """
         fields = {name: state[name] for name in ("steps", "place", "goal")}
         fields |= {"things": state["things"].reshape(-1, 4), "order": np.zeros_like(self.fields["order"])}
         return {"clock": 0, "began": -state["steps"], "fields": fields}
@@ -185,7 +188,7 @@ def _check(size: int, observation: str, max_steps: int) -> None:
 
 
 def _cells(size: int, place: np.ndarray, things: np.ndarray) -> np.ndarray:
-    """Returns the content of each cell of grids, from the places of the agents, the plus and the cross."""
+    """Returns the content of each cell of grids, from the positions of the agents, the plus and the cross."""
     lanes = np.arange(len(place))
     found = np.zeros((len(place), size, size), dtype=np.int64)
     for thing, at in ((PLUS, things[:, 0]), (CROSS, things[:, 1]), (SELF, place)):
@@ -194,7 +197,7 @@ def _cells(size: int, place: np.ndarray, things: np.ndarray) -> np.ndarray:
 
 
 def _letters(cells: np.ndarray, goal: int) -> str:
-    """Writes a grid as text, with the goal beneath."""
+    """Returns a grid as text, with the goal below."""
     rows = [" ".join(".+x@"[cell] for cell in row) for row in cells]
     return "\n".join([*rows, f"the goal is {'+x'[goal]}"])
 
@@ -216,7 +219,9 @@ def icons() -> np.ndarray:
 
 
 def best_return(size: int) -> float:
-    """Returns the mean return of the best policy over all starts, on a grid of `size` x `size` without a limit."""
+    """Returns the mean return of the optimal policy over all starts, on a grid of `size` x `size` without a step
+    limit.
+    """
     cells = [divmod(cell, size) for cell in range(size * size)]
     total = number = 0
     for start, goal, other in permutations(cells, 3):
@@ -230,7 +235,7 @@ def best_return(size: int) -> float:
 
 
 def check_observation(owner: str, given: object, known: tuple[str, ...]) -> None:
-    """Raises a ValueError for a kind of observation that `owner` does not have."""
+    """Raises a ValueError for an observation type that `owner` does not support."""
     if given not in known:
         raise ValueError(
             f"{owner}: observation is {given!r}{nearest(str(given), known)}; it must be one of {', '.join(known)}"

@@ -1,4 +1,6 @@
-"""Wrapper for MiniGrid tasks: their views become flags, so that a network need not learn the meaning of each number."""
+"""Wrapper for MiniGrid environments that one-hot encodes their views, so that a network need not learn the meaning of
+each code.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +13,21 @@ from gymnasium import spaces
 from rookery.core.errors import EnvError
 
 CODES = (11, 6, 3)
-"""Number of things, colours and door states that the numbers of a cell encode (``minigrid/core/constants.py``)."""
+"""Number of objects, colours and door states encoded by the values of a cell (``minigrid/core/constants.py``)."""
 
 DIRECTIONS = 4
 
 
 class OneHotView(gymnasium.ObservationWrapper[np.ndarray, Any, Any]):
-    """A wrapper that shows the view of a MiniGrid task as a vector of flags ``[rows * columns * 20 + 4]`` uint8.
+    """Wrapper that one-hot encodes the view of a MiniGrid environment as a vector of flags ``[rows * columns * 20 +
+    4]`` uint8.
 
     Each cell has 11 flags for its content, 6 for its colour and 3 for the state of a door; the last 4 are the direction
     in which the explorer looks. The mission is left out.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        """Wraps a MiniGrid task; raises an EnvError if the observations of `env` are not those of a MiniGrid task."""
+        """Wraps a MiniGrid environment; raises an EnvError if the observations of `env` are not those of MiniGrid."""
         super().__init__(env)
         space = env.observation_space
         parts = space.spaces if isinstance(space, spaces.Dict) else {}

@@ -1,4 +1,4 @@
-"""Key and door: two rooms, with a reward only after the key is fetched, the door opened and the goal reached.
+"""Key and door: two rooms; the only reward is for fetching the key, opening the door and reaching the goal.
 
 The house is a square of `size` x `size` cells, with a wall down its middle column and a door at the wall's upper end.
 The explorer starts in the upper left corner. The key lies in the lower left corner, and is taken by going there; with
@@ -27,13 +27,11 @@ from rookery.envs.adapters.batched import check_least
 from rookery.tasks.tabular import BatchedTabular, Rules, TabularTask
 
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
-"""(row, column) of up, right, down, left."""
+"""Change of (row, column) for up, right, down, left."""
 
 
 def key_door_rules(size: int, max_steps: int) -> Rules:
-    """Makes the rules of a house; see `KeyDoor`. A state is the number of the cell, and `size` * `size` more with the
-    key.
-    """
+    """Creates the rules; see `KeyDoor`. A state is the index of the cell, plus `size` * `size` with the key."""
     check_least("KeyDoor", 3, size=size)
     check_least("KeyDoor", 1, max_steps=max_steps)
     cells, last, middle = size * size, size - 1, size // 2
@@ -52,14 +50,14 @@ def key_door_rules(size: int, max_steps: int) -> Rules:
 
 
 class KeyDoor(TabularTask):
-    """One house of two rooms.
+    """Key and door as a Gymnasium environment.
 
     Attributes:
         size: Number of rows and of columns.
     """
 
     def __init__(self, size: FewFromZero = 9, max_steps: Count = 100, render_mode: str | None = None) -> None:
-        """Makes a house.
+        """Creates the environment.
 
         Args:
             size: Number of rows and of columns, at least 3.
@@ -73,7 +71,7 @@ class KeyDoor(TabularTask):
         self.size = int(size)
 
     def picture(self, state: int, visited: np.ndarray, total: float, steps: int) -> np.ndarray:
-        """Returns an image of the house: the way so far, the explorer, key, door and goal."""
+        """Returns an image of the rooms: the path so far, the explorer, key, door and goal."""
         from rookery.tasks import drawing
 
         cells = visited.reshape(2, self.size, self.size)
@@ -82,7 +80,7 @@ class KeyDoor(TabularTask):
         return drawing.draw_key_door(cells, divmod(cell, self.size), bool(has_key), total, steps, limit)
 
     def letters(self, state: int) -> str:
-        """Returns the house as text: explorer ``@``, walls ``#``, key ``k``, door ``+``, goal ``G``."""
+        """Returns the rooms as text: explorer ``@``, walls ``#``, key ``k``, door ``+``, goal ``G``."""
         has_key, cell = divmod(state, self.size**2)
         cells = [
             ["#" if row and column == self.size // 2 else "." for column in range(self.size)]
@@ -97,10 +95,10 @@ class KeyDoor(TabularTask):
 
 
 class BatchedKeyDoor(BatchedTabular):
-    """Many `KeyDoor` in one: a `VectorEnv` of one agent, one row per lane."""
+    """Vectorized `KeyDoor`: a `VectorEnv` of one agent, one row per lane."""
 
     def __init__(self, num_lanes: int, size: FewFromZero = 9, max_steps: Count = 100) -> None:
-        """Makes `num_lanes` houses; the other arguments are those of `KeyDoor`."""
+        """Creates `num_lanes` environments; the other arguments are those of `KeyDoor`."""
         super().__init__(num_lanes, KeyDoor(size, max_steps))
 
 

@@ -1,4 +1,5 @@
-"""Match3: two neighbours are swapped so that three or more of a kind lie in a line; ML-Agents' task, by its rules.
+"""Match3: swap two neighbouring cells to form lines of three or more of the same kind. ML-Agents' Match3, by the same
+rules.
 
 A board has up to `rows` x `columns` cells of `types` kinds, of which 2 in 10 are special in a first way and 1 in 10 in
 a second one. A move swaps two neighbours of different kinds, and is allowed if one of them then lies in a line of three
@@ -32,31 +33,31 @@ from rookery.tasks.goal_grid import check_observation
 from rookery.tasks.random_numbers import below, hashed, lane_key
 
 EMPTY, OUTSIDE = -1, -2
-"""Kinds of a cell that was cleared, and of one outside the board."""
+"""Kind of a cleared cell, and of a cell outside the board."""
 
 SPECIALS = 2
-"""Number of ways in which a cell can be special."""
+"""Number of special types of a cell."""
 
 POINTS = np.array([1, 2, 3])
-"""Points of a cell that is plain, special in the first way, and in the second."""
+"""Points of a plain cell, of the first special type, and of the second."""
 
 CHANCES = np.array([2, 1, 1, 0, 0, 0, 0, 0, 0, 0])
-"""Of ten cells, how many are special, and in which way."""
+"""Special types among ten cells, for drawing."""
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """Letters of the kinds of cells."""
 
 REWARD = 0.01
-"""Reward of a point."""
+"""Reward per point."""
 
 FIRST = 3
-"""Episodes draw the size of their boards first, from numbers before this one."""
+"""Index of the first random number of the cells; the size of the board is drawn from earlier ones."""
 
 Observation = Literal["vector", "visual"]
 
 
 class Match3(BatchedAgents):
-    """Many boards, a row for each lane.
+    """Vectorized Match3 environments; one row per lane.
 
     Actions are moves, numbered as the module says; the mask has those that are allowed. An observation has the mask,
     ``cells``, for each cell a flag for each kind, and ``special``, for each cell a flag for plain and for each way to
@@ -81,7 +82,7 @@ class Match3(BatchedAgents):
         min_rows: FewFromZero = 0,
         min_columns: FewFromZero = 0,
     ) -> None:
-        """Makes boards.
+        """Creates the environments.
 
         Args:
             num_lanes: Number of boards.
@@ -165,7 +166,7 @@ class Match3(BatchedAgents):
         self._make_playable(lanes)
 
     def _settle(self, lanes: np.ndarray) -> np.ndarray:
-        """Clears lines, lets cells fall and new ones follow, until no line is left; returns the points of `lanes`."""
+        """Clears lines, drops cells and refills the board until no line is left; returns the points of `lanes`."""
         points = np.zeros(len(lanes), dtype=np.int64)
         busy = np.arange(len(lanes))
         while len(busy):
@@ -183,7 +184,7 @@ class Match3(BatchedAgents):
         return points
 
     def _fill(self, lanes: np.ndarray) -> None:
-        """Draws the cells of some lanes that are empty."""
+        """Draws the empty cells of some lanes."""
         cells, special = self._cells[lanes], self._special[lanes]
         lane, row, column = np.nonzero(cells == EMPTY)
         number = self._drawn_boards[lanes[lane]] * (self.rows * self.columns) + row * self.columns + column
@@ -215,12 +216,10 @@ class Match3(BatchedAgents):
         obs[MASK][...] = self._mask
 
     def text(self, lane: int) -> str:
-        """Returns the board of a lane as text, its highest row first: kinds as letters, with a mark on special
-        cells.
-        """
+        """Returns the board of a lane as text, the top row first: kinds as letters, with a mark for special cells."""
 
         def letters_of(kind: int, way: int) -> str:
-            """Returns the two letters of a cell."""
+            """Returns the two characters of a cell."""
             return "  " if kind < 0 else LETTERS[kind] + " '*"[way]
 
         both = zip(self._cells[lane, ::-1].tolist(), self._special[lane, ::-1].tolist(), strict=True)
@@ -236,12 +235,12 @@ class Match3(BatchedAgents):
 
 
 def num_moves(rows: int, columns: int) -> int:
-    """Returns the number of pairs of neighbours on a board."""
+    """Returns the number of pairs of neighbouring cells on a board."""
     return rows * (columns - 1) + (rows - 1) * columns
 
 
 def swaps(rows: int, columns: int) -> np.ndarray:
-    """Returns the numbers of the two cells, row by row, that each move swaps, ``[moves, 2]``."""
+    """Returns the indices, row by row, of the two cells that each move swaps, ``[moves, 2]``."""
     cell = np.arange(rows * columns).reshape(rows, columns)
     right = np.stack([cell[:, :-1].ravel(), cell[:, 1:].ravel()], axis=1)
     above = np.stack([cell[:-1].ravel(), cell[1:].ravel()], axis=1)
@@ -249,7 +248,7 @@ def swaps(rows: int, columns: int) -> np.ndarray:
 
 
 def in_lines(cells: np.ndarray) -> np.ndarray:
-    """Returns which cells lie in a line of three or more of their kind, ``[N, rows, columns]`` bool.
+    """Returns a mask of the cells in a line of three or more of the same kind, ``[N, rows, columns]`` bool.
 
     Args:
         cells: Kinds ``[N, rows, columns]``, negative where no cell is.
@@ -264,18 +263,18 @@ def in_lines(cells: np.ndarray) -> np.ndarray:
 
 
 def fallen(cells: np.ndarray, special: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns boards ``[N, rows, columns]`` in which cells have fallen, so that all empty ones lie above them."""
+    """Returns boards ``[N, rows, columns]`` after cells have fallen, so that all empty cells are on top."""
     order = np.argsort(-np.minimum(cells, 0), axis=1, kind="stable")  # cells, empty, not on the board
     return np.take_along_axis(cells, order, axis=1), np.take_along_axis(special, order, axis=1)
 
 
 def allowed(cells: np.ndarray) -> np.ndarray:
-    """Returns which moves are allowed, ``[N, moves]`` bool, on boards ``[N, rows, columns]`` without lines."""
+    """Returns a mask of the allowed moves, ``[N, moves]`` bool, on boards ``[N, rows, columns]`` without lines."""
     return np.asarray(move_points(cells, np.zeros(cells.shape, dtype=np.int8)) > 0)
 
 
 def move_points(cells: np.ndarray, special: np.ndarray) -> np.ndarray:
-    """Returns the points that each move clears at once, before anything falls, ``[N, moves]``; 0 if it is not allowed.
+    """Returns the points that each move clears immediately, before cells fall, ``[N, moves]``; 0 if it is not allowed.
 
     Args:
         cells: Kinds ``[N, rows, columns]`` of boards without lines, negative where no cell is.
@@ -293,11 +292,11 @@ def _right_points(cells: np.ndarray, points: np.ndarray) -> np.ndarray:
     worth = np.pad(points, ((0, 0), (2, 2), (2, 2)))
 
     def at(array: np.ndarray, down: int, right: int) -> np.ndarray:
-        """Returns what stands so far from the left one of both cells."""
+        """Returns the values of an array at an offset from the left one of the two cells."""
         return array[:, 2 + down : 2 + down + rows, 2 + right : 2 + right + columns - 1]
 
     def run(kind: np.ndarray, down: int, right: int, step: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns how many cells of a kind follow in a direction, two at most, and their points."""
+        """Returns the number of cells of a kind that follow in a direction, at most two, and their points."""
         near, far = (down + step[0], right + step[1]), (down + 2 * step[0], right + 2 * step[1])
         one = at(kinds, *near) == kind
         two = one & (at(kinds, *far) == kind)

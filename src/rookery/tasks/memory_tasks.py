@@ -47,7 +47,7 @@ LEFT, RIGHT = range(2)
 
 
 class BatchedStatelessCartPole(BatchedCartPole):
-    """Many `StatelessCartPole` in one: an observation is position and angle only."""
+    """Vectorized `StatelessCartPole`: observations are position and angle only."""
 
     title = "StatelessCartPole"
     shows_velocities = False
@@ -55,7 +55,7 @@ class BatchedStatelessCartPole(BatchedCartPole):
 
 
 class StatelessCartPole(CartPoleEnv):
-    """CartPole-v1 whose velocities cannot be seen: an observation is position and angle, ``[2]`` float32.
+    """CartPole-v1 without velocities in the observation: position and angle, ``[2]`` float32.
 
     Everything else is as in CartPole-v1, including the time limit.
     """
@@ -66,7 +66,7 @@ class StatelessCartPole(CartPoleEnv):
     def __init__(
         self, sutton_barto_reward: bool = False, render_mode: str | None = None, max_episode_steps: Count = 500
     ) -> None:
-        """Makes a cart-pole; the arguments are those of `BatchedCartPole`."""
+        """Creates the environment; the arguments are those of `BatchedCartPole`."""
         check_render_mode(type(self).__name__, render_mode)
         super().__init__(sutton_barto_reward=sutton_barto_reward, render_mode=render_mode)
         whole: Any = self.observation_space
@@ -98,7 +98,7 @@ class StatelessCartPole(CartPoleEnv):
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Loads a state from `get_state`, of this environment or another."""
+        """Restores a state from `get_state`, of this environment or another."""
         self.state, self._timestep = state["motion"].copy(), state["timestep"]
         self.steps_beyond_terminated = state["steps_beyond_terminated"]
         self.np_random.bit_generator.state = copy.deepcopy(state["rng"])
@@ -113,7 +113,8 @@ class StatelessCartPole(CartPoleEnv):
 
 
 class RepeatAfterMe(ScriptedTask):
-    """Repeat the observation of `delay` steps ago: 0 or 1, drawn uniformly. A right answer earns 1, a wrong one -1.
+    """Repeat the observation from `delay` steps ago: 0 or 1, drawn uniformly. A correct answer is rewarded with 1, a
+    wrong one with -1.
 
     Before the first observation all were 0. An episode is truncated after `max_episode_steps`. (RLlib's example of that
     name, whose settings are `repeat_delay` and `episode_len`, ends it after ``episode_len + 1 - delay`` steps.)
@@ -122,23 +123,23 @@ class RepeatAfterMe(ScriptedTask):
     truncates = True
 
     def __init__(self, delay: FewFromZero = 1, max_episode_steps: Count = 100, render_mode: str | None = None) -> None:
-        """Makes a task whose observations are to be repeated after `delay` steps; 0 = at once."""
+        """Creates a task whose observations must be repeated after `delay` steps; 0 = immediately."""
         self.delay = _at_least(self, 0, delay=delay)
         steps = _at_least(self, 1, max_episode_steps=max_episode_steps)
         super().__init__(spaces.Discrete(2), 2, 1.0, steps, render_mode)
 
     def draw(self, rng: np.random.Generator) -> Script:
-        """Writes an episode."""
+        """Draws an episode."""
         obs = rng.integers(0, 2, self.max_steps + 1)
         return Script(obs, np.concatenate((np.zeros(self.delay, dtype=np.int64), obs))[: self.max_steps])
 
     def card(self, obs: Any) -> str:
-        """Returns the number that is shown, 0 or 1."""
+        """Returns the digit shown, 0 or 1."""
         return str(obs)
 
 
 class RepeatPrevious(ScriptedTask):
-    """Cards are dealt from a shuffled deck; say the suit of the k-th last one.
+    """Cards are dealt from a shuffled deck; name the suit of the k-th last card.
 
     An observation is the suit of the card now dealt, 0 to 3; it counts as the first last, so that ``k=4`` looks back
     three steps. Nothing is earned before k cards are dealt; from then on each answer earns a part of 1 if right, as
@@ -148,7 +149,9 @@ class RepeatPrevious(ScriptedTask):
     truncates = True
 
     def __init__(self, num_decks: FewFromZero = 1, k: FewFromZero = 4, render_mode: str | None = None) -> None:
-        """Makes a task with `num_decks` decks; the card that is asked for is the `k`-th, the present one the first."""
+        """Creates a task with `num_decks` decks; the suit of the `k`-th last card is asked, where the current one is
+        the first.
+        """
         self.num_cards = CARDS * _at_least(self, 1, num_decks=num_decks)
         self.k = _at_least(self, 1, k=k)
         if self.k >= self.num_cards:
@@ -157,7 +160,7 @@ class RepeatPrevious(ScriptedTask):
         super().__init__(spaces.Discrete(len(SUITS)), len(SUITS), reward, self.num_cards - 1, render_mode)
 
     def draw(self, rng: np.random.Generator) -> Script:
-        """Writes an episode."""
+        """Draws an episode."""
         suits = rng.permutation(self.num_cards) % len(SUITS)
         return Script(suits, np.concatenate((np.full(self.k - 1, UNASKED), suits))[: self.max_steps])
 
@@ -167,7 +170,7 @@ class RepeatPrevious(ScriptedTask):
 
 
 class Autoencode(ScriptedTask):
-    """A shuffled deck is dealt card by card; then say all suits, the last one first.
+    """A shuffled deck is dealt card by card; then recall all suits in reverse order.
 
     An observation is ``[reciting, suit]``. While cards are dealt (`reciting` 0), answers do not count; with the last
     card reciting begins (1), and no more suits are shown (0). Each answer then earns a part of 1 if right, as much less
@@ -175,12 +178,12 @@ class Autoencode(ScriptedTask):
     """
 
     def __init__(self, num_decks: FewFromZero = 1, render_mode: str | None = None) -> None:
-        """Makes a task with cards of `num_decks` decks."""
+        """Creates a task with `num_decks` decks."""
         self.num_cards = num = CARDS * _at_least(self, 1, num_decks=num_decks)
         super().__init__(spaces.MultiDiscrete([2, len(SUITS)]), len(SUITS), 1 / num, 2 * num - 1, render_mode)
 
     def draw(self, rng: np.random.Generator) -> Script:
-        """Writes an episode."""
+        """Draws an episode."""
         suits = rng.permutation(self.num_cards) % len(SUITS)
         obs = np.zeros((2 * self.num_cards, 2), dtype=np.int64)
         obs[: self.num_cards, 1] = suits
@@ -188,12 +191,13 @@ class Autoencode(ScriptedTask):
         return Script(obs, np.concatenate((np.full(self.num_cards - 1, UNASKED), suits[::-1])))
 
     def card(self, obs: Any) -> str:
-        """Returns the letter of the suit; while the deck is recited, that of the last card and then none."""
+        """Returns the letter of the suit; while the deck is recalled, that of the last card and then none."""
         return "?" if obs[0] else SUITS[obs[1]]
 
 
 class CountRecall(ScriptedTask):
-    """Cards are dealt from a shuffled deck, and with each a colour is asked for: say how many of it were dealt so far.
+    """Cards are dealt from a shuffled deck, each with a query colour: name how many cards of that colour were dealt so
+    far.
 
     An observation is ``[colour dealt, colour asked for]``, both 0 or 1; the colours asked for come from a deck of their
     own. The card just dealt counts. Each answer earns a part of 1 if right, as much less than 0 if wrong. An episode is
@@ -201,19 +205,19 @@ class CountRecall(ScriptedTask):
     """
 
     def __init__(self, num_decks: FewFromZero = 1, render_mode: str | None = None) -> None:
-        """Makes a task with cards of `num_decks` decks."""
+        """Creates a task with `num_decks` decks."""
         self.num_cards = num = CARDS * _at_least(self, 1, num_decks=num_decks)
         super().__init__(spaces.MultiDiscrete([2, 2]), num // 2 + 1, 1 / (num - 1), num - 1, render_mode)
 
     def draw(self, rng: np.random.Generator) -> Script:
-        """Writes an episode."""
+        """Draws an episode."""
         dealt, wanted = rng.permutation(self.num_cards) % 2, rng.permutation(self.num_cards) % 2
         ones = np.cumsum(dealt)
         counts = np.where(wanted, ones, np.arange(1, self.num_cards + 1) - ones)
         return Script(np.stack((dealt, wanted), axis=1), counts[: self.max_steps])
 
     def card(self, obs: Any) -> str:
-        """Returns the colour dealt, B or R, and the colour asked for, b or r."""
+        """Returns the colour dealt, B or R, and the query colour, b or r."""
         return f"{'BR'[obs[0]]}{'br'[obs[1]]}"
 
 
@@ -228,7 +232,7 @@ class CueCorridor(ScriptedTask):
     def __init__(
         self, length: FewFromZero = 20, min_length: FewFromZero | None = None, render_mode: str | None = None
     ) -> None:
-        """Makes a corridor.
+        """Creates a corridor.
 
         Args:
             length: Number of steps from the cue to the junction.
@@ -242,7 +246,7 @@ class CueCorridor(ScriptedTask):
         super().__init__(spaces.Discrete(4), 2, 1.0, self.length + 1, render_mode)
 
     def draw(self, rng: np.random.Generator) -> Script:
-        """Writes an episode."""
+        """Draws an episode."""
         steps = int(rng.integers(self.min_length, self.length + 1))
         turn = int(rng.integers(0, 2))
         obs = np.full(steps + 2, CORRIDOR)
@@ -255,7 +259,7 @@ class CueCorridor(ScriptedTask):
 
 
 class TwoCues:
-    """Two agents walk down corridors of their own, in turns: `agent1`, `agent2`, `agent1`, ...
+    """Two agents, each in a separate corridor, act alternately: `agent1`, `agent2`, `agent1`, ...
 
     Each has its `CueCorridor`, with a cue, a length and an end of its own; an agent that has arrived is terminated, and
     the other continues alone. ``reset() -> obs, infos`` and ``step(actions) -> obs, rewards, terminateds, truncateds,
@@ -273,7 +277,7 @@ class TwoCues:
     def __init__(
         self, length: FewFromZero = 10, min_length: FewFromZero | None = None, render_mode: str | None = None
     ) -> None:
-        """Makes two corridors; the arguments are those of `CueCorridor`."""
+        """Creates two corridors; the arguments are those of `CueCorridor`."""
         self._corridor = CueCorridor(length, min_length, render_mode)
         self.render_mode = render_mode
         self.possible_agents = list(AGENTS)
@@ -285,7 +289,7 @@ class TwoCues:
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-        """Starts an episode, from a seed or from the task's own random numbers; `agent1` acts first."""
+        """Starts an episode, from a seed or from the environment's random generator; `agent1` acts first."""
         if seed is not None:
             self._rng = np.random.default_rng(seed)
         self.agents = list(AGENTS)
@@ -332,11 +336,11 @@ class TwoCues:
         return drawing.draw_strips(strips, timestep, sum(len(script.answer) for script in self._scripts.values()))
 
     def close(self) -> None:
-        """Does nothing; the task is closed like any other environment."""
+        """Does nothing: there are no resources to release."""
 
 
 def _at_least(env: Any, least: int, **setting: Any) -> int:
-    """Returns the value of a setting, if it is an integer of at least `least`."""
+    """Returns the value of a setting; raises a ValueError unless it is an integer of at least `least`."""
     check_least(type(env).__name__, least, **setting)
     return int(*setting.values())
 

@@ -1,4 +1,4 @@
-"""One dimension: walk to the end of a line that a sign names. The smallest task that a trainer must solve.
+"""One dimension: walk to the end of a line that a signal indicates. The smallest sanity check for a trainer.
 
 An agent starts in the middle of a line from -1 to 1 and sees a sign, -1 or 1, drawn anew for each episode; it does not
 see its place. In each step it moves by at most `step_size`. At an end of the line its episode is over: the end that the
@@ -26,13 +26,13 @@ from rookery.envs.adapters.batched import check_least
 from rookery.envs.adapters.batched_agents import BatchedAgents
 
 SUCCESS = 1.06
-"""Reward of reaching the right ends, less the same for the wrong ones."""
+"""Reward for the correct ends; the negative value for the wrong ones."""
 
 COST = 0.01
-"""Cost of each step but the last."""
+"""Cost of each step except the last."""
 
 SHOWN_STEPS = 2
-"""With `remember`: elements of actions so far up to which the sign is shown; then it is 0."""
+"""With `remember`: number of action elements so far up to which the signal is shown; afterwards it is 0."""
 
 VECTOR, PICTURE = "vector", "picture_{}"
 TILES, TILE = 21, 16
@@ -40,7 +40,7 @@ GROUND, MARK, WALKER = (224, 224, 224), (96, 168, 96), (48, 48, 160)
 
 
 class OneDimension(BatchedAgents):
-    """Many lines, a row for each lane and agent.
+    """Vectorized one-dimensional environments; one row per lane and agent.
 
     Continuous elements of an action are clipped to `step_size`; of discrete ones, 0 moves by `-step_size` and 1 by
     `step_size`. Actions are a Box ``[numbers]``; a Discrete, or a MultiDiscrete for several discrete elements; or a
@@ -65,7 +65,7 @@ class OneDimension(BatchedAgents):
         play: Literal["alone", "group", "sides"] = "alone",
         max_steps: Count = 1000,
     ) -> None:
-        """Makes lines.
+        """Creates the environments.
 
         Args:
             num_lanes: Number of environments.
@@ -202,7 +202,7 @@ class OneDimension(BatchedAgents):
 
 
 def _cut_off(numbers: np.ndarray, size: float) -> None:
-    """Clips in place to plus and minus `size`: on a few numbers `np.clip` takes longer."""
+    """Clips in place to plus and minus `size`: for a few values, `np.clip` takes longer."""
     np.maximum(numbers, -size, out=numbers)
     np.minimum(numbers, size, out=numbers)
 

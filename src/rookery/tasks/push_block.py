@@ -1,4 +1,4 @@
-"""PushBlock: a block must be pushed onto the goal, along one side of a room; after ML-Agents' task, on a grid.
+"""PushBlock: push a block onto the goal along one side of a room. Based on ML-Agents' PushBlock, on a grid.
 
 The room has `size` x `size` cells. The goal is the row of cells along one side, drawn at random. The block begins at
 least two cells from every side, the agent in any cell that is neither the block's nor of the goal. The agent looks in
@@ -28,13 +28,15 @@ from rookery.tasks.goal_grid import check_observation
 STAY, FORWARD, BACK, TURN_RIGHT, TURN_LEFT, LEFT, RIGHT = range(7)
 
 TURNS = np.array([0, 0, 0, 1, 3, 0, 0])
-"""Quarters to the right by which each action turns."""
+"""Quarter turns to the right for each action."""
 
 WAY = np.array([(0, 0), (-1, 0), (1, 0), (0, 0), (0, 0), (0, -1), (0, 1)])
-"""(row, column) of each action for an agent that looks up."""
+"""Change of (row, column) for each action of an agent that faces up."""
 
 QUARTERS = np.array([[(1, 0), (0, 1)], [(0, -1), (1, 0)], [(-1, 0), (0, -1)], [(0, 1), (-1, 0)]])
-"""How the view of an agent that looks up, right, down or left turns (row, column), ``[4, 2, 2]``: ``way @ matrix``."""
+"""Rotation of (row, column) into the view of an agent that faces up, right, down or left, ``[4, 2, 2]``: ``way @
+matrix``.
+"""
 
 PRIZE = 5.0
 
@@ -42,16 +44,16 @@ EMPTY, BLOCK, GOAL, WALL = range(4)
 """Content of a cell."""
 
 RAYS = 14
-"""Number of rays, evenly around, the first one forward."""
+"""Number of rays, evenly spaced, the first one forward."""
 
 SAMPLES = 2
-"""Samples of a ray per cell of its length."""
+"""Sample points of a ray per cell."""
 
 Observation = Literal["rays", "grid"]
 
 
 class PushBlock(BatchedAgents):
-    """Many rooms, a row for each lane.
+    """Vectorized PushBlock environments; one row per lane.
 
     Actions are 0 stay, 1 forward, 2 back, 3 turn to the right, 4 turn to the left, 5 left, 6 right. An observation has
     ``rays`` ``[70]``, or ``grid`` ``[2 * size - 1, 2 * size - 1, 3]``: flags of the block, the goal and walls in the
@@ -66,7 +68,7 @@ class PushBlock(BatchedAgents):
     def __init__(
         self, num_lanes: int, size: FewFromZero = 9, observation: Observation = "rays", max_steps: Count = 200
     ) -> None:
-        """Makes rooms.
+        """Creates the environments.
 
         Args:
             num_lanes: Number of rooms.
@@ -112,7 +114,7 @@ class PushBlock(BatchedAgents):
         return over, self._steps >= self.max_steps
 
     def _on_goal(self, places: np.ndarray) -> np.ndarray:
-        """Returns which places ``[lanes, 2]`` are of the goal, ``[lanes]`` bool."""
+        """Returns a mask ``[lanes]`` of the positions ``[lanes, 2]`` that are on the goal."""
         row, column = places.T
         last = self.size - 1
         sides = np.stack([row == 0, column == last, row == last, column == 0])
@@ -148,14 +150,14 @@ class PushBlock(BatchedAgents):
         rays[:, :, 4] = np.where(thing == EMPTY, 1.0, (first + SAMPLES) / (met.shape[2] + SAMPLES - 1))
 
     def _view_offsets(self) -> np.ndarray:
-        """Returns the offset on the map of each cell of the view from the agent's, ``[4, cells]`` by quarters."""
+        """Returns the map offset of each cell of the view from the agent's cell, ``[4, cells]`` by quarter turns."""
         edge = self.size - 1
         ways = np.stack(np.meshgrid(np.arange(-edge, edge + 1), np.arange(-edge, edge + 1), indexing="ij"), axis=2)
         row, column = np.moveaxis(ways.reshape(-1, 2) @ QUARTERS, 2, 0)
         return np.asarray(row * self._wide + column)
 
     def _ray_offsets(self) -> np.ndarray:
-        """Returns the offset on the map of the points of all rays from the agent, ``[4, rays * points]``."""
+        """Returns the map offsets of the points of all rays from the agent, ``[4, rays * points]``."""
         angle = 2 * np.pi * np.arange(RAYS) / RAYS
         far = np.arange(SAMPLES, SAMPLES * (self.size - 1) + 1) / SAMPLES
         ways = far[None, :, None] * np.stack([-np.cos(angle), np.sin(angle)], axis=1)[:, None]
@@ -186,7 +188,9 @@ class PushBlock(BatchedAgents):
 
 
 def _map(size: int, wide: int, side: int) -> np.ndarray:
-    """Returns a room with walls around it and its goal at a side (up, right, down, left), ``[wide, wide]``."""
+    """Returns the map of a room with walls around it and the goal at a side (up, right, down, left), ``[wide,
+    wide]``.
+    """
     edge = size - 1
     cells = np.full((wide, wide), WALL)
     room = np.zeros((size, size), dtype=np.int64)
@@ -197,7 +201,7 @@ def _map(size: int, wide: int, side: int) -> np.ndarray:
 
 @lru_cache(maxsize=4)
 def distances(size: int) -> np.ndarray:
-    """Returns the fewest steps until the block is on a goal along row 0, ``[cells, cells]``.
+    """Returns the minimum number of steps until the block is on a goal along row 0, ``[cells, cells]``.
 
     Args:
         size: Number of rows and of columns of the room.
@@ -228,7 +232,7 @@ def distances(size: int) -> np.ndarray:
 
 
 def best_return(size: int, max_steps: int) -> float:
-    """Returns the mean return of the shortest way over all starts, in a room of `size` x `size`."""
+    """Returns the mean return of the shortest solution over all starts, in a room of `size` x `size`."""
     fewest = distances(size)
     inner = [row * size + column for row in range(2, size - 2) for column in range(2, size - 2)]
     means = [np.mean([fewest[agent, block] for agent in range(size, size * size) if agent != block]) for block in inner]

@@ -1,4 +1,5 @@
-"""Random numbers of many lanes at once, each a function of its lane's key and a count: so a state is two arrays.
+"""Counter-based random numbers of many lanes: each is a function of its lane's key and a count, so that the state is
+two arrays.
 
 Draws in the middle of an episode would need a generator for each lane, and each generator's state in every checkpoint.
 Here a number comes from hashing: the step and the finish of SplitMix64 (Steele, Lea and Flood 2014).
@@ -9,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 GOLDEN, FIRST, SECOND = (np.uint64(value) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-"""The step and the two factors of SplitMix64."""
+"""Increment and multipliers of SplitMix64."""
 
 
 def hashed(key: np.ndarray, count: np.ndarray) -> np.ndarray:
@@ -31,10 +32,10 @@ def lane_key(seed: int) -> np.uint64:
 
 
 def below(bits: np.ndarray, limit: int) -> np.ndarray:
-    """Returns integers ``[...]`` int64 from 0 to `limit` - 1, by the upper 32 of random bits ``[...]`` uint64."""
+    """Returns integers ``[...]`` int64 from 0 to `limit` - 1, from the upper 32 of random bits ``[...]`` uint64."""
     return np.asarray(((bits >> np.uint64(32)) * np.uint64(limit)) >> np.uint64(32)).astype(np.int64)
 
 
 def fraction(bits: np.ndarray) -> np.ndarray:
-    """Returns numbers ``[...]`` float64 from 0 to less than 1, by the upper 53 of random bits ``[...]`` uint64."""
+    """Returns numbers ``[...]`` float64 in [0, 1), from the upper 53 of random bits ``[...]`` uint64."""
     return np.asarray((bits >> np.uint64(11)).astype(np.float64) * 2.0**-53)

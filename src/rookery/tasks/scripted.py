@@ -1,4 +1,4 @@
-"""Tasks with scripted episodes: observations and right answers are drawn before the episode is played.
+"""Environments with scripted episodes: observations and correct answers are drawn at the start of an episode.
 
 Actions affect only rewards, so an episode is a `Script`, drawn whole from its seed. One class plays a script at a time
 (`ScriptedTask`, a Gymnasium environment), others many at once with the same numbers, bit for bit (`BatchedTask`, and
@@ -24,12 +24,12 @@ from rookery.envs.base import Step
 from rookery.envs.native.variants import BatchedCVariant
 
 UNASKED = -1
-"""Right answer of a step without a question."""
+"""Correct answer of a step without a question."""
 
 
 @dataclass(frozen=True)
 class Script:
-    """An episode of T steps, written before it is played.
+    """Episode of T steps, drawn in advance.
 
     Attributes:
         obs: Observation before each step and after the last, ``[T + 1, ...]`` int64.
@@ -41,7 +41,7 @@ class Script:
 
 
 class ScriptedTask(gymnasium.Env[Any, int], ABC):
-    """A task that plays scripts: a right answer earns `reward`, a wrong one ``-reward``.
+    """Environment with scripted episodes: a correct answer is rewarded with `reward`, a wrong one with ``-reward``.
 
     Attributes:
         reward: Reward of a right answer.
@@ -62,7 +62,7 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
         max_steps: int,
         render_mode: str | None,
     ) -> None:
-        """Makes a task; the constructor of a subclass calls this one.
+        """Creates the environment; subclasses call this constructor.
 
         Raises:
             ValueError: If the render mode is not ``"rgb_array"`` or None.
@@ -76,20 +76,20 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Script:
-        """Draws an episode with the random numbers of `rng` only."""
+        """Draws an episode with random numbers of `rng` only."""
 
     @abstractmethod
     def card(self, obs: Any) -> str:
-        """Returns the letters that images show for an observation; an empty string if there are none."""
+        """Returns the letters shown in images for an observation; an empty string if there are none."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode, from a seed or from the task's own random numbers."""
+        """Starts an episode, from a seed or from the environment's random generator."""
         super().reset(seed=seed)
         self._script, self._taken = self.draw(self.np_random), []
         return self._script.obs[0].copy(), {}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Takes an answer; raises an EnvError if it is not in the action space, or no episode is running."""
+        """Takes an answer; raises an EnvError if it is not in the action space or no episode is running."""
         script, time = self._script, len(self._taken)
         if script is None or time == len(script.answer):
             raise EnvError(f"{type(self).__name__}: no episode is under way; call reset() first")
@@ -102,7 +102,7 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
         return script.obs[time + 1].copy(), reward, ended and not self.truncates, ended and self.truncates, {}
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the state of the episode, and of the random numbers of the next one."""
+        """Returns the state of the episode, and of the random generator for the next one."""
         assert self._script is not None, "called between two steps"
         return {
             "obs": self._script.obs.copy(),
@@ -112,7 +112,7 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Loads a state from `get_state`, of this environment or another."""
+        """Restores a state from `get_state`, of this environment or another."""
         self._script = Script(state["obs"].copy(), state["answer"].copy())
         self._taken = list(state["taken"])
         self.np_random.bit_generator.state = state["rng"]
@@ -138,7 +138,7 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
 
 
 class BatchedTask(BatchedEnv):
-    """Many `ScriptedTask` in one: a `VectorEnv` of one agent, one row per lane.
+    """Vectorized `ScriptedTask`: a `VectorEnv` of one agent, one row per lane.
 
     Attributes:
         task: Class of the task.
@@ -151,7 +151,9 @@ class BatchedTask(BatchedEnv):
     saved = ("_time", "_length", "_shown", "_answer", "_taken")
 
     def __init__(self, num_lanes: int, **settings: Any) -> None:
-        """Makes `num_lanes` environments with these settings of `task`; raises a ValueError if one is out of range."""
+        """Creates `num_lanes` environments with these settings of `task`; raises a ValueError if one is out of
+        range.
+        """
         self._one = self.task(**settings)
         space, num_actions = self._one.observation_space, int(self._one.action_space.n)
         super().__init__(num_lanes, space, num_actions, f"{self.task.__name__}, batched")
@@ -203,7 +205,7 @@ class BatchedTask(BatchedEnv):
 
 
 def batched_variant_of(task: type[ScriptedTask]) -> type[BatchedTask]:
-    """Makes the class of vector envs that play `task`; the signature of its constructor names the task's settings."""
+    """Returns a vectorized class for `task`; its constructor has the settings of the task as arguments."""
     lanes = inspect.Parameter("num_lanes", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="int")
     signature = inspect.Signature([lanes, *inspect.signature(task).parameters.values()])
     about = f"Many `{task.__name__}` in one: a `VectorEnv` of one agent, one row per lane."
@@ -214,19 +216,21 @@ def batched_variant_of(task: type[ScriptedTask]) -> type[BatchedTask]:
 
 
 class ScriptedInC(BatchedCVariant):
-    """`BatchedTask` in C, for the tasks that have a C implementation; see `BatchedTask`."""
+    """C implementation of `BatchedTask`, for the tasks that have one; see `BatchedTask`."""
 
     task: ClassVar[type[ScriptedTask]]
     render_fps = ScriptedTask.metadata["render_fps"]
 
     def __init__(self, num_lanes: int, **settings: Any) -> None:
-        """Makes `num_lanes` environments with these settings of `task`; raises a ValueError if one is out of range."""
+        """Creates `num_lanes` environments with these settings of `task`; raises a ValueError if one is out of
+        range.
+        """
         self._one = self.task(**settings)
         super().__init__(num_lanes, **{name: getattr(self._one, name) for name in self.loaded().settings})
         self.name = f"{self.task.__name__}, in C"
 
     def as_batched(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Converts the state to the batched one: scripts with steps first and lanes second."""
+        """Converts the state to that of the batched environment: scripts with steps first and lanes second."""
         fields, lanes, width = state["fields"], self.num_lanes, self._shape_of_obs
         return {
             "episode": state["episode"],
@@ -238,7 +242,7 @@ class ScriptedInC(BatchedCVariant):
         }
 
     def from_batched(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Converts the batched state."""
+        """Converts the state of the batched environment."""
         fields = {name: state[name].swapaxes(0, 1).reshape(self.fields[name].shape) for name in ("answer", "taken")}
         fields["shown"] = state["shown"].swapaxes(0, 1).reshape(self.fields["shown"].shape)
         fields |= {"time": state["time"], "length": state["length"], "decks": np.zeros_like(self.fields["decks"])}
@@ -257,7 +261,9 @@ class ScriptedInC(BatchedCVariant):
 
 
 def _native_variant_of(task: type[ScriptedTask], signature: inspect.Signature) -> type[ScriptedInC]:
-    """Returns the class of a task in C, which has the task's name in small letters there: ``repeat_after_me``."""
+    """Returns the class of a task in C; its name in the library is that of the task in snake case:
+    ``repeat_after_me``.
+    """
     symbol = re.sub(r"(?<!^)(?=[A-Z])", "_", task.__name__).lower()
     about = f"Many `{task.__name__}` in one, in C."
     return type(f"{task.__name__}InC", (ScriptedInC,), {

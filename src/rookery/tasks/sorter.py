@@ -1,4 +1,4 @@
-"""The sorter: numbered tiles must be visited in ascending order; single, or vectorized by arrays.
+"""Sorter: visit numbered tiles in ascending order; a single environment, or vectorized by arrays.
 
 After the task of the same name of ML-Agents. An episode has 2 to `max_tiles` tiles with different numbers from 1 to
 `numbers`, at places of a grid drawn at random, and shows them in random order. The explorer sees its own place, and of
@@ -25,15 +25,15 @@ from rookery.envs.adapters.batched import BatchedEnv, check_least, check_render_
 from rookery.envs.base import Step
 
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
-"""(row, column) of up, right, down, left."""
+"""Change of (row, column) for up, right, down, left."""
 
 DISTANCE, VISITED, NUMBER = slice(0, 2), 2, 3
-"""Columns of a tile: rows and columns to it, whether it was visited, and from here on its number."""
+"""Columns of a tile: row and column distance, whether it was visited, and, from here on, its number."""
 
 
 @dataclass(frozen=True)
 class SorterSettings:
-    """Settings of a sorter.
+    """Settings of the sorter.
 
     Attributes:
         max_tiles: Largest number of tiles in an episode, at least 2.
@@ -61,14 +61,16 @@ class SorterSettings:
         return spaces.Dict(own=spaces.Box(-1, 1, (2,)), tiles=EntitySet(tile, self.max_tiles, stack=True))
 
     def lay_out(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Draws places of the explorer and the tiles, ``[1 + n, 2]``, and numbers of the tiles, ``[n]`` from 0."""
+        """Draws the positions of the explorer and the tiles, ``[1 + n, 2]``, and the numbers of the tiles, ``[n]`` from
+        0.
+        """
         num = int(rng.integers(2, self.max_tiles + 1))
         places = np.stack(np.divmod(rng.permutation(self.side**2)[: num + 1], self.side), 1)
         return places, rng.permutation(self.numbers)[:num]
 
 
 class Sorter(gymnasium.Env[Any, Any]):
-    """One sorter, a Gymnasium environment.
+    """Sorter as a Gymnasium environment.
 
     Attributes:
         settings: Settings of the sorter.
@@ -87,7 +89,9 @@ class Sorter(gymnasium.Env[Any, Any]):
         max_steps: Count = SorterSettings.max_steps,
         render_mode: str | None = None,
     ) -> None:
-        """Makes a sorter; a render mode is ``"rgb_array"`` or None. Raises a ValueError for a setting out of range."""
+        """Creates the environment; `render_mode` is ``"rgb_array"`` or None. Raises a ValueError for a setting out of
+        range.
+        """
         check_render_mode("Sorter", render_mode)
         self.render_mode = render_mode
         self.settings = SorterSettings(max_tiles, side, numbers, max_steps)
@@ -98,7 +102,7 @@ class Sorter(gymnasium.Env[Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Starts an episode, from a seed or from the sorter's own random numbers."""
+        """Starts an episode, from a seed or from the environment's random generator."""
         super().reset(seed=seed)
         places, numbers = self.settings.lay_out(self.np_random)
         self._place: tuple[int, int] = (int(places[0, 0]), int(places[0, 1]))
@@ -111,7 +115,7 @@ class Sorter(gymnasium.Env[Any, Any]):
         return self._observe(), {}
 
     def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
-        """Moves the explorer by one place; a wall stops the move.
+        """Moves the explorer by one cell; walls stop it.
 
         Args:
             action: Direction of the move: 0 up, 1 right, 2 down or 3 left.
@@ -158,7 +162,7 @@ class Sorter(gymnasium.Env[Any, Any]):
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Loads a state from `get_state`."""
+        """Restores a state from `get_state`."""
         self._place = (int(state["place"][0]), int(state["place"][1]))
         self._places, self._tiles = state["places"].copy(), state["tiles"].copy()
         self._at = {(int(row), int(column)): k for k, (row, column) in enumerate(self._places)}
@@ -166,7 +170,7 @@ class Sorter(gymnasium.Env[Any, Any]):
 
 
 class BatchedSorter(BatchedEnv):
-    """Many sorters stepped by a few array operations: a `VectorEnv` of one agent, one row per lane."""
+    """Vectorized sorter: a `VectorEnv` of one agent, one row per lane."""
 
     render_fps = Sorter.metadata["render_fps"]
     saved = ("_place", "_places", "_rank", "_shown", "_count", "_visited", "_steps", "_entities")
@@ -179,7 +183,7 @@ class BatchedSorter(BatchedEnv):
         numbers: FewFromZero = SorterSettings.numbers,
         max_steps: Count = SorterSettings.max_steps,
     ) -> None:
-        """Makes `num_lanes` sorters; the other arguments are those of `Sorter`."""
+        """Creates `num_lanes` environments; the other arguments are those of `Sorter`."""
         self.settings = SorterSettings(max_tiles, side, numbers, max_steps)
         name = f"Sorter with up to {max_tiles} tiles, batched"
         super().__init__(num_lanes, self.settings.observation_space(), len(MOVES), name)
@@ -251,7 +255,7 @@ class BatchedSorter(BatchedEnv):
 def _picture(
     settings: SorterSettings, explorer: tuple[int, int], places: np.ndarray, tiles: np.ndarray, steps: int
 ) -> np.ndarray:
-    """Draws a sorter with tiles ``[n, 3 + numbers]`` as they are observed, at `places` ``[n, 2]``."""
+    """Draws a sorter with observed tiles ``[n, 3 + numbers]`` at `places` ``[n, 2]``."""
     from rookery.tasks import drawing
 
     shown = [

@@ -1,5 +1,5 @@
-"""Tasks with finitely many states and no randomness: a table has the next state and reward of each action in each
-state.
+"""Deterministic environments with finitely many states: a table has the next state and the reward for each state and
+action.
 
 One class plays an episode at a time (`TabularTask`, a Gymnasium environment), another many at once with the same
 numbers, bit for bit (`BatchedTabular`). The tasks themselves are in `deep_sea.py` and `key_door.py`.
@@ -23,7 +23,7 @@ from rookery.envs.base import Step
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules of a task with S states and A actions.
+    """Rules of an environment with S states and A actions.
 
     Attributes:
         next: State that an action leads to, ``[S, A]`` int64.
@@ -59,7 +59,7 @@ class Rules:
 
 
 class TabularTask(gymnasium.Env[Any, Any], ABC):
-    """A task that plays by `Rules`; all episodes are the same but for the actions.
+    """Deterministic environment defined by `Rules`; episodes only differ in the actions.
 
     Attributes:
         rules: The rules.
@@ -72,7 +72,7 @@ class TabularTask(gymnasium.Env[Any, Any], ABC):
     def __init__(
         self, rules: Rules, observation_space: spaces.Discrete | spaces.MultiDiscrete, render_mode: str | None
     ) -> None:
-        """Makes a task; the constructor of a subclass calls this one.
+        """Creates the environment; subclasses call this constructor.
 
         Raises:
             ValueError: If the render mode is not ``"rgb_array"`` or None.
@@ -102,7 +102,7 @@ class TabularTask(gymnasium.Env[Any, Any], ABC):
         """Returns a state as text, for a terminal."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode; nothing in it is random, so a seed changes nothing."""
+        """Starts an episode; a seed has no effect, because the environment is deterministic."""
         super().reset(seed=seed)
         self._state, self._steps, self._total, self._over = self.rules.start, 0, 0.0, False
         self._visited[:] = False
@@ -137,7 +137,7 @@ class TabularTask(gymnasium.Env[Any, Any], ABC):
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Loads a state from `get_state`, of this environment or another."""
+        """Restores a state from `get_state`, of this environment or another."""
         self._state, self._steps, self._total = state["state"], state["steps"], state["total"]
         self._over, self._visited = state["over"], state["visited"].copy()
 
@@ -147,13 +147,13 @@ class TabularTask(gymnasium.Env[Any, Any], ABC):
 
 
 class BatchedTabular(BatchedEnv):
-    """Many `TabularTask` in one: a `VectorEnv` of one agent, one row per lane."""
+    """Vectorized `TabularTask`: a `VectorEnv` of one agent, one row per lane."""
 
     render_fps = TabularTask.metadata["render_fps"]
     saved = ("_place", "_steps", "_total", "_visited")
 
     def __init__(self, num_lanes: int, one: TabularTask) -> None:
-        """Makes `num_lanes` environments like `one`; the constructor of a subclass calls this one."""
+        """Creates `num_lanes` environments like `one`; subclasses call this constructor."""
         rules = one.rules
         self._num_choices = rules.next.shape[1]
         super().__init__(num_lanes, one.observation_space, self._num_choices, f"{type(one).__name__}, batched")

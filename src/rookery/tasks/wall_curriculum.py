@@ -1,4 +1,4 @@
-"""Wall curriculum: jump over a wall, if it is high from a block that must be fetched; single or vectorized.
+"""Wall curriculum: jump over a wall; for a high wall, a block must be fetched first. Single or vectorized.
 
 After the task WallJump of ML-Agents, seen from the side and in columns. The explorer starts in any column left of the
 wall and wants to get to the last one. It moves by a column (0 left, 1 right), jumps (2), and picks up or sets down the
@@ -32,13 +32,13 @@ from rookery.envs.parameters import OPTION, Parameter
 
 COLUMNS = 22
 WALL = 17
-"""The column of the wall."""
+"""Column of the wall."""
 GOAL = COLUMNS - 1
 PLACE = WALL - 1
-"""The column from which the wall can be jumped over, where the block is needed."""
+"""Column from which the wall can be jumped over, where the block is needed."""
 
 JUMP = 2.0
-"""Height of a wall that a jump gets over."""
+"""Height of a wall that a jump clears."""
 BLOCK = 2.0
 """Height of the block."""
 STEP_COST = 0.004
@@ -50,16 +50,16 @@ PARAMETERS = {
     "wall_height": Parameter(JUMP + BLOCK, 0.0, JUMP + BLOCK),
     "block_distance": Parameter(float(PLACE), 0.0, float(PLACE)),
 }
-"""Height of the wall, and columns between the block and the place where it is needed."""
+"""Environment parameters: height of the wall, and columns between the block and the place where it is needed."""
 
 OBSERVATION = spaces.Box(-1, 1, (6,))
-"""Column of the explorer; columns to the block and to the wall; whether the block is carried; whether it stands where
-the explorer is; height of the wall. Each in parts of its largest value.
+"""Column of the explorer; columns to the block and to the wall; whether the block is carried; whether it is in the
+explorer's column; height of the wall. Each is divided by its largest value.
 """
 
 
 def given(values: Mapping[str, Any]) -> tuple[float, int]:
-    """Returns the height of the wall and the column of the block for parameters, of which any may be missing.
+    """Returns the height of the wall and the column of the block for parameters, with defaults for missing ones.
 
     Raises:
         EnvError: If there is no such parameter, or a value is outside of its bounds.
@@ -73,7 +73,7 @@ def given(values: Mapping[str, Any]) -> tuple[float, int]:
 
 
 class WallCurriculum(gymnasium.Env[np.ndarray, Any]):
-    """One wall, a Gymnasium environment.
+    """Wall curriculum as a Gymnasium environment.
 
     Attributes:
         parameters: Parameters that `reset` takes in ``options={"parameters": {...}}``.
@@ -86,7 +86,9 @@ class WallCurriculum(gymnasium.Env[np.ndarray, Any]):
     batched: ClassVar[type[BatchedWallCurriculum] | None] = None
 
     def __init__(self, max_steps: Count = MAX_STEPS, render_mode: str | None = None) -> None:
-        """Makes a wall; a render mode is ``"rgb_array"`` or None. Raises a ValueError for a setting out of range."""
+        """Creates the environment; `render_mode` is ``"rgb_array"`` or None. Raises a ValueError for a setting out of
+        range.
+        """
         check_least("WallCurriculum", 1, max_steps=max_steps)
         check_render_mode("WallCurriculum", render_mode)
         self.max_steps, self.render_mode = int(max_steps), render_mode
@@ -109,7 +111,7 @@ class WallCurriculum(gymnasium.Env[np.ndarray, Any]):
         return self._observe(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Moves by a column, jumps, or handles the block.
+        """Moves by one column, jumps, or handles the block.
 
         Args:
             action: 0 left, 1 right, 2 jump, 3 pick up or set down the block.
@@ -169,20 +171,20 @@ class WallCurriculum(gymnasium.Env[np.ndarray, Any]):
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Loads a state from `get_state`."""
+        """Restores a state from `get_state`."""
         self._column, self._block, self._carries = state["column"], state["block"], state["carries"]
         self._height, self._steps = state["height"], state["steps"]
 
 
 class BatchedWallCurriculum(BatchedEnv):
-    """Many walls stepped by a few array operations: a `VectorEnv` of one agent, one row per lane."""
+    """Vectorized wall curriculum: a `VectorEnv` of one agent, one row per lane."""
 
     render_fps = WallCurriculum.metadata["render_fps"]
     parameters = PARAMETERS
     saved = ("_column", "_block", "_carries", "_height", "_steps")
 
     def __init__(self, num_lanes: int, max_steps: Count = MAX_STEPS) -> None:
-        """Makes `num_lanes` walls; an episode is truncated after `max_steps`."""
+        """Creates `num_lanes` environments; an episode is truncated after `max_steps`."""
         check_least("WallCurriculum", 1, max_steps=max_steps)
         super().__init__(num_lanes, OBSERVATION, 4, "WallCurriculum, batched")
         self.max_steps = int(max_steps)

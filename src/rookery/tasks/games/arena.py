@@ -1,4 +1,4 @@
-"""The multi-agent arena: an explorer covers a grid while a blocker gets in its way; single with dicts, vectorized with
+"""Multi-agent arena: an explorer covers a grid while a blocker obstructs it; single with dicts, or vectorized with
 arrays.
 
 Both agents see ``[own tile, other tile]``, tiles numbered row by row from 0, and move one tile: 0 up, 1 right, 2 down,
@@ -41,7 +41,7 @@ REWARDS = ((-1.0, 1.0), (-1.0, 1.0), (-0.5, -0.1), (1.0, -0.1))  # of both agent
 
 @dataclass(frozen=True)
 class ArenaSettings:
-    """Settings of an arena.
+    """Settings of the arena.
 
     Attributes:
         width: Number of columns, at least 1.
@@ -82,7 +82,7 @@ class ArenaSettings:
         return spaces.MultiDiscrete([self.num_tiles, self.num_tiles])
 
     def coins(self, rng: np.random.Generator) -> np.ndarray:
-        """Draws as one block whether agent1 moves first in each step of an episode, ``[max_timesteps]`` bool."""
+        """Draws in one block whether agent1 moves first in each step of an episode, ``[max_timesteps]`` bool."""
         return rng.random(self.max_timesteps) > 0.5
 
     def draw(self, tiles: np.ndarray, visited: np.ndarray, timestep: int, returns: Sequence[float]) -> np.ndarray:
@@ -94,14 +94,14 @@ class ArenaSettings:
         return drawing.draw_arena(board, cells, returns, timestep, self.max_timesteps)
 
     def letters(self, tiles: np.ndarray, visited: np.ndarray) -> str:
-        """Writes an arena as text: agent1 ``1``, agent2 ``2``, tiles that agent1 has visited ``+``."""
+        """Returns an arena as text: agent1 ``1``, agent2 ``2``, tiles that agent1 has visited ``+``."""
         cells = np.where(visited, "+", ".")
         cells[tiles] = "1", "2"
         return "\n".join(" ".join(row) for row in cells.reshape(-1, self.width))
 
 
 class MultiAgentArena:
-    """One arena, a dict-style environment of two agents.
+    """Arena as a dict-style environment of two agents.
 
     ``reset() -> obs, infos`` and ``step(actions) -> obs, rewards, terminateds, truncateds, infos`` give and take dicts.
 
@@ -126,7 +126,7 @@ class MultiAgentArena:
         *,
         config: Mapping[Label, FewFromZero] | None = None,
     ) -> None:
-        """Makes an arena, ready to be stepped, with the settings of `ArenaSettings`.
+        """Creates the environment, ready to be stepped, with the settings of `ArenaSettings`.
 
         Args:
             config: Settings by name, which replace the arguments; also taken as the only positional argument.
@@ -148,7 +148,7 @@ class MultiAgentArena:
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
-        """Starts an episode, its coin flips from a seed or from the arena's own random numbers.
+        """Starts an episode; its coin flips are drawn from a seed or from the environment's random generator.
 
         Returns:
             Observations ``[2]`` int64 and empty infos, by agent.
@@ -166,7 +166,7 @@ class MultiAgentArena:
     def step(
         self, action_dict: Mapping[str, Any]
     ) -> tuple[dict[str, np.ndarray], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
-        """Moves both agents (0 up, 1 right, 2 down or 3 left), in the order of this step's coin.
+        """Moves both agents (0 up, 1 right, 2 down or 3 left), in the order of this step's coin flip.
 
         Returns:
             obs, rewards, terminateds, truncateds and infos by agent; the ends have an ``"__all__"`` too.
@@ -197,7 +197,7 @@ class MultiAgentArena:
         return self._observe(), rewards, dict.fromkeys(ends, False), dict.fromkeys(ends, over), infos
 
     def _move(self, agent: str, action: int) -> str:
-        """Moves an agent and returns what happened: ``"collision"``, ``"new_field"`` or ``""``."""
+        """Moves an agent and returns the event: ``"collision"``, ``"new_field"`` or ``""``."""
         row, column = self._position[agent]
         row, column = row + MOVES[action][0], column + MOVES[action][1]
         if (row, column) == self._position["agent2" if agent == "agent1" else "agent1"]:
@@ -219,11 +219,11 @@ class MultiAgentArena:
         return self.settings.draw(tiles, self._visited.ravel(), self.timestep, list(self._returns.values()))
 
     def close(self) -> None:
-        """Does nothing; the arena is closed like any other environment."""
+        """Does nothing: there are no resources to release."""
 
 
 class BatchedArena(BatchedEnv):
-    """Many arenas stepped by a few array operations: a `VectorEnv` of one kind, rows ``lane * 2 + agent``.
+    """Vectorized arena: a `VectorEnv` of one kind, rows ``lane * 2 + agent``.
 
     An episode ends only at its time limit, so the episodes of all lanes begin and end together and one clock serves
     all.
@@ -243,7 +243,7 @@ class BatchedArena(BatchedEnv):
         *,
         config: Mapping[Label, FewFromZero] | None = None,
     ) -> None:
-        """Makes `num_lanes` arenas; the other arguments are those of `MultiAgentArena`."""
+        """Creates `num_lanes` environments; the other arguments are those of `MultiAgentArena`."""
         self.settings = ArenaSettings(width, height, max_timesteps, render_mode).updated(config)
         name = f"MultiAgentArena {self.settings.width}x{self.settings.height}, batched"
         super().__init__(num_lanes, self.settings.observation_space(), len(MOVES), name, AGENTS)
@@ -345,13 +345,13 @@ class ArenaInC(BatchedCVariant):
     def __init__(
         self, num_lanes: int, *given: Any, config: Mapping[Label, FewFromZero] | None = None, **by_name: Any
     ) -> None:
-        """Makes `num_lanes` arenas; the other arguments are those of `MultiAgentArena`."""
+        """Creates `num_lanes` environments; the other arguments are those of `MultiAgentArena`."""
         self.settings = settings = ArenaSettings(*given, **by_name).updated(config)
         width, height = settings.width, settings.height
         super().__init__(num_lanes, width=width, height=height, max_timesteps=settings.max_timesteps)
 
     def as_batched(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Converts the state to the batched one: lanes last, tiles in units of four, and one clock."""
+        """Converts the state to that of the batched environment: lanes last, tiles in units of four, and one clock."""
         fields = state["fields"]
         coins = fields["coins"].reshape(self.num_lanes, -1).T.astype(bool)
         return {
@@ -364,7 +364,7 @@ class ArenaInC(BatchedCVariant):
         }
 
     def from_batched(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Converts the batched state."""
+        """Converts the state of the batched environment."""
         lanes, timestep, shapes = self.num_lanes, int(state["timestep"]), self.fields
         fields = {
             "tiles": state["place"].T // 4,
@@ -386,7 +386,7 @@ class ArenaInC(BatchedCVariant):
 
 
 def _move_table(width: int, height: int) -> np.ndarray:
-    """Returns where a move leads on an empty grid: ``4 * tile`` of the new tile, by ``4 * tile + action``."""
+    """Returns the table of moves on an empty grid: ``4 * tile`` of the new tile, by ``4 * tile + action``."""
     tile = np.arange(width * height)
     row, column = tile // width, tile % width
     moved = [

@@ -21,28 +21,28 @@ from rookery.envs.adapters.batched import check_least
 from rookery.envs.adapters.batched_agents import BatchedAgents
 
 LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
-"""The three places of each line of tic-tac-toe, numbered row by row."""
+"""The three cells of each line of tic-tac-toe, numbered row by row."""
 
 LINE_MASKS = np.array([sum(1 << place for place in line) for line in LINES])
-"""Each of these lines as bits."""
+"""Each line of `LINES` as a bit mask."""
 
 WINNING = ((np.arange(512)[:, None] & LINE_MASKS) == LINE_MASKS).any(axis=1)
-"""Whether so many stones, as bits, have a line of tic-tac-toe, ``[512]``."""
+"""Whether a set of stones, as bits, has a line of tic-tac-toe, ``[512]``."""
 
 ROWS, COLUMNS = 6, 7
 """Size of the board of connect four."""
 
 DIRECTIONS = (1, ROWS, ROWS + 1, ROWS + 2)
-"""How many bits further the next place of a line is: up, down to the right, to the right, up to the right."""
+"""Bit offsets of the next cell of a line: up, down to the right, to the right, up to the right."""
 
 BITS = np.arange(COLUMNS) * (ROWS + 1) + np.arange(ROWS)[::-1, None]
-"""Bit of each place of connect four, the uppermost row first: for each column a bit more than it has places, so that no
-line continues in the next column, ``[6, 7]``.
+"""Bit of each cell of connect four, ``[6, 7]``, the top row first; each column has one spare bit, so that no line
+continues in the next column.
 """
 
 
 class BoardGame(BatchedAgents):
-    """A game of two players who take turns on a board; a subclass defines moves and wins.
+    """Game of two players who take turns on a board; a subclass defines moves and wins.
 
     Observations are ``board`` ``[2 * places]``, own stones and those of the other, row by row from the upper left, and
     ``action_mask``. Row ``lane * 2 + player``; the first agent begins.
@@ -58,7 +58,7 @@ class BoardGame(BatchedAgents):
     def __init__(
         self, num_lanes: int, name: str, agents: tuple[str, str], bits: np.ndarray, num_actions: int, opening: int
     ) -> None:
-        """Makes boards.
+        """Creates the environments.
 
         Args:
             num_lanes: Number of boards.
@@ -80,7 +80,7 @@ class BoardGame(BatchedAgents):
 
     @abstractmethod
     def bit_of(self, moves: np.ndarray, taken: np.ndarray) -> np.ndarray:
-        """Returns the stone that each move sets, as a bit ``[...]``.
+        """Returns the stone that each move places, as a bit ``[...]``.
 
         Args:
             moves: Moves ``[...]`` that the rules allow.
@@ -93,7 +93,9 @@ class BoardGame(BatchedAgents):
 
     @abstractmethod
     def allowed(self, taken: np.ndarray) -> np.ndarray:
-        """Returns which moves the rules allow, ``[..., moves]`` bool, where stones ``[...]`` are set."""
+        """Returns a mask of the moves allowed by the rules, ``[..., moves]`` bool, given the placed stones
+        ``[...]``.
+        """
 
     def _play(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         lanes, mover = self._lanes, self._plies & 1
@@ -126,14 +128,12 @@ class BoardGame(BatchedAgents):
         self._mask[...] = self.allowed(self._stones[:, 0] | self._stones[:, 1])[:, None]
 
     def board(self, lane: int) -> np.ndarray:
-        """Returns the board of a lane, ``[rows, columns]``: -1 where a place is empty, else the number of the
-        player.
-        """
+        """Returns the board of a lane, ``[rows, columns]``: -1 for an empty cell, else the number of the player."""
         planes = ((self._stones[lane, :, None] >> self._bits) & 1).reshape(2, *self.shape)
         return np.where(planes[0] > 0, 0, np.where(planes[1] > 0, 1, -1))
 
     def _line(self, lane: int) -> np.ndarray:
-        """Returns which places of a lane's board belong to a full line, ``[rows, columns]`` bool."""
+        """Returns a mask of the cells of a lane's board in a full line, ``[rows, columns]`` bool."""
         found = np.zeros(len(self._bits), dtype=bool)
         each = np.left_shift(np.int64(1), self._bits)
         for stones in self._stones[lane]:
@@ -142,7 +142,7 @@ class BoardGame(BatchedAgents):
         return found.reshape(self.shape)
 
     def text(self, lane: int) -> str:
-        """Returns the board of a lane as text, with the numbers of the moves, and the player whose turn it is."""
+        """Returns the board of a lane as text, with the numbers of the moves, and the player to move."""
         agents = self.kinds[0].agents
         letters = {-1: ".", 0: agents[0][0], 1: agents[1][0]}
         rows = [" ".join(self._letter(lane, place, letters) for place in row) for row in self._places()]
@@ -163,7 +163,7 @@ class BoardGame(BatchedAgents):
         return letters[stone] if stone >= 0 or self._by_column() else str(place)
 
     def _by_column(self) -> bool:
-        """Returns whether a move names a column, and not a place."""
+        """Returns whether a move selects a column instead of a cell."""
         return bool(self.kinds[0].action.sizes[0] == self.shape[1])
 
     def render(self, lane: int) -> np.ndarray:
@@ -176,10 +176,10 @@ class BoardGame(BatchedAgents):
 
 
 class TicTacToe(BoardGame):
-    """Tic-tac-toe: nine places, x begins, three in a line win. A move is the number of a place."""
+    """Tic-tac-toe: nine cells, x moves first, three in a line win. A move is the index of a cell."""
 
     def __init__(self, num_lanes: int, random_opening: FewFromZero = 0) -> None:
-        """Makes boards.
+        """Creates the environments.
 
         Args:
             num_lanes: Number of boards.
@@ -193,7 +193,7 @@ class TicTacToe(BoardGame):
         super().__init__(num_lanes, "TicTacToe", ("x", "o"), np.arange(9).reshape(3, 3), 9, int(random_opening))
 
     def bit_of(self, moves: np.ndarray, taken: np.ndarray) -> np.ndarray:
-        """Returns the stone that each move sets, as a bit."""
+        """Returns the stone that each move places, as a bit."""
         return np.asarray(np.left_shift(np.int64(1), moves))
 
     def wins(self, stones: np.ndarray) -> np.ndarray:
@@ -201,18 +201,18 @@ class TicTacToe(BoardGame):
         return np.asarray(WINNING[stones])
 
     def allowed(self, taken: np.ndarray) -> np.ndarray:
-        """Returns which places are free, ``[..., 9]`` bool."""
+        """Returns a mask of the free cells, ``[..., 9]`` bool."""
         return np.asarray((np.asarray(taken)[..., None] >> np.arange(9)) & 1 == 0)
 
 
 class ConnectFour(BoardGame):
-    """Connect four: stones fall into seven columns of six places, red begins, four in a line win.
+    """Connect four: stones fall into seven columns of six cells, red moves first, four in a line win.
 
     A move is the number of a column. The board that is observed has its uppermost row first.
     """
 
     def __init__(self, num_lanes: int, random_opening: FewFromZero = 0) -> None:
-        """Makes boards.
+        """Creates the environments.
 
         Args:
             num_lanes: Number of boards.
@@ -234,13 +234,13 @@ class ConnectFour(BoardGame):
         return has_four(stones)
 
     def allowed(self, taken: np.ndarray) -> np.ndarray:
-        """Returns which columns have room, ``[..., 7]`` bool."""
+        """Returns a mask of the columns that are not full, ``[..., 7]`` bool."""
         top = np.arange(COLUMNS) * (ROWS + 1) + ROWS - 1
         return np.asarray((np.asarray(taken)[..., None] >> top) & 1 == 0)
 
 
 def dropped(moves: np.ndarray, taken: np.ndarray) -> np.ndarray:
-    """Returns the stones of connect four, as bits, that fall into columns ``[...]`` with room, onto those `taken`."""
+    """Returns the stones, as bits, that fall into columns ``[...]`` that are not full, onto the stones `taken`."""
     lowest = np.left_shift(np.int64(1), moves * (ROWS + 1))
     return np.asarray(
         (taken + lowest) & ~taken & (lowest * ((1 << ROWS + 1) - 1))

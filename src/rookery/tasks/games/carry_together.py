@@ -1,5 +1,5 @@
-"""Carrying together: loads of weight 1, 2 and 3 move only if as many agents lift at once; all share the reward of a
-delivery.
+"""Carrying together: a load of weight 1, 2 or 3 moves only if that many agents lift it; all agents share the reward of
+a delivery.
 
 After the task PushBlockCollab of ML-Agents. Three agents and three loads are on a grid whose leftmost column is home.
 An agent walks, or lifts the load in whose cell it stands. If in one step as many agents lift a load as it weighs, it
@@ -23,21 +23,22 @@ from rookery.envs.adapters.batched_agents import BatchedAgents
 AGENTS = ("a", "b", "c")
 UP, RIGHT, DOWN, LEFT, LIFT = range(5)
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1), (0, 0)])
-"""(row, column) of each action."""
+"""Change of (row, column) for each action."""
 
 WEIGHTS = np.array([1, 2, 3])
-"""Weight of each load: how many agents must lift it."""
+"""Weight of each load: the number of agents needed to lift it."""
 
 ROWS, COLUMNS = 4, 5
 
 OWN, HERE, LOADS = slice(0, ROWS + COLUMNS), slice(ROWS + COLUMNS, ROWS + COLUMNS + 2), ROWS + COLUMNS + 2
-"""Entries of an observation: one's own row and column as flags; whether one and whether two others stand here; and from
-there on four for each load: whether it is still there, whether it is here, rows and columns to it.
+"""Entries of an observation: the agent's own row and column as flags; whether one and whether two other agents are in
+the same cell; and, from here on, four for each load: whether it is not delivered yet, whether it is in the agent's
+cell, and row and column distance.
 """
 
 
 class CarryTogether(BatchedAgents):
-    """Many grids, a row for each lane and agent.
+    """Vectorized CarryTogether environments; one row per lane and agent.
 
     Actions are 0 up, 1 right, 2 down, 3 left, 4 lift. `OWN`, `HERE` and `LOADS` describe the entries of an observation
     ``[23]``.
@@ -47,7 +48,7 @@ class CarryTogether(BatchedAgents):
     saved = (*BatchedAgents.saved, "_place", "_load", "_there", "_far")
 
     def __init__(self, num_lanes: int, max_steps: Count = 50) -> None:
-        """Makes grids.
+        """Creates the environments.
 
         Args:
             num_lanes: Number of grids.
@@ -83,7 +84,7 @@ class CarryTogether(BatchedAgents):
         return np.logical_not(self._there.any(axis=1)), self._steps >= self.max_steps
 
     def _at(self) -> np.ndarray:
-        """Returns which agents stand at which loads, ``[lanes, agents, loads]`` bool; at most one each."""
+        """Returns which agents are at which loads, ``[lanes, agents, loads]`` bool; at most one load each."""
         same = (self._place[:, :, None] == self._load[:, None]).all(axis=3)
         same &= self._there[:, None]
         heavier = same[:, :, ::-1].cumsum(axis=2)[:, :, ::-1] - same > 0  # of two in one cell the heavier is lifted

@@ -1,4 +1,4 @@
-"""FoodCollector: five agents collect food, avoid poison, and may freeze each other; after ML-Agents' task.
+"""FoodCollector: five agents collect food, avoid poison, and can freeze each other. Based on ML-Agents' FoodCollector.
 
 The arena is a square from -40 to 40. Food pays 1 to the agent that touches it, poison costs 1; a piece that is eaten
 comes back elsewhere at once. An agent moves forward and to the right, at up to `SPEED` in all, and turns to the left,
@@ -30,30 +30,30 @@ RANGE = 40.0
 """Half of the arena's width."""
 
 SPEED, INERTIA, TURN = 0.5, 0.5, np.deg2rad(30.0)
-"""Largest way of an agent in a step; share of its speed that is left after one; and largest angle of a turn."""
+"""Maximum distance of an agent per step; share of its velocity that remains after a step; and maximum turning angle."""
 
 AGENT, MEAL = 1.0, 0.5
 """Radius of an agent of scale 1, and of food and poison."""
 
 BEAM, BESIDE, FROZEN = 25.0, 2.0, 40
-"""Length of a beam of length 1, how far beside it an agent is hit, and for how many steps it is then frozen."""
+"""Length of a laser beam of scale 1, its half-width, and the number of steps for which a hit agent is frozen."""
 
 SEEN = 20.0
-"""View range of an agent, forward, back and to either side."""
+"""View range of an agent: forward, back and to either side."""
 
 FOOD, POISON, OTHER, OTHER_FROZEN, WALL = range(5)
 """Channels of a view."""
 
 ACTION = spaces.Dict({"laser": spaces.Discrete(2), "move": spaces.Box(-1.0, 1.0, (3,))})
 LASER, FORWARD, RIGHT, LEFT_TURN = range(4)
-"""Elements of an action as it is stored: first the discrete part, then the continuous ones."""
+"""Elements of a stored action: first the discrete part, then the continuous ones."""
 
 PARAMETERS = {"laser_length": Parameter(1.0, 0.2, 7.0), "agent_scale": Parameter(1.0, 0.5, 5.0)}
-"""Length of the laser's beam, and size of the agents."""
+"""Environment parameters: length of the laser beam, and size of the agents."""
 
 
 class FoodCollector(BatchedAgents):
-    """Many arenas, a row for each lane and agent.
+    """Vectorized FoodCollector environments; one row per lane and agent.
 
     An action has ``laser``, 0 or 1, and ``move`` ``[3]``: forward, to the right, and turn to the left, from -1 to 1. An
     observation has ``own`` ``[4]``: speed forward and to the right, in parts of the highest, whether the agent is
@@ -76,7 +76,7 @@ class FoodCollector(BatchedAgents):
         view: FewFromZero = 20,
         max_steps: Count = 1000,
     ) -> None:
-        """Makes arenas.
+        """Creates the environments.
 
         Args:
             num_lanes: Number of arenas.
@@ -130,12 +130,12 @@ class FoodCollector(BatchedAgents):
         return np.zeros(self.num_lanes, dtype=bool), self._steps >= self.max_steps
 
     def _axes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the directions forward and to the right of each agent, ``[lanes, agents, 2]`` each."""
+        """Returns the forward and right directions of each agent, ``[lanes, agents, 2]`` each."""
         cosine, sine = np.cos(self._heading), np.sin(self._heading)
         return np.stack([cosine, sine], axis=2), np.stack([sine, -cosine], axis=2)
 
     def _eat(self) -> None:
-        """Pays for pieces that agents touch, each to the nearest agent, and replaces them elsewhere."""
+        """Assigns the rewards of touched food and poison, each to the nearest agent, and places new pieces."""
         way = self._meals[:, None] - self._place[:, :, None]
         far = way[..., 0] * way[..., 0] + way[..., 1] * way[..., 1]  # [lanes, agents, meals]
         reach = AGENT * self._scale + MEAL
@@ -150,7 +150,7 @@ class FoodCollector(BatchedAgents):
         self._drawn_meals += eaten.sum(axis=1)
 
     def _drawn_place(self, lane: np.ndarray, number: np.ndarray) -> np.ndarray:
-        """Returns places ``[N, 2]`` that are drawn in lanes ``[N]``, by their numbers ``[N]`` there."""
+        """Returns random positions ``[N, 2]`` in lanes ``[N]``, by their counts ``[N]`` in the lane."""
         bits = hashed(self._key[lane, None], 2 * number[:, None] + np.arange(2))
         return np.asarray(RANGE * (2.0 * fraction(bits) - 1.0))
 
@@ -165,7 +165,9 @@ class FoodCollector(BatchedAgents):
         np.copyto(self._frozen, FROZEN, where=met.any(axis=1) & (self._frozen == 0))
 
     def _within(self, way: np.ndarray, forward: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the part of ways ``[lanes, agents, N, 2]`` ahead and to the right, ``[lanes, agents, N]`` each."""
+        """Returns the forward and right components of offsets ``[lanes, agents, N, 2]``, ``[lanes, agents, N]``
+        each.
+        """
         x, y = way[..., 0], way[..., 1]
         ahead = x * forward[:, :, None, 0] + y * forward[:, :, None, 1]
         return ahead, x * right[:, :, None, 0] + y * right[:, :, None, 1]
@@ -214,7 +216,7 @@ class FoodCollector(BatchedAgents):
     def _mark(
         self, view: np.ndarray, way: np.ndarray, forward: np.ndarray, right: np.ndarray, kinds: np.ndarray
     ) -> None:
-        """Sets the flags of things in the views of agents.
+        """Sets the flags of objects in the views of agents.
 
         Args:
             view: Views ``[lanes * agents, cells * channels]``.
@@ -241,7 +243,7 @@ class FoodCollector(BatchedAgents):
         cells = [["."] * width for _ in range(height)]
 
         def put(place: np.ndarray, letter: str) -> None:
-            """Writes a letter at a place."""
+            """Writes a letter at a position."""
             column, row = ((place / RANGE + 1.0) / 2 * (width - 1, height - 1)).round().astype(int)
             cells[height - 1 - row][column] = letter
 

@@ -1,4 +1,4 @@
-"""Line soccer: two teams of discs and a ball between two goal lines, many pitches at once.
+"""Line soccer: two teams of discs and a ball between two goal lines; vectorized.
 
 Each player chooses the direction and the speed of its run. A player that touches the ball kicks it away from itself.
 The ball slows down, and comes back from the side lines. Beyond a goal line, wherever, it is a goal, which ends the
@@ -19,25 +19,26 @@ from rookery.envs.adapters.batched import check_least
 from rookery.envs.adapters.batched_agents import BatchedAgents
 
 SPEED = 0.06
-"""Largest way of a player in a step."""
+"""Maximum distance of a player per step."""
 
 KICK, FRICTION = 0.08, 0.93
-"""Speed of the ball after a kick, and share that is left of it after a step."""
+"""Speed of the ball after a kick, and share of it that remains after a step."""
 
 REACH = 0.1
-"""Distance from a player's middle at which it kicks the ball."""
+"""Distance from a player's centre at which the player kicks the ball."""
 
 HALF = np.array([1.0, 0.4])
 """Half of the pitch's length and width."""
 
 PLACE, BALL, BALL_SPEED, TIME, OTHERS = slice(0, 2), slice(2, 4), slice(4, 6), 6, 7
-"""Entries of an observation: own place; way to the ball; its speed; the share of the time that is left; and from here
-on the ways to mates, and then to opponents, two each. Ways are divided by 2, the ball's speed by `KICK`.
+"""Entries of an observation: own position; offset of the ball; its velocity; the share of time that is left; and, from
+here on, the offsets of team mates and then of opponents, two each. Offsets are divided by 2, the ball's velocity by
+`KICK`.
 """
 
 
 class LineSoccer(BatchedAgents):
-    """Many pitches, a row for each lane and player; groups are ``blue`` and ``red``.
+    """Vectorized line soccer environments; one row per lane and player; groups are ``blue`` and ``red``.
 
     Actions are ``[2]``, forward and to the left in the view of the own team, each from -1 to 1; a longer vector than 1
     is shortened to it.
@@ -59,7 +60,7 @@ class LineSoccer(BatchedAgents):
         time_cost: float = 0.0,
         progress: float = 0.0,
     ) -> None:
-        """Makes pitches.
+        """Creates the environments.
 
         Args:
             num_lanes: Number of pitches.

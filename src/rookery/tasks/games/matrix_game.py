@@ -21,7 +21,7 @@ AGENTS = ("a", "b")
 
 
 class MatrixGame(BatchedAgents):
-    """Many two-step games, a row for each lane and agent.
+    """Vectorized two-step games; one row per lane and agent.
 
     An observation has ``own`` ``[5]``, one of three states and which of the two agents it is, as flags; and, for
     critics only, ``central/state`` ``[3]``, the flags of the state.
@@ -31,7 +31,7 @@ class MatrixGame(BatchedAgents):
     saved = (*BatchedAgents.saved, "_state")
 
     def __init__(self, num_lanes: int) -> None:
-        """Makes games; raises a ValueError if `num_lanes` is no integer of at least 1."""
+        """Creates the environments; raises a ValueError if `num_lanes` is not an integer of at least 1."""
         central = spaces.Dict(state=spaces.MultiBinary(3))
         space = spaces.Dict({"own": spaces.MultiBinary(5), CENTRAL: central})
         super().__init__(num_lanes, space, 2, "MatrixGame, batched", AGENTS, {"team": AGENTS})
@@ -58,7 +58,7 @@ class MatrixGame(BatchedAgents):
         self._own[:, :, 3:] = np.eye(2, dtype=np.uint8)
 
     def text(self, lane: int) -> str:
-        """Returns the state of a lane's game, in words."""
+        """Describes the state of a lane's game."""
         state = int(self._state[lane])
         if not state:
             return "step 1: a chooses the game, 0 or 1"

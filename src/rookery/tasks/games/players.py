@@ -1,4 +1,4 @@
-"""Scripted players of the bundled games: functions ``player(obs, rng) -> actions`` that answer for N agents at once.
+"""Scripted players of the bundled games: functions ``player(obs, rng) -> actions`` for N agents at once.
 
 ``obs`` is a tree of observations ``[N, ...]`` by leaf path, ``rng`` a NumPy generator, and the actions ``[N, ...]`` are
 as the environment takes them. Players have no memory. Their import paths name them:
@@ -18,14 +18,16 @@ from rookery.tasks.games import board_games, carry_together, food_collector, lin
 
 
 def tic_tac_toe_perfect(obs: Tree, rng: np.random.Generator) -> np.ndarray:
-    """Draws a best move of tic-tac-toe, ``[N]`` int64; never loses."""
+    """Draws one of the optimal moves of tic-tac-toe, ``[N]`` int64; never loses."""
     planes = obs["board"].reshape(-1, 2, 9).astype(np.int64) << np.arange(9)
     own, other = planes.sum(axis=2).T
     return _draw(_best_moves()[own, other], rng)
 
 
 def connect_four_one_ply(obs: Tree, rng: np.random.Generator) -> np.ndarray:
-    """Draws a move of connect four, ``[N]`` int64, that wins if one does, else stops a line if one must, else any."""
+    """Draws a move of connect four, ``[N]`` int64: a winning one if possible, else one that blocks a line if necessary,
+    else any.
+    """
     planes = obs["board"].reshape(-1, 2, board_games.BITS.size).astype(np.int64) << board_games.BITS.ravel()
     own, other = planes.sum(axis=2).T
     allowed, moves = obs[MASK].astype(bool), np.arange(board_games.COLUMNS)
@@ -37,8 +39,8 @@ def connect_four_one_ply(obs: Tree, rng: np.random.Generator) -> np.ndarray:
 
 
 def line_soccer_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
-    """Plays a team of line soccer, ``[N, 2]`` float32: one runs behind the ball and kicks it towards the goal, the
-    others stay between the ball and their own goal. A little of each direction is drawn.
+    """Plays a team of line soccer, ``[N, 2]`` float32: one player runs behind the ball and kicks it towards the goal,
+    the others stay between the ball and their own goal. Directions have some random noise.
     """
     seen = obs["obs"].astype(np.float64)
     own, to_ball = seen[:, line_soccer.PLACE], 2 * seen[:, line_soccer.BALL]
@@ -65,7 +67,7 @@ def line_soccer_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
 
 
 def sacrifice_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
-    """Plays Sacrifice perfectly, ``[N]`` int64: the leftmost goes to the altar, the others to the exit."""
+    """Plays Sacrifice optimally, ``[N]`` int64: the leftmost agent walks to the altar, the others to the exit."""
     flags = obs["obs"]
     cells = np.arange(sacrifice.CELLS)
     own = (flags[:, : sacrifice.CELLS] * cells).sum(axis=1)
@@ -75,7 +77,7 @@ def sacrifice_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
 
 
 def carry_together_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
-    """Plays CarryTogether, ``[N]`` int64: all fetch the heaviest load that is left, one after the other."""
+    """Plays CarryTogether, ``[N]`` int64: all agents fetch the heaviest remaining load, one after the other."""
     seen = obs["obs"]
     loads = seen[:, carry_together.LOADS :].reshape(len(seen), -1, 4)
     heaviest = loads.shape[1] - 1 - np.argmax(loads[:, ::-1, 0] > 0, axis=1)
@@ -87,17 +89,18 @@ def carry_together_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
 
 
 def matrix_game_best(obs: Tree, rng: np.random.Generator) -> np.ndarray:
-    """Plays the two-step game for 8, ``[N]`` int64: the second action, always."""
+    """Plays the two-step game with a return of 8, ``[N]`` int64: always the second action."""
     return np.ones(len(obs["own"]), dtype=np.int64)
 
 
 def basic_best(obs: Tree, rng: np.random.Generator) -> np.ndarray:
-    """Plays Basic for 0.93, ``[N]`` int64: always to the right."""
+    """Plays Basic with a return of 0.93, ``[N]`` int64: always to the right."""
     return np.full(len(obs["obs"]), basic.RIGHT)
 
 
 def ball_plate_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
-    """Plays BallPlate, ``[N, 2]`` float32: tilts the cube against the ball's place and speed, which must be observed.
+    """Plays BallPlate, ``[N, 2]`` float32: tilts the cube against the ball's position and velocity, which must be
+    observed.
 
     Raises:
         ConfigError: If the speed is not observed, as in the hard task.
@@ -113,7 +116,7 @@ def ball_plate_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
 
 
 def goal_grid_best(obs: Tree, rng: np.random.Generator) -> np.ndarray:
-    """Plays GoalGrid by a shortest way around the wrong goal, ``[N]`` int64; needs the grid as ``one_hot``.
+    """Plays GoalGrid by a shortest path around the wrong goal, ``[N]`` int64; needs ``one_hot`` observations.
 
     Raises:
         ConfigError: If the grid is observed in another way.
@@ -136,7 +139,7 @@ def goal_grid_best(obs: Tree, rng: np.random.Generator) -> np.ndarray:
 
 
 def push_block_best(obs: Tree, rng: np.random.Generator) -> np.ndarray:
-    """Plays PushBlock by a shortest way, ``[N]`` int64; needs the room as ``grid``.
+    """Plays PushBlock by a shortest path, ``[N]`` int64; needs ``grid`` observations.
 
     Raises:
         ConfigError: If the room is observed in another way.
@@ -171,7 +174,7 @@ def push_block_best(obs: Tree, rng: np.random.Generator) -> np.ndarray:
 
 
 def food_collector_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
-    """Plays FoodCollector, ``[N]`` dicts: walks to the nearest food in sight and around poison, else straight on."""
+    """Plays FoodCollector, ``[N]`` dicts: walks to the nearest visible food and around poison, else straight ahead."""
     view = obs["view"]
     cells = view.shape[1]
     middle = (np.arange(cells) + 0.5) * 2 * food_collector.SEEN / cells - food_collector.SEEN
@@ -201,7 +204,8 @@ def food_collector_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
 
 
 def match3_greedy(obs: Tree, rng: np.random.Generator) -> np.ndarray:
-    """Plays Match3, ``[N]`` int64: one of the moves that clear most at once; needs the board as ``visual``.
+    """Plays Match3, ``[N]`` int64: one of the moves that clear the most points immediately; needs ``visual``
+    observations.
 
     Raises:
         ConfigError: If the board is observed in another way.
@@ -225,18 +229,18 @@ def _part(obs: Tree, part: str, player: str, observation: str) -> np.ndarray:
 
 
 def _draw(good: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draws uniformly one of the good moves ``[N, moves]`` of each row, ``[N]`` int64."""
+    """Draws one of the good moves ``[N, moves]`` of each row uniformly, ``[N]`` int64."""
     return np.asarray(np.where(good, rng.random(good.shape), -1.0).argmax(axis=1))
 
 
 @lru_cache(maxsize=1)
 def _best_moves() -> np.ndarray:
-    """Computes by minimax which moves of tic-tac-toe are best, ``[512, 512, 9]`` bool, by own and other stones."""
+    """Computes the best moves of tic-tac-toe by minimax, ``[512, 512, 9]`` bool, by own and opponent's stones."""
     best = np.zeros((512, 512, 9), dtype=bool)
     values: dict[tuple[int, int], int] = {}
 
     def value(own: int, other: int) -> int:
-        """Returns the value for the player whose turn it is: 1, 0 or -1."""
+        """Returns the value for the player to move: 1, 0 or -1."""
         if (own, other) not in values:
             if board_games.WINNING[other]:
                 values[own, other] = -1

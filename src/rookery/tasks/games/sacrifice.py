@@ -1,4 +1,4 @@
-"""Sacrifice: one of three agents must give itself up so that the others get out; its reward comes after its end.
+"""Sacrifice: one of three agents must end its own episode so that the others can leave; it is rewarded after its end.
 
 After the task DungeonEscape of ML-Agents. Three agents stand in a corridor that a door divides. At its left end is an
 altar: an agent that steps on it is gone, pays `cost` of its own, and the door opens. Behind the door, at the right end,
@@ -23,14 +23,14 @@ AGENTS = ("a", "b", "c")
 LEFT, STAY, RIGHT = range(3)
 
 CELLS, DOOR = 9, 5
-"""Cells of the corridor, the altar first and the exit last; and the first behind the door."""
+"""Number of cells of the corridor, the altar first and the exit last; and the first cell behind the door."""
 
 STARTS = (2, 3, 4)
-"""Cells in which the agents begin, one in each, in an order drawn at random."""
+"""Initial cells of the agents, one each, in random order."""
 
 
 class Sacrifice(BatchedAgents):
-    """Many corridors, a row for each lane and agent.
+    """Vectorized Sacrifice environments; one row per lane and agent.
 
     Actions are 0 left, 1 stay, 2 right. An observation ``[2 * CELLS + 1]`` has the agent's cell and the cells of other
     live agents, as flags, and whether the door is open.
@@ -40,7 +40,7 @@ class Sacrifice(BatchedAgents):
     saved = (*BatchedAgents.saved, "_cell", "_open")
 
     def __init__(self, num_lanes: int, max_steps: Count = 30, cost: float = 0.1) -> None:
-        """Makes corridors.
+        """Creates the environments.
 
         Args:
             num_lanes: Number of corridors.
