@@ -226,7 +226,7 @@ class GAIL(ImitationBase, LearnedSignal[GAILConfig]):
         self.optimizer = Adam(flatten([self.net]), betas=(0.9, 0.999), eps=1e-8)
         self.demonstrations: Demonstrations | None = None
         self.mark = ""
-        """A text that differs for different demonstrations."""
+        """Text that identifies the demonstrations."""
 
     def imitate(self, demonstrations: Demonstrations, mark: str) -> None:
         """Sets the demonstrations.
@@ -239,7 +239,7 @@ class GAIL(ImitationBase, LearnedSignal[GAILConfig]):
 
     @property
     def imitator_name(self) -> str:
-        """The signal's name."""
+        """Name of the signal."""
         return self.name
 
     @property

@@ -27,7 +27,7 @@ class LearnedConfig(SignalConfig):
     """Settings shared by all learned signals."""
 
     lr: PositiveFloat = 3e-4
-    """Learning rate of its Adam."""
+    """Learning rate of the signal's Adam optimizer."""
     max_grad_norm: PositiveFloat | None = None
     """Largest norm of the gradient; longer ones are scaled down. None = no limit."""
     epochs: Count = 1
@@ -37,8 +37,8 @@ class LearnedConfig(SignalConfig):
     share: Fraction = 1.0
     """Share of the decisions to learn from, sampled anew in each pass."""
     updates_per_step: PositiveFloat = 1.0
-    """For algorithms with replay: gradient steps for each one of the policy, on the same decisions; 0.25 = one for
-    four.
+    """For algorithms with replay: gradient steps per gradient step of the policy, on the same decisions; 0.25 = one for
+    every four.
     """
     model: Structural[ModelConfig] = field(default_factory=ModelConfig)
     """Networks of the signal; memory and action settings have no effect."""
@@ -84,7 +84,7 @@ class LearnedSignal(RewardSignal[LearnedT]):
             self.means.add(self.fit(seen.at(rows)))
 
     def learn_drawn(self, seen: Decisions) -> None:
-        """Takes the gradient steps for one of the policy."""
+        """Takes the gradient steps that belong to one gradient step of the policy."""
         self.due += self.cfg.updates_per_step
         while self.due >= 1.0:
             self.due -= 1.0

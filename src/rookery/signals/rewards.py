@@ -54,7 +54,7 @@ class SignalsConfig(Settings):
     own: Structural[Annotated[dict[str, Annotated[Any, Polymorphic()] | None], Polymorphic(), CODE]] = field(
         default_factory=dict
     )
-    """Signals of your own by name: settings that derive from `SignalConfig`, or ``{name: my.module:MyConfig, ...}``;
+    """User-defined signals by name: settings that derive from `SignalConfig`, or ``{name: my.module:MyConfig, ...}``;
     none = no such signal.
     """
     combine: Literal["sum", "mean"] = "sum"
@@ -64,7 +64,7 @@ class SignalsConfig(Settings):
 
     @property
     def others(self) -> dict[str, SignalConfig]:
-        """The signals beside the environment's reward, by name."""
+        """The signals in addition to the environment's reward, by name."""
         named = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: value for name, value in {**named, **self.own}.items() if isinstance(value, SignalConfig)}
 

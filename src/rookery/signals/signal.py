@@ -38,9 +38,9 @@ class SignalConfig(Settings):
     signal: ClassVar[str]
 
     strength: NonNegative = 1.0
-    """Weight of its rewards; 0 = they are reported, but not learned from."""
+    """Weight of the signal's rewards; 0 = they are reported, but not learned from."""
     gamma: Fraction = 0.99
-    """Discount of its rewards, if they have a value function of their own (PPO, A2C); otherwise the algorithm's
+    """Discount of the signal's rewards, if they have a separate value function (PPO, A2C); otherwise the algorithm's
     applies.
     """
 

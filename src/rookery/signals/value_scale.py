@@ -27,7 +27,9 @@ from rookery.models.heads import GivenValueHead, ValueHead
 MEMORY = 10_000
 """Approximate window of the statistics in decisions: returns grow while a policy learns."""
 CAUTION = 1000
-"""Number of decisions at which the mean of the values moves half of the way: the mean of a few is noisy."""
+"""Number of decisions over which the mean of the values moves halfway to that of the targets: the mean of few targets
+is noisy.
+"""
 
 
 class ValueScale(Stateful):
