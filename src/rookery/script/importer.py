@@ -45,7 +45,7 @@ _builtins: dict[Importer, dict[str, Any]] = {}
 
 
 def script_builtins(importer: Importer) -> dict[str, Any]:
-    """Returns the builtins for the code of scripts: those of the interpreter with another ``__import__``."""
+    """Returns the builtins for the code of scripts: those of the interpreter with a replaced ``__import__``."""
     if importer not in _builtins:
         _builtins[importer] = {**vars(builtins), "__import__": partial(_import, importer)}
     return _builtins[importer]
@@ -77,7 +77,7 @@ def _import(
 
 
 INSTALLED = ("site-packages", "dist-packages")
-"""Folders of libraries: the modules beside a script there are not its own."""
+"""Folders of libraries: modules next to a script in such a folder do not belong to the script."""
 
 
 class _FolderLoader(SourceFileLoader):
@@ -202,7 +202,9 @@ def _put_together(
 
 
 def _refilled(function: FunctionType, state: tuple[Callable[[FunctionType, Any], None], Any, Importer]) -> None:
-    """Restores the references of a function; its globals keep the script's builtins for functions made in it later."""
+    """Restores the references of a function; its globals contain the script's builtins for functions created in it
+    later.
+    """
     refill, carried, importer = state
     refill(function, carried)
     function.__globals__["__builtins__"] = script_builtins(importer)

@@ -103,7 +103,7 @@ def _cells(source: Path, body: bytes) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def _as_main(module: ModuleType, name: str, arguments: Sequence[str]) -> Iterator[None]:
-    """Makes a script the main program inside the context."""
+    """Makes a script the main program within the context."""
     before = sys.argv, sys.path[:], sys.modules["__main__"]
     folder = os.path.dirname(os.path.realpath(name))
     sys.argv = [name, *arguments]
