@@ -11,7 +11,7 @@ from rookery.run.pace import CHUNK
 from rookery.run.run import Progress, Round, Run
 
 LOOK_SECONDS = 0.25
-"""Most seconds between two checks for a stop, unless a single gradient step takes longer."""
+"""Maximum seconds between two checks for a stop, unless a single gradient step takes longer."""
 
 
 def update_in_parts(run: Run, this: Round, name: str, rollout: Rollout) -> Row:

@@ -59,12 +59,12 @@ class LearnOnly:
         run.pool.set_weights({name: run.learners[name].behaviour for name in self.names})
 
     def criteria(self, run: Run) -> dict[str, float]:
-        """Returns the criteria that end it, for reporters."""
+        """Returns the criteria that end the task, for reporters."""
         goal = max(run.replays[name].gradient_steps for name in self.names) + self.left
         return {"gradient_steps": goal, **self.rule.criteria}
 
     def reason(self, run: Run) -> str:
-        """Returns why it ends, with all steps so far; an empty string if it continues."""
+        """Returns the reason for ending the task, with all steps so far; an empty string if it continues."""
         if self.left:
             return ""
         made = max(run.replays[name].gradient_steps for name in self.names)
@@ -110,11 +110,11 @@ class CollectOnly:
                 run.progress.pass_over(run.env_steps - env_steps, run.lane_steps - lane_steps)
 
     def criteria(self, run: Run) -> dict[str, float]:
-        """Returns the criteria that end it, for reporters."""
+        """Returns the criteria that end the task, for reporters."""
         return {"env_steps": self.until}
 
     def reason(self, run: Run) -> str:
-        """Returns why it ends; an empty string if it continues."""
+        """Returns the reason for ending the task; an empty string if it continues."""
         return "" if run.env_steps < self.until else f"{self.wanted:,} env steps are played"
 
 

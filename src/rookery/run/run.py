@@ -63,7 +63,7 @@ class Measured(Protocol):
     """Episodes of an evaluation."""
 
     def standing(self) -> str:
-        """Returns their progress as text; may be called from another thread."""
+        """Returns the progress of the evaluation as text; may be called from another thread."""
         ...
 
 

@@ -62,7 +62,7 @@ class EnvConfig(Settings):
     fastest.
     """
     max_entities: Length = 32
-    """Most elements of a ``Sequence`` in an observation (docs/how-to/entities.md)."""
+    """Maximum number of elements of a ``Sequence`` in an observation (docs/how-to/entities.md)."""
     on_error: Literal["stop", "restart"] = "stop"
     """If an environment raises: ``stop`` ends the run and shows the place; ``restart`` abandons the episode of that
     environment, up to 3 times in a row and 100 times in a million steps.
@@ -80,7 +80,7 @@ class SamplingConfig(Settings):
     number. Changes nothing but speed.
     """
     max_restarts: CountFromZero = 100
-    """Most replacements of environment processes that died or hung, before the run stops."""
+    """Maximum number of replacements of environment processes that died or hung, before the run stops."""
     step_timeout_seconds: PositiveFloat = 60.0
     """Seconds that environment processes, and workers on Ray, may take for a step before they count as hung."""
     reset_timeout_seconds: PositiveFloat = 300.0
@@ -100,8 +100,8 @@ class SamplingConfig(Settings):
     max_requests_in_flight: Annotated[Few, FormerName("in_flight")] = 2
     """Fragments requested ahead from each worker, if sampling is asynchronous."""
     max_policy_lag: Annotated[CountFromZero | None, FormerName("max_lag")] = None
-    """Most updates by which a fragment's weights may be behind, if sampling is asynchronous; older fragments are left
-    out and counted. None = no limit.
+    """Maximum number of updates by which a fragment's weights may be behind, if sampling is asynchronous; older
+    fragments are left out and counted. None = no limit.
     """
     inference_batch_envs: Annotated[Structural[Count | None], FormerName("lane_group")] = None
     """Environments whose agents decide in one forward pass of torch; none = all of a process. If set, weights do not
@@ -161,7 +161,7 @@ class EvaluationConfig(Settings):
     episodes: Rows = 20
     """Episodes per evaluation."""
     num_envs: Length = 10
-    """Most environments of an evaluation."""
+    """Maximum number of environments of an evaluation."""
     workers: ProcessesFromZero = 0
     """Workers on Ray (`cluster.ray`) that evaluate the weights at the start of an iteration while it runs, each in a
     share of these environments; 0 = this process evaluates at the end of an iteration.
@@ -171,7 +171,7 @@ class EvaluationConfig(Settings):
     not block the run.
     """
     deterministic: bool = True
-    """Play the most likely actions."""
+    """Whether to play the most likely actions."""
     lesson: Literal["last", "current"] = "last"
     """Lesson of a curriculum in evaluations: the last one, which is the goal of the run, or that of training."""
 

@@ -47,7 +47,7 @@ class Stop:
         self.function = function
 
     def reason(self, result: IterationResult) -> str:
-        """Returns in words why training ends after `result`; an empty string if it continues.
+        """Returns the reason for ending the training after `result`; an empty string if it continues.
 
         Raises:
             ConfigError: If a criterion names no metric of this run.
@@ -70,7 +70,7 @@ class Stop:
         return min(limits, key=lambda limit: limit[1], default=None)
 
     def late(self, seconds: float) -> str:
-        """Returns why training ends after so many seconds; empty if it continues."""
+        """Returns the reason for ending the training after this many seconds; empty if it continues."""
         if self.limit is None or seconds < self.limit[1]:
             return ""
         return f"{_short(seconds)} seconds of training, and {self.limit[0]} ends it"

@@ -367,7 +367,7 @@ class Trainer(Run):
         return self._run_task("collect", collect_task(self, env_steps))
 
     def _run_task(self, call: str, task: LearnOnly | CollectOnly) -> IterationResult:
-        """Makes iterations of a task; an interrupted iteration of `train` stays as it is."""
+        """Makes iterations of a task; an interrupted iteration of `train` is left unchanged."""
         if self.ranks.rank:
             *_, last = serve_rank(self.ranks, self.interrupt, call, lambda: self.task_iteration(call, task), self.save)
             return last
@@ -411,7 +411,7 @@ class Trainer(Run):
         self.paused = False
 
     def evaluate(self, episodes: int | None = None, deterministic: bool | None = None) -> EvaluationResult:
-        """Evaluates the policies; nothing is learned, and training continues as if this had not happened.
+        """Evaluates the policies, without learning and without any effect on the training.
 
         Args:
             episodes: Number of episodes; None = `evaluation.episodes`.

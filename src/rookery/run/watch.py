@@ -23,7 +23,7 @@ MEASURED_SECONDS = 1.0
 
 
 class Watch:
-    """Watches a run in a thread of its own while it trains or evaluates.
+    """Watches a run in a separate thread while it trains or evaluates.
 
     Args:
         run: The run.

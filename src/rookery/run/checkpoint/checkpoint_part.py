@@ -13,10 +13,10 @@ from rookery.run.parts import RunPart
 from rookery.run.settings import CheckpointConfig
 
 APART = 5.0
-"""Fewest seconds between checkpoints, where no setting schedules them."""
+"""Minimum seconds between checkpoints if no setting schedules them."""
 
 SHARE = 0.05
-"""Largest part of the time that is spent on writing such checkpoints."""
+"""Maximum share of the time that is spent on writing such checkpoints."""
 
 
 class CheckpointPace:

@@ -63,7 +63,7 @@ KILLED = "killed-at-start"
 """Ending of the name of a run that was moved aside because it was killed at its start."""
 
 SHOWN = 5
-"""Most paths in a note."""
+"""Maximum number of paths in a note."""
 
 
 def entries(folder: Path) -> Iterator[tuple[Path, bool]]:

@@ -22,7 +22,7 @@ from rookery.models.recall import uint8_images
 from rookery.run.settings import RunConfig, has_own_class, settings_of
 
 SOURCE = "random warm-up"
-"""What settings are said to come from that were decided here."""
+"""Source of settings that are decided here."""
 
 
 def categorical_paths(model: Settings) -> tuple[str, ...]:

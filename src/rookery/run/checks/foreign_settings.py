@@ -19,7 +19,7 @@ from rookery.envs.foreign_config import objections_to, objections_to_parameters
 from rookery.run.settings import EnvConfig, PolicyEntry, RunConfig
 
 MOST_ROWS = 67_108_864
-"""Most rows of a fragment in a foreign run: environments times steps."""
+"""Maximum number of rows of a fragment in a foreign run: environments times steps."""
 
 
 def objections_in(values: Mapping[str, Any], trees: Sequence[Any] = ()) -> Iterator[Objection]:

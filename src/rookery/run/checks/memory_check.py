@@ -1,4 +1,4 @@
-"""Memory check: estimates the least RAM of a run from its settings, and refuses runs that cannot fit.
+"""Memory check: estimates the minimum RAM of a run from its settings, and refuses runs that cannot fit.
 
 The estimates are too low on purpose, so that a run that might fit is never refused. Replay buffers are checked
 separately (`replay/budget.py`), because their size is known exactly.
@@ -37,7 +37,7 @@ ROW = 24
 """Bytes of a decision besides observation and action: log-probability, reward, value, advantage, target."""
 
 WEIGHT = 12
-"""Least bytes of a trained weight: itself, its gradient, one moment."""
+"""Minimum bytes of a trained weight: itself, its gradient, one moment."""
 
 USUAL_WEIGHT = 45
 """Typical bytes of a trained weight: two networks, their gradients and moments, and temporary copies. Measured with a
@@ -216,7 +216,9 @@ def _rollout_problem(resolved: Resolved[RunConfig], name: str, rows: int, size: 
 
 
 def _rows(cfg: AlgorithmConfig, slots: int) -> int:
-    """Returns the least decisions that are kept for an update; 0 (unknown) for algorithms without fragments."""
+    """Returns the minimum number of decisions that are kept for an update; 0 (unknown) for algorithms without
+    fragments.
+    """
     length = _number(cfg, "fragment_length")
     return _number(cfg, "rollout_size") or length * slots if length else 0
 

@@ -28,7 +28,7 @@ from rookery.run.parts import RunPart
 from rookery.run.run import Measured, Run
 
 MOST_LABELS = 6
-"""Most agents that are named below an image."""
+"""Maximum number of agents that are named below an image."""
 
 USUAL_FPS = 12.0
 """Frame rate of a video if neither the user nor the environment sets one."""

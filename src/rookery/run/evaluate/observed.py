@@ -14,7 +14,7 @@ from rookery.rollout.worker import RolloutWorker
 from rookery.run.evaluate.recording import prepared
 
 MOST_STEPS = 256
-"""Most env steps that are played."""
+"""Maximum number of env steps that are played."""
 
 SEED = 0
 

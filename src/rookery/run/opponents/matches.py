@@ -46,7 +46,7 @@ class Entrant:
     policies: Mapping[str, Policy]
 
     def fits(self, agents: Sequence[str]) -> bool:
-        """Returns whether it can play all of these agents."""
+        """Returns whether the entrant can play all of these agents."""
         return all(agent in self.policies for agent in agents)
 
 

@@ -25,7 +25,7 @@ PRIOR_POINTS = 1000.0
 """Standard deviation, in Elo points, of the prior of a player before its first game."""
 
 MOST_STEPS = 100
-"""Most Newton steps of a fit; it takes about ten."""
+"""Maximum number of Newton steps of a fit; it takes about ten."""
 
 CLOSE_ENOUGH = 1e-10
 """Largest change of a log strength at which a fit ends."""

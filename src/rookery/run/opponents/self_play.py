@@ -91,7 +91,7 @@ class SelfPlayConfig(Settings):
     initial_rating: float = 1200.0
     """Initial rating of the policy, and fixed rating of the first anchor."""
     k_factor: PositiveFloat = 16.0
-    """Most rating points that a game changes."""
+    """Maximum number of rating points by which a game changes a rating."""
     anchors: dict[Label, Annotated[str, Reaches("code", but=("random",))]] = field(default_factory=dict)
     """Fixed opponents, for ratings only: a player by name, ``random`` or ``my.module:function``. The rating of the
     first is fixed.
@@ -267,7 +267,9 @@ class SelfPlay(Stateful):
         return {**kinds, **{name: kinds[of] for name, of in self.exploiters.items() if of in kinds}}
 
     def introduce(self, name: str, learner: Algorithm[Any], pool: WorkerPool) -> None:
-        """Adds a policy to self-play if settings ask for it: it and its first snapshot are opponents from now on."""
+        """Adds a policy to self-play if settings ask for it: the policy and its first snapshot are opponents from now
+        on.
+        """
         if name not in self.contenders:
             return
         policy = self.templates[name] = learner.behaviour

@@ -1,4 +1,4 @@
-"""Background load: processes that only compute, so that a step costs as much as where workers share cores.
+"""Background load: processes that only compute, to measure the cost of a step as with workers that share cores.
 
 ``python -m rookery.run.plan.background_load LINE DRIVER DEATH_SIGNAL`` runs one of them.
 """

@@ -36,16 +36,16 @@ MakeTrainer = Callable[[Mapping[str, Any], Ranks], Trainer]
 """Makes a throwaway trainer, with some settings changed, as one of several learners or as the only one."""
 
 FEWEST = 3
-"""Least number of measurements."""
+"""Minimum number of measurements."""
 
 WARM_CALLS = 20
-"""Most first calls that do not count, because the process has just started."""
+"""Maximum number of first calls that do not count, because the process has just started."""
 
 MANY_ROWS = 2_000
 """Decisions that are sent to measure the cost of one: enough to take longer than a call."""
 
 MANY_REPORTS = 20
-"""Most reports whose decisions are sent together for it."""
+"""Maximum number of reports whose decisions are sent together to measure the cost of a decision."""
 
 HERE = {"sampling.workers": 0, "sampling.asynchronous": False, "cluster.learners": 1, "evaluation.workers": 0}
 """Settings of a training in this process only."""

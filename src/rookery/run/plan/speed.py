@@ -74,7 +74,7 @@ class Limits:
 
     @property
     def together(self) -> float:
-        """Env steps a second that they allow in turn, if nothing else took time."""
+        """Env steps a second if the parts ran one after the other and nothing else took time."""
         return 1 / (1 / self.environment + 1 / self.inference + 1 / self.learner)
 
 

@@ -40,7 +40,7 @@ MakeCopies = Callable[[RunConfig, int, HelperChoice | None], VectorEnv]
 
 @runtime_checkable
 class MakesForShare(Protocol):
-    """Environment factory that needs to know for which worker it makes environments."""
+    """Environment factory that depends on the worker for which it makes environments."""
 
     def make_for_share(self, share: LaneShare) -> None:
         """Called with the share of lanes for which it makes environments from now on."""
@@ -49,7 +49,7 @@ class MakesForShare(Protocol):
 
 @runtime_checkable
 class ShareAware(Protocol):
-    """Listener or mapping that needs to know its share of the lanes."""
+    """Listener or mapping that depends on its share of the lanes."""
 
     def set_share(self, share: LaneShare, env: VectorEnv) -> None:
         """Called with the share, and with its vectorized environments in this process."""
