@@ -1,4 +1,4 @@
-"""Random numbers of actions: a fixed amount for each slot and vector step, whatever else happens.
+"""Random numbers of actions: a fixed amount for each slot and vector step, independent of everything else.
 
 Numbers come in blocks of 256 vector steps, slot by slot, from a stream named by policy and block. A block for more
 slots begins with the block for fewer, so a slot's actions do not depend on how many others there are.

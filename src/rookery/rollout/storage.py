@@ -1,5 +1,5 @@
 """Storage of the experience of one policy until it is handed out: fragments of slots in columns, as one struct of
-arrays, which grows as it must.
+arrays that grows on demand.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class FragmentStorage(Stateful):
         self.memory_size = memory_size
         """Numbers of memory per slot; 0 = none."""
         self.memory_every = memory_every
-        """The memory is stored at every so many decisions of a fragment, from the first on."""
+        """Interval, in decisions of a fragment, at which the memory is stored, starting with the first decision."""
         self.version = 0
         """Number of the weights that play."""
         self.complete = 0

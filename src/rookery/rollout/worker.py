@@ -277,7 +277,7 @@ class RolloutWorker(WorkerState, Stateful):
             self.fast_loop = fast_loop_of(self.env)
 
     def agents_of(self, name: str) -> int:
-        """Returns the number of agents of a lane that a policy plays, at most."""
+        """Returns the largest number of agents of a lane that a policy plays."""
         agents = [agent for kind in self.env.kinds for agent in kind.agents]
         if not self.mapping.is_static:
             return len(agents)
@@ -316,7 +316,7 @@ class RolloutWorker(WorkerState, Stateful):
                 mine.keep(self.mapping.snapshots_in_use(mine.of))
 
     def set_weights(self, policies: Mapping[str, Policy]) -> None:
-        """Takes over weights and normalizers; changes by the learners have no effect before."""
+        """Loads new weights and normalizers; until then, updates by the learners have no effect."""
         with self.timers["set_weights"]:
             self.version += 1
             for mine in [one for one in self.policies.values() if one.follows and one.of in policies]:
@@ -330,7 +330,7 @@ class RolloutWorker(WorkerState, Stateful):
     # --- sampling -----------------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """Starts the first episode of every lane, as the first `sample` does by itself."""
+        """Starts the first episode of every lane; `sample` also does this on its first call."""
         note_activity(RESET)
         with self.timers["env.reset"], users_modes():
             self.now = self.env.reset(self.seeds)

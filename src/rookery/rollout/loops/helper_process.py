@@ -27,7 +27,7 @@ from rookery.rollout.storage import OF_ROWS
 from rookery.rollout.worker_state import EndedEpisodes, WorkerState, episodes_of
 
 LEAST = 4
-"""Fewest steps that are worth a burst: starting one takes about as long as deciding for so many."""
+"""Minimum number of steps of a burst; starting one takes about as long as this many decisions."""
 
 SECONDS = 0.25
 """Approximate length of the longest burst; signals are handled after it."""

@@ -22,7 +22,7 @@ from rookery.rollout.slots import SlotStore, WorkerPolicy
 from rookery.rollout.worker_state import EndedEpisodes, WorkerState, episodes_of
 
 LEAST = 2
-"""Fewest steps that are worth a call of this loop."""
+"""Minimum number of steps of a call of this loop."""
 
 
 def steps_available(mine: WorkerPolicy, rows: Rows, vector_step: int) -> int:

@@ -88,7 +88,7 @@ def uncount(state: WorkerState, step: Step, resting: np.ndarray | None) -> None:
 
 
 def act(state: WorkerState, number: int) -> np.ndarray:
-    """Returns the actions of the waiting rows of one kind, as the environment wants them."""
+    """Returns the actions of the waiting rows of one kind in the environment's form."""
     assert state.now is not None
     table, rows, kind = state.tables[number], state.now.rows[number], state.env.kinds[number]
     step = None if state.deterministic else state.vector_steps

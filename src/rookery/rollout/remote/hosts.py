@@ -61,7 +61,7 @@ class Hosts(Protocol):
         ...
 
     def hurry(self, is_stopping: bool) -> None:
-        """Begins or ends a time in which the run has to stop: all workers stop playing after the current vector step,
+        """Begins or ends a period in which the run has to stop: all workers stop playing after the current vector step,
         and a worker that does not answer counts as hung sooner.
         """
         ...
@@ -108,7 +108,7 @@ class LocalHosts:
             self._workers[share] = builder()
 
     def vacancies(self) -> list[int]:
-        """Returns none: there is no host but this process."""
+        """Returns an empty result: there is no host but this process."""
         return []
 
     def publish(self, value: Any) -> Any:

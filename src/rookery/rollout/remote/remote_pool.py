@@ -582,7 +582,7 @@ class RemotePool(Stateful):
     # --- state --------------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Waits until every worker is done with its orders, and has the present weights; its experience is kept."""
+        """Waits until every worker has finished its orders and has the present weights; its experience is kept."""
         for one in self.standing:
             behind = any(version > one.version.get(name, 0) for name, (version, _) in self.weights.items())
             if behind and not one.is_absent:
