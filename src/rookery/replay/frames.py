@@ -291,5 +291,5 @@ def _words(stacks: np.ndarray) -> np.ndarray:
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Returns which of N arrays are equal, ``[N]``."""
+    """Returns a mask ``[N]`` of the arrays that are equal."""
     return np.asarray((one == other).all(axis=tuple(range(1, one.ndim))))

@@ -51,7 +51,7 @@ class ReplaySettings(Settings):
     train_every: Structural[Count] = 1
     """Number of decisions, over all slots, between two rounds of gradient steps; at least one vector step."""
     updates_per_step: NonNegative = 1.0
-    """Gradient steps per decision: 0.25 = one for four."""
+    """Gradient steps per decision: 0.25 = one for every four decisions."""
     max_grad_norm: PositiveFloat | None = None
     """Largest norm of the gradient; longer ones are scaled down. None = no limit."""
     adam_eps: PositiveFloat = 1e-8
@@ -136,7 +136,7 @@ class Replay(Stateful):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the buffer is empty, at one of the ranks at least."""
+        """Whether the buffer is empty on at least one rank."""
         return not (len(self.buffer) if self.least is None else self.least)
 
     def store(self, rollout: Rollout) -> float:
