@@ -188,7 +188,7 @@ class ScriptedPolicy(Policy):
 
 
 def forbidden(spec: ActionSpec, stored: np.ndarray, mask: np.ndarray) -> str:
-    """Returns what a mask forbids in an action, or an empty string.
+    """Returns the part of an action that its mask forbids, or an empty string.
 
     Args:
         spec: Layout of the action.
