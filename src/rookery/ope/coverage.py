@@ -28,7 +28,9 @@ USUAL = 0.95
 """Quantile of the data's own distances below which a distance is usual."""
 
 FEW_NUMBERS = 256
-"""Observations with up to so many values are compared as they are; larger ones by the policy's features."""
+"""Maximum number of values of observations that are compared directly; larger ones are compared by the policy's
+features.
+"""
 
 
 def discrete_coverage(

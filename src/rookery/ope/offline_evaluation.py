@@ -426,7 +426,9 @@ class _Evaluator:
         return mean if np.isfinite(mean) else None
 
     def _td_error(self, learner: Any, value: np.ndarray | None, q: np.ndarray | None) -> tuple[float | None, str]:
-        """Returns the root mean squared TD error of the run's critics, else of fitted Q, and which of both."""
+        """Returns the root mean squared TD error of the run's critics, else of fitted Q, and the source of the
+        error.
+        """
         episodes = self.episodes
         valued = critics_of(learner, self.evaluated)
         if valued is not None:
