@@ -49,7 +49,9 @@ def values_and_input_gradient(critics: Forward[Any], pair: Any) -> tuple[Tensor,
 
 
 class ActionValues(torch.autograd.Function):
-    """Critics' values of actions, as an autograd function."""
+    """Computes the values of `action_values` without a graph, by critics that run on kernels; also returns the function
+    from the gradient of the values to the gradient of the critics' inputs (`NetworkKernels.input_gradient`).
+    """
 
     @staticmethod
     def forward(ctx: Any, action: Tensor, pair: Any, kernels: NetworkKernels) -> Tensor:

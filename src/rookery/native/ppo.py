@@ -57,7 +57,7 @@ class PPOCall:
         self._call = kernels.build.call
 
     def is_for(self, whole: Minibatch, cfg: Any) -> bool:
-        """Returns whether it was made for this update."""
+        """Returns whether the call was prepared for this update."""
         return self._for[0]() is whole and self._for[1] is cfg
 
     def __call__(self, order: Tensor | None, count: int) -> Metrics:

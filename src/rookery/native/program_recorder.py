@@ -1,4 +1,6 @@
-"""Records how a policy's actor is made, for processes without torch, which run it by `core/actor_program.py`."""
+"""Records the kernel calls that build a policy's actor, for processes without torch, which replay them by
+`core/actor_program.py`.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from rookery.native.actor import NativeActor
 from rookery.policies.policy import Policy
 
 PROGRAM_FUNCTIONS = ("policy_step", "network_pack", "network_free", "head_free")
-"""Functions that are called besides those that make the actor."""
+"""Functions that are called in addition to those that build the actor."""
 
 
 def record_program(policy: Policy, actor: NativeActor) -> tuple[ActorProgram, list[tuple[int, Tensor]]] | None:
-    """Records how the actor of a policy is made.
+    """Records the kernel calls that build the actor of a policy.
 
     Args:
         policy: The policy.

@@ -108,7 +108,7 @@ class TDCall:
         self._call = kernels.build.call
 
     def is_for(self, rows: TDRows, places: Places) -> bool:
-        """Returns whether it was made for this replay buffer, target network and loss."""
+        """Returns whether the call was prepared for this replay buffer, target network and loss."""
         stored, target, delta = self._for
         return places.stored is stored and rows.target is target and rows.delta == delta
 
