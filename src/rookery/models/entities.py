@@ -48,8 +48,8 @@ class EntityEmbedding(nn.Module):
         self.bias = nn.Parameter(torch.zeros(size, dtype=torch.float32, device="cpu"))
 
     def forward(self, entities: Tensor, own: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Returns embeddings ``[N, C, size]`` of entities as stored, ``[N, max, columns]``, and which are present,
-        ``[N, C]``. C is `max`, or fewer if later ones are absent in all rows.
+        """Returns embeddings ``[N, C, size]`` of entities as stored, ``[N, max, columns]``, and a mask ``[N, C]`` of
+        present entities. C is `max`, or fewer if later ones are absent in all rows.
 
         Args:
             entities: The set.
@@ -137,8 +137,8 @@ def attended_mean(
 
 
 def _columns_in_use(present: Tensor) -> int:
-    """Returns how many columns of ``[N, C]`` hold all present entities: the cost of attention grows with their square.
-    Returns all columns on devices that would have to be synchronized, and under a compiler.
+    """Returns the number of columns of ``[N, C]`` that contain all present entities: the cost of attention grows with
+    their square. Returns all columns on devices that would have to be synchronized, and under a compiler.
     """
     if present.device.type != "cpu" or torch.compiler.is_compiling():
         return present.shape[1]

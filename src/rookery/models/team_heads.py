@@ -186,7 +186,7 @@ class TeamQHead(QHead):
         return values
 
     def allowed(self, mask: Tensor | None, num_rows: int) -> Tensor | None:
-        """Returns which actions of each member are allowed, ``[N, M, A]``; None if all are.
+        """Returns a mask of the allowed actions of each member, ``[N, M, A]``; None if all are allowed.
 
         Args:
             mask: ``[N, choices]`` bool, concatenated over the members; None = all.
