@@ -137,7 +137,7 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def _globals(code: CodeType, known: Mapping[str, Any]) -> Iterator[Any]:
-    """Yields the globals that code names, that of functions inside included."""
+    """Yields the globals named by code, including the code of nested functions."""
     for name in code.co_names:
         if name in known:
             yield known[name]
