@@ -176,12 +176,25 @@ OTHER = {
 """Files of a distribution of another program that is called ``rookery``."""
 
 
+def add_sources(tree):
+    """Adds all sources of the package to a tree."""
+    ignored = shutil.ignore_patterns("__pycache__", "*.so")
+    shutil.copytree(ROOT / "src", tree / "src", ignore=ignored, dirs_exist_ok=True)
+
+
+def fresh_environment(folder):
+    """An environment with the packages of this one."""
+    room = folder / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", room], check=True)
+    (site,) = room.glob("lib/*/site-packages")
+    (site / "others.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
+    return room
+
+
 @pytest.fixture
 def environment(tmp_path, tree):
     """Functions that install and remove distributions in an environment, and run Python or the command there."""
-    shutil.copytree(
-        ROOT / "src", tree / "src", ignore=shutil.ignore_patterns("__pycache__", "*.so"), dirs_exist_ok=True
-    )
+    add_sources(tree)
     ours, _ = build(tree, **without_compiler(tmp_path))
     other = tmp_path / "rookery-9-py3-none-any.whl"
     with ZipFile(other, "w") as archive:
@@ -190,10 +203,7 @@ def environment(tmp_path, tree):
         archive.writestr(
             "rookery-9.dist-info/RECORD", "".join(f"{name},,\n" for name in (*OTHER, "rookery-9.dist-info/RECORD"))
         )
-    room = tmp_path / "environment"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", room], check=True)
-    (site,) = room.glob("lib/*/site-packages")
-    (site / "others.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
+    room = fresh_environment(tmp_path)
 
     def pip(*words):
         subprocess.run(
@@ -266,3 +276,29 @@ def test_a_source_distribution_has_the_sources_and_no_build(tree):
         names = {Path(name).name for name in files.getnames()}
     assert {"setup.py", "kernels.cpp", "stub.h"} <= names
     assert "x86-64.so" not in names
+
+
+@pytest.mark.slow
+def test_a_source_distribution_installs_without_a_compiler_says_so_once_and_trains_in_torch(tree, tmp_path):
+    add_sources(tree)
+    archive, _ = build(tree, "sdist")
+    room = fresh_environment(tmp_path)
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environ |= without_compiler(tmp_path)
+
+    def run(*words):
+        """What a program prints, without a compiler on the path and outside of the sources."""
+        done = subprocess.run(
+            words, env=environ, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    pip = (sys.executable, "-m", "pip", "--python", room / "bin" / "python", "install", "-v", "--no-index")
+    said = run(*pip, "--no-deps", "--no-build-isolation", archive)
+    assert said.count("no C++ compiler was found, so there are no native kernels: networks will run in PyTorch") == 1
+    assert warnings_of(said) == []
+    assert not [*room.rglob("*.so")]
+    lines = run(room / "bin" / "rookery", "train", "CartPole-v1", "--stop", "env_steps=500").splitlines()
+    assert [line for line in lines if "torch: no kernels are built" in line] == [lines[1]]
+    assert not [line for line in lines if "in C" in line]

@@ -597,7 +597,8 @@ def _closed(hint: Any) -> Any:
 
 
 def _annotated(hint: Any, metadata: Iterable[Any]) -> Any:
-    return Annotated.__class_getitem__((hint, *metadata))  # type: ignore[attr-defined]
+    form: Any = Annotated
+    return form[(hint, *metadata)]
 
 
 def _union(hints: Iterable[Any]) -> Any:
