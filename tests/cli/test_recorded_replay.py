@@ -106,7 +106,7 @@ def test_an_environment_is_needed_and_one_is_enough(rookery, scripts):
     assert (code, "'A-v0' is the environment, and 'B-v0' is not a setting" in err) == (2, True)
     recorded(rookery, scripts, "--episodes", 1, "--max-episode-steps", 5)
     code, _, err = recorded(rookery, scripts, "--episodes", 1)
-    assert (code, "--out demos: the directory exists; add --force" in err) == (2, True)
+    assert (code, "--output demos: the directory exists; add --force" in err) == (2, True)
 
 
 @pytest.mark.parametrize("suffix", ["npz", "csv", "json", "demo"])

@@ -80,15 +80,15 @@ def test_show_draws(rookery, runs):
     assert code == 0
     assert out.splitlines()[-1].startswith("pictures/a.png: ")
     assert Image.open("pictures/a.png").size == (1350, 600)
-    code, _, err = rookery("replay", "show", "a", "--plot", "a.what")
+    code, _, err = rookery("replay", "show", "a", "-o", "a.what")
     assert code == 2
-    assert err.startswith("error: --plot a.what: cannot be written: ")
+    assert err.startswith("error: --output a.what: cannot be written: ")
 
 
 def test_without_matplotlib_a_picture_is_refused_in_words(rookery, runs, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert rookery("replay", "show", "a", "--plot", "a.png")[2] == (
-        "error: --plot needs matplotlib: pip install 'rookery-rl[plot]'\n"
+    assert rookery("replay", "show", "a", "-o", "a.png")[2] == (
+        "error: --output needs matplotlib: pip install 'rookery-rl[plot]'\n"
     )
 
 
@@ -111,7 +111,7 @@ def test_merge_joins_and_refuses_to_write_over_anything(rookery, runs):
     assert out.splitlines()[-1] == f"memories/both: {decisions_of('memories/both'):,} decisions of 2 replay buffers"
     code, _, err = rookery("replay", "merge", "a", "b", "-o", "memories/both")
     assert (code, err) == (
-        2, "error: --out memories/both: the directory exists; add --force to replace it, or give another name\n"
+        2, "error: --output memories/both: the directory exists; add --force to replace it, or give another name\n"
     )  # fmt: skip
     assert rookery("replay", "merge", "a", "b", "a", "-o", "memories/both", "--force")[0] == 0
     assert rookery("replay", "show", "memories/both")[0] == 0

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from rookery.core.errors import ConfigError
-from rookery.report.videos import LARGEST, Frame, Video, are_flat, check_suffix, write_animation
+from rookery.report.videos import LARGEST, TITLE_SECONDS, Frame, Video, are_flat, check_suffix, write_animation
 
 
 def test_a_frame_comes_back_as_it_was_and_is_packed():
@@ -37,7 +37,18 @@ def test_large_pictures_are_scaled_down_and_the_others_made_as_large_as_the_firs
     video.add(np.zeros((900, 1800, 3), np.uint8), 0, (), None)
     video.add(np.zeros((40, 20, 3), np.uint8), 0, (), None)
     assert [frame.size for frame in video.frames] == [(LARGEST, LARGEST // 2)] * 2
-    assert video.is_full
+    assert not video.takes_next(0)
+    assert (video.is_full, video.left_out) == (True, [0])
+
+
+def test_a_film_ends_before_a_title_or_a_picture_for_which_no_time_is_left():
+    video = Video(episodes=3, max_frames=1000, frames_per_second=10, max_seconds=3.0)
+    for episode in (0, 1, 2):
+        for _ in range(6):
+            if video.takes_next(episode):
+                video.add(np.zeros((32, 64, 3), np.uint8), episode, (), None)
+    assert video.seconds == pytest.approx(2 * (TITLE_SECONDS + 0.6))  # a third title has no room
+    assert video.left_out == [2] * 6
 
 
 def test_a_title_stands_before_each_of_several_episodes():

@@ -15,7 +15,7 @@ import typer
 from typer.main import get_command
 
 from rookery.cli.terminal.ending import ENDED_AFTER, NAMED_AFTER, end_in_time
-from rookery.cli.verbs import VerbGroup
+from rookery.cli.verbs import VerbGroup, current_option
 from rookery.core.errors import ConfigError, EnvError, RookeryError
 from rookery.core.io.console_output import open_standard_streams, survive_lost_output, watched_output
 from rookery.core.process.interrupt import Interrupt, SignalWatch
@@ -31,7 +31,7 @@ app = typer.Typer(
     invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its import takes as long as all else that the help needs
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": current_option},
 )
 
 

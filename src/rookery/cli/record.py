@@ -12,6 +12,9 @@ from rookery.cli.evaluate import MaxEpisodeSteps, evaluation_lines, step_limit
 from rookery.cli.runs import SavedRun, TrustedCode, find_saved
 from rookery.core.settings.starting_folder import absolute, shown
 
+SECONDS = 30.0
+"""Longest duration of a video without an option for it: a longer one is slow to encode and seldom watched."""
+
 
 def record(
     run: SavedRun,
@@ -30,7 +33,13 @@ def record(
         float | None,
         typer.Option(min=1, max=100, help="Frames per second.", show_default="the environment's render_fps, or 12"),
     ] = None,
-    max_frames: Annotated[int, typer.Option(min=1, help="Maximum number of frames.")] = 3000,
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=0.1, help="Longest duration of the video.", show_default="30, without --max-frames"),
+    ] = None,
+    max_frames: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of frames.", show_default="no limit")
+    ] = None,
     max_episode_steps: MaxEpisodeSteps = None,
     checkpoint: Annotated[str, typer.Option(help="Checkpoint: last, best or a number.")] = "last",
     trust_code: TrustedCode = False,
@@ -53,7 +62,8 @@ def record(
             episodes=episodes,
             deterministic=not stochastic,
             labels=labels,
-            max_frames=max_frames,
+            max_frames=sys.maxsize if max_frames is None else max_frames,
+            seconds=SECONDS if seconds is None and max_frames is None else seconds,
             frames_per_second=fps,
             progress=show_progress if sys.stderr.isatty() else None,
         )

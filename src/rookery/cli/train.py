@@ -95,7 +95,6 @@ def train(
     force: Annotated[bool, typer.Option("--force", help="Replace the run of that name.")] = False,
     replay: ReplayPlaces = None,
     spaces: SpacesFile = None,
-    memory: Annotated[list[str] | None, typer.Option(hidden=True)] = None,  # the old name of --replay
 ) -> None:
     """Train policies in an environment.
 
@@ -111,7 +110,7 @@ def train(
         "cluster.ray": ray,
         "logging.console": console_style(quiet=quiet, plain=plain, json=as_json),
         **stop_values(stop or []),
-        **data_values(gradient_steps, [*(replay or []), *(memory or [])]),
+        **data_values(gradient_steps, replay or []),
         **space_values(spaces),
     }
     layers = [SHOWN, *layers_of_arguments(what or [], env, options)]

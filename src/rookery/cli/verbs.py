@@ -56,6 +56,21 @@ PLUGIN_PANEL = "Other systems"
 """Panel of the help for verbs of other packages."""
 
 
+FORMER_OPTIONS = {
+    "out": "output",
+    "picture": "output",
+    "plot": "output",
+    "memory": "replay",
+    "copies": "envs-per-worker",
+}
+"""Former names of options, which still work and are not in the help: ``--out`` is ``--output``."""
+
+
+def current_option(name: str) -> str:
+    """Returns the current name of an option, without dashes."""
+    return FORMER_OPTIONS.get(name, name)
+
+
 class VerbGroup(TyperGroup):
     """The verbs of ``rookery``, built-in ones first. Commands and contexts are those of Typer's own Click."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -69,21 +70,41 @@ class Video:
 
     Args:
         episodes: Number of episodes that will be shown; if several, each has a title.
-        max_frames: Largest number of images; later ones are left out.
+        max_frames: Largest number of images, titles included; later ones are left out.
+        frames_per_second: Speed of the video.
+        max_seconds: Longest duration, likewise.
     """
 
-    def __init__(self, episodes: int, max_frames: int) -> None:
+    def __init__(
+        self, episodes: int, max_frames: int, frames_per_second: float = 12.0, max_seconds: float = math.inf
+    ) -> None:
         self.episodes = episodes
         self.max_frames = max_frames
+        self.frames_per_second = frames_per_second
+        self.max_seconds = max_seconds
         self.frames: list[Frame] = []
-        self.is_cut = False
-        """Whether images beyond `max_frames` were left out."""
+        self.seconds = 0.0
+        """Duration so far."""
+        self.is_full = False
+        """Whether the video takes no more images."""
+        self.left_out: list[int] = []
+        """Episode of each image that was left out, as the video was full."""
         self._episode = -1
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the video takes no more images."""
-        return len(self.frames) >= self.max_frames
+    def takes_next(self, episode: int) -> bool:
+        """Returns whether the video has room for the next image of an episode and its title; if not, it is full, and
+        the image counts as left out.
+        """
+        images = 1 + self._needs_title(episode)
+        seconds = 1 / self.frames_per_second + TITLE_SECONDS * (images - 1)
+        is_long = self.seconds + seconds > self.max_seconds + 1e-6  # the sum of many durations is rounded
+        self.is_full |= bool(self.frames) and (is_long or len(self.frames) + images > self.max_frames)
+        if self.is_full:
+            self.left_out.append(episode)
+        return not self.is_full
+
+    def _needs_title(self, episode: int) -> bool:
+        return episode != self._episode and self.episodes > 1
 
     def add(self, pixels: np.ndarray, episode: int, captions: Sequence[str], last_return: float | None) -> None:
         """Adds an image.
@@ -102,10 +123,12 @@ class Video:
             image = captioned(image, captions)
         if self.frames and image.size != self.frames[0].size:
             image = image.resize(self.frames[0].size)
-        if episode != self._episode and self.episodes > 1:
+        if self._needs_title(episode):
             self.frames.append(Frame.of(self._title(image, episode, last_return), is_title=True))
+            self.seconds += TITLE_SECONDS
         self._episode = episode
         self.frames.append(Frame.of(image))
+        self.seconds += 1 / self.frames_per_second
 
     def _title(self, image: Image.Image, episode: int, last_return: float | None) -> Image.Image:
         """Returns the title of an episode: its first image behind its number and the previous return."""
@@ -119,12 +142,11 @@ class Video:
             draw.text((center, middle + 1.4 * size), before, FAINT, _font(max(size // 2, 11)), anchor="mm")
         return title
 
-    def save(self, path: Path, frames_per_second: float, progress: VideoProgress | None = None) -> None:
+    def save(self, path: Path, progress: VideoProgress | None = None) -> None:
         """Writes the video to a file, whose suffix names the format; animations repeat forever.
 
         Args:
             path: The file.
-            frames_per_second: Speed of the video.
             progress: Called with the number of encoded images and their total.
 
         Raises:
@@ -133,11 +155,11 @@ class Video:
         """
         check_suffix(path)
         report = progress or (lambda encoded, total: None)
-        holds = [TITLE_SECONDS if frame.is_title else 1 / frames_per_second for frame in self.frames]
+        holds = [TITLE_SECONDS if frame.is_title else 1 / self.frames_per_second for frame in self.frames]
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.suffix.lower() in VIDEO_SUFFIXES:
-                write_video(path, self.frames, holds, frames_per_second, report)
+                write_video(path, self.frames, holds, self.frames_per_second, report)
             else:
                 write_animation(path, self.frames, holds, report)
         except OSError as error:

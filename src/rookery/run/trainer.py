@@ -427,15 +427,10 @@ class Trainer(Run):
         return evaluation
 
     def record(
-        self,
-        path: str | Path,
-        episodes: int = 1,
-        deterministic: bool | None = None,
-        labels: bool = False,
-        max_frames: int = 1000,
-        frames_per_second: float | None = None,
-        progress: VideoProgress | None = None,
-    ) -> EvaluationResult:
+        self, path: str | Path, episodes: int = 1, deterministic: bool | None = None, labels: bool = False,
+        max_frames: int = 1000, frames_per_second: float | None = None, progress: VideoProgress | None = None,
+        seconds: float | None = None,
+    ) -> EvaluationResult:  # fmt: skip
         """Plays episodes in one environment and writes a video of them.
 
         Args:
@@ -446,6 +441,7 @@ class Trainer(Run):
             max_frames: Most frames of the video.
             frames_per_second: Frame rate; None = the environment's `render_fps`, at most 50, or 12 without one.
             progress: Called after each encoded frame with the number of encoded frames and of all frames.
+            seconds: Longest duration of the video; None = no limit but `max_frames`.
         """
         with own_torch(1), self.watch.over():
             return record(
@@ -456,6 +452,7 @@ class Trainer(Run):
                 labels=labels,
                 max_frames=max_frames,
                 frames_per_second=frames_per_second,
+                seconds=seconds,
                 progress=progress,
             )
 

@@ -45,7 +45,6 @@ def bench(
     envs_per_worker: Annotated[
         int | None, typer.Option(help="Environments of each worker; default: they share sampling.num_envs.")
     ] = None,
-    copies: Annotated[int | None, typer.Option(hidden=True)] = None,  # the old name of --envs-per-worker
     cores: Annotated[int | None, typer.Option(help="Cores of a machine, for --plan; default: of this one.")] = None,
     machines: Annotated[int | None, typer.Option(help="Number of machines, for --plan; default: 1.")] = None,
     gigabits: Annotated[float | None, typer.Option(help="Gbit/s between machines; default: 10.")] = None,
@@ -61,9 +60,7 @@ def bench(
     options = {"algorithm.name": algo, "logging.console": "quiet", "evaluation.every": 0}
     default = Layer("default of the command line", {"env.name": DEFAULT_ENV})
     layers = [default, *layers_of_arguments(what or [], None, options)]
-    plan_options = PlanOptions(
-        workers, learners, copies if envs_per_worker is None else envs_per_worker, cores, machines, gigabits, latency
-    )
+    plan_options = PlanOptions(workers, learners, envs_per_worker, cores, machines, gigabits, latency)
     if plan:
         show_plan(layers, preset, plan_options, seconds, as_json)
     else:

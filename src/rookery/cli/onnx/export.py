@@ -28,9 +28,14 @@ def export(
     policy: Annotated[
         str | None, typer.Option(help="Policy to export.", metavar="NAME", show_default="all, a file each")
     ] = None,
-    out: Annotated[
+    output: Annotated[
         Path | None,
-        typer.Option(help="File to write.", show_default="RUN/NAME.onnx, with --onnx RUN/NAME.generic.onnx"),
+        typer.Option(
+            "-o",
+            "--output",
+            help="File to write.",
+            show_default="RUN/NAME.onnx, with --onnx RUN/NAME.generic.onnx",
+        ),
     ] = None,
     opset: Annotated[
         int | None, typer.Option(help="Version of ONNX operators, 9 to 15.", show_default="9, with --onnx 15")
@@ -66,17 +71,17 @@ def export(
     if policy is not None and policy not in names:
         raise ConfigError(f"--policy {policy}: there are {', '.join(names)} in {saved}{nearest(policy, names)}")
     chosen = [policy] if policy is not None else names
-    if out is not None and len(chosen) > 1:
+    if output is not None and len(chosen) > 1:
         raise ConfigError(
-            f"--out {out}: one file cannot hold several policies ({', '.join(chosen)}): add --policy {chosen[0]}"
+            f"--output {output}: one file cannot hold several policies ({', '.join(chosen)}): add --policy {chosen[0]}"
         )
-    if out is not None and out.is_dir():
-        raise ConfigError(f"--out {out}: this is a folder; name a file in it, as in {out / chosen[0]}.onnx")
+    if output is not None and output.is_dir():
+        raise ConfigError(f"--output {output}: this is a folder; name a file in it, as in {output / chosen[0]}.onnx")
     policies = {name: read_policy(saved, name, trust_code) for name in chosen}
     observed, missing = observations(saved, trust_code)
     folder = saved.parent.parent if saved.parent.name == FOLDER else saved
     for name, each in policies.items():
-        file = out or folder / f"{name}{exporter.suffix}"
+        file = output or folder / f"{name}{exporter.suffix}"
         result = exporter.write(each, file, observations=observed.get(name), **options)
         typer.echo(f"{file}: policy {name}" if result is None else file_line(name, result))
     if missing:

@@ -34,27 +34,31 @@ def replay() -> None:
 @app.command()
 def show(
     source: Annotated[str, typer.Argument(metavar=SOURCE, help="The replay buffer.", show_default=False)],
-    plot: Annotated[
-        Path | None, typer.Option(help="Plot returns and rewards to a file: .png, .svg, .pdf.", show_default=False)
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Plot returns and rewards to a file: .png, .svg, .pdf.",
+            show_default=False,
+        ),
     ] = None,
-    picture: Annotated[Path | None, typer.Option(hidden=True)] = None,  # the old name of --plot
 ) -> None:
     """Describe a replay buffer: decisions, episodes, returns, rewards, age.
 
-    rookery replay show runs/CartPole-v1-dqn-s3 --plot replay.png
+    rookery replay show runs/CartPole-v1-dqn-s3 -o replay.png
     """
     from rookery.replay.summary import summarize
 
-    plot = picture if plot is None else plot
     found = sources([source])
-    if plot is not None and len(found) > 1:
-        raise ConfigError(f"--plot: {source} has several replay buffers; name one, as in {found[0]}")
+    if output is not None and len(found) > 1:
+        raise ConfigError(f"--output: {source} has several replay buffers; name one, as in {found[0]}")
     for stored in found:
         summary = summarize(stored)
         report(stored, summary)
-        if plot is not None:
-            draw(stored, summary, plot)
-            typer.echo(f"{plot}: {stored}")
+        if output is not None:
+            draw(stored, summary, output)
+            typer.echo(f"{output}: {stored}")
 
 
 @app.command()
@@ -62,7 +66,7 @@ def merge(
     source: Annotated[
         list[str], typer.Argument(metavar=f"{SOURCE}...", help="The replay buffers.", show_default=False)
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Directory to write.", show_default=False)],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Directory to write.", show_default=False)],
     force: Annotated[bool, typer.Option("--force", help="Replace an existing directory.")] = False,
 ) -> None:
     """Merge several replay buffers with the same spaces into one directory.
@@ -72,20 +76,20 @@ def merge(
     from rookery.replay.transfer import merged
 
     found = sources(source)
-    check_free(out, force)
+    check_free(output, force)
     with typer.progressbar(length=sum(map(len, found)), label="rows", file=sys.stderr) as bar:
-        write(out, *merged(found, found[0].policy, bar.update))
-    typer.echo(f"{out}: {sum(map(len, found)):,} decisions of {len(found)} replay buffers")
+        write(output, *merged(found, found[0].policy, bar.update))
+    typer.echo(f"{output}: {sum(map(len, found)):,} decisions of {len(found)} replay buffers")
 
 
 @app.command()
 def export(
     source: Annotated[str, typer.Argument(metavar=SOURCE, help="The replay buffer.", show_default=False)],
-    out: Annotated[
+    output: Annotated[
         str,
         typer.Option(
             "-o",
-            "--out",
+            "--output",
             help="Directory; or a .npz, .csv, .parquet, .json (RLlib) or .demo (Unity) file, or minari:ID.",
             show_default=False,
         ),
@@ -104,19 +108,19 @@ def export(
     from rookery.replay.transfer import columns, linked
 
     found = sources([source])
-    path = Path(out)
-    if format_by_suffix(path.suffix) is None and not out.startswith(MINARI):
+    path = Path(output)
+    if format_by_suffix(path.suffix) is None and not output.startswith(MINARI):
         check_free(path, force)
         write(path, *linked(found))
     elif len(found) > 1:
-        raise ConfigError(f"{source} has several replay buffers, but {out} takes one; name one, as in {found[0]}")
+        raise ConfigError(f"{source} has several replay buffers, but {output} takes one; name one, as in {found[0]}")
     elif path.exists() and not (force and path.is_file()):
-        raise ConfigError(f"--out {out}: the file exists; add --force to replace it, or give another name")
+        raise ConfigError(f"--output {output}: the file exists; add --force to replace it, or give another name")
     else:
         make_folder(path.parent)
         with typer.progressbar(length=len(found[0]) * len(columns(found[0])), label="numbers", file=sys.stderr) as bar:
-            export_stored(found[0], out, format_of(out, None), name=name, advance=bar.update)
-    typer.echo(f"{out}: {sum(map(len, found)):,} decisions of {', '.join(map(str, found))}")
+            export_stored(found[0], output, format_of(output, None), name=name, advance=bar.update)
+    typer.echo(f"{output}: {sum(map(len, found)):,} decisions of {', '.join(map(str, found))}")
 
 
 def draw(stored: StoredReplay, summary: Summary, target: Path) -> None:
@@ -127,7 +131,7 @@ def draw(stored: StoredReplay, summary: Summary, target: Path) -> None:
     """
     from rookery.report.curves import label_x, new_figure, save_figure, style_axes
 
-    figure = new_figure(9, 4, "--plot")
+    figure = new_figure(9, 4, "--output")
     returns, rewards = figure.subplots(1, 2, width_ratios=(2, 1))
     episodes = summary.episodes
     order = sorted(range(len(episodes.ended)), key=episodes.ended.__getitem__)
@@ -144,4 +148,4 @@ def draw(stored: StoredReplay, summary: Summary, target: Path) -> None:
     style_axes(returns)
     style_axes(rewards)
     figure.suptitle(f"{len(stored):,} decisions of {stored}", x=0.01, ha="left", fontsize=10, color="#444444")
-    save_figure(figure, target, "--plot")
+    save_figure(figure, target, "--output")

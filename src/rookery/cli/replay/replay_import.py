@@ -72,7 +72,7 @@ def import_files(
             show_default=False,
         ),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Directory to write.", show_default=False)],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Directory to write.", show_default=False)],
     env: Annotated[str | None, typer.Option(help="Environment with the spaces, if files do not have them.")] = None,
     like: Annotated[
         str | None,
@@ -114,7 +114,7 @@ def import_files(
     from rookery.replay.segments import stored_replays
     from rookery.replay.summary import summarize
 
-    check_free(out, force)
+    check_free(output, force)
     chosen: dict[str, Any] = {"min_return": min_return, "last_episodes": last_episodes}
     chosen |= {"last_decisions": last_decisions, "best": None if best is None else fraction(best)}
     anew: dict[str, Any] = {"function": reward_function, "scale": reward_scale, "shift": reward_shift}
@@ -127,10 +127,10 @@ def import_files(
     )  # fmt: skip
     select, relabel = SelectionConfig(**given_options(chosen)), RelabelConfig(**given_options(anew))
     recordings = read_recordings(files, wanted, format_, select=select, relabel=relabel)
-    write_recordings(out, recordings, replace=force, written=last_change(map(Path, files)), imported=files)
+    write_recordings(output, recordings, replace=force, written=last_change(map(Path, files)), imported=files)
     for name, recording in recordings.items():
-        typer.echo(f"{out}:{name}: {len(recording):,} decisions in {len(recording.lengths):,} episodes")
-    for stored in stored_replays(out).values():
+        typer.echo(f"{output}:{name}: {len(recording):,} decisions in {len(recording.lengths):,} episodes")
+    for stored in stored_replays(output).values():
         report(stored, summarize(stored))
 
 

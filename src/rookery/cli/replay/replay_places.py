@@ -46,7 +46,7 @@ def check_free(out: Path, force: bool) -> None:
     if not restore(out):
         return
     if not force:
-        raise ConfigError(f"--out {out}: the directory exists; add --force to replace it, or give another name")
+        raise ConfigError(f"--output {out}: the directory exists; add --force to replace it, or give another name")
     try:
         is_replay = out.is_dir() and bool(stored_replays(out)) and not (out / "state.json").exists()
     except FileError:

@@ -31,7 +31,7 @@ def record(
             show_default=False,
         ),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Directory to write.", show_default=False)],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Directory to write.", show_default=False)],
     what: Annotated[
         list[str] | None,
         typer.Argument(
@@ -70,7 +70,7 @@ def record(
     from rookery.run.evaluate.recording import EpisodeRecorder, RecordedReplay, prepared, record_episodes
     from rookery.run.settings import EnvConfig
 
-    check_free(out, force)
+    check_free(output, force)
     env, settings = split_words(what or [])
     layer = override_layer([text.removeprefix("env.") for text in settings], "command line")
     config = resolve(EnvConfig, [layer]).config.config
@@ -80,7 +80,7 @@ def record(
         limit = limit if max_episode_steps is None else max_episode_steps
         recorder = EpisodeRecorder(copy, policies, mapping, seed=seed, deterministic=not stochastic, limit=limit)
         kept = RecordedReplay(policies, ("logp",) if callable(player) else (), not stochastic)
-        with keep_on_interrupt(kept, out, force):
+        with keep_on_interrupt(kept, output, force):
             if isinstance(player, DeferredKeyboard):
                 play_by_hand(player, recorder, kept, episodes, view, key or [], idle, 1 / steps_per_second)
             else:

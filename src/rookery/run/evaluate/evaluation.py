@@ -249,6 +249,7 @@ def record(
     labels: bool,
     max_frames: int,
     frames_per_second: float | None,
+    seconds: float | None = None,
     progress: VideoProgress | None = None,
 ) -> EvaluationResult:
     """Plays episodes in a separate environment and writes them as a video; returns their results.
@@ -261,6 +262,7 @@ def record(
         labels: Whether the agents, their policies and returns are written below the images.
         max_frames: Most frames; later steps are played, and left out of the video.
         frames_per_second: Frame rate of the video; None = that of the environment (`video_speed`).
+        seconds: Longest duration of the video; None = no limit but `max_frames`.
         progress: Called after each encoded frame with the number of encoded frames and of all frames.
 
     Raises:
@@ -269,8 +271,9 @@ def record(
         FileError: If the file cannot be written.
     """
     check_suffix(path)
-    video = Video(episodes, max_frames)
     with run.copies(1, render=True) as env:
+        speed = video_speed(env) if frames_per_second is None else frames_per_second
+        video = Video(episodes, max_frames, speed, math.inf if seconds is None else seconds)
         if isinstance(env, VectorBase):
             env.keep_last_pictures = True
         played = bounded(run, env, episodes, deterministic)
@@ -282,9 +285,13 @@ def record(
                 played.play(vector_steps=1)
                 if len(played.finished) > before:
                     show_end(played, video, labels)
-    video.save(path, video_speed(env) if frames_per_second is None else frames_per_second, progress)
-    if video.is_cut:
-        run.note(f"{shown(path)} shows the first {max_frames:,} frames only")
+    video.save(path, progress)
+    if left := video.left_out:
+        first = f", from episode {left[0] + 1} of {episodes} on," if episodes > 1 else ""
+        run.note(
+            f"{shown(path)} shows the first {video.seconds:.1f} s; {len(left):,} later frames{first} are left out: "
+            "--seconds and --max-frames (in code seconds, max_frames) change that"
+        )
     return summarize(run, played.outcome, run.env_steps)
 
 
@@ -306,8 +313,7 @@ def show(played: BoundedEpisodes, video: Video, labels: bool) -> None:
     assert worker.now is not None
     if episode and not worker.lengths[0] and not any(rows.waiting.any() for rows in worker.now.rows):
         return  # an environment that starts its next episode one step later still renders the end of the last one
-    if video.is_full:
-        video.is_cut = True
+    if not video.takes_next(episode):
         return
     seen = call_in_user_modes(drawn, worker.env, 0)
     if seen is None:
@@ -332,8 +338,7 @@ def show_end(played: BoundedEpisodes, video: Video, labels: bool) -> None:
         seen = env.last_pictures.pop(0, None) if isinstance(env, VectorBase) else None
     if seen is None:
         return
-    if video.is_full:
-        video.is_cut = True
+    if not video.takes_next(result.index):
         return
     everyone = [agent for kind in env.kinds for agent in kind.agents]
     earned = [(agent, result.policies.get(agent, ""), result.agents.get(agent, 0.0)) for agent in everyone]
