@@ -148,5 +148,5 @@ def test_a_film_has_a_longest_duration_and_says_what_it_leaves_out(tmp_path, cap
     with Trainer(Numbered, PPOConfig(), num_envs=1, seed=1, env_config={"length": 20}) as made:
         made.record(tmp_path / "film.webp", episodes=2, seconds=1.4)
     assert sum(milliseconds for _, milliseconds in shown(tmp_path / "film.webp")) == 1400  # a title of 0.8 s, 15 images
-    left = 2 * 21 - 15
-    assert f"shows the first 1.4 s; {left} later frames, from episode 1 of 2 on, are left out" in capsys.readouterr().err
+    left = f"{2 * 21 - 15} later frames, from episode 1 of 2 on, are left out"
+    assert f"shows the first 1.4 s; {left}" in capsys.readouterr().err

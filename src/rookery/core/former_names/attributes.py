@@ -316,6 +316,8 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.report.films:Film": "rookery.report.videos:Video",
     "rookery.report.judgement:Judgement": "rookery.report.offline_evaluation:OfflineEvaluation",
     "rookery.report.judgement:draw_judgement": "rookery.report.offline_evaluation:draw_evaluation",
+    "rookery.report.panel:HEALTHY": "rookery.report.health:HEALTHY",
+    "rookery.report.panel:unhealthy": "rookery.report.health:unhealthy",
     "rookery.rollout.device_pool:by_rows": "rookery.rollout.device_pool:row_stepping_note",
     "rookery.rollout.device_pool:pool_here": "rookery.rollout.device_pool:make_local_pool",
     "rookery.rollout.device_pool:tensors_in": "rookery.rollout.device_pool:find_tensor_env",
