@@ -25,7 +25,8 @@ def test_help_lists_the_verbs(rookery):
 
 @pytest.mark.regression("unclear error", "rookery --version prints the version, without a command")
 def test_version_needs_no_command(rookery):
-    assert rookery("--version") == (0, f"rookery {__version__}\n", "")
+    code, out, err = rookery("--version")
+    assert (code, out.splitlines()[0], err) == (0, f"rookery {__version__}", "")
 
 
 def test_envs_lists_presets_and_twins_without_torch(tmp_path):
@@ -54,7 +55,7 @@ def test_train_writes_what_it_was_and_what_came_out(trained, tmp_path):
     assert result["final"]["env_steps"] == 64  # 4 iterations of 2 copies x 8 steps
     assert result["stop_reason"] == "env_steps 64 reached 64"
     assert result["evaluation"]["episodes"] == 3
-    assert "2 copies, 1 agent each, seed 3" in out
+    assert "2 environments, 1 agent each, seed 3" in out
     assert "until env_steps 64" in out
     assert f"evaluation  {result['evaluation']['return_mean']:.2f}, 95 % interval [" in out
     assert "env steps   64\n" in out

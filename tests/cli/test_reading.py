@@ -95,7 +95,7 @@ def test_explain_weights_shows_the_calls_of_this_run(rookery, runs):
     code, out, _ = rookery("explain", "cart", "weights")
     assert code == 0
     lines = out.splitlines()
-    assert re.match(r"weights change in \S+core/optim\.py:\d+ gradient_step, and nowhere else$", lines[0])
+    assert re.match(r"weights change in \S+core/optim\.py:\d+ gradient_step$", lines[0])
     assert lines[1] == "call path in this run, PPO:"
     functions = [line.split()[1] for line in lines[2:]]
     assert functions[0] == "Trainer.train_iteration"

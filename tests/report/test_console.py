@@ -306,16 +306,16 @@ def test_the_opening_lines_say_what_is_trained_and_what_ends_it():
     }
     run = RunFacts("Arena", 8, 2, 3, policies, ["preset in use"], {"env_steps": 200_000, "return_mean": 18})
     assert first_lines(run) == [
-        "Arena: 8 copies, 2 agents each, seed 3",
-        "policy blue: DQN (torch: forward hooks), 12,345 weights, remembers 64 numbers (lstm 32), acts in Discrete(4)",
+        "Arena: 8 environments, 2 agents each, seed 3",
+        "policy blue: DQN (torch: forward hooks), 12,345 weights, memory of 64 values (lstm 32), acts in Discrete(4)",
         "policy red: frozen (kernels x86-64-v4), 10 weights, acts in Box(2)",
         "policy blue learns by one step a decision",
         "preset in use",
         "until env_steps 200,000 or return_mean 18",
     ]
     assert first_lines(RunFacts("Arena", 1, 1, 0, {}, (), {})) == [
-        "Arena: 1 copies, 1 agent each, seed 0",
-        "until the stop function says so",
+        "Arena: 1 environment, 1 agent each, seed 0",
+        "until the stop function returns True",
     ]
 
 

@@ -136,7 +136,7 @@ def weights(run: Path, trust_code: bool) -> Iterator[str]:
     from rookery.core.source import find
     from rookery.run.describe.call_path import paths_to
 
-    yield f"weights change in {find('rookery.core.optim:gradient_step')} gradient_step, and nowhere else"
+    yield f"weights change in {find('rookery.core.optim:gradient_step')} gradient_step"
     watch = partial(paths_to, what="weights", trust_code=trust_code)
     yield from call_path(run, watch, TO_WEIGHTS, "no policy of this run learns")
 
@@ -146,7 +146,7 @@ def env_step(run: Path, trust_code: bool) -> Iterator[str]:
     from rookery.core.source import find
     from rookery.run.describe.call_path import path_to_step
 
-    yield f"the environment is stepped in {find(TO_STEP[-2])} RolloutWorker.sample, and nowhere else"
+    yield f"the environment is stepped by a loop of rollout/loops, from {find(TO_STEP[-2])} RolloutWorker.sample"
     yield from call_path(run, lambda run: {"and on to the environment": path_to_step(run, trust_code)}, TO_STEP, "")
 
 

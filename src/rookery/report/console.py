@@ -294,15 +294,16 @@ def first_lines(run: RunFacts) -> list[str]:
         f"{name} {value:g}" if value < 1e5 else f"{name} {value:,.0f}" for name, value in run.criteria.items()
     )
     agents = f"{run.num_agents} agent{'s' if run.num_agents > 1 else ''} each"
-    lines = [f"{run.env}: {run.num_envs} copies, {agents}, seed {run.seed}"]
+    envs = f"{run.num_envs} environment{'s' if run.num_envs > 1 else ''}"
+    lines = [f"{run.env}: {envs}, {agents}, seed {run.seed}"]
     if not run.plays:
         lines = [f"learning from replay alone, nothing is played; seed {run.seed}"]
     for name, policy in run.policies.items():
-        memory = f", remembers {policy.memory_size:,} numbers ({policy.memory})" if policy.memory_size else ""
+        memory = f", memory of {policy.memory_size:,} values ({policy.memory})" if policy.memory_size else ""
         what = f"{policy.algorithm} ({policy.path}), {policy.weights:,} weights{memory}"
         lines.append(f"policy {name}: {what}, acts in {policy.action_space}")
     lines += [f"policy {name} learns by {policy.pace}" for name, policy in run.policies.items() if policy.pace]
-    return [*lines, *run.notes, f"until {until or 'the stop function says so'}"]
+    return [*lines, *run.notes, f"until {until or 'the stop function returns True'}"]
 
 
 def summary(result: IterationResult, criteria: Mapping[str, float]) -> str:
