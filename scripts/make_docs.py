@@ -1,4 +1,5 @@
-"""Writes the generated pages of docs/: settings, presets, the keys of RLlib and ML-Agents, regressions, the map.
+"""Writes the generated pages of docs/: settings, presets, the keys of RLlib and ML-Agents, regressions, the map; and
+the list of settings that the command line completes.
 
 ``python scripts/make_docs.py --check`` writes nothing and exits 1 if a page is out of date.
 """
@@ -7,7 +8,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import sys
 from collections.abc import Mapping
@@ -26,7 +26,8 @@ from rookery.algorithms.off_policy.critics import CriticConfig
 from rookery.algorithms.off_policy.dqn import TargetConfig
 from rookery.algorithms.off_policy.q_exploration import ExplorationConfig
 from rookery.algorithms.off_policy.q_values import ValuesConfig
-from rookery.core.settings.fields import default_of, describe, fields_of, former_names, hints_of, object_name
+from rookery.cli.settings.listing import REQUIRED, paths_text, settings_in
+from rookery.core.settings.fields import former_names, object_name
 from rookery.core.settings.layers import flow, import_object
 from rookery.core.source import field_texts
 from rookery.models.build import ModelConfig
@@ -135,17 +136,12 @@ def settings_page() -> str:
     ]
     for title, prefix, cls in SECTIONS:
         lines += [f"## {title}", "", "| path | value | default | meaning |", "|---|---|---|---|"]
-        texts = field_texts(object_name(cls))
-        for name, field in fields_of(cls).items():
-            if cls is PolicyEntry and name == "algorithm":
+        for setting in settings_in(cls, prefix):
+            if cls is PolicyEntry and setting.path == f"{prefix}algorithm":
                 continue  # its settings stand beside it
-            default: Any = default_of(field)
-            if default is dataclasses.MISSING:
-                shown = "has to be given"
-            else:
-                shown = "see below" if dataclasses.is_dataclass(default) else f"`{flow(default)}`"
-            kind = describe(hints_of(cls)[name]).replace("|", "or")
-            lines.append(f"| `{prefix}{name}` | {kind} | {shown} | {texts.get(name, '')} |")
+            shown = "see below" if not setting.default else setting.default
+            shown = f"`{shown}`" if setting.default not in ("", REQUIRED) else shown
+            lines.append(f"| `{setting.path}` | {setting.kind.replace('|', 'or')} | {shown} | {setting.text} |")
         lines.append("")
     lines += ["## Shorthands of `Trainer`", "", "| argument | path |", "|---|---|"]
     lines += [
@@ -355,6 +351,7 @@ def main() -> int:
         "mlagents-keys.md": mlagents_keys_page(),
         "regressions.md": regressions_page(),
         "../map.md": map_page(),
+        "../../src/rookery/core/settings/paths.txt": paths_text(),
     }
     stale = [name for name, text in pages.items() if not (DOCS / name).exists() or (DOCS / name).read_text() != text]
     if "--check" in sys.argv:

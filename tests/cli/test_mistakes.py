@@ -28,7 +28,7 @@ ALONE = [
     (f"{CART} Acrobot-v1", "'CartPole-v1' is the environment, and 'Acrobot-v1' is neither a .yaml file nor PATH=VALUE"),
     # train: settings
     (f"{CART} algorithm.gama=0.9", "algorithm.gama = 0.9: there is no such setting; did you mean 'algorithm.gamma'?"),
-    (f"{CART} lr=0.1", "command line: lr = 0.1: there is no such setting; did you mean 'algorithm.lr'?"),
+    (f"{CART} gamme=0.1", "command line: gamme = 0.1: there is no such setting; did you mean 'algorithm.gamma'?"),
     (
         f"{CART} sampling.num_envs=many",
         "command line: sampling.num_envs = 'many': must be a whole number of at",
@@ -99,7 +99,7 @@ def test_a_mistake_is_named_and_nothing_is_written(rookery, tmp_path, command, e
 WITH_RUNS = [
     ("export carts --unity", "there is no such run; did you mean 'cart'?"),
     ("timers runs", "runs: this is not the directory of a run (there is no config.yaml in it)"),
-    ("explain cart lr", "lr: there is no such setting; did you mean 'algorithm.lr'"),
+    ("explain cart gamme", "gamme: there is no such setting; did you mean 'algorithm.gamma'"),
     ("explain cart algorithm.gama", "algorithm.gama: there is no such setting; did you mean 'algorithm.gamma'?"),
     ("record cart -o film.avi", "error: film.avi: a video is one of .webp, .gif, .png, .mp4, by its suffix"),
     (f"{CART} {' '.join(TINY)} --stop retrun_mean=3 --quiet", "stop.retrun_mean: this run has no such metric"),

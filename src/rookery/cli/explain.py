@@ -16,6 +16,7 @@ from rookery.algorithms.names import ALGORITHMS
 from rookery.cli.runs import ROOT, Provenance, RunFolder, TrustedCode, find_run, read_json, read_provenance
 from rookery.cli.timers import place_of, update_functions
 from rookery.core.errors import ConfigError
+from rookery.core.settings.short_paths import full_path
 
 if TYPE_CHECKING:
     from rookery.run.describe.call_path import Call
@@ -92,6 +93,7 @@ def explain_setting(run: Path, path: str, trust_code: bool) -> str:
     from rookery.core.config import current_history, current_path, explain_history
 
     history = with_drawn_seed(run, read_provenance(run))
+    path = path if path in history else full_path(path)
     if not any(f"{known}.".startswith(f"{path}.") for known in history):
         from rookery.cli.resume import resolved_settings
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rookery.cli import completion
 from rookery.cli.runs import Provenance, SavedRun, TrustedCode, find_run, find_saved, read_provenance
 from rookery.cli.terminal.json_output import json_rows, report_rows
 from rookery.cli.train import (
@@ -50,6 +51,7 @@ def resume(
             metavar="FILE.yaml|PATH=VALUE",
             help="Settings to change from now on: files, or single ones, as in algorithm.lr=3e-4.",
             show_default=False,
+            autocompletion=completion.overrides,
         ),
     ] = None,
     stop: Annotated[

@@ -24,6 +24,7 @@ from rookery.core.errors import ConfigError, LearnerLostError, WorkerLostError
 from rookery.core.io.files import LONGEST_NAME
 from rookery.core.process.interrupt import Interrupted
 from rookery.core.settings.layers import Layer, override_layer, yaml_layer
+from rookery.core.settings.short_paths import with_full_paths
 from rookery.core.settings.starting_folder import absolute, shown
 
 if TYPE_CHECKING:
@@ -48,9 +49,9 @@ Words = Annotated[
     typer.Argument(
         metavar="ENV|FILE.yaml|PATH=VALUE",
         help="A Gymnasium id, my.module:MyEnv, a Unity player or unity:editor; settings files; single settings, as in "
-        "algorithm.lr=3e-4.",
+        "algorithm.lr=3e-4, or lr=3e-4.",
         show_default=False,
-        autocompletion=completion.environments,
+        autocompletion=completion.words,
     ),
 ]
 ReplayPlaces = Annotated[
@@ -228,7 +229,15 @@ def layers_of_arguments(what: Sequence[str], env: str | None, options: Mapping[s
     given = {path: value for path, value in options.items() if value is not None}
     if names:
         given["env.name"] = names[0]
-    return [*map(yaml_layer, files), Layer(LINE, given), override_layer(overrides, LINE)]
+    return [*map(yaml_layer, files), Layer(LINE, given), full_layer(override_layer(overrides, LINE))]
+
+
+def full_layer(layer: Layer) -> Layer:
+    """Returns a layer of overrides with full paths, and prints those that were short: ``lr = algorithm.lr``."""
+    layer, written = with_full_paths(layer)
+    for short, full in written.items():
+        typer.echo(f"{short} = {full}", err=True)
+    return layer
 
 
 def data_values(gradient_steps: int | None, sources: Sequence[str]) -> dict[str, Any]:

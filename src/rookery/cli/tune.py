@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from rookery.cli import completion
 from rookery.cli.runs import NEWEST, ROOT, TrustedCode, find_experiment
 from rookery.cli.train import (
     Algorithm,
@@ -31,6 +32,13 @@ class DefaultRunGroup(TyperGroup):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Returns the completions of verbs and, because the word run may be left out, those of its first argument."""
+        return [
+            *super().shell_complete(ctx, incomplete),
+            *self.commands["run"].params[0].shell_complete(ctx, incomplete),
+        ]
+
 
 app = typer.Typer(
     cls=DefaultRunGroup, no_args_is_help=True, help="Tune hyperparameters: run, resume and show experiments."
@@ -45,6 +53,7 @@ def run(
             metavar="ENV|FILE.yaml|PATH=VALUE",
             help="As for rookery train; a value may be a domain, as in algorithm.lr='{loguniform: [1e-4, 1e-2]}'.",
             show_default=False,
+            autocompletion=completion.words,
         ),
     ],
     algo: Algorithm = None,

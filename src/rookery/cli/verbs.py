@@ -31,7 +31,7 @@ HELP = {
         "explain": "Show the source of a setting, or a place in the code.",
         "algos": "List the algorithms with their capabilities.",
         "envs": "List environments; check, create or compile your own.",
-        "config": "Describe configuration files.",
+        "config": "Show the settings there are; write their JSON Schema.",
     },
     "Play": {
         "match": "Play games between two runs.",

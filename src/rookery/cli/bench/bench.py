@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from rookery.cli import completion
 from rookery.cli.bench.plan import PlanOptions, show_plan
 from rookery.cli.train import Algorithm, layers_of_arguments
 from rookery.core.settings.layers import Layer
@@ -34,6 +35,7 @@ def bench(
             metavar="ENV|FILE.yaml|PATH=VALUE",
             help="As for rookery train; default environment: CartPole-v1.",
             show_default=False,
+            autocompletion=completion.words,
         ),
     ] = None,
     algo: Algorithm = None,
