@@ -1,4 +1,4 @@
-"""ML-Agents' files on Rookery's engine: its configuration, its results folder, its ONNX; and its low-level API.
+"""ML-Agents' files on Rookery's engine: its configuration, its results folder, its ONNX files; and its low-level API.
 
 ``from rookery_mlagents import mlagents_envs`` imports the package under its old name; after `install`, every ``import
 mlagents_envs`` in this process finds it. Nothing heavy is loaded before a name is used.

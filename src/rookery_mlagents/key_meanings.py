@@ -48,7 +48,7 @@ GOAL = "goal"
 
 @dataclass(frozen=True)
 class Case:
-    """A behavior to be translated.
+    """Behavior to translate.
 
     Attributes:
         name: Its name.
@@ -178,7 +178,7 @@ def widths(case: Case) -> Values:
 
 
 def has_pictures(case: Case) -> bool:
-    """Returns whether the observation has an image."""
+    """Returns whether the observation contains an image."""
     return any(image_layout(leaf) for leaf in case.spaces.obs.leaves)
 
 
@@ -231,7 +231,7 @@ def extrinsic(case: Case) -> Values:
 
 
 def learned_signal(case: Case, name: str) -> Values:
-    """Returns the settings that all learned signals have."""
+    """Returns the settings shared by all learned signals."""
     signal = case.own.reward_signals[name]
     assert isinstance(signal, CuriosityOptions | RNDOptions | GAILOptions)
     here = f"{S}{name}."
@@ -333,12 +333,14 @@ def self_play(case: Case) -> Values:
 
 
 def last_decision(case: Case) -> Values:
-    """Returns the decisions that the behavior learns from; the run ends when all with agents have finished."""
+    """Returns the number of decisions that the behavior learns from; the run ends when all behaviors with agents have
+    finished.
+    """
     return {f"{P}max_decisions": case.own.max_steps, "stop.finished_share": 1.0}
 
 
 def start(case: Case) -> Values:
-    """Returns the run or checkpoint of Rookery that the initial weights are taken from."""
+    """Returns the run or checkpoint of Rookery from which the initial weights are loaded."""
     path = case.own.init_path
     if path is not None and not path.endswith(".pt"):
         return {f"{P}init_from": path}
@@ -346,7 +348,9 @@ def start(case: Case) -> Values:
 
 
 def initialize_from(case: Case) -> Values:
-    """Returns the run in the same results folder that the initial weights are taken from, if it is one of Rookery."""
+    """Returns the run in the same results folder from which the initial weights are loaded, if it is a run of
+    Rookery.
+    """
     found = case.options.checkpoint_settings
     if found.initialize_from is None or case.own.init_path is not None:
         return {}
@@ -360,7 +364,7 @@ def kept(case: Case) -> Values:
 
 
 def overlap(case: Case) -> Values:
-    """Returns whether sampling and learning overlap: if all behaviors are threaded and use ppo."""
+    """Returns whether sampling and learning overlap: only if all behaviors are threaded and use ppo."""
     found = [case.options.of(name) for name in case.behaviors]
     return {"sampling.staleness": int(all(one.threaded and one.trainer_type == "ppo" for one in found))}
 
@@ -372,24 +376,24 @@ def copies(case: Case) -> Values:
 
 
 def seed(case: Case) -> Values:
-    """Returns the seed of the run; nothing for -1, so that it is drawn."""
+    """Returns the seed of the run; no value for -1, so that it is drawn."""
     value = case.options.env_settings.seed
     return {"seed": value} if value >= 0 else {}
 
 
 def restarts(case: Case) -> Values:
-    """Returns the number of processes that may be restarted; -1 = no limit."""
+    """Returns the maximum number of restarts of processes; -1 = no limit."""
     value = case.options.env_settings.max_lifetime_restarts
     return {"sampling.max_restarts": value if value >= 0 else 1_000_000_000}
 
 
 def patience(case: Case) -> Values:
-    """Returns the seconds that an environment may take for a step."""
+    """Returns the timeout in seconds for a step of an environment."""
     return {"sampling.step_timeout_seconds": float(case.options.env_settings.timeout_wait)}
 
 
 def device(case: Case) -> Values:
-    """Returns the device that networks learn on."""
+    """Returns the device on which networks learn."""
     value = case.options.torch_settings.device
     return {} if value is None else {"device": value.partition(":")[0]}
 

@@ -333,7 +333,7 @@ KEY_WORDS = {
     "force": "Replaces the run `run_id`",
     "inference": "Runs the policies without learning",
 }
-"""Texts of single keys of a row with several, by the whole key or its last part, for the documentation."""
+"""Descriptions of single keys of a row with several keys, by the whole key or its last part, for the documentation."""
 
 PARAMETER_KEYS = (
     ("NAME", "required", "A parameter of the environment: a number, a distribution or a curriculum."),
@@ -388,7 +388,7 @@ RUN_ROWS = [*ENV_ROWS, *ENGINE_ROWS, *PARAMETER_ROWS, *CHECKPOINT_ROWS, *OTHER_R
 """Keys of the other sections."""
 
 ROWS = [*BEHAVIOR_ROWS, *RUN_ROWS]
-"""All of them."""
+"""Rows of all keys."""
 
 ONLY_GIVEN = ("env_settings.timeout_wait", "env_settings.max_lifetime_restarts")
 """Keys whose default applies to Unity players only; Python environments keep the default of the setting."""
@@ -427,7 +427,7 @@ CONSTANTS = {
     "adam_eps": "Epsilon of Adam is 1e-8, the default of torch.",
     "entity_size": "Entities of a set are embedded in 128 features.",
 }
-"""The constants in words, for the documentation."""
+"""Descriptions of the constants, for the documentation."""
 
 DIFFERENCES = (
     ("probability ratio of ppo, poca", "of each element or branch of an action",
@@ -456,4 +456,4 @@ DIFFERENCES = (
     ("deterministic", "applies to training too", "applies to evaluations and `--inference` only"),
     ("device", "`cuda` if available", "`cpu`, unless `cuda` is given"),
 )  # fmt: skip
-"""Intended differences: the subject, ML-Agents' way and Rookery's."""
+"""Intended differences: the subject, ML-Agents' behaviour and Rookery's."""

@@ -1,4 +1,4 @@
-"""A policy as a file for Unity: the inputs and outputs by which the package com.unity.ml-agents reads a model.
+"""Policies as ONNX files for Unity: inputs and outputs as the package com.unity.ml-agents reads them.
 
 Version 3 is read by packages from 2.0 on (Barracuda and Sentis), version 2 by those of 1.x and by later ones.
 Observations are called ``obs_0``, ``obs_1``, ... in the order of the policy's leaves; images have their channels
@@ -60,7 +60,7 @@ def write_unity(
     version: int = 3,
     observations: Tree | None = None,
 ) -> Written:
-    """Writes a policy as an ONNX file for Unity, compared with the policy and checked as Unity's importer would.
+    """Writes a policy as an ONNX file for Unity, compares it with the policy, and checks it like Unity's importer.
 
     Args:
         policy: The policy.
@@ -84,7 +84,7 @@ UNITY = Exporter(write_unity, ".onnx", ("opset", "version"), UNITY_RULES)
 
 
 def unity_model(policy: Policy, opset: int, version: int) -> Exported:
-    """Makes the model; arguments and errors as of `write_unity`."""
+    """Builds the model; arguments and errors as of `write_unity`."""
     _check(policy, version)
     graph, action = Graph(opset), policy.action_spec
     senses = senses_of(policy.own_spec)
@@ -131,7 +131,7 @@ def unity_model(policy: Policy, opset: int, version: int) -> Exported:
 
 
 def _check(policy: Policy, version: int) -> None:
-    """Refuses what Unity has no place for."""
+    """Raises an error for policies that Unity's format does not support."""
     who, action, memory = f"policy {policy.name!r}", policy.action_spec, policy.model.memory
     if policy.reward_column is not None:
         raise ExportError(
@@ -154,7 +154,7 @@ def _check(policy: Policy, version: int) -> None:
 
 @dataclass(frozen=True)
 class Sense:
-    """An observation of Unity's: a leaf as one of its sensors gives it.
+    """Observation of one of Unity's sensors, for a leaf of the observation.
 
     Attributes:
         leaf: The leaf.
@@ -171,13 +171,13 @@ class Sense:
     channels_last: bool
 
     def name(self, version: int) -> str:
-        """Returns the input that it stands in."""
+        """Returns the name of the model input that contains this observation."""
         if version == 2 and len(self.shape) != 2:
             return VECTOR if len(self.shape) == 1 else f"{PICTURE}{self.picture}"
         return f"{PLANE}{self.index}"
 
     def feed(self, stored: np.ndarray) -> np.ndarray:
-        """Returns stored observations ``[N, ...]`` as the sensor would."""
+        """Converts stored observations ``[N, ...]`` to the values sent by the sensor."""
         leaf, num = self.leaf, len(stored)
         if leaf.kind in CATEGORIES:
             columns = stored.reshape(num, -1).T
@@ -188,7 +188,7 @@ class Sense:
         return (np.moveaxis(given, -1, 1) if self.channels_last else given).reshape(num, *self.shape)
 
     def seen(self, graph: Graph, value: str) -> ObsValue:
-        """Adds what makes the stored leaf of the sensor's value."""
+        """Adds the operators that convert the sensor's value to the stored leaf."""
         leaf = self.leaf
         if leaf.kind in CATEGORIES:
             return ObsValue("", one_hot=value)
@@ -200,7 +200,7 @@ class Sense:
 
 
 def senses_of(spec: ObsSpec) -> list[Sense]:
-    """Returns the sensors of a policy's own observations, in their order.
+    """Returns the sensors of a policy's observations, in their order.
 
     Leaves that are called ``obs_0``, ``obs_1``, ... keep their numbers; all others are counted as they come, which in a
     Dict space is by name, as Unity sorts its sensors.
@@ -232,7 +232,7 @@ def senses_of(spec: ObsSpec) -> list[Sense]:
 
 
 def _inputs(graph: Graph, senses: list[Sense], version: int) -> tuple[list[Port], dict[str, ObsValue]]:
-    """The inputs, and the observation made of them."""
+    """Adds the inputs, and the observation built from them."""
     ports: dict[str, Port] = {}
     obs: dict[str, ObsValue] = {}
     vectors = [sense for sense in senses if sense.name(version) == VECTOR]
@@ -250,7 +250,7 @@ def _inputs(graph: Graph, senses: list[Sense], version: int) -> tuple[list[Port]
 
 
 def fed(senses: list[Sense], tree: Tree, version: int) -> dict[str, np.ndarray]:
-    """Returns stored observations ``[N, ...]`` by leaf path as Unity's sensors would, by name of the input."""
+    """Converts stored observations ``[N, ...]`` by leaf path to the values sent by Unity's sensors, by input name."""
     found: dict[str, np.ndarray] = {}
     for sense in senses:
         name, value = sense.name(version), sense.feed(tree[sense.leaf.path])
@@ -262,7 +262,7 @@ def fed(senses: list[Sense], tree: Tree, version: int) -> dict[str, np.ndarray]:
 
 
 def _fact(graph: Graph, name: str, value: object, dtype: type = np.float32) -> Port:
-    """A constant as an output: old packages look for constants, later ones for outputs."""
+    """Adds a constant that is also an output: old packages read constants, later ones outputs."""
     array: np.ndarray = np.asarray(value, dtype)
     graph.named_constant(f"{name}.value", array)
     return Port(graph.name(f"{name}.value", name), array.dtype, array.shape)
@@ -273,7 +273,7 @@ def _facts(graph: Graph, version: int, memory_size: int) -> list[Port]:
 
 
 def _outputs(graph: Graph, policy: Policy, decision: Decision) -> list[Port]:
-    """Actions and memory in the form of version 3."""
+    """Adds actions and memory in the format of version 3."""
     ports, acts, action = [], decision.acts, policy.action_spec
     if acts.numbers is not None:
         low, high, *_ = number_bounds(action)
@@ -297,7 +297,9 @@ def _outputs(graph: Graph, policy: Policy, decision: Decision) -> list[Port]:
 
 
 def _legacy_outputs(graph: Graph, policy: Policy, decision: Decision) -> list[Port]:
-    """Actions in the form of version 2: numbers, or log-probabilities that Unity draws choices by."""
+    """Adds actions in the format of version 2: continuous actions, or log-probabilities from which Unity draws discrete
+    actions.
+    """
     action, parameters = policy.action_spec, decision.acts.parameters
     if decision.acts.numbers is not None:
         low, high, *_ = number_bounds(action)
@@ -317,7 +319,7 @@ def _legacy_outputs(graph: Graph, policy: Policy, decision: Decision) -> list[Po
 
 
 def _deterministic(graph: Graph, policy: Policy, decision: Decision) -> Port:
-    """The most probable numbers, to compare by where a file has no output of them."""
+    """Returns the most probable continuous actions for comparison, if a file has no such output."""
     assert decision.acts.numbers is not None
     low, high, *_ = number_bounds(policy.action_spec)
     best = within(graph, decision.acts.numbers.best, low, high)

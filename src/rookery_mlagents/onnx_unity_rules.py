@@ -18,22 +18,22 @@ from rookery.face import OPSETS, FileReport, OnnxRules, nearest
 _OPERATORS = json.loads(Path(__file__).with_name("unity_operators.json").read_text(encoding="utf-8"))
 
 NOT_IN_BARRACUDA = frozenset(_OPERATORS["sentis"])
-"""Operators that Sentis imports and its forerunner Barracuda, of packages up to 2.3, does not know."""
+"""Operators supported by Sentis, but not by its predecessor Barracuda in packages up to 2.3."""
 
 SENTIS = NOT_IN_BARRACUDA.union(_OPERATORS["barracuda"])
-"""Operators that Unity's Sentis (the Inference Engine) imports. The exact GELU needs `Erf`."""
+"""Operators supported by Unity's Sentis (the Inference Engine). The exact GELU needs `Erf`."""
 
 FACTS = ("version_number", "memory_size")
 PLAIN_INPUTS = ("action_masks", "recurrent_in")
 MARKS = (*FACTS, "obs_0", "vector_observation", "continuous_actions", "discrete_actions", "is_continuous_control")
-"""Names by which a file is taken to be for Unity."""
+"""Names of inputs and outputs by which a file for Unity is recognized."""
 
 PAIRS = {"continuous_actions": "continuous_action_output_shape", "discrete_actions": "discrete_action_output_shape"}
-"""Outputs with actions, and those that say how they are laid out."""
+"""Outputs with actions, each with the output that describes their layout."""
 
 
 class UnityRules(OnnxRules):
-    """Rules by which the package com.unity.ml-agents takes a model."""
+    """Rules by which the package com.unity.ml-agents accepts a model."""
 
     kind = "unity"
     purpose = "for Unity, model version ?"
@@ -80,7 +80,7 @@ def _check_operators(report: FileReport) -> None:
 
 
 def _fact(report: FileReport, constants: dict[str, np.ndarray], name: str) -> np.ndarray | None:
-    """A constant that must be an output; says what is wrong with it."""
+    """Checks a constant that must be an output; adds its problem."""
     if name not in _named(report.outputs):
         there = name in constants
         report.problems.append(
@@ -173,7 +173,7 @@ def _check_masks(report: FileReport, width: int) -> None:
 
 
 def _check_legacy(report: FileReport, constants: dict[str, np.ndarray]) -> None:
-    """Outputs of version 2: one action, how wide it is, and whether it is numbers."""
+    """Checks the outputs of version 2: one action, its width, and whether it is continuous."""
     outputs = _named(report.outputs)
     if "action" not in outputs:
         report.problems.append("There is no output with actions: action, of a model of version 2.")

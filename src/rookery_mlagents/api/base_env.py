@@ -1,4 +1,6 @@
-"""`BaseEnv`: the class that environments of ML-Agents' low-level API come from; scripts write their own by it, too."""
+"""`BaseEnv`: base class of environments in ML-Agents' low-level API; scripts can derive their own environments from
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of side channels, value by value: `OutgoingMessage` writes one, `IncomingMessage` reads it."""
+"""Messages of side channels: `OutgoingMessage` writes values one by one, `IncomingMessage` reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Exceptions of the low-level API, under ML-Agents' names; each is an `EnvError` too, so its message is printed."""
+"""Exceptions of the low-level API, under ML-Agents' names; each is also an `EnvError`, so that its message is
+printed.
+"""
 
 from __future__ import annotations
 
@@ -40,4 +42,4 @@ class UnityWorkerInUseException(UnityException):
 
 
 class UnityPolicyException(UnityException):
-    """Something is wrong with a policy; kept for scripts that catch it."""
+    """Error of a policy; kept for scripts that catch it."""

@@ -30,7 +30,7 @@ class ActionFlattener:
 
 
 class UnityToGymWrapper(gymnasium.Env[Any, Any]):
-    """One agent of an environment as a Gymnasium environment, with the API of today: `step` gives five values.
+    """One agent of an environment as a Gymnasium environment with the present API: `step` returns five values.
 
     ``info["step"]`` has the agent's `DecisionSteps` or `TerminalSteps`; where actions are choices,
     ``info["action_mask"]`` says which are allowed (1), as Gymnasium's environments do. With `allow_multiple_obs` images
@@ -109,14 +109,14 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         return spaces.Tuple(shown) if self._multiple else shown[0]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begins an episode; the game's seed is given to `UnityEnvironment` and cannot be changed here."""
+        """Starts an episode; the game's seed is set in `UnityEnvironment` and cannot be changed here."""
         super().reset(seed=seed)
         decisions = self._begun if self._begun is not None else self._begin()
         self._begun, self.game_over = None, False
         return self._seen(decisions), self._info(decisions)
 
     def _begin(self) -> DecisionSteps:
-        """Resets the environment; the first time is that of the constructor, which looks how many agents there are."""
+        """Resets the environment; the constructor makes the first reset, which determines the number of agents."""
         self._env.reset()
         decisions: DecisionSteps = self._env.get_steps(self.name)[0]
         self._check_agents(len(decisions))
@@ -153,7 +153,7 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         self._env.set_actions(self.name, actions)
 
     def _seen(self, steps: DecisionSteps | TerminalSteps) -> Any:
-        """Returns the observation of the only agent, as the observation space has it."""
+        """Returns the observation of the only agent, in the form of the observation space."""
         images = [self._picture(steps.obs[place][0]) for place in self._pictures]
         if images:
             self.visual_obs = images[0]

@@ -15,14 +15,14 @@ from rookery.face import nearest
 from rookery_mlagents.api.mlagents_names import GONE, NAMES
 
 HERE = __name__.rpartition(".")[0]
-"""The package that targets of the tables are relative to."""
+"""Package that targets of the tables are relative to."""
 
 TOPS = tuple(sorted({path.partition(".")[0] for path in NAMES}))
-"""Packages whose names are known."""
+"""Top-level packages whose names are known."""
 
 
 class _NamesOfUnity(ModuleType):
-    """A module of `mlagents_envs`, whose objects are looked up when they are first asked for."""
+    """A module of `mlagents_envs`, whose objects are looked up on first access."""
 
     def __getattr__(self, name: str) -> Any:
         path = self.__name__
@@ -48,7 +48,7 @@ class _NamesOfUnity(ModuleType):
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Finds these modules; for others of the same packages the error states why they are missing."""
+    """Finds these modules; for other modules of the same packages, the error states why they are missing."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -64,7 +64,7 @@ class _Finder(MetaPathFinder, Loader):
         return module(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """There is nothing to run: names are looked up when they are asked for."""
+        """Does nothing: names are looked up on access."""
 
 
 _finder = _Finder()
@@ -72,7 +72,7 @@ _finder = _Finder()
 
 @cache
 def module(path: str) -> ModuleType:
-    """Returns a module of `mlagents_envs` as it is written here.
+    """Returns this package's replacement of a module of `mlagents_envs`.
 
     Raises:
         ImportError: If there is none; names its replacement.
@@ -96,7 +96,7 @@ def _missing(path: str) -> str:
 
 
 def is_installed(top: str) -> bool:
-    """Returns whether a package of that name is installed, so that it need not be ours."""
+    """Returns whether a package of that name is installed, in which case no replacement is needed."""
     return PathFinder.find_spec(top) is not None
 
 

@@ -1,4 +1,4 @@
-"""Loggers as ML-Agents' `logging_util` gives them."""
+"""Loggers with the interface of ML-Agents' `logging_util`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ CRITICAL, FATAL, ERROR, WARNING = logging.CRITICAL, logging.FATAL, logging.ERROR
 INFO, DEBUG, NOTSET = logging.INFO, logging.DEBUG, logging.NOTSET
 
 ROOT = "rookery_mlagents"
-"""Logger above those of this face."""
+"""Parent logger of this package."""
 
 
 def get_logger(name: str) -> logging.Logger:

@@ -1,4 +1,4 @@
-"""`UnityParallelEnv` and `UnityAECEnv`: all agents of an environment, by PettingZoo's APIs of today.
+"""`UnityParallelEnv` and `UnityAECEnv`: all agents of an environment, with PettingZoo's present APIs.
 
 An agent is called ``Behavior?agent_id=7``. Who asks for an action is in `agents`; who does not, because it decides less
 often, is not there until it does. An agent that ends is there once more, with its end; a game that lets one of the same
@@ -18,11 +18,11 @@ from rookery_mlagents.api.exceptions import UnityEnvironmentException
 from rookery_mlagents.api.specs import ActionTuple
 
 AGENT = "?agent_id="
-"""What stands between the behaviour and the number in the name of an agent."""
+"""Separator between the behaviour and the number in the name of an agent."""
 
 
 class UnityPettingzooBaseEnv:
-    """Base class of both wrappers: the agents, and the observation, reward and info of each.
+    """Base class of both wrappers, with the agents and their observations, rewards and infos.
 
     Observations are the sensors' arrays: one, or a tuple of several. Where actions are choices, it is a dict of
     ``observation`` and ``action_mask``, in which 1 is allowed, as everywhere in PettingZoo.
@@ -94,7 +94,7 @@ class UnityPettingzooBaseEnv:
     # -- who is there --------------------------------------------------------------------------------------------------
 
     def _show(self) -> None:
-        """Takes over the agents that ask, and those that have ended."""
+        """Updates the agents that request an action, and those whose episode has ended."""
         self._rows, self._actions = {}, {}
         for table in (self.rewards, self.terminations, self.truncations, self.infos, self._observations):
             table.clear()
@@ -120,7 +120,7 @@ class UnityPettingzooBaseEnv:
         self.agents = [*ended, *self._rows]
 
     def _name(self, behavior: str, number: int) -> str:
-        """The name of an agent, another one for each of its lives."""
+        """Returns the name of an agent; a new name for each of its episodes."""
         life = self._lives.setdefault((behavior, number), 1)
         name = f"{behavior}{AGENT}{number}" + (f"&life={life}" if life > 1 else "")
         if name in self._over:
@@ -153,7 +153,9 @@ class UnityPettingzooBaseEnv:
             self.infos[agent]["interrupted"] = truncated
 
     def _begin(self, seed: int | None) -> None:
-        """Resets the environment; a seed is that of the action spaces, as the game's cannot be changed."""
+        """Resets the environment; a seed applies to the action spaces only, because the game's seed cannot be
+        changed.
+        """
         if self._env is None:
             raise UnityEnvironmentException("this environment is closed")
         if seed is not None:
@@ -167,7 +169,7 @@ class UnityPettingzooBaseEnv:
     # -- acting --------------------------------------------------------------------------------------------------------
 
     def _set(self, agent: str, action: Any) -> None:
-        """Writes down the action of an agent that asks."""
+        """Stores the action of an agent that has requested one."""
         behavior, row = self._rows[agent]
         space, actions = self._action_spaces[behavior], self._actions[behavior]
         parts = list(action) if isinstance(space, spaces.Tuple) else [action]
@@ -184,7 +186,7 @@ class UnityPettingzooBaseEnv:
             table[row] = value
 
     def _go_on(self) -> None:
-        """Sends the actions, and shows what comes of them."""
+        """Sends the actions, and updates the agents with the result."""
         for behavior, actions in self._actions.items():
             self._env.set_actions(behavior, actions)
         while True:
@@ -208,7 +210,7 @@ class UnityPettingzooBaseEnv:
             space.seed(seed)
 
     def render(self) -> None:
-        """Shows nothing: the player has a window of its own."""
+        """Does nothing: the player has its own window."""
 
     def close(self) -> None:
         if self._env is not None:
@@ -217,7 +219,7 @@ class UnityPettingzooBaseEnv:
 
 
 class UnityParallelEnv(UnityPettingzooBaseEnv, ParallelEnv):  # type: ignore[misc]
-    """All agents that ask act at once."""
+    """All agents that request an action act at once."""
 
     def __init__(self, env: Any, seed: int | None = None) -> None:
         super().__init__(env, seed)
@@ -227,7 +229,7 @@ class UnityParallelEnv(UnityPettingzooBaseEnv, ParallelEnv):  # type: ignore[mis
         return dict(self._observations), dict(self.infos)
 
     def step(self, actions: Mapping[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
-        """Steps with the actions of agents; an agent without an action does zeros."""
+        """Steps with the actions of agents; agents without an action use zeros."""
         for agent, action in actions.items():
             if agent not in self._rows:
                 here = ", ".join(self._rows) or "no agent; reset() first"
@@ -240,7 +242,7 @@ class UnityParallelEnv(UnityPettingzooBaseEnv, ParallelEnv):  # type: ignore[mis
 
 
 class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]
-    """Agents act one after the other; the game continues when all agents that ask have acted."""
+    """Agents act one after the other; the game continues when all requesting agents have acted."""
 
     def __init__(self, env: Any, seed: int | None = None) -> None:
         self._cumulative_rewards: dict[str, float] = {}
@@ -250,7 +252,9 @@ class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]
 
     @property
     def agent_selection(self) -> str:
-        """Whose turn it is: first those whose episode has ended, who give None, then those who ask."""
+        """The agent to act next: first those whose episode has ended, which must pass None, then those that request an
+        action.
+        """
         if not self._turn:
             raise UnityEnvironmentException("there is no agent: reset() first")
         return self._turn[0]
@@ -268,7 +272,7 @@ class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]
         }
 
     def step(self, action: Any) -> None:
-        """Acts for the agent whose turn it is; an agent whose episode has ended takes None, and leaves."""
+        """Sets the action of the current agent; an agent whose episode has ended takes None, and is removed."""
         agent = self.agent_selection
         if self.terminations[agent] or self.truncations[agent]:
             if action is not None:

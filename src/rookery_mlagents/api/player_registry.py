@@ -1,4 +1,4 @@
-"""ML-Agents' registry of players to download, which is refused here with what to do."""
+"""Placeholder for ML-Agents' registry of downloadable players; any use raises an error with the alternative."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WHY = (
     "Rookery (rookery envs), some of which are ML-Agents' examples made anew: Basic, BallPlate for 3DBall, GoalGrid "
     "for GridWorld, PushBlock, Match3, FoodCollector"
 )
-"""Message of the error that a request for a player raises."""
+"""Message of the error for requests of a player."""
 
 
 class UnityEnvRegistry(Mapping[str, Any]):
@@ -32,15 +32,15 @@ class UnityEnvRegistry(Mapping[str, Any]):
         return iter(())
 
     def register(self, new_entry: Any) -> NoReturn:
-        """Refuses an entry."""
+        """Raises an error: entries cannot be registered."""
         raise UnityEnvironmentException(f"register: {WHY}")
 
     def register_from_yaml(self, path_to_yaml: str) -> NoReturn:
-        """Refuses a list of players."""
+        """Raises an error: lists of players are not supported."""
         raise UnityEnvironmentException(f"register_from_yaml({path_to_yaml!r}): {WHY}")
 
     def clear(self) -> None: ...
 
 
 default_registry = UnityEnvRegistry()
-"""The registry that scripts import."""
+"""The registry imported by scripts."""

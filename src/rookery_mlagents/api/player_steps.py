@@ -19,11 +19,11 @@ from rookery_mlagents.link.image_messages import channels_first
 from rookery_mlagents.link.layouts import CHOICES, NUMBERS, BehaviorLayout, SensorLayout
 
 BYTE = 255.0
-"""Largest value of an image of bytes, which scripts see from 0 to 1."""
+"""Largest value of a byte image, which scripts receive scaled to [0, 1]."""
 
 
 def spec_of(layout: BehaviorLayout) -> BehaviorSpec:
-    """Describes a behaviour as scripts know it."""
+    """Returns the specification of a behaviour in the low-level API."""
     sensors = []
     for sensor in layout.sensors:
         properties = sensor.properties or (0,) * len(sensor.shape)
@@ -34,7 +34,7 @@ def spec_of(layout: BehaviorLayout) -> BehaviorSpec:
 
 
 def decision_steps(layout: BehaviorLayout, asking: Asking) -> DecisionSteps:
-    """Returns the steps of agents that ask for an action.
+    """Returns the steps of agents that request an action.
 
     Raises:
         UnityObservationException: If a number is none; names the sensor.
@@ -59,7 +59,7 @@ def terminal_steps(layout: BehaviorLayout, ended: Ended) -> TerminalSteps:
 
 
 def _seen(layout: BehaviorLayout, agents: Asking) -> list[np.ndarray]:
-    """``[N, *shape]`` float32 for each sensor, as the player sent it."""
+    """Returns the observations of each sensor as sent by the player, ``[N, *shape]`` float32."""
     found = []
     for sensor in layout.sensors:
         values = _sent(sensor, agents.obs[sensor.path])
@@ -73,7 +73,7 @@ def _seen(layout: BehaviorLayout, agents: Asking) -> list[np.ndarray]:
 
 
 def _sent(sensor: SensorLayout, stored: np.ndarray) -> np.ndarray:
-    """Returns the values that a sensor sent, from the stored ones; uint8 images as numbers from 0 to 1."""
+    """Converts stored values to those that a sensor sent; uint8 images are scaled to [0, 1]."""
     if sensor.is_set:
         return np.array(stored[..., 1:], np.float32)
     if sensor.is_turned:
@@ -84,7 +84,7 @@ def _sent(sensor: SensorLayout, stored: np.ndarray) -> np.ndarray:
 
 
 def _agent_arrays(layout: BehaviorLayout, agents: Asking) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Ids, groups (0 for none), rewards and rewards of groups, ``[N]`` each."""
+    """Returns ids, groups (0 for none), rewards and group rewards, ``[N]`` each."""
     num = len(agents.ids)
     ids = np.array(agents.ids, np.int32)
     groups = np.array([group or 0 for group in agents.groups] or [0] * num, np.int32)
@@ -100,7 +100,7 @@ def _agent_arrays(layout: BehaviorLayout, agents: Asking) -> tuple[np.ndarray, n
 
 
 def answer_of(layout: BehaviorLayout, ids: np.ndarray, actions: ActionTuple) -> Answer:
-    """Returns the answer to agents, of actions in their order."""
+    """Returns the answer to agents, given their actions in order."""
     spec = layout.action
     both: np.ndarray
     if spec.kind == "composite":

@@ -1,4 +1,6 @@
-"""Runs a script of ML-Agents' low-level API: ``import mlagents_envs`` means what is written here, installed or not."""
+"""Runs a script of ML-Agents' low-level API, with ``import mlagents_envs`` loading this package, even if the original
+is installed.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,13 @@ USAGE = "usage: python -m rookery_mlagents run script.py [-- the script's own ar
 
 
 def run(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> int | str | None:
-    """Runs a script as a program and returns what it exits with; see `rookery.script.runner.run`."""
+    """Runs a script as a program and returns its exit code; see `rookery.script.runner.run`."""
     install(over=True)
     return runner.run(path, arguments)
 
 
 def main(arguments: Sequence[str]) -> int | str | None:
-    """Runs ``python -m rookery_mlagents run script.py [-- ARGUMENTS...]`` and returns what it exits with."""
+    """Runs ``python -m rookery_mlagents run script.py [-- ARGUMENTS...]`` and returns the exit code."""
     match list(arguments):
         case ["run", path, *own] if not path.startswith("-"):
             return run(path, without_dashes(own))

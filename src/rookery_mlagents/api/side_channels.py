@@ -1,4 +1,4 @@
-"""Side channels of ML-Agents' low-level API: bytes that travel beside observations and actions, by channel."""
+"""Side channels of ML-Agents' low-level API: bytes sent in addition to observations and actions, by channel."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SideChannel(ABC):
 
 
 class _OneWayChannel(SideChannel):
-    """A channel through which games send nothing."""
+    """A channel on which games send nothing."""
 
     def on_message_received(self, msg: IncomingMessage) -> None:
         raise UnityCommunicationException(
@@ -54,7 +54,7 @@ class _OneWayChannel(SideChannel):
 
 
 class EngineConfig(NamedTuple):
-    """Display and time settings of the player; None leaves a value as it is."""
+    """Display and time settings of the player; None leaves a setting unchanged."""
 
     width: int | None
     height: int | None
@@ -88,7 +88,9 @@ class EngineConfigurationChannel(_OneWayChannel):
         target_frame_rate: int | None = None,
         capture_frame_rate: int | None = None,
     ) -> None:
-        """Sets what is given, with the next message; raises a UnitySideChannelException for a width without height."""
+        """Sets the given parameters with the next message; raises a UnitySideChannelException for a width without
+        height.
+        """
         if (width is None) != (height is None):
             given, missing = ("width", "height") if height is None else ("height", "width")
             raise UnitySideChannelException(f"the window has a {given} and no {missing}; set both, or none")

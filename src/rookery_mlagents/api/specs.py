@@ -92,7 +92,9 @@ class ActionSpec(NamedTuple):
         return ActionTuple(numbers, np.zeros((n_agents, self.discrete_size), np.int32))
 
     def random_action(self, n_agents: int) -> ActionTuple:
-        """Draws actions evenly, by NumPy's global generator: numbers from -1 to 1, choices whether masked or not."""
+        """Draws actions uniformly, by NumPy's global generator: continuous ones from [-1, 1], discrete ones regardless
+        of masks.
+        """
         numbers = np.random.uniform(-1.0, 1.0, (n_agents, self.continuous_size))
         choices = np.zeros((n_agents, self.discrete_size), np.int32)
         for place, size in enumerate(self.discrete_branches):
@@ -147,7 +149,7 @@ class BehaviorSpec(NamedTuple):
 
 
 class BehaviorMapping(Mapping[str, BehaviorSpec]):
-    """Behaviours by name, to be read and not written; grows as behaviours appear."""
+    """Read-only mapping of behaviours by name; grows as behaviours appear."""
 
     def __init__(self, specs: dict[str, BehaviorSpec]) -> None:
         self._dict = specs

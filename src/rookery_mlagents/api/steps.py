@@ -1,4 +1,4 @@
-"""Steps as in ML-Agents' low-level API: the agents that ask for an action, and those whose episode ended."""
+"""Steps as in ML-Agents' low-level API: the agents that request an action, and those whose episode ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OneStep = TypeVar("OneStep")
 
 
 class DecisionStep(NamedTuple):
-    """An agent that asks for an action; in each branch of `action_mask` True is forbidden."""
+    """An agent that requests an action; in each branch of `action_mask`, True marks a forbidden action."""
 
     obs: list[np.ndarray]
     reward: float
@@ -44,7 +44,7 @@ class _Steps(Mapping[int, OneStep], Generic[OneStep]):
 
     @property
     def agent_id_to_index(self) -> dict[int, int]:
-        """The row of each agent."""
+        """Row of each agent."""
         if self._index is None:
             self._index = {int(agent): row for row, agent in enumerate(self.agent_id)}
         return self._index
@@ -79,7 +79,7 @@ class _Steps(Mapping[int, OneStep], Generic[OneStep]):
 
 
 class DecisionSteps(_Steps[DecisionStep]):
-    """The N agents of one behaviour that ask for an action; a mapping from id to `DecisionStep`.
+    """The N agents of one behaviour that request an action; a mapping from id to `DecisionStep`.
 
     Args:
         obs: ``[N, *shape]`` for each sensor.

@@ -32,20 +32,20 @@ from rookery_mlagents.link.layouts import BehaviorLayout
 from rookery_mlagents.link.player_program import PlayerProcess, find_player
 
 LOOK = 0.25
-"""Seconds between two looks at whether the player still runs."""
+"""Seconds between two checks that the player still runs."""
 
 LOG_FLAG = "-logfile"
-"""Argument of players that names their log, in whatever letters."""
+"""Argument of players that names their log file; its case is ignored."""
 
 NO_DECISIONS = (
     "is connected, and no agent has asked for a decision: give each agent a Decision Requester, or call "
     "RequestDecision, and set its Behavior Type to Default"
 )
-"""Error of a player that is connected and sends no message."""
+"""Error message for a player that is connected but sends no message."""
 
 
 class UnityEnvironment(BaseEnv):
-    """A player of a Unity game, or the Editor, which is waited for.
+    """A player of a Unity game, or the Editor; waits until it connects.
 
     The log of a player is ``Player-WORKER.log`` in `log_folder` (None: a temporary one).
 
@@ -133,7 +133,7 @@ class UnityEnvironment(BaseEnv):
     # -- waiting -------------------------------------------------------------------------------------------------------
 
     def _wait_for_connection(self) -> None:
-        """Waits until the player has greeted us, and is ready to begin."""
+        """Waits until the player has connected, and is ready to begin."""
         until = time.monotonic() + self._timeout
         greeting = self._wait(until, "has not connected: is it a game with ML-Agents and an agent in it, of this port?")
         if isinstance(greeting, Greeting):
@@ -184,7 +184,7 @@ class UnityEnvironment(BaseEnv):
         return f"{self._file or 'the Unity Editor'} on port {self._port}"
 
     def _exchange(self, answers: Mapping[str, Answer], reset: bool) -> None:
-        """Answers the player, and takes in its next message."""
+        """Answers the player, and processes its next message."""
         if not self._loaded:
             raise UnityEnvironmentException(f"{self._name()}: is closed")
         side_channel = bytes(self._side_channel_manager.generate_side_channel_messages())
@@ -222,8 +222,8 @@ class UnityEnvironment(BaseEnv):
         self._is_first_message = False
 
     def step(self) -> None:
-        """Sends the actions that were set (zeros for who was given none), and waits until an agent has something to
-        say; the first time as `reset`.
+        """Sends the actions that were set (zeros for agents without one), and waits until an agent requests an action
+        or ends; the first call does the same as `reset`.
         """
         if self._is_first_message:
             self.reset()
@@ -240,7 +240,7 @@ class UnityEnvironment(BaseEnv):
         self._env_actions[behavior_name] = spec._validate_action(action, len(decisions), behavior_name)
 
     def set_action_for_agent(self, behavior_name: str, agent_id: int, action: ActionTuple) -> None:
-        """Sets the action of one agent; others of its behaviour that are given none get zeros."""
+        """Sets the action of one agent; other agents of its behaviour without an action use zeros."""
         spec, decisions = self._spec(behavior_name), self._env_state[behavior_name][0]
         action = spec._validate_action(action, 1, behavior_name)
         rows = np.flatnonzero(decisions.agent_id == agent_id)

@@ -1,4 +1,4 @@
-"""Which agents of an environment belong to which behaviour: `match_behaviors`.
+"""Maps the agents of an environment to behaviours: `match_behaviors`.
 
 In Unity an agent says its behaviour and team, ``Striker?team=0``. Environments of ours name agents, and some of them
 groups. An agent belongs to the behaviour that is called like it, or like its group; team, digits and separators at the
@@ -26,10 +26,10 @@ from rookery_mlagents.files.reading_behaviors import demonstrations_of
 from rookery_mlagents.files.run_options import RunOptions
 
 TEAM = re.compile(r"\?team=\d+$")
-"""What stands behind a behaviour's name in that of an agent's team."""
+"""Separator between a behaviour's name and the team in an agent's name."""
 
 NUMBERED = re.compile(r"[\s_.\-#:]*\d*$")
-"""What stands behind the name of several agents of a sort."""
+"""Separator between the name and the number of several agents of one kind."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def match_behaviors(
 def behaviors_of_players(
     options: RunOptions, kinds: Sequence[Kind], goals: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 ) -> dict[str, BehaviorSpaces]:
-    """Finds the behaviours of Unity players, which say themselves to which each agent belongs.
+    """Finds the behaviours of Unity players, which name the behaviour of each agent.
 
     Args:
         options: Options of the run.
@@ -143,7 +143,7 @@ def behaviors_of_players(
 
 
 def entries_to_come(options: RunOptions, there: Mapping[str, BehaviorSpaces]) -> dict[str, BehaviorSpaces]:
-    """Returns the behaviours of a file that players have not shown yet, with placeholder spaces.
+    """Returns the behaviours of a file that have not appeared in a player yet, with placeholder spaces.
 
     What settings depend on spaces is chosen so that it fits whatever they will be. That cannot be said of sac, whose
     form depends on what actions are: such an entry is left out, and so is one with demonstrations, which are read for
@@ -164,7 +164,7 @@ def entries_to_come(options: RunOptions, there: Mapping[str, BehaviorSpaces]) ->
 
 
 def _check_name(options: RunOptions, name: str) -> None:
-    """Refuses a behaviour that no policy can be called like."""
+    """Raises an error for the name of a behaviour that is not a valid name of a policy."""
     if not name:
         raise ConfigError(f"{options.places.get('behaviors.', options.file)}: behaviors: a behaviour has no name")
     if "." in name or "@" in name:
@@ -176,7 +176,7 @@ def _check_name(options: RunOptions, name: str) -> None:
 
 
 def _named_for(agent: str, group: str | None, behaviors: Sequence[str]) -> str | None:
-    """Returns the behaviour that is called like an agent, or like its group; None if there is none."""
+    """Returns the behaviour with the name of an agent, or of its group; None if there is none."""
     for label in (agent, group):
         if label is None:
             continue
@@ -189,7 +189,7 @@ def _named_for(agent: str, group: str | None, behaviors: Sequence[str]) -> str |
 
 
 def _called_after(env: str, behaviors: Sequence[str]) -> str | None:
-    """Returns the behaviour that is called like an environment, else the first whose name begins so; None if there is
+    """Returns the behaviour with the name of an environment, else the first whose name begins with it; None if there is
     none.
     """
     wanted = env.casefold()

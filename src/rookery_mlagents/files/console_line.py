@@ -1,4 +1,4 @@
-"""The line that ML-Agents prints for each summary."""
+"""Line that ML-Agents prints for each summary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def console_line(
     elo: float | None = None,
     is_training: bool = True,
 ) -> str:
-    """Returns the line of a behaviour, as ``Basic. Step: 4000. Time Elapsed: 17.126 s. Mean Reward: 0.163. ...``.
+    """Returns the line of a behaviour, such as ``Basic. Step: 4000. Time Elapsed: 17.126 s. Mean Reward: 0.163. ...``.
 
     Args:
         behavior: Name of the behaviour.

@@ -1,4 +1,4 @@
-"""Files ``.demo`` of Unity's ML-Agents: what a recorder in the game wrote down, message after message.
+"""Files ``.demo`` of Unity's ML-Agents: the messages written by a recorder in the game.
 
 Such a file has a `DemonstrationMetaProto` at its start, zeros up to byte 33, a `BrainParametersProto`, and then an
 `AgentInfoActionPairProto` for each decision and each end of an episode; all have their lengths before them.
@@ -17,16 +17,16 @@ from rookery_mlagents.link.messages import AgentInfoActionPairProto, BrainParame
 from rookery_mlagents.link.protobuf_wire import WireError, delimited, has_field, read_delimited, read_varint
 
 START = 33
-"""Where the messages after the first one begin."""
+"""Offset of the messages after the first one."""
 
 API_VERSIONS = (0, 1)
-"""Versions of the format that there are."""
+"""Supported versions of the format."""
 
 AGENT_INFO, ACTION_MASK = 1, 11
-"""Numbers of the fields of a row with what the agent saw, and of that with the actions it must not take."""
+"""Field numbers of the agent's observations in a row, and of the mask of forbidden actions in these."""
 
 LONGEST_NAME = 16
-"""Characters of a demonstration's name, as recorders cut it."""
+"""Maximum length of a demonstration's name in characters; recorders truncate longer ones."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class DemoFile:
 
     @property
     def pairs(self) -> tuple[AgentInfoActionPairProto, ...]:
-        """All rows."""
+        """Returns all rows."""
         return tuple(self.rows())
 
     def rows(self) -> Iterator[AgentInfoActionPairProto]:
@@ -75,7 +75,7 @@ class DemoFile:
             )
 
     def has_masks(self) -> bool:
-        """Returns whether any row has an action mask; reads nothing else of the rows."""
+        """Returns whether any row has an action mask; no other part of the rows is read."""
         place = self.start
         with suppress(WireError):
             while place < len(self.content):
@@ -110,7 +110,7 @@ def read_demo(path: Path) -> DemoFile:
 
 
 def write_demo(path: Path, name: str, brain: BrainParametersProto, pairs: Sequence[AgentInfoActionPairProto]) -> None:
-    """Writes a file; one that is there is replaced.
+    """Writes a file; replaces an existing one.
 
     Args:
         path: Where.

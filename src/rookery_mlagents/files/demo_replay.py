@@ -63,16 +63,16 @@ from rookery_mlagents.link.messages import (
 from rookery_mlagents.link.protobuf_wire import WireError
 
 PROPERTIES = {1: (PLAIN,), 2: (PLAIN, PLAIN), 3: (PLAIN, PLAIN, PLAIN)}
-"""Properties of the dimensions of observations of numbers, of which nothing is known."""
+"""Properties of the dimensions of vector observations: unspecified."""
 
 
 TOGETHER = 1024
-"""Decisions of an episode whose arrays are put together."""
+"""Number of decisions of an episode whose arrays are concatenated at a time."""
 
 
 @dataclass
 class OpenEpisode:
-    """An episode of one agent as far as it is known.
+    """Episode of one agent so far.
 
     Attributes:
         seen: What the agent saw, one decision or several in each.
@@ -89,7 +89,9 @@ class OpenEpisode:
     blocks: int = 0
 
     def add(self, seen: Tree, action: np.ndarray) -> None:
-        """Adds a decision; all but the last are put together from time to time, since small arrays take much room."""
+        """Adds a decision; all but the last are concatenated from time to time, because small arrays need much
+        memory.
+        """
         self.seen.append(seen)
         self.actions.append(action)
         self.decisions += 1
@@ -99,14 +101,14 @@ class OpenEpisode:
             self.blocks += 1
 
     def without_last(self) -> Tree:
-        """Takes the last decision out; returns what was seen then."""
+        """Removes the last decision; returns its observation."""
         self.actions.pop()
         self.decisions -= 1
         return self.seen.pop()
 
 
 def joined(trees: Sequence[Tree]) -> Tree:
-    """Observations one after the other."""
+    """Concatenates observations."""
     return {path: np.concatenate([tree[path] for tree in trees]) for path in trees[0]}
 
 
@@ -114,7 +116,7 @@ def joined(trees: Sequence[Tree]) -> Tree:
 
 
 def read_unity(path: Path, wanted: Wanted) -> dict[str, Recording]:
-    """Reads a file, or all files ``*.demo`` of a directory, which must be of the same spaces.
+    """Reads a file, or all files ``*.demo`` of a directory, which must have the same spaces.
 
     The last decision of an agent before a recording stopped is left out: its result is not in the file.
 
@@ -139,7 +141,7 @@ def read_unity(path: Path, wanted: Wanted) -> dict[str, Recording]:
 
 
 def recording_of_demo(file: Path, demo: DemoFile, wanted: Spaces | None, growth: Growth) -> Recording:
-    """Makes episodes of the rows of a demonstration; see `read_unity`."""
+    """Converts the rows of a demonstration to episodes; see `read_unity`."""
     first = next((pair.agent_info for pair in demo.rows()), None)
     if first is None:
         raise FileError(f"{file}: holds no rows: nothing was recorded")
@@ -186,8 +188,9 @@ def recording_of_demo(file: Path, demo: DemoFile, wanted: Spaces | None, growth:
 
 
 def _can_be(sensors: Sequence[SensorLayout], seen: ObsSpec, wanted: ObsSpec) -> bool:
-    """Returns whether the observations of a file fit a layout. A file has shapes, and separates images from vectors,
-    but it has no names of an environment's parts, no mark that numbers are flags, and of masks only what they forbid.
+    """Returns whether the observations of a file fit a layout. A file has shapes, and distinguishes images from
+    vectors, but it has no names of an environment's parts, does not mark flags, and only contains the forbidden actions
+    of masks.
     """
     leaves = [leaf for leaf in wanted.leaves if leaf.kind != "mask"]
     if (seen.has_mask and not wanted.has_mask) or len(leaves) != len(sensors):
@@ -200,7 +203,7 @@ def _can_be(sensors: Sequence[SensorLayout], seen: ObsSpec, wanted: ObsSpec) -> 
 
 
 def _is_set_of(sensor: SensorLayout, leaf: Leaf) -> bool:
-    """Returns whether a leaf is a set of entities and a sensor has their shape."""
+    """Returns whether a leaf is a set of entities with the shape of a sensor."""
     return leaf.kind == "entities" and sensor.shape == (leaf.shape[0], leaf.shape[1] - 1)
 
 
@@ -287,7 +290,7 @@ def write_unity(recording: Recording, path: Path, name: str) -> None:
 
 
 def _pairs(recording: Recording) -> Iterator[AgentInfoActionPairProto]:
-    """The rows of all episodes, each with a row at its end in which nothing is decided."""
+    """Yields the rows of all episodes, each with a final row without a decision."""
     leaves, spec = recording.spaces.obs.leaves, recording.spaces.action
     for number, episode in enumerate(recording.episodes):
         last = episode.last_obs or {path: array[-1:] for path, array in episode.obs.items()}
@@ -309,7 +312,7 @@ def _pairs(recording: Recording) -> Iterator[AgentInfoActionPairProto]:
 
 
 def _shown(leaf: Leaf, value: np.ndarray) -> ObservationProto:
-    """One observation of one sensor as a message."""
+    """Returns one observation of one sensor as a message."""
     name = leaf.path
     if leaf.is_image:
         return encoded(value, name)
@@ -330,7 +333,9 @@ def _shown(leaf: Leaf, value: np.ndarray) -> ObservationProto:
 
 
 def _action_proto(spec: ActionSpec, stored: np.ndarray) -> AgentActionProto:
-    """A stored action as a message: choices and flags as branches, numbers in units of half their range."""
+    """Returns a stored action as a message: discrete actions and flags as branches, continuous ones in units of half
+    their range.
+    """
     values = np.ravel(stored)
     number = len(spec.sizes) + spec.num_flags
     choices = tuple(int(value) for value in values[:number])

@@ -34,7 +34,7 @@ SECTIONS = {
 
 
 def check_reach(configuration: Path, flags: Mapping[str, object], trust_code: TrustCode) -> None:
-    """Refuses options of a foreign run that reach a program or a path.
+    """Raises an error for options of a foreign run that give access to a program or a path.
 
     The file has no signature. Texts that also stand in a ``config.yaml`` beside it with the user's signature are the
     user's own, and so are the demonstrations then, which that file names in another way.
@@ -91,7 +91,7 @@ def objections_in(values: Mapping[str, Any], given_env: object = None) -> Iterat
 
 
 def _paths_in(values: Any, path: str) -> Iterator[Objection]:
-    """Yields the demonstrations that behaviours name."""
+    """Yields the paths of demonstrations in the settings of behaviours."""
     for key, value in values.items() if isinstance(values, Mapping) else ():
         if key == DEMONSTRATIONS and value:
             yield Objection(f"{path}.{key}", value, "reaches a path")

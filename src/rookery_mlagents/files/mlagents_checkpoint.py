@@ -1,4 +1,4 @@
-"""Weights of a behaviour that ML-Agents itself has trained: its ``checkpoint.pt``, a pickle of PyTorch.
+"""Weights of a behaviour trained by ML-Agents itself: its ``checkpoint.pt``, a pickle of PyTorch.
 
 Policies with vectors, one-hots and images as observations are read, with or without an LSTM; entities and goals, for
 which our networks differ, are refused by name. ML-Agents divides samples of a Gaussian by 3 and clips them to 1, so
@@ -18,13 +18,15 @@ from torch import Tensor
 from rookery.face import VARIANCE_FLOOR, ConfigError, Leaf, Policy, image_layout
 
 POLICY = "Policy"
-"""The module of a checkpoint that acts."""
+"""Module of a checkpoint with the acting network."""
 
 LAYERS = re.compile(r"network_body\._body_end?oder\.seq_layers\.(\d+)\.(weight|bias)")
-"""Hidden layers; ML-Agents spells the word in two ways."""
+"""Patterns of hidden layers; ML-Agents uses two spellings."""
 
 SENSOR = "network_body.observation_encoder.processors."
-"""How names begin that belong to a sensor, before its number; each stands under another name again."""
+"""Prefix of the names of a sensor's weights, before its number; each of these weights is stored under a second name,
+too.
+"""
 
 NORMALIZER = re.compile(rf"{re.escape(SENSOR)}(\d+)\.normalizer\.(\w+)")
 IMAGE_LAYER = re.compile(rf"{re.escape(SENSOR)}(\d+)\.((?:conv_layers|sequential|dense)\..+)")
@@ -42,23 +44,23 @@ FOREIGN_PARTS = {
     "entity": "entities",
     "rsa.": "entities",
 }
-"""What cannot be taken over, by a part of the names of weights."""
+"""Unsupported features, by a part of the names of their weights."""
 
 OWN = ("head.random",)
-"""What a policy of ours has beside weights: whether it acts at random for now."""
+"""State of a Rookery policy without a counterpart among the weights: whether it currently acts at random."""
 
 CONTINUOUS, IMAGE, DISCRETE = range(3)
-"""Kinds of sensors, in the order in which they enter our first layer."""
+"""Kinds of sensors, in their order among the inputs of Rookery's first layer."""
 
 IMAGES_AT = "image of sensor "
-"""Name of an image that the behaviour does not have, before the number of its sensor."""
+"""Prefix of the name of an image that the behaviour does not have, before the number of its sensor."""
 
 UNIT = 3.0
-"""What ML-Agents divides Gaussian actions by."""
+"""Divisor of Gaussian actions in ML-Agents."""
 
 
 def check_kind(path: Path, trust_pickle: bool) -> None:
-    """Refuses files without readable weights, and pickles that are not trusted.
+    """Raises an error for files without readable weights, and for pickles that are not trusted.
 
     Raises:
         ConfigError: Says what the file is, and what to do.
@@ -82,7 +84,7 @@ def check_kind(path: Path, trust_pickle: bool) -> None:
 
 
 def read_weights(path: Path, trust_pickle: bool) -> dict[str, Tensor]:
-    """Reads the weights of the policy in a ``checkpoint.pt``, by the names that ML-Agents gives them.
+    """Reads the weights of the policy in a ``checkpoint.pt``, by ML-Agents' names.
 
     Raises:
         ConfigError: If the file cannot be read, is not one of ML-Agents, or is a pickle that is not trusted.
@@ -100,7 +102,7 @@ def read_weights(path: Path, trust_pickle: bool) -> dict[str, Tensor]:
 
 
 def take_over(policy: Policy, mlagents_state: Mapping[str, Tensor], source: Path) -> None:
-    """Gives a policy the weights and the normalizer of one of ML-Agents.
+    """Loads the weights and the normalizer of an ML-Agents policy into a policy.
 
     Sensors are matched by order: those of ML-Agents are numbered, and the parts of the observation are ordered.
 
@@ -141,7 +143,9 @@ def _sensors(policy: Policy) -> list[Leaf]:
 
 
 def _layers(policy: Policy, mlagents_state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The hidden layers, under our names; inputs of the first one in our order: numbers, images, choices."""
+    """Converts the hidden layers to Rookery's names, and the inputs of the first one to Rookery's order: vectors,
+    images, categories.
+    """
     numbers = sorted({int(match[1]) for name in mlagents_state if (match := LAYERS.fullmatch(name))})
     found = {}
     for name, value in mlagents_state.items():
@@ -168,14 +172,14 @@ def _layers(policy: Policy, mlagents_state: Mapping[str, Tensor]) -> dict[str, T
 
 
 def _rank(leaf: Leaf) -> int:
-    """Returns the rank of a sensor among the inputs of our first layer."""
+    """Returns the rank of a sensor among the inputs of Rookery's first layer."""
     if leaf.kind in ("discrete", "multi_discrete"):
         return DISCRETE
     return IMAGE if image_layout(leaf) else CONTINUOUS
 
 
 def _width(leaf: Leaf, place: int, mlagents_state: Mapping[str, Tensor]) -> int:
-    """Inputs of their first layer that come of a sensor; choices are one-hots there."""
+    """Returns the number of inputs of ML-Agents' first layer from a sensor; categories are one-hot there."""
     for name in (f"{SENSOR}{place}.dense.0.bias", f"{SENSOR}{place}.dense.bias"):
         if name in mlagents_state:
             return len(mlagents_state[name])
@@ -183,7 +187,7 @@ def _width(leaf: Leaf, place: int, mlagents_state: Mapping[str, Tensor]) -> int:
 
 
 def _images(policy: Policy, mlagents_state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The networks of images: convolutions one after the other, then a layer."""
+    """Converts the image networks: consecutive convolutions, then a linear layer."""
     found: dict[str, Tensor] = {}
     images = [place for place, leaf in enumerate(_sensors(policy)) if _rank(leaf) == IMAGE]
     places = {int(match[1]) for name in mlagents_state if (match := IMAGE_LAYER.fullmatch(name))}
@@ -197,7 +201,9 @@ def _images(policy: Policy, mlagents_state: Mapping[str, Tensor]) -> dict[str, T
 
 
 def _in_picture(name: str) -> str:
-    """Returns our name of a weight of an image network: ML-Agents counts activations and max pools as layers too."""
+    """Returns Rookery's name of a weight of an image network: ML-Agents counts activations and max pools as layers,
+    too.
+    """
     if match := PLAIN.fullmatch(name):
         return f"convolutions.{int(match[1]) // 2}.{match[2]}"
     if match := SECTION.fullmatch(name):
@@ -209,7 +215,7 @@ def _in_picture(name: str) -> str:
 
 
 def _memory(mlagents_state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Returns the LSTM, whose gates have the same order; that of ML-Agents has two biases, which are summed anyway."""
+    """Converts the LSTM, whose gates have the same order; ML-Agents has two biases, which are summed."""
     if not any(name.startswith(LSTM) for name in mlagents_state):
         return {}
     return {
@@ -220,8 +226,8 @@ def _memory(mlagents_state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _normalizers(policy: Policy, mlagents_state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Returns the statistics of observations. ML-Agents keeps a sum of squares and a count that begins at 1. It has
-    none of images, whose statistics keep their first values.
+    """Converts the statistics of observations. ML-Agents stores a sum of squares and a count that starts at 1. It has
+    no statistics of images, which keep their initial values.
     """
     if policy.normalizer is None:
         return {}
@@ -242,7 +248,7 @@ def _normalizers(policy: Policy, mlagents_state: Mapping[str, Tensor]) -> dict[s
 
 
 def _statistics(one: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The statistics of a sensor."""
+    """Converts the statistics of a sensor."""
     count = one["normalization_steps"].double()
     mean, var = one["running_mean"].double(), one["running_variance"].double() / count
     inverse_std32 = (var + VARIANCE_FLOOR).rsqrt().float()
@@ -250,7 +256,7 @@ def _statistics(one: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _head(mlagents_state: Mapping[str, Tensor], source: Path) -> dict[str, Tensor]:
-    """The last layer: logits of each branch, then means of all numbers, and their spread."""
+    """Converts the last layer: logits of each branch, then the means of all continuous actions, and their spread."""
     branches: dict[int, dict[str, Tensor]] = {}
     for name, value in mlagents_state.items():
         if match := BRANCH.fullmatch(name):

@@ -1,4 +1,4 @@
-"""From the nodes of a file to sections: `Reader`, which checks every key and value and keeps where each was given."""
+"""`Reader`: converts the nodes of a file to sections, checks every key and value, and stores its line."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rookery_mlagents.files.yaml_file import Node, Scalar, number_of
 SectionT = TypeVar("SectionT")
 
 NONE_TEXT = "None"
-"""How Python prints nothing, and YAML reads a text."""
+"""Text form of Python's None, which YAML reads as a text."""
 
 NONE = "is a text in YAML, as Python prints nothing: write null, or leave the key out"
-"""What is wrong with ``None``, which lines that were printed by ML-Agents have."""
+"""Problem of ``None``, which is in lines printed by ML-Agents."""
 
 TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-"""Texts that stand for truth values, where a key wants one."""
+"""Texts that are accepted as booleans."""
 
 ELSEWHERE = {
     "trainer": "trainer_type",
@@ -37,7 +37,7 @@ ELSEWHERE = {
     "parameter_randomization": "environment_parameters",
     "curriculum": "environment_parameters",
 }
-"""Keys of older versions and of other sections, and what stands for them today."""
+"""Keys of older versions and of other sections, each with its present replacement."""
 
 
 def hints_in(section: Any) -> Mapping[str, Any]:
@@ -51,7 +51,7 @@ def keys_of(section: Any) -> Mapping[str, Field[Any]]:
 
 
 class Reader:
-    """Reads sections, and collects what is wrong with them.
+    """Reads sections, and collects their problems.
 
     Attributes:
         problems: A line for each mistake.
@@ -67,7 +67,7 @@ class Reader:
         self.known = known
 
     def refuse(self, node: Node, path: str, why: str) -> None:
-        """Notes a mistake."""
+        """Adds a problem."""
         self.problems.append(f"{node.place or 'default'}: {path} = {show(node.written())}: {why}")
 
     def section(self, cls: type[SectionT], node: Node, path: str, skip: Sequence[str] = ()) -> SectionT:
@@ -91,7 +91,7 @@ class Reader:
         return cls(**values)
 
     def mapping(self, node: Node, path: str) -> Mapping[str, Node]:
-        """Returns the keys of a section; none of what is no section, which is refused."""
+        """Returns the keys of a section; adds a problem and returns none if it is not a section."""
         if node.section is None:
             self.refuse(node, path, "must be a section of keys, as in `key: value` on lines that stand further right")
             return {}
@@ -100,7 +100,7 @@ class Reader:
         return node.section
 
     def refuse_unknown(self, inside: Mapping[str, Node], known: Iterable[str], path: str) -> None:
-        """Refuses keys that a section does not have, with the nearest that it has or the place where they belong."""
+        """Adds a problem for unknown keys of a section, with the nearest known key or the right section."""
         names = list(dict.fromkeys(known))
         for key in inside:
             if key in names:
@@ -116,7 +116,7 @@ class Reader:
             self.problems.append(f"{inside[key].place}: {here}: there is no such key in {where}{hint}{there}")
 
     def value(self, hint: Any, node: Node, path: str) -> Any:
-        """Reads a value of a type; MISSING where a mistake left none."""
+        """Reads a value of a type; MISSING after a problem."""
         kinds = [part for part in alternatives(hint) if part is not types.NoneType]
         if node.value is None and optional(hint):
             self.note_place(path, node)
@@ -143,19 +143,19 @@ class Reader:
         return found
 
     def note_place(self, path: str, node: Node) -> None:
-        """Keeps where a key was given."""
+        """Stores the line of a key."""
         if node.place:
             self.places[path] = node.place
 
     def done(self) -> None:
-        """Raises ConfigError with a line for each mistake, if there is one."""
+        """Raises a ConfigError with a line for each problem, if there are any."""
         if self.problems:
             raise ConfigError(*dict.fromkeys(self.problems))
 
 
 def as_wanted(kinds: Sequence[Any], value: Scalar) -> Scalar:
-    """Returns a scalar as a key of some types reads it: a number of a text, a whole number of ``5.0e5``, a text of a
-    number, a truth value of ``yes``.
+    """Converts a scalar to the types of a key: a text to a number, ``5.0e5`` to an integer, a number to a text, ``yes``
+    to a boolean.
     """
     wanted = {bare(kind) for kind in kinds}
     choices = [one for kind in kinds if get_origin(bare(kind)) is Literal for one in get_args(bare(kind))]

@@ -1,4 +1,4 @@
-"""Sections of behaviours, merged with what holds for all as ML-Agents merges them: `read_behavior`."""
+"""Sections of behaviours, merged with the common settings as in ML-Agents: `read_behavior`."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ ELSEWHERE_IN: dict[str, str] = {
     **dict.fromkeys((*keys_of(PPOOptions), *keys_of(SACOptions)), "hyperparameters"),
     **dict.fromkeys(keys_of(BehaviorOptions), "the section of a behaviour"),
 }
-"""The section that each key belongs into, for one that stands elsewhere."""
+"""The right section of each key that may be in a wrong one."""
 
 DEPRECATED = {
     "framework": "networks are torch's",
     "output_path": "models lie in the folder of the run (--results-dir, --run-id), since 0.17",
 }
-"""Keys of a behaviour that are passed over, and why: one chose between TensorFlow and torch, one was written out by
-hand into the first files of this form.
+"""Ignored keys of a behaviour, with the reason: one selected TensorFlow or torch, one was part of the first files of
+this form.
 """
 
 ENCODING_SIZE = "encoding_size"
-"""Key of a reward signal that was there before its ``network_settings``."""
+"""Former key of a reward signal, replaced by ``network_settings``."""
 
 NO_MEMORY = "the networks of reward signals remember nothing: memory is passed over"
 
@@ -124,7 +124,9 @@ def demonstrations_of(options: BehaviorOptions) -> Iterator[tuple[str, str]]:
 
 
 def _lacks_demo(node: Node) -> bool:
-    """Returns whether a section says no demonstrations; of what is no section something else is wrong."""
+    """Returns whether a section has no demonstrations; False for a value that is not a section, which has another
+    problem.
+    """
     if node.section is None:
         return False
     demo = node.section.get("demo_path")
@@ -132,8 +134,8 @@ def _lacks_demo(node: Node) -> bool:
 
 
 def _over_common(node: Node, common: Node) -> Node:
-    """Puts a behaviour's section over ``default_settings``: section by section, reward signals too, of which the
-    common ones have ``extrinsic`` if nothing is said. Hyperparameters of another trainer are left out.
+    """Merges a behaviour's section over ``default_settings``, section by section and including reward signals; the
+    common ones have ``extrinsic`` by default. Hyperparameters of another trainer are left out.
     """
     base, own = dict(common.section or {}), node.section or {}
     if "reward_signals" in own and "reward_signals" not in base:
@@ -146,7 +148,7 @@ def _over_common(node: Node, common: Node) -> Node:
 
 
 def _trainer(reader: Reader, inside: Mapping[str, Node], path: str) -> str:
-    """Returns the type of the trainer, ``ppo`` where nothing is said."""
+    """Returns the type of the trainer, ``ppo`` by default."""
     node = inside.get("trainer_type")
     if node is None:
         if "hyperparameters" in inside:
@@ -176,7 +178,7 @@ def _trainer(reader: Reader, inside: Mapping[str, Node], path: str) -> str:
 
 
 def _hyperparameters(reader: Reader, inside: Mapping[str, Node], trainer: str, path: str) -> HyperOptions:
-    """Reads the hyperparameters of a trainer; schedules without a word of their own are that of the learning rate."""
+    """Reads the hyperparameters of a trainer; schedules default to that of the learning rate."""
     here, node = f"{path}.hyperparameters", inside.get("hyperparameters", Node({}, ""))
     if trainer not in TRAINERS:
         values: dict[str, Plain] = {}
@@ -209,7 +211,7 @@ def _hyperparameters(reader: Reader, inside: Mapping[str, Node], trainer: str, p
 
 
 def _signals(reader: Reader, node: Node | None, path: str) -> dict[str, RewardOptions]:
-    """Reads reward signals; only the environment's where nothing is said."""
+    """Reads reward signals; only the environment's by default."""
     if node is None or node.value is None:
         return {"extrinsic": RewardOptions()}
     found: dict[str, RewardOptions] = {}

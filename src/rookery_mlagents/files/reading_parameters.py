@@ -26,7 +26,7 @@ SAMPLERS: dict[str, dict[str, Plain]] = {
 """Distributions by ``sampler_type``, with the keys and defaults of their ``sampler_parameters``."""
 
 OLD_NAMES = {"multirange_uniform": "multirangeuniform", "normal": "gaussian"}
-"""Distributions by the names that others or older versions have for them."""
+"""Former and foreign names of distributions."""
 
 EXAMPLE = "{sampler_type: uniform, sampler_parameters: {min_value: 0.5, max_value: 10}}"
 
@@ -62,8 +62,8 @@ def read_parameter(
 
 
 def _named_lesson(reader: Reader, node: Node, path: str) -> Node:
-    """Gives a lesson with its name beside its keys, where it is written ``- Lesson0: {...}``, as ML-Agents' own upgrade
-    of old files wrote it and no version reads it.
+    """Returns a lesson with its name among its keys, if it is written as ``- Lesson0: {...}``: ML-Agents' own upgrade
+    of old files wrote this form, which no version reads.
     """
     inside = node.section if isinstance(node.value, Mapping) else None
     if inside is None or len(inside) != 1:
@@ -160,7 +160,7 @@ def _sampler(reader: Reader, node: Node, path: str) -> SamplerOptions:
 
 
 def _parameter(reader: Reader, key: str, node: Node, path: str) -> Plain:
-    """Reads a setting of a distribution; None where it is wrong."""
+    """Reads a setting of a distribution; None if it is wrong."""
     hint: Any = {"seed": int, "intervals": tuple[tuple[float, float], ...]}.get(key, float)
     if key == "intervals":
         return _intervals(reader, node, path)

@@ -1,4 +1,4 @@
-"""ML-Agents' files beside those of a run, written while it trains: `RunFiles`, a callback.
+"""`RunFiles`: callback that writes ML-Agents' files beside those of a run while it trains.
 
 results/<run-id>/
   configuration.yaml                  every option of the run, at its start
@@ -59,18 +59,20 @@ from rookery_mlagents.files.training_status import CheckpointEntry, status_text
 CONFIGURATION = "configuration.yaml"
 LOGS = "run_logs"
 SCHEDULED = ("lr", "clip", "entropy_coef")
-"""Settings that a summary shows as they are now."""
+"""Settings whose current values a summary shows."""
 
 LOGS_APART = 2.0
-"""Seconds between two writings of the files in `run_logs` that only summaries ask for: each waits for the disk."""
+"""Minimum seconds between two writes of the files in `run_logs` that are only due to summaries, because each write
+waits for the disk.
+"""
 
 RESERVED = ("checkpoints", "demonstrations", LOGS)
-"""Folders of a run that no behaviour can be called like."""
+"""Folders of a run whose names no behaviour may have."""
 
 
 @dataclass
 class Pace:
-    """When a behaviour is reported and kept, in its own steps.
+    """Intervals of summaries and checkpoints of a behaviour, in its own steps.
 
     Attributes:
         summary_freq: Steps between two summaries.
@@ -84,7 +86,7 @@ class Pace:
 
     @classmethod
     def of(cls, options: BehaviorOptions) -> Pace:
-        """Returns the pace that options of a behaviour ask for."""
+        """Returns the intervals set in the options of a behaviour."""
         interval = options.checkpoint_interval
         if options.even_checkpoints:
             interval = max(1, options.max_steps // max(1, options.keep_checkpoints))
@@ -122,13 +124,13 @@ class Ledger:
     final: CheckpointEntry | None = None
 
     def add(self, name: str, value: float) -> None:
-        """Takes a number whose mean a summary shows."""
+        """Adds a number whose mean a summary shows."""
         total = self.sums.setdefault(name, [0.0, 0.0])
         total[0] += value
         total[1] += 1
 
     def take_reported(self, reported: Mapping[str, tuple[str, Sequence[float]]]) -> None:
-        """Takes what the environment reported in an iteration."""
+        """Adds the values that the environment reported in an iteration."""
         for name, (how, numbers) in reported.items():
             kept = self.reported.setdefault(name, (how, []))[1]
             if how == "most_recent":
@@ -136,21 +138,23 @@ class Ledger:
             kept.extend(numbers)
 
     def means(self, before: str) -> dict[str, float]:
-        """Returns the means of the numbers whose names begin with a word, without it."""
+        """Returns the means of the numbers whose names begin with a prefix, by name without the prefix."""
         found = {name: total / count for name, (total, count) in self.sums.items() if name.startswith(before)}
         return {name.removeprefix(before): value for name, value in found.items()}
 
     def latest_reward(self) -> float | None:
-        """Returns the mean return since the latest summary, or else that of the latest one that saw an episode end."""
+        """Returns the mean return since the latest summary, or else that of the latest summary with finished
+        episodes.
+        """
         return mean(self.returns) if self.returns else self.reward
 
     def begin(self) -> None:
-        """Begins to count anew, after a summary."""
+        """Resets the counters after a summary."""
         self.returns, self.lengths, self.group_returns, self.sums, self.reported = [], [], [], {}, {}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Ledger:
-        """Returns the ledger that `dataclasses.asdict` was called with."""
+        """Returns a ledger from the result of `dataclasses.asdict`."""
         final = state["final"]
         kept = [entry_of(one) for one in state["checkpoints"]]
         return cls(**{**state, "checkpoints": kept, "final": None if final is None else entry_of(final)})
@@ -162,7 +166,7 @@ def entry_of(state: Mapping[str, Any]) -> CheckpointEntry:
 
 
 class ValueWatch(BatchHook):
-    """Sees the values and baselines that a learner is about to learn from.
+    """Hook that records the values and baselines of a learner's batches.
 
     Args:
         ledger: Where their means go.
@@ -172,7 +176,7 @@ class ValueWatch(BatchHook):
         self.ledger = ledger
 
     def before_update(self, learner: Algorithm[Any], batch: Any) -> Any:
-        """Takes the means, in the unit of rewards; batches without values have none."""
+        """Records the means, in the unit of rewards; batches without values have none."""
         scale = getattr(learner, "value_scale", None)
         names = ["extrinsic", *getattr(getattr(learner, "signals", None), "others", {})]
         for what in ("value", "baseline"):
@@ -217,19 +221,19 @@ class RunFiles(Callback):
     # --- state --------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state that checkpoints keep."""
+        """Returns the state for checkpoints."""
         ledgers = {name: asdict(ledger) for name, ledger in self.ledgers.items()}
         return {"ledgers": ledgers, "ended": list(self._ended), "gauges": self.gauges.numbers}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes over what `state_dict` gave."""
+        """Restores the result of `state_dict`."""
         self.ledgers = {name: Ledger.from_dict(one) for name, one in state["ledgers"].items()}
         self._ended, self.gauges.numbers = list(state["ended"]), dict(state["gauges"])
 
     # --- moments of a training ----------------------------------------------------------------------------------------
 
     def on_train_start(self, trainer: Trainer) -> None:
-        """Writes the configuration, and takes stock of the files of a resumed run."""
+        """Writes the configuration, and checks the files of a resumed run."""
         self._is_over = False
         if trainer.run_dir is None:
             return
@@ -248,7 +252,7 @@ class RunFiles(Callback):
         self.write_logs(trainer)
 
     def on_episode_end(self, episode: Episode) -> None:
-        """Notes what an episode came to."""
+        """Records the result of an episode."""
         self._ended.append(
             {
                 "length": episode.length,
@@ -259,7 +263,7 @@ class RunFiles(Callback):
         )
 
     def on_iteration(self, trainer: Trainer, result: IterationResult) -> None:
-        """Writes summaries and checkpoints of behaviours where they are due."""
+        """Writes the scheduled summaries and checkpoints of behaviours."""
         if trainer.run_dir is None:
             return
         self._deal(trainer)
@@ -285,7 +289,7 @@ class RunFiles(Callback):
             self.write_logs(trainer)
 
     def on_checkpoint(self, trainer: Trainer, path: Path) -> None:
-        """Writes the model of each behaviour as it is at a checkpoint of the run."""
+        """Writes the model of each behaviour at a checkpoint of the run."""
         if trainer.run_dir is None or path.parent != trainer.run_dir.checkpoints:
             return
         for name in trainer.policies:
@@ -293,11 +297,11 @@ class RunFiles(Callback):
         self.write_logs(trainer)
 
     def on_train_end(self, trainer: Trainer, result: IterationResult) -> None:
-        """Keeps each behaviour as it is."""
+        """Writes a checkpoint of each behaviour."""
         self.end(trainer)
 
     def end(self, trainer: Trainer) -> None:
-        """Keeps each behaviour as it is at the end, finished or interrupted; a second call does nothing."""
+        """Writes a checkpoint of each behaviour at the end, finished or interrupted; a second call does nothing."""
         if trainer.run_dir is not None and self.ledgers and not self._is_over:
             self._is_over = True
             for name, ledger in self.ledgers.items():
@@ -313,15 +317,15 @@ class RunFiles(Callback):
     # --- one behaviour ------------------------------------------------------------------------------------------------
 
     def lessons(self, numbers: Mapping[str, int]) -> dict[str, int]:
-        """Returns the number of the lesson of every parameter of the configuration: 0 of one that has no others."""
+        """Returns the current lesson number of every parameter of the configuration; 0 for one without lessons."""
         return {**dict.fromkeys(self.configuration.get("environment_parameters") or {}, 0), **numbers}
 
     def pace(self, name: str) -> Pace:
-        """Returns the pace of a behaviour."""
+        """Returns the intervals of a behaviour."""
         return Pace.of(self.options(name))
 
     def ledger(self, trainer: Trainer, name: str) -> Ledger:
-        """Returns the ledger of a behaviour, and has its learner watched; a behaviour that is new gets one."""
+        """Returns the ledger of a behaviour, and adds a hook to its learner; creates a ledger for a new behaviour."""
         ledger, pace = self.ledgers.get(name), self.pace(name)
         if ledger is None:
             ledger = self.ledgers[name] = Ledger(summary_at=pace.summary_freq, checkpoint_at=pace.checkpoint_interval)
@@ -331,7 +335,7 @@ class RunFiles(Callback):
         return ledger
 
     def _deal(self, trainer: Trainer) -> None:
-        """Gives each behaviour its part of the episodes that have ended."""
+        """Assigns finished episodes to behaviours."""
         ended, self._ended = self._ended, []
         members = groups_of(trainer.env)
         for episode in ended:
@@ -346,7 +350,7 @@ class RunFiles(Callback):
                 ]
 
     def seen(self, trainer: Trainer, name: str, result: IterationResult) -> Seen:
-        """Returns the measurements of a behaviour since the summary before."""
+        """Returns the measurements of a behaviour since the previous summary."""
         ledger, learner = self.ledgers[name], trainer.learners.get(name)
         now = None if learner is None else learner.now()
         settings = {key: getattr(now, key, None) for key in SCHEDULED}
@@ -372,7 +376,7 @@ class RunFiles(Callback):
         )
 
     def summary(self, trainer: Trainer, name: str, result: IterationResult, step: int) -> None:
-        """Writes what a behaviour has come to: to TensorBoard, to the gauges, and as a line."""
+        """Writes a summary of a behaviour: to TensorBoard, to the gauges, and as a line."""
         ledger, seen = self.ledgers[name], self.seen(trainer, name, result)
         trainer_type = algorithm_family(settings_of(trainer.config, name)) if name in trainer.learners else ""
         shown = tags_of(seen, trainer_type)
@@ -407,7 +411,7 @@ class RunFiles(Callback):
         ledger.begin()
 
     def _board(self, trainer: Trainer, name: str) -> TensorBoard:
-        """Returns the event file of a behaviour; a new one hides what earlier ones say of later steps."""
+        """Returns the event file of a behaviour; a new one hides later steps in earlier files."""
         if name not in self._boards:
             assert trainer.run_dir is not None
             folder, ledger = trainer.run_dir.path / folder_name(name), self.ledgers[name]
@@ -422,7 +426,9 @@ class RunFiles(Callback):
         return self._boards[name]
 
     def keep(self, trainer: Trainer, name: str) -> None:
-        """Keeps a behaviour as it is now: its weights and its ONNX file; the oldest one goes."""
+        """Writes a checkpoint of a behaviour, consisting of its weights and its ONNX file, and removes the oldest one
+        beyond the limit.
+        """
         assert trainer.run_dir is not None
         ledger, pace, base = self.ledgers[name], self.pace(name), trainer.run_dir.path / folder_name(name)
         make_folder(base)
@@ -438,7 +444,7 @@ class RunFiles(Callback):
             remove_model(base / f"{folder_name(name)}-{oldest.steps}")
 
     def write_final(self, trainer: Trainer, name: str) -> None:
-        """Replaces the model of a behaviour that stands in the folder of the run."""
+        """Replaces the final model of a behaviour in the folder of the run."""
         assert trainer.run_dir is not None
         ledger, path = self.ledger(trainer, name), trainer.run_dir.path / f"{folder_name(name)}.onnx"
         self._write_onnx(trainer, name, path)
@@ -456,7 +462,7 @@ class RunFiles(Callback):
         )
 
     def _write_onnx(self, trainer: Trainer, name: str, path: Path) -> None:
-        """Writes the ONNX file of a behaviour; one that cannot be written is noted once, and stops nothing."""
+        """Writes the ONNX file of a behaviour; a failure is noted once and does not stop the run."""
         if self.export is None:
             return
         temporary = path.with_name(f".tmp-{path.name}")
@@ -491,7 +497,9 @@ class RunFiles(Callback):
 def coefficients_of(
     learning: Mapping[str, float], learner: Algorithm[Any] | None, action: ActionSpec
 ) -> dict[str, float]:
-    """Returns the temperatures of an algorithm that has some: of numbers, and the mean of those of choices."""
+    """Returns the temperatures of an algorithm that has some: of continuous actions, and the mean of those of discrete
+    actions.
+    """
     log_alpha = getattr(getattr(learner, "temperature", None), "log_alpha", None)
     several = log_alpha.detach().exp().flatten().tolist() if isinstance(log_alpha, Tensor) else []
     if len(several) < 2:
@@ -503,19 +511,19 @@ def coefficients_of(
 
 
 def next_multiple(steps: int, every: int) -> int:
-    """Returns the multiple of a number that comes next after some steps."""
+    """Returns the next multiple of a number after some steps."""
     return (steps // every + 1) * every
 
 
 def folder_name(behavior: str) -> str:
-    """Returns the name of the files of a behaviour."""
+    """Returns the file name of a behaviour."""
     return re.sub(r"[/\\\0]", "_", behavior)
 
 
 def take_stock(folder: Path, ledger: Ledger) -> None:
-    """Makes a ledger and the checkpoints in the folder of a behaviour agree, where a run resumes: those that it has not
-    made yet are removed, those that are gone are forgotten, and those that it had made before it stopped are noted,
-    which an end of a run or an interrupt writes after the last checkpoint of the run.
+    """Reconciles a ledger with the checkpoints in the folder of a behaviour when a run resumes: removes checkpoints
+    from later steps, drops missing ones from the ledger, and adds earlier ones that are not listed, which are written
+    at the end of a run or an interrupt after the last checkpoint of the run.
     """
     known, there = {one.steps: one for one in ledger.checkpoints}, []
     for path in list(folder.iterdir()) if folder.is_dir() else ():
@@ -532,8 +540,8 @@ def take_stock(folder: Path, ledger: Ledger) -> None:
 
 
 def entry_of_files(stem: Path, steps: int, ledger: Ledger) -> CheckpointEntry:
-    """Gives an entry of a checkpoint that a ledger does not have, from its files; its reward is known if the ledger has
-    come just as far.
+    """Returns an entry for the files of an unlisted checkpoint; its reward is known if the ledger is at the same
+    step.
     """
     paths = [str(one) for one in (stem.with_name(f"{stem.name}.onnx"), stem) if one.exists()]
     reward = ledger.latest_reward() if steps == ledger.steps else None

@@ -1,4 +1,4 @@
-"""Options of an ML-Agents run, as its configuration file and its flags give them: `RunOptions`, `read_options`."""
+"""`RunOptions`, `read_options`: options of an ML-Agents run from its configuration file and its flags."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["FLAGS", "BehaviorOptions", "RunOptions", "goes_on", "plain", "read_o
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Everything that decides an ML-Agents run.
+    """All options of an ML-Agents run.
 
     Attributes:
         behaviors: The behaviours that the file names, each complete.
@@ -56,7 +56,7 @@ class RunOptions:
 
     @property
     def plays_unity(self) -> bool:
-        """Whether a Unity player is trained in, or the Editor, and not an environment in Python."""
+        """Whether the environment is a Unity player or the Editor, instead of a Python environment."""
         path = self.env_settings.env_path
         return path is None or is_player(path)
 
@@ -77,12 +77,14 @@ class RunOptions:
         )
 
     def place_of(self, behavior: str, key: str) -> str | None:
-        """Returns where a key of a behaviour was given, ``hyperparameters.beta``; None if it has its default."""
+        """Returns the place where a key of a behaviour, ``hyperparameters.beta``, was set; None if it has its
+        default.
+        """
         section = f"behaviors.{behavior}" if behavior in self.behaviors else "default_settings"
         return self.places.get(f"{section}.{key}")
 
     def with_behaviors(self, names: Iterable[str]) -> RunOptions:
-        """Returns the same with an entry for each of some behaviours, as ``configuration.yaml`` shows them.
+        """Returns options with an entry for each of some behaviours, as in ``configuration.yaml``.
 
         Raises:
             ConfigError: As `of`.
@@ -90,13 +92,13 @@ class RunOptions:
         return replace(self, behaviors={**self.behaviors, **{name: self.of(name) for name in names}})
 
     def as_dict(self) -> dict[str, Plain]:
-        """Returns the mapping that ``configuration.yaml`` holds: every key, and values as YAML has them."""
+        """Returns the mapping for ``configuration.yaml``: every key, with values in the types of YAML."""
         beside = {"places", "file", "folder", "notes"}
         return {one.name: plain(getattr(self, one.name)) for one in fields(self) if one.name not in beside}
 
 
 def plain(value: object) -> Plain:
-    """Returns options as YAML has them.
+    """Returns options in the types of YAML.
 
     Raises:
         TypeError: If a value is of a type that YAML does not have.
@@ -144,8 +146,8 @@ FLAGS = {
     "torch_device": "torch_settings.device",
     "debug": "debug",
 }
-"""The key that each flag of ``mlagents-learn`` sets, by the flag's name with underscores; ``deterministic`` is beside
-them, which sets ``network_settings.deterministic`` of all behaviours."""
+"""Key of each flag of ``mlagents-learn``, by the flag's name with underscores; the additional flag ``deterministic``
+sets ``network_settings.deterministic`` of all behaviours."""
 
 
 SECTIONS = (
@@ -158,7 +160,7 @@ SECTIONS = (
     "torch_settings",
     "debug",
 )
-"""Keys at the top of a file."""
+"""Top-level keys of a file."""
 
 
 def read_options(path: str | Path | None, flags: Mapping[str, object]) -> RunOptions:
@@ -225,7 +227,8 @@ def read_options(path: str | Path | None, flags: Mapping[str, object]) -> RunOpt
 
 
 def demo_place(demo: str, beside: Path | None) -> Path | None:
-    """Returns the file or directory that a ``demo_path`` means: from here, or from where the configuration file is.
+    """Returns the file or directory of a ``demo_path``: relative to the working directory, or to the configuration
+    file.
 
     Args:
         demo: What is written; ``PATH:policy`` of a replay of ours too.
@@ -239,7 +242,7 @@ def demo_place(demo: str, beside: Path | None) -> Path | None:
 
 
 def demonstration_problem(options: RunOptions, behavior: str, key: str, demo: str) -> str | None:
-    """Returns the problem of demonstrations: they do not exist or are no file of ML-Agents; None if they are fine.
+    """Returns the problem of demonstrations: they do not exist or are not in ML-Agents' format; None if they are valid.
 
     Args:
         options: Options of the run.
@@ -265,7 +268,7 @@ def demonstration_problem(options: RunOptions, behavior: str, key: str, demo: st
 
 
 def _with_flags(tree: Node, flags: Mapping[str, object], reader: Reader) -> Node:
-    """Puts flags over what a file says."""
+    """Merges flags over the settings of a file."""
     for name, value in flags.items():
         if value is None:
             continue
@@ -297,7 +300,7 @@ def _with_flags(tree: Node, flags: Mapping[str, object], reader: Reader) -> Node
 
 
 def _deterministic(tree: Node, value: bool, flag: str) -> Node:
-    """Puts ``deterministic`` over the network settings of all behaviours."""
+    """Sets ``deterministic`` in the network settings of all behaviours."""
     settings = Node({"network_settings": Node({"deterministic": Node(value, flag)}, "")}, "")
     inside = tree.section or {}
     over: dict[str, Node] = {}
@@ -310,13 +313,13 @@ def _deterministic(tree: Node, value: bool, flag: str) -> Node:
 
 
 def goes_on(settings: CheckpointOptions) -> bool:
-    """Returns whether a run is to be resumed and has a checkpoint; without one it begins anew with initial weights."""
+    """Returns whether a run will be resumed and has a checkpoint; without one it starts with initial weights."""
     return settings.resume and bool(list_checkpoints(Path(settings.results_dir) / settings.run_id / FOLDER))
 
 
 def _one_start(reader: Reader, settings: CheckpointOptions) -> CheckpointOptions:
-    """Leaves one of ``resume`` and ``initialize_from``: the flag before the file, else ``resume``, unless the run has
-    no checkpoint and begins anew.
+    """Selects one of ``resume`` and ``initialize_from``: a flag takes precedence over the file, then ``resume``, unless
+    the run has no checkpoint and starts anew.
     """
     if not (settings.resume and settings.initialize_from is not None):
         return settings
@@ -334,7 +337,7 @@ def _one_start(reader: Reader, settings: CheckpointOptions) -> CheckpointOptions
 
 
 def _refuse_old(tree: Node, path: Path) -> None:
-    """Refuses files of ML-Agents 0.13 to 0.18, whose form is another."""
+    """Raises an error for files of ML-Agents 0.13 to 0.18, which have another format."""
     document = tree.written()
     if not isinstance(document, Mapping):
         raise ConfigError(

@@ -25,7 +25,7 @@ from rookery.face import (
 )
 
 Plain = bool | int | float | str | None | list["Plain"] | dict[str, "Plain"]
-"""A value as a YAML file has it."""
+"""A value in the types of YAML."""
 
 Schedule = Literal["linear", "constant"]
 """Schedule of a number until `max_steps`."""
@@ -106,7 +106,9 @@ class SACOptions:
 
 @dataclass(frozen=True)
 class OwnOptions:
-    """Section ``hyperparameters`` of an own algorithm, ``trainer_type: my.module:MyConfig``: settings of its class."""
+    """Section ``hyperparameters`` of a custom algorithm, ``trainer_type: my.module:MyConfig``: settings of its
+    class.
+    """
 
     values: dict[str, Plain] = field(default_factory=dict)
 
@@ -117,7 +119,7 @@ HyperOptions = PPOOptions | POCAOptions | SACOptions | OwnOptions
 
 @dataclass(frozen=True)
 class RewardOptions:
-    """Section of a reward signal; by itself the one of ``extrinsic``."""
+    """Section of a reward signal; this class itself is the section ``extrinsic``."""
 
     gamma: Fraction = 0.99
     strength: NonNegative = 1.0
@@ -140,7 +142,7 @@ class RNDOptions(RewardOptions):
 
 @dataclass(frozen=True)
 class GAILOptions(RewardOptions):
-    """Section ``reward_signals.gail``; `demo_path` has to be given."""
+    """Section ``reward_signals.gail``; `demo_path` is required."""
 
     learning_rate: PositiveFloat = 3e-4
     use_actions: bool = False
@@ -150,7 +152,7 @@ class GAILOptions(RewardOptions):
 
 @dataclass(frozen=True)
 class CloningOptions:
-    """Section ``behavioral_cloning``; `demo_path` has to be given."""
+    """Section ``behavioral_cloning``; `demo_path` is required."""
 
     demo_path: str = ""
     steps: NonNegativeInt = 0
@@ -174,7 +176,7 @@ class SelfPlayOptions:
 
 @dataclass(frozen=True)
 class BehaviorOptions:
-    """Section of a behaviour, with everything that ``default_settings`` and defaults add to it."""
+    """Section of a behaviour, completed by ``default_settings`` and defaults."""
 
     trainer_type: str = "ppo"
     hyperparameters: HyperOptions = field(default_factory=PPOOptions)
@@ -211,7 +213,7 @@ class SamplerOptions:
 
 @dataclass(frozen=True)
 class CriteriaOptions:
-    """Section ``completion_criteria`` of a lesson: when the next one begins; `behavior` has to be given."""
+    """Section ``completion_criteria`` of a lesson: the condition for the next lesson; `behavior` is required."""
 
     behavior: str = ""
     measure: Literal["reward", "progress"] = "reward"
@@ -232,7 +234,7 @@ class LessonOptions:
 
 @dataclass(frozen=True)
 class ParameterOptions:
-    """A parameter of the environment; one that has no curriculum has a single lesson."""
+    """A parameter of the environment; without a curriculum it has a single lesson."""
 
     curriculum: tuple[LessonOptions, ...]
 
@@ -258,7 +260,7 @@ class EnvOptions:
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Section ``engine_settings``: how a Unity player draws and keeps time."""
+    """Section ``engine_settings``: display and time settings of a Unity player."""
 
     width: Width = 84
     height: Width = 84

@@ -1,4 +1,4 @@
-"""TensorBoard tags of ML-Agents, and which of our metrics each of them shows: one table, `TAGS`.
+"""`TAGS`: table of ML-Agents' TensorBoard tags, and the metrics they show.
 
 The step axis is the agent steps of the behaviour, its decisions. A summary shows what has come since the one before.
 """
@@ -16,10 +16,10 @@ ALL = (PPO, SAC, POCA)
 """Trainers of ML-Agents."""
 
 HISTOGRAM, GROUP_HISTOGRAM = "returns", "group_returns"
-"""Measures that are shown as histograms, and not as numbers."""
+"""Metrics shown as histograms instead of scalars."""
 
 ANY = re.compile(r"<(\w+)>")
-"""What stands in a tag for the name of a signal or a parameter."""
+"""Placeholder in a tag for the name of a signal or a parameter."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,12 @@ TAGS = (
     Tag("Is Training", ALL, "", "hidden from TensorBoard there too; the console line and the gauges say it"),
     Tag("Step", ALL, "", "hidden from TensorBoard there too: it is the axis"),
 )
-"""Every tag of ML-Agents 1.1.0 but the text ``Hyperparameters``, in the order of its documentation."""
+"""All tags of ML-Agents 1.1.0 except the text ``Hyperparameters``, in the order of its documentation."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Measurements of a behaviour since the summary before.
+    """Measurements of a behaviour since the previous summary.
 
     Attributes:
         returns: Return of each agent's episode that has ended.
@@ -123,12 +123,12 @@ class Seen:
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """Returns the mean, or None of nothing."""
+    """Returns the mean; None for an empty sequence."""
     return math.fsum(values) / len(values) if values else None
 
 
 def measures_of(seen: Seen) -> dict[str, float]:
-    """Returns the measures that tags show, by the names that `TAGS` uses; missing measures are left out."""
+    """Returns the metrics shown by tags, by the names used in `TAGS`; missing ones are left out."""
     learning, length = dict(seen.learning), mean(seen.lengths)
     found: dict[str, float | None] = {
         **learning,
@@ -180,6 +180,6 @@ def tags_of(seen: Seen, trainer: str) -> dict[str, float]:
 
 
 def histograms_of(seen: Seen) -> dict[str, Sequence[float]]:
-    """Returns the numbers that each tag shows as a histogram."""
+    """Returns the values that each tag shows as a histogram."""
     numbers = {HISTOGRAM: seen.returns, GROUP_HISTOGRAM: seen.group_returns}
     return {tag.name: numbers[tag.measure] for tag in TAGS if tag.measure in numbers}

@@ -1,4 +1,4 @@
-"""``run_logs/timers.json``: our tree of timers and the gauges of all summaries, in the format of ML-Agents."""
+"""``run_logs/timers.json``: the tree of timers and the gauges of all summaries, in the format of ML-Agents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMAT = "0.1.0"
 
 
 class Gauges:
-    """Gauges keep the value, the least, the greatest and the count of every number that a summary has shown.
+    """Last value, minimum, maximum and count of every number shown by summaries.
 
     Attributes:
         numbers: By name, ``Basic.Environment.CumulativeReward.mean``: value, min, max, count.
@@ -26,7 +26,7 @@ class Gauges:
         self.numbers: dict[str, list[float]] = {}
 
     def note(self, behavior: str, tag: str, mean: float, total: float | None = None) -> None:
-        """Takes a number of a summary.
+        """Adds a number of a summary.
 
         Args:
             behavior: Name of the behaviour.
@@ -41,7 +41,7 @@ class Gauges:
             self.numbers[f"{name}.{kind}"] = [value, min(low, value), max(high, value), count + 1]
 
     def as_dict(self) -> dict[str, dict[str, float]]:
-        """Returns the gauges as the file has them."""
+        """Returns the gauges in the format of the file."""
         names = ("value", "min", "max", "count")
         return {name: dict(zip(names, found, strict=True)) for name, found in self.numbers.items()}
 
@@ -72,7 +72,9 @@ def timers_text(tree: Mapping[str, Any], gauges: Gauges, began: float, now: floa
 
 
 def node(timer: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a node of our tree as one of ML-Agents: total seconds, calls, seconds outside its children, children."""
+    """Converts a node of the timer tree to ML-Agents' format: total seconds, calls, seconds outside its children,
+    children.
+    """
     children = {name: node(child) for name, child in timer.get("children", {}).items()}
     inside = sum(child["total"] for child in children.values())
     total = timer["seconds"]

@@ -1,4 +1,4 @@
-"""``run_logs/training_status.json``: lessons, ratings and checkpoints of a run, as ML-Agents writes them."""
+"""``run_logs/training_status.json``: lessons, ratings and checkpoints of a run, in ML-Agents' format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FORMAT = "0.3.0"
 """``stats_format_version`` of ML-Agents 1.1.0."""
 
 MLAGENTS = "1.1.0"
-"""The version of ML-Agents whose files these are."""
+"""Version of ML-Agents whose file formats are written."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def status_text(
 
 @cache
 def known_versions() -> Mapping[str, str]:
-    """Returns the versions of what a run is made with, under the names of the file."""
+    """Returns the versions of the software of a run, under the names of the file."""
     found = {}
     for key, package in (("torch_version", "torch"), ("rookery_version", "rookery")):
         try:

@@ -1,4 +1,4 @@
-"""A YAML file as a tree in which every key and value knows its line: `read_tree`.
+"""`read_tree`: a YAML file as a tree that stores the line of every key and value.
 
 Files are read as ML-Agents reads them, by YAML 1.1 where that makes a difference: aliases and merge keys count, and
 ``3e-4`` may be a text. Unlike there, a key that stands twice in a section is a mistake.
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from ruamel.yaml.nodes import Node as YamlNode
 
 Scalar = bool | int | float | str | None
-"""A value that is no section and no list."""
+"""A value that is neither a section nor a list."""
 
 MERGE = "<<"
-"""Key whose value is a section, or a list of them, to start from."""
+"""Key whose value is a section, or a list of sections, to merge into the present one."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class Node:
 
     @property
     def section(self) -> Mapping[str, Node] | None:
-        """The keys of a section; None of anything else. A section without a line is an empty text in a file."""
+        """Keys of a section; None for other nodes. A section without entries is an empty text in a file."""
         if self.value is None:
             return {}
         return self.value if isinstance(self.value, Mapping) else None
 
     def written(self) -> object:
-        """Returns the value as Python writes it."""
+        """Returns the value as plain Python objects."""
         if isinstance(self.value, Mapping):
             return {key: node.written() for key, node in self.value.items()}
         if isinstance(self.value, list):
@@ -81,7 +81,7 @@ def read_tree(path: str | Path) -> Node:
 
 
 def merged(low: Node, high: Node) -> Node:
-    """Puts a section over another, key by key, sections in it likewise; anything else takes the place of what was."""
+    """Merges a section over another, key by key and recursively; other values are replaced."""
     if not isinstance(low.value, Mapping) or not isinstance(high.value, Mapping):
         return high
     values = dict(low.value)
@@ -125,7 +125,7 @@ def _node(found: YamlNode, name: str, path: str, problems: list[str]) -> Node:
 
 
 def _scalar(text: str, *, quoted: bool) -> Scalar:
-    """Returns the value of a scalar: a null, a truth value or a number, unless it is quoted."""
+    """Returns the value of a scalar: null, a boolean or a number, unless it is quoted."""
     if quoted:
         return text
     if text in ("", "~", "null", "Null", "NULL"):
@@ -137,7 +137,7 @@ def _scalar(text: str, *, quoted: bool) -> Scalar:
 
 
 def number_of(text: str) -> int | float | None:
-    """Returns the number that a text is, as ``5``, ``3e-4``, ``5.0e5``; None if it is none."""
+    """Parses a number such as ``5``, ``3e-4``, ``5.0e5``; None if the text is not a number."""
     for kind in (int, float):
         try:
             return kind(text)

@@ -1,4 +1,4 @@
-"""Files ``.demo`` of a configuration as replay directories, which imitation reads: `import_demonstrations`."""
+"""`import_demonstrations`: converts files ``.demo`` of a configuration to replay directories for imitation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rookery_mlagents.files.sections import BehaviorOptions, GAILOptions
 def import_demonstrations(
     options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], folder: Path, beside: Path | None = None
 ) -> dict[tuple[str, str], str]:
-    """Reads every file or directory of files ``.demo`` that behaviours of an environment imitate.
+    """Reads all demonstrations (files or directories of files ``.demo``) of the behaviours of an environment.
 
     Args:
         options: Options of the run.
@@ -66,16 +66,16 @@ def import_demonstrations(
 
 
 def replay_name(behavior: str, place: Path) -> str:
-    """Returns the name of the replay directory that demonstrations of a behaviour are read into: files of one name in
-    several directories have several.
+    """Returns the name of the replay directory for demonstrations of a behaviour; files of the same name in different
+    directories get different names.
     """
     digest = hashlib.sha256(f"{behavior}\0{place.absolute()}".encode()).hexdigest()[:8]
     return f"{folder_name(behavior)}-{place.stem}-{digest}"
 
 
 def with_absolute_paths(options: RunOptions) -> RunOptions:
-    """Returns the same with absolute paths of demonstrations, which mean the same wherever they are read from; those of
-    what is not there stay as they are.
+    """Returns options with absolute paths of demonstrations, so that they are valid in any working directory; paths
+    that do not exist are unchanged.
     """
 
     def absolute(demo: str) -> str:

@@ -1,4 +1,4 @@
-"""``--inference``: policies play and nothing is learned, until the user stops it; then their returns are shown."""
+"""``--inference``: runs the policies without learning until the user stops it; then prints their returns."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from rookery_mlagents.learn.learn import (
 )
 
 LOOK_EVERY = 100
-"""Vector steps between two looks at what has ended."""
+"""Vector steps between two checks for finished episodes."""
 
 ENDLESS = 1 << 60
-"""Episodes of a measurement that only an interruption ends."""
+"""Number of episodes of a measurement that only an interruption ends."""
 
 
 @dataclass
@@ -58,20 +58,20 @@ class Earned:
     line_at: int
 
     def take(self, value: float, length: int) -> None:
-        """Takes an episode of an agent."""
+        """Adds an episode of an agent."""
         self.returns.append(value)
         self.steps, self.count = self.steps + length, self.count + 1
         self.total, self.squares = self.total + value, self.squares + value * value
 
     def text(self) -> str:
-        """Returns the line that is shown at the end."""
+        """Returns the line printed at the end."""
         mean = self.total / self.count
         deviation = math.sqrt(max(0.0, self.squares / self.count - mean * mean))
         return f"mean reward {mean:.3f}, std of reward {deviation:.3f}, {self.count:,} episodes, {self.steps:,} steps"
 
 
 def play(request: Request, seconds: Callable[[], float]) -> dict[str, Earned]:
-    """Runs the policies of a run, or new ones, until it is interrupted or `episodes` are over.
+    """Runs the policies of a run, or new ones, until an interrupt or until `episodes` have finished.
 
     Args:
         request: What is asked for; nothing is written anywhere.
@@ -101,8 +101,8 @@ def play(request: Request, seconds: Callable[[], float]) -> dict[str, Earned]:
 
 
 def given_now(options: RunOptions, request: Request) -> Layer:
-    """Gives what a user says of the environment and the seed that a run plays with, as settings. Without a file only
-    flags say anything, as all else is what the run has written down itself.
+    """Returns the user's present settings of the environment and the seed. Without a file, only flags count, because
+    all other options are those stored by the run.
     """
     values: dict[str, object] = {}
     lines: dict[str, str] = {}
@@ -120,20 +120,20 @@ def given_now(options: RunOptions, request: Request) -> Layer:
 
 
 def _copies(options: RunOptions, request: Request) -> int | None:
-    """Returns how many copies of the environment a user wants; None = as many as the run has."""
+    """Returns the requested number of environments; None = as many as the run has."""
     if not _is_given(options, request, "env_settings.num_envs", "env_settings.num_areas"):
         return None
     return options.env_settings.num_envs * options.env_settings.num_areas
 
 
 def _is_given(options: RunOptions, request: Request, *keys: str) -> bool:
-    """Returns whether a user says one of some keys now, by a flag or in a file."""
+    """Returns whether the user now sets one of some keys, by a flag or in a file."""
     places = [options.places[key] for key in keys if key in options.places]
     return any(request.file is not None or place.startswith("--") for place in places)
 
 
 def _play(trainer: Trainer, options: RunOptions, request: Request, seconds: Callable[[], float]) -> dict[str, Earned]:
-    """Plays in copies of the environment that nothing else uses."""
+    """Runs the policies in environments used for nothing else."""
     likeliest = any(one.network_settings.deterministic for one in options.behaviors.values())
     freq = {name: _summary_freq(options, name) for name in trainer.policies}
     earned = {name: Earned([], 0, 0, 0.0, 0.0, every) for name, every in freq.items()}
@@ -154,7 +154,7 @@ def _play(trainer: Trainer, options: RunOptions, request: Request, seconds: Call
 
 
 def _take(finished: list[EpisodeResult], earned: Mapping[str, Earned]) -> None:
-    """Takes episodes that have ended out of a list."""
+    """Removes finished episodes from a list and adds them."""
     for episode in finished:
         for agent, value in episode.agents.items():
             name = episode.policies[agent]

@@ -1,4 +1,4 @@
-"""``rookery mlagents learn``: options become a training of Rookery, in a folder as ML-Agents makes it."""
+"""``rookery mlagents learn``: converts options to a Rookery training, in a folder with ML-Agents' layout."""
 
 from __future__ import annotations
 
@@ -64,34 +64,34 @@ from rookery_mlagents.learn.translate import AS_IS, DEFAULT, layers_of, notes_of
 from rookery_mlagents.link.player_program import EDITOR, PREFIX
 
 MLAGENTS = "mlagents"
-"""The console style that shows ML-Agents' lines."""
+"""Console style that prints ML-Agents' lines."""
 
 SOURCE = "rookery mlagents"
-"""The source of values that this command gives by itself."""
+"""Source of values set by this command itself."""
 
 ENV_ARG = (
     "name=value, an argument of the environment's constructor, as size=5; a Python environment has no command line of "
     "its own"
 )
-"""What a word behind ``--env-args`` must be."""
+"""Required form of an argument after ``--env-args``."""
 
 OUR_DEFAULT = "Rookery's default"
-"""Place of a value that was not given, where Rookery's own default is better than that of ML-Agents."""
+"""Source of a default of Rookery that is preferred to ML-Agents' default."""
 
 DEMONSTRATIONS = "demonstrations"
-"""Folder of a run with the demonstrations of ML-Agents that it imitates, as replay."""
+"""Folder of a run with imported ML-Agents demonstrations, as replay."""
 
 PLAYER_KEYS = (
     "base_port", "num_areas", "timeout_wait", "max_lifetime_restarts", "restarts_rate_limit_n",
     "restarts_rate_limit_period_s", "width", "height", "quality_level", "time_scale", "target_frame_rate",
     "capture_frame_rate", "no_graphics", "no_graphics_monitor",
 )  # fmt: skip
-"""Keys of `env_settings` and `engine_settings` that are arguments of a Unity player under the same names."""
+"""Keys of `env_settings` and `engine_settings` that are passed to a Unity player under the same names."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """Request of a user.
+    """Request from the command line.
 
     Attributes:
         file: The configuration file, or None.
@@ -113,12 +113,14 @@ class Request:
 
 
 Changes = Callable[[Path, Sequence[Layer], Request], Layer]
-"""Gives what layers of settings change in the run of a folder; refuses what cannot be changed there."""
+"""Returns the changes that layers of settings make to the run of a folder; raises an error for changes that are not
+possible.
+"""
 
 
 @dataclass(frozen=True)
 class Session:
-    """A training that is about to begin or to resume.
+    """A training before it starts or resumes.
 
     Attributes:
         trainer: The training.
@@ -137,7 +139,7 @@ class Session:
 
 
 def options_of(request: Request) -> RunOptions:
-    """Reads the options; a run that resumes without a file has the ones it has written down.
+    """Reads the options; a run that resumes without a file uses its stored ones.
 
     Raises:
         ConfigError: If anything in it is wrong.
@@ -153,7 +155,7 @@ def options_of(request: Request) -> RunOptions:
 
 
 def kept_options(configuration: Path, flags: Mapping[str, object], trust_code: TrustCode) -> RunOptions:
-    """Reads the options that a run has written down.
+    """Reads the stored options of a run.
 
     Raises:
         ConfigError: If another user has written the run, and it names code that is not trusted (docs/trust.md).
@@ -171,13 +173,13 @@ def kept_options(configuration: Path, flags: Mapping[str, object], trust_code: T
 
 
 def folder_of(options: RunOptions) -> Path:
-    """The folder of a run."""
+    """Returns the folder of a run."""
     settings = options.checkpoint_settings
     return Path(settings.results_dir) / settings.run_id
 
 
 def check_folder(options: RunOptions) -> Path:
-    """Returns the folder of a run, if what is asked for can be done there.
+    """Returns the folder of a run, after checking that the request is possible there.
 
     Raises:
         ConfigError: If it exists and is neither to be resumed nor replaced, or is to be resumed and does not exist.
@@ -224,7 +226,7 @@ def check_folder(options: RunOptions) -> Path:
 
 
 def near_runs(folder: Path) -> str:
-    """Returns a hint at the run with the nearest name beside one that does not exist."""
+    """Returns a hint with the most similar run name, for a run that does not exist."""
     there = [path.name for path in folder.parent.iterdir() if path.is_dir()] if folder.parent.is_dir() else []
     return nearest(folder.name, there)
 
@@ -233,7 +235,7 @@ def near_runs(folder: Path) -> str:
 
 
 def environment_of(options: RunOptions) -> Layer:
-    """Returns the environment and its arguments as settings; where none is named it is the Unity Editor.
+    """Returns the environment and its arguments as settings; the default is the Unity Editor.
 
     Raises:
         ConfigError: If the name is that of a file, and of no program.
@@ -257,7 +259,7 @@ def environment_of(options: RunOptions) -> Layer:
 
 
 def _player_layer(options: RunOptions, name: str, place: str) -> Layer:
-    """Returns a Unity player, or the Editor, as settings: what differs from the defaults of both."""
+    """Returns the settings of a Unity player, or the Editor, that differ from the defaults."""
     env, given = options.env_settings, dict[str, Any]()
     lines = {"env.name": place}
     usual = RunOptions()
@@ -293,7 +295,7 @@ def with_copies(options: RunOptions) -> RunOptions:
 
 
 def spaces_in(options: RunOptions, env: Layer) -> tuple[dict[str, BehaviorSpaces], VectorEnv | None]:
-    """Makes the environment once, to see which behaviours it has.
+    """Creates the environment once to find its behaviours.
 
     Returns:
         What each behaviour sees and does; and what was made, where it is the only one and so what is to be trained in.
@@ -332,8 +334,8 @@ def spaces_in(options: RunOptions, env: Layer) -> tuple[dict[str, BehaviorSpaces
 
 
 def goals_of(env: VectorEnv) -> dict[str, tuple[str, ...]]:
-    """Returns the paths of the sensors that players call goals, by behaviours with their teams; none of environments
-    that are no players.
+    """Returns the paths of sensors that players mark as goals, by behaviour with team; empty for Python
+    environments.
     """
     from rookery_mlagents.link.unity_env import UnityEnv  # which needs packages that environments in Python do without
 
@@ -345,7 +347,7 @@ def goals_of(env: VectorEnv) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Starts:
-    """Weights that behaviours begin with.
+    """Initial weights of behaviours.
 
     Attributes:
         runs: A run or checkpoint of Rookery, with the policy in it, by behaviour.
@@ -362,7 +364,7 @@ class Starts:
 
 
 def starts_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], trust_pickle: bool) -> Starts:
-    """Finds what `initialize_from` and each `init_path` name.
+    """Finds the runs and files in `initialize_from` and in each `init_path`.
 
     Raises:
         ConfigError: If it is not there, a behaviour is missing in it, or it is of a kind that cannot be read.
@@ -400,7 +402,7 @@ def starts_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], trus
 
 
 def _sort(name: str, source: str, runs: dict[str, str], mlagents_files: dict[str, Path], trust_pickle: bool) -> None:
-    """Puts what a behaviour begins with where it belongs."""
+    """Adds the source of a behaviour's initial weights to runs of Rookery or to files of ML-Agents."""
     runs.pop(name, None)
     mlagents_files.pop(name, None)
     place = Path(source) if restore(Path(source)) else Path(source.partition(":")[0])
@@ -412,7 +414,7 @@ def _sort(name: str, source: str, runs: dict[str, str], mlagents_files: dict[str
 
 
 def behaviors_in(place: Path, flag: str) -> dict[str, str]:
-    """Returns the behaviours of a run with what to begin from: one of Rookery, or one of ML-Agents itself.
+    """Returns the behaviours of a run with their sources of initial weights, of Rookery or of ML-Agents.
 
     Raises:
         ConfigError: If there is no such run, or nothing in it.
@@ -433,7 +435,7 @@ def behaviors_in(place: Path, flag: str) -> dict[str, str]:
 
 @contextmanager
 def learning(request: Request, changes: Changes) -> Iterator[Session]:
-    """Begins or resumes a training; when this ends, the files of the run are complete.
+    """Starts or resumes a training, as a context; at its end, the files of the run are complete.
 
     Args:
         request: What is asked for.
@@ -476,7 +478,7 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
 
 
 def finished_notes(trainer: Trainer) -> list[str]:
-    """Returns notes on the behaviours of a resumed run that learn no more, although others still play."""
+    """Returns notes on the behaviours of a resumed run that have stopped learning while others continue."""
     lines = finished_lines(trainer)
     if len(lines) < len(trainer.learners):
         until = "it plays on without learning until the other behaviours have come as far as they are to"
@@ -489,8 +491,8 @@ def finished_notes(trainer: Trainer) -> list[str]:
 
 @contextmanager
 def put_aside(folder: Path, *, is_replaced: bool, stays: str | None = None) -> Iterator[list[str]]:
-    """Moves a run that is replaced aside, as a context: it is removed at the end, or put back after an error. If the
-    process is killed, the next start puts it back (`recover`).
+    """Context that moves a run aside while it is replaced, and removes it at the end, or restores it after an error. If
+    the process is killed, the next start restores it (`recover`).
 
     Args:
         folder: The run.
@@ -527,7 +529,7 @@ def put_aside(folder: Path, *, is_replaced: bool, stays: str | None = None) -> I
 
 
 def recover(folder: Path) -> None:
-    """Puts back a run whose replacement was killed; the files of the new run are moved aside.
+    """Restores a run whose replacement was killed; the files of the new run are moved aside.
 
     Raises:
         FileError: If another process is replacing the run now.
@@ -543,7 +545,7 @@ def recover(folder: Path) -> None:
 
 
 def remove_replaced(folder: Path) -> list[str]:
-    """Removes a run that was replaced, except for files of the user, which move to the new run; returns notes.
+    """Removes a run that was replaced, except for the user's files, which move to the new run; returns notes.
 
     A run that was killed at its start is kept.
     """
@@ -567,7 +569,7 @@ def remove_replaced(folder: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Plan:
-    """A run as far as it is decided before anything of it is made.
+    """Plan of a run, before any part of it is created.
 
     Attributes:
         options: Its options, with an entry for each behaviour.
@@ -586,8 +588,8 @@ class Plan:
     copies: VectorEnv | None
 
     def demonstrations(self, request: Request, folder: Path) -> dict[tuple[str, str], str]:
-        """Reads demonstrations of ML-Agents into a folder, where they stay as they are if they are there; gives the
-        replay that each became, by behaviour and path.
+        """Imports demonstrations of ML-Agents into a folder, unless they exist there; returns the replay of each, by
+        behaviour and path.
         """
         beside = None if request.file is None else Path(request.file).parent
         return import_demonstrations(self.options, self.behaviors, folder, beside)
@@ -602,7 +604,7 @@ class Plan:
         return [own, *layers_of(self.options, self.behaviors, replays, to_come), self.env, self.starts.layer()]
 
     def begin(self, trainer: Trainer, trust_pickle: bool) -> None:
-        """Gives behaviours the weights of ML-Agents that they are to begin with, and hands them out."""
+        """Loads the initial weights from ML-Agents into behaviours, and distributes them."""
         for name, path in self.starts.mlagents_files.items():
             take_over(trainer.policies[name], read_weights(path, trust_pickle), path)
         changed = [name for name in self.starts.mlagents_files if name in trainer.learners]
@@ -610,8 +612,8 @@ class Plan:
 
 
 def iteration_steps(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> dict[str, int]:
-    """Returns the env steps of an iteration where one as long as usual would leave out summaries or checkpoints of a
-    behaviour: until the next update of a behaviour that learns by itself, or `ITERATION` env steps.
+    """Returns the env steps of an iteration if the usual length would skip summaries or checkpoints of a behaviour:
+    until the next update if a single behaviour learns, or `ITERATION` env steps.
     """
     short = []
     for name, spaces in behaviors.items():
@@ -626,7 +628,7 @@ def iteration_steps(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]
 
 
 def plan_of(request: Request) -> Plan:
-    """Decides what is to be done.
+    """Plans a run from a request: its options, folder, environment and settings.
 
     Raises:
         ConfigError: If anything that was asked for cannot be done; says what, and what to do.
@@ -636,7 +638,7 @@ def plan_of(request: Request) -> Plan:
 
 
 def planned(request: Request, options: RunOptions, folder: Path) -> Plan:
-    """Decides what is to be done by some options in a folder; see `plan_of`."""
+    """Plans a run from options in a folder; see `plan_of`."""
     env, options = environment_of(options), with_copies(options)
     behaviors, copies = spaces_in(options, env)
     with closed_on_error(copies):
@@ -646,7 +648,7 @@ def planned(request: Request, options: RunOptions, folder: Path) -> Plan:
 
 @contextmanager
 def closed_on_error(copies: VectorEnv | None) -> Iterator[None]:
-    """Closes the copies of an environment, if there are any, where what is to be done with them fails."""
+    """Context that closes the environments, if there are any, after an error."""
     try:
         yield
     except BaseException:
@@ -656,8 +658,8 @@ def closed_on_error(copies: VectorEnv | None) -> Iterator[None]:
 
 
 def is_asked_for(note: str) -> bool:
-    """Returns whether a note is about a value of the user, and not about a default of ML-Agents. `buffer_size`
-    is the decisions of an update there too, so it was not misread.
+    """Returns whether a note concerns a value set by the user rather than a default of ML-Agents. `buffer_size` is the
+    number of decisions per update in ML-Agents, too, so it was not misread.
     """
     file = note.partition(":")[0]
     of_theirs = f"({AS_IS})" in note or f"({DEFAULT} " in note or ("buffer_size" in note and MINIBATCH in note)
@@ -670,8 +672,8 @@ def run_files(options: RunOptions, shows_lines: bool) -> RunFiles:
 
 
 def options_by_name(options: RunOptions) -> Callable[[str], BehaviorOptions]:
-    """Returns the function from the name of a behaviour to its options; a policy that is not in the file, as an
-    opponent that is trained beside, has the defaults.
+    """Returns a function from the name of a behaviour to its options; a policy that is not in the file, such as a
+    trained opponent, has the defaults.
     """
 
     def find(name: str) -> BehaviorOptions:
@@ -684,7 +686,9 @@ def options_by_name(options: RunOptions) -> Callable[[str], BehaviorOptions]:
 
 
 def exporter() -> Callable[[Policy, Path], object]:
-    """Returns the writer of ONNX files, loaded before training; if a package is missing, the first file says so."""
+    """Returns the writer of ONNX files, imported before training; if a package is missing, writing the first file
+    raises the error.
+    """
     from rookery.face import require_onnx
     from rookery_mlagents.onnx_unity import write_unity
 
@@ -695,8 +699,8 @@ def exporter() -> Callable[[Policy, Path], object]:
 
 
 def callbacks_of_run(folder: Path) -> list[RunFiles]:
-    """Returns the callbacks that write ML-Agents' files of a run that has them; none for other runs.
-    ``rookery resume`` continues these files too.
+    """Returns the callbacks that write ML-Agents' files of a run; empty for runs without such files. ``rookery resume``
+    continues these files too.
     """
     configuration = folder / CONFIGURATION
     if not configuration.is_file():
@@ -707,7 +711,7 @@ def callbacks_of_run(folder: Path) -> list[RunFiles]:
 
 
 def begin_anew(folder: Path, layers: Sequence[Layer], callbacks: Sequence[EpisodeListener]) -> Trainer:
-    """Begins a run with ML-Agents' files again in its folder, whose demonstrations stay, as settings name them.
+    """Restarts a run with ML-Agents' files in its folder; its demonstrations are kept, as the settings refer to them.
 
     Args:
         folder: The run, which holds no checkpoint.

@@ -1,4 +1,5 @@
-"""Ends of linear schedules and of lessons by progress, which follow ``max_steps`` of a behaviour in a resumed run.
+"""Ends of linear schedules and of lessons by progress, which follow a changed ``max_steps`` of a behaviour in a resumed
+run.
 
 Only a larger ``max_steps`` moves the end of schedules. Progress is the part of ``max_steps`` that is over, so lessons
 by progress follow any other ``max_steps``.
@@ -16,7 +17,7 @@ from rookery.face import DECISIONS, Linear, Settings, Trainer, change, flow, rea
 
 
 class StoredEnds:
-    """The ends in a run as they were before it is resumed.
+    """Ends of a run's schedules before it is resumed.
 
     Args:
         folder: The run.
@@ -89,7 +90,7 @@ class StoredEnds:
         return {**lesson, **scaled}
 
     def notes(self, trainer: Trainer) -> list[str]:
-        """Returns a line for each policy of the resumed run whose schedules end elsewhere now."""
+        """Returns a line for each policy of the resumed run whose schedules have a new end."""
         moved: dict[str, list[str]] = {}
         for (name, setting), old in self.schedules.items():
             cfg: Settings = trainer.config.policies[name].algorithm

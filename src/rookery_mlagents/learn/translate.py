@@ -28,10 +28,10 @@ from rookery_mlagents.keys import (
 )
 
 AS_IS = "as ML-Agents 1.1.0"
-"""Source of what ML-Agents has no key for."""
+"""Source of settings without a key in ML-Agents."""
 
 DEFAULT = "ML-Agents' default of"
-"""Source of a value that was not given, before the key."""
+"""Source of a default value, before the key."""
 
 CLOSEST: dict[str, tuple[str, ...]] = {
     "lr": ("learning_rate", "learning_rate_schedule"),
@@ -61,8 +61,8 @@ CLOSEST: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("scale", "share", "minibatches", "reward", "penalty", "forward_share", "k_factor"), ()),
     "rating_games": (),
 }
-"""For the last part of a path of a function of several keys: those that decide it, by their last part, the first
-foremost; none = it is as in ML-Agents."""
+"""For the last part of a path set by a function of several keys: the keys that determine it, by their last part, the
+most important first; empty = the same as in ML-Agents."""
 
 
 NO_BEHAVIORS: Mapping[str, BehaviorSpaces] = MappingProxyType({})
@@ -74,7 +74,7 @@ def layers_of(
     replays: Mapping[tuple[str, str], str] | None = None,
     to_come: Mapping[str, BehaviorSpaces] = NO_BEHAVIORS,
 ) -> list[Layer]:
-    """Returns the settings of our run, lowest layer first.
+    """Returns the settings of the Rookery run, lowest layer first.
 
     The source of each value is the line of the file that decided it, ``ball.yaml:12 hyperparameters.beta``, so that
     ``rookery explain`` names it.
@@ -172,7 +172,9 @@ def notes_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> li
 
 
 def _overshoot(case: Case) -> Iterator[str]:
-    """Yields a note if the first update comes after the last step, where a buffer holds more than there are steps."""
+    """Yields a note if the first update would come after the last step, because the buffer size exceeds the number of
+    steps.
+    """
     hyper, steps = case.own.hyperparameters, case.own.max_steps
     if isinstance(hyper, PPOOptions | POCAOptions) and hyper.buffer_size > steps:
         place = _place(case, "max_steps") or _place(case, "hyperparameters.buffer_size") or case.options.file
@@ -189,12 +191,12 @@ def all_signals() -> dict[str, RewardOptions]:
 
 
 def _named(path: str, case: Case) -> str:
-    """Returns a path with the behaviour's name in it."""
+    """Returns a path that contains the name of the behaviour."""
     return path.replace("NAME", case.name, 1) if path.startswith(("policies.NAME.", "self_play.NAME.")) else path
 
 
 def _rows(case: Case) -> Iterator[KeyRow]:
-    """Yields the rows that hold for a behaviour."""
+    """Yields the rows that apply to a behaviour."""
     trainer = case.own.trainer_type
     for row in BEHAVIOR_ROWS:
         own = trainer not in TRAINERS and "ppo" in row.only and not row.key.startswith("hyperparameters.")
@@ -204,7 +206,7 @@ def _rows(case: Case) -> Iterator[KeyRow]:
 
 
 def _decided(case: Case) -> dict[str, tuple[object, list[str]]]:
-    """Returns the settings that keys decide, each with the keys that decide it, the foremost first."""
+    """Returns the settings determined by keys, each with these keys, the most important first."""
     found: dict[str, tuple[object, list[str]]] = {}
     rows = list(_rows(case))
     groups: dict[int, list[KeyRow]] = {}
@@ -224,7 +226,7 @@ def _decided(case: Case) -> dict[str, tuple[object, list[str]]]:
 
 
 def _deciding(path: str, keys: list[str]) -> list[str]:
-    """Returns those of the keys of a function that decide one of its paths."""
+    """Returns the keys of a function that determine one of its paths."""
     if keys == ["environment_parameters"]:
         return [f"environment_parameters.{path.rpartition('.')[2]}"]
     if len(keys) == 1:
@@ -237,7 +239,7 @@ def _deciding(path: str, keys: list[str]) -> list[str]:
 
 
 def _value(case: Case, key: str) -> object:
-    """Returns the value of a key as the options have it; None where its section is not there."""
+    """Returns the value of a key in the options; None if its section is missing."""
     section, _, rest = key.partition(".")
     top = section if hasattr(case.options, section) and not hasattr(case.own, section) else ""
     found: object = plain(getattr(case.options, top)) if top else plain(case.own)
@@ -248,12 +250,12 @@ def _value(case: Case, key: str) -> object:
 
 
 def _place(case: Case, key: str) -> str | None:
-    """Returns where a key was given; None if it has its default."""
+    """Returns the place where a key was set; None if it has its default."""
     return case.options.place_of(case.name, key) or case.options.places.get(key)
 
 
 def _source(case: Case, key: str) -> str | None:
-    """Returns the source of a value for `rookery explain`: the place and the key; None if it was not given."""
+    """Returns the source of a value for `rookery explain`: the place and the key; None for a default."""
     place = _place(case, key)
     return None if place is None else place if place.startswith("--") else f"{place} {key}"
 
@@ -262,7 +264,7 @@ def _source(case: Case, key: str) -> str | None:
 
 
 def _refusals(case: Case) -> Iterator[str]:
-    """Yields a line for each key that cannot be what it says for a behaviour in its environment."""
+    """Yields a line for each key whose value is not possible for a behaviour in its environment."""
     own, actions = case.own, case.spaces.actions
 
     def line(key: str, why: str) -> str:
@@ -326,7 +328,7 @@ def _refusals(case: Case) -> Iterator[str]:
 
 
 def encoders_of(own: BehaviorOptions) -> Iterator[tuple[str, str]]:
-    """Yields the networks for images that a behaviour and its signals ask for, by the keys that name them."""
+    """Yields the image networks of a behaviour and its signals, by the keys that set them."""
     yield "network_settings.vis_encode_type", own.network_settings.vis_encode_type
     for name, signal in own.reward_signals.items():
         if name != "extrinsic":
@@ -335,8 +337,8 @@ def encoders_of(own: BehaviorOptions) -> Iterator[tuple[str, str]]:
 
 
 def _changes_nothing(case: Case, path: str, value: object) -> bool:
-    """Whether a value of an own algorithm says what is so anyway: the environment's reward counts once where there is
-    no other, and a policy without a memory has none. An algorithm that has such a setting gets it.
+    """Returns whether a value of a custom algorithm has no effect: the environment's reward has weight one if it is the
+    only signal, and a policy without a memory needs no memory. An algorithm with such a setting gets the value.
     """
     alone = list(case.own.reward_signals) == ["extrinsic"]
     same = {f"{M}memory.kind": "none"} | ({f"{S}extrinsic.strength": 1.0, f"{S}combine": "mean"} if alone else {})
@@ -347,7 +349,7 @@ def _changes_nothing(case: Case, path: str, value: object) -> bool:
 
 
 def _own_refusals(case: Case, start: str) -> Iterator[str]:
-    """Yields lines about an algorithm of a user's own: settings that are not there, and keys it has no setting for."""
+    """Yields lines on a custom algorithm: settings that do not exist, and keys without a corresponding setting."""
     try:
         found: object = import_object(case.own.trainer_type)
     except ConfigError as error:

@@ -1,4 +1,6 @@
-"""Parameters of a Unity game: it announces none, so any name may have a number, `ANY_NUMBER`."""
+"""Parameters of a Unity game: it does not declare them, so that any name with a numeric value is allowed,
+`ANY_NUMBER`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from rookery.face import IntervalsSampler, NormalSampler, OpenParameters, Parame
 
 
 class NumberParameter(Parameter):
-    """A parameter that can be any number, and nothing else."""
+    """Parameter with any numeric value."""
 
     def objection(self, value: Any) -> str:
         """Returns the error of a value, or an empty string."""
@@ -16,5 +18,4 @@ class NumberParameter(Parameter):
 
 
 ANY_NUMBER = OpenParameters(NumberParameter(0.0), (UniformSampler, NormalSampler, IntervalsSampler))
-"""Parameters of a game; it draws from the samplers that its side channel has by itself, whenever it asks for a value.
-"""
+"""Parameters of a game, which can use the samplers of its side channel and draws on each access."""

@@ -9,7 +9,7 @@ METHODS = ("get_steps", "set_actions", "step", "reset")
 """Methods of such an environment, beside its attribute `behavior_specs`."""
 
 WORKER = "worker_id"
-"""A function with an argument of this name receives the number of the environment, from 0."""
+"""Argument of a function that receives the index of the environment, from 0."""
 
 
 def is_base_env(found: Any) -> bool:
@@ -18,8 +18,8 @@ def is_base_env(found: Any) -> bool:
 
 
 def makes_base_envs(found: Any) -> bool:
-    """Returns whether an object is such an environment or makes them, without calling it: a class of them, or a
-    function whose annotation names one as its result, or that requires the argument `WORKER`.
+    """Returns whether an object is such an environment or creates them, without calling it: a class of them, or a
+    function whose annotated result is one, or that requires the argument `WORKER`.
     """
     if is_base_env(found):
         return True

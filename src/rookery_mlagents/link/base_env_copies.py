@@ -1,4 +1,4 @@
-"""Environments of ML-Agents' low-level API (`BaseEnv`) as copies that keep their own clock: `BaseEnvCopies`.
+"""`BaseEnvCopies`: environments of ML-Agents' low-level API (`BaseEnv`) as asynchronous environments.
 
 Whatever has `behavior_specs`, `get_steps`, `set_actions`, `step` and `reset` as they are there counts: one of
 `mlagents_envs`, one of ours (`rookery_mlagents`), or one of the user's own. Its `step` blocks until an agent
@@ -38,14 +38,14 @@ from rookery_mlagents.link.layouts import CHOICES, NUMBERS, BehaviorLayout, layo
 from rookery_mlagents.link.messages import ActionSpecProto, AgentInfoProto, BrainParametersProto, ObservationProto
 
 CLOSE_SECONDS = 5.0
-"""Seconds that an environment may take to end its current step before it is left alone."""
+"""Timeout in seconds for an environment to end its current step, after which it is abandoned."""
 
 
 # --- what they say, as ours -------------------------------------------------------------------------------------------
 
 
 def layout_of_spec(name: str, spec: Any) -> BehaviorLayout:
-    """Returns the layout of a behaviour, as for one that a player sends.
+    """Returns the layout of a behaviour, as for one sent by a player.
 
     Args:
         name: Its name.
@@ -72,7 +72,7 @@ def layout_of_spec(name: str, spec: Any) -> BehaviorLayout:
 
 
 def asking_of(layout: BehaviorLayout, steps: Any) -> Asking | None:
-    """Reads `DecisionSteps`; None if they have no agent.
+    """Converts `DecisionSteps`; None if they have no agent.
 
     Raises:
         SpaceError: If they are not of the behaviour; names the sensor.
@@ -94,7 +94,7 @@ def asking_of(layout: BehaviorLayout, steps: Any) -> Asking | None:
 
 
 def ended_of(layout: BehaviorLayout, steps: Any) -> Ended | None:
-    """Reads `TerminalSteps`; None if they have no agent.
+    """Converts `TerminalSteps`; None if they have no agent.
 
     Raises:
         SpaceError: If they are not of the behaviour; names the sensor.
@@ -136,7 +136,7 @@ def _rewards(given: Any) -> np.ndarray:
 
 
 def numbers_and_choices(layout: BehaviorLayout, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Splits actions ``[N, ...]``, as the space has them, into their parts.
+    """Splits actions ``[N, ...]`` in the form of the space into continuous and discrete parts.
 
     Returns:
         ``[N, numbers]`` float32 and ``[N, branches]`` int32.
@@ -169,7 +169,7 @@ class BaseEnvCopy:
         self._order: dict[str, list[Hashable]] = {}
 
     def reset(self) -> StepMessage:
-        """Begins anew, and runs until an agent asks for an action or ends.
+        """Resets the environment, and runs it until an agent requests an action or ends.
 
         Raises:
             EnvError: If the environment raises, or shows what it did not announce.
@@ -178,7 +178,7 @@ class BaseEnvCopy:
         return self._arrival() or self.step({})
 
     def step(self, answers: Mapping[str, Answer]) -> StepMessage:
-        """Answers the agents that asked, and runs until an agent asks for an action or ends.
+        """Answers the requesting agents, and runs the environment until an agent requests an action or ends.
 
         Raises:
             EnvError: As `reset`.
@@ -191,11 +191,11 @@ class BaseEnvCopy:
                 return arrival
 
     def close(self) -> None:
-        """Closes the environment, if it can be; its exception becomes a warning."""
+        """Closes the environment, if possible; its exception becomes a warning."""
         close_env(self.env, self.name)
 
     def _set_actions(self, behavior: str, answer: Answer) -> None:
-        """Sets actions in the order in which the environment named its agents."""
+        """Sets actions in the order in which the environment listed its agents."""
         numbers, choices = numbers_and_choices(self.layouts[behavior], answer.actions)
         place = {agent: at for at, agent in enumerate(answer.ids)}
         order = [place[agent] for agent in self._order[behavior]]
@@ -217,7 +217,7 @@ class BaseEnvCopy:
         return EnvError(f"{self.name}: copy {self.lane}: {method}() raised {described(error)}")
 
     def _arrival(self) -> StepMessage | None:
-        """Reads the steps of agents; None if there are none."""
+        """Converts the steps of agents to a message; None if there are none."""
         asking: dict[str, Asking] = {}
         ended: dict[str, Ended] = {}
         self._order = {}
@@ -244,7 +244,7 @@ class BaseEnvCopy:
 
 @dataclass
 class Outcome:
-    """Result of one order of an environment's thread.
+    """Result of one command to an environment's thread.
 
     Attributes:
         lane: The environment.
@@ -304,7 +304,7 @@ class BaseEnvCopies:
                 thread.start()
 
     def _look(self, arrival: StepMessage) -> None:
-        """Takes over the behaviours of the first environment, with its first agents."""
+        """Reads the behaviours of the first environment and its first agents."""
         seats = slots_of(arrival)
         for behavior, layout in self._copies[0].layouts.items():
             self._known[behavior] = CopyBehavior(layout.obs, layout.action, seats.get(behavior, (-1,)))
@@ -346,7 +346,7 @@ class BaseEnvCopies:
             found[outcome.lane] = outcome.arrival
 
     def _know(self, lane: int, behavior: str) -> None:
-        """Adds a behaviour that appears later; refuses one that another copy has with other spaces."""
+        """Adds a behaviour that appears later; raises an error if another environment has it with other spaces."""
         layout = self._copies[lane].layouts[behavior]
         known = self._known.setdefault(behavior, CopyBehavior(layout.obs, layout.action))
         if known.obs != layout.obs or known.action != layout.action:
@@ -356,17 +356,19 @@ class BaseEnvCopies:
             )
 
     def answer(self, lane: int, episode: int, answers: Mapping[str, Answer]) -> None:
-        """Answers the last arrival of an environment, which continues."""
+        """Answers the last message of an environment, which continues."""
         copy = self._copies[lane]
         self._orders[lane].put((self._begun[lane], lambda: copy.step(answers)))
 
     def _work(self, lane: int) -> None:
-        """Runs an environment's thread: one order after the other, until there is none."""
+        """Runs an environment's thread: executes commands until there are none."""
         while self._do(lane):
             pass
 
     def _do(self, lane: int) -> bool:
-        """Follows the next order of an environment; without a thread only if there is one. Returns False at the end."""
+        """Executes the next command of an environment; without a thread, only if there is one. Returns False at the
+        end.
+        """
         try:
             order = self._orders[lane].get(block=bool(self._threads))
         except Empty:
@@ -382,7 +384,7 @@ class BaseEnvCopies:
         return True
 
     def close(self) -> None:
-        """Ends the threads and closes the environments; one that hangs in a step is closed all the same."""
+        """Ends the threads and closes the environments, including those that hang in a step."""
         if self._closed:
             return
         self._closed = True
@@ -397,7 +399,7 @@ class BaseEnvCopies:
 
 
 def base_env(env: Any, config: Mapping[str, Any], num_lanes: int, name: str, first: Any = None) -> AsyncCopiesEnv:
-    """Shows such environments as rows.
+    """Presents such environments as rows.
 
     Args:
         env: The environment itself, or what makes one: a class or a function. One with an argument `worker_id` is
@@ -425,7 +427,7 @@ def base_env(env: Any, config: Mapping[str, Any], num_lanes: int, name: str, fir
 
 
 def _check_alone(env: Any, config: Mapping[str, Any], num_lanes: int, name: str) -> None:
-    """Refuses to make of one object what one object cannot be."""
+    """Raises an error if several environments are requested of a single object."""
     function = (
         f"a function that makes one a call (with an argument {WORKER}, the number of the copy, if each needs a port of "
         "its own)"

@@ -1,4 +1,4 @@
-"""Our end of the connection to a Unity player: a gRPC server on one port of this machine, for one player at a time.
+"""gRPC server for a Unity player: one port of this machine, one player at a time.
 
 A player speaks first: it greets, and receives our versions; it sends an empty message, and receives a reset; from then
 on it sends a message whenever an agent asks for an action, and waits for the answer. Each message is parsed in the
@@ -50,38 +50,38 @@ RAW_OUTPUT: Raw = frozenset(
         (UnityRLInitializationOutputProto, "brain_parameters"),
     }
 )
-"""Raw fields in messages of players: they become arrays, or come once."""
+"""Raw fields in messages of players: they are converted to arrays, or occur only once."""
 
 RAW_INPUT: Raw = frozenset({(UnityRLInputProto, "agent_actions")})
-"""Raw fields in our messages: actions, which are written all at once."""
+"""Raw fields in messages to players: actions, which are written together."""
 
 BEFORE_1 = "0.15.0"
-"""The version of the protocol before 1.0; players of it expect the same version."""
+"""Protocol version before 1.0; its players require the same version."""
 
 FIRST_PACKAGES = "0.20.0"
-"""The Python package that all C# packages 1.x take: they refuse those of 0.26 and later."""
+"""Version of the Python package reported to C# packages 1.x, which refuse 0.26 and later."""
 
 PACKAGE = "1.1.0"
-"""The Python package that is named to later C# packages."""
+"""Version of the Python package reported to later C# packages."""
 
 OUR_CAPABILITIES = UnityRLCapabilitiesProto(True, True, True, True, False, True, True)
-"""Everything but to send analytics to the editor."""
+"""Supported capabilities: all except sending analytics to the Editor."""
 
 SILENCE = 5.0
-"""Seconds without a word after which a player counts as gone, if another one greets."""
+"""Seconds of silence after which a player counts as gone if another one connects."""
 
 PARTING = 1.0
-"""Seconds that a player has to ask once more after `quit`, so that it can receive the command."""
+"""Seconds in which a player may send another request after `quit`, to receive the command."""
 
 THREADS = 4
-"""Calls that are served at a time: one waits for its answer, others are refused meanwhile."""
+"""Number of calls served at a time: one waits for its answer, others are refused meanwhile."""
 
 OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.so_reuseport", 0),
 )
-"""Messages of any length; a port has one owner."""
+"""gRPC options: unlimited message length, exclusive use of the port."""
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ class Greeting:
 
 @dataclass
 class Output:
-    """A message of a player, which waits for `PlayerLink.answer`.
+    """Message of a player that waits for `PlayerLink.answer`.
 
     Attributes:
         asking: By behaviour, the agents that ask for an action.
@@ -144,7 +144,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Closed:
-    """A player is gone; another one may greet on the same port.
+    """A player is gone; another one may connect to the same port.
 
     Attributes:
         reason: The reason, as a sentence continues after "player 2 on port 5007".
@@ -201,7 +201,7 @@ def version_problem(version: str) -> str:
 
 
 def introduction(hello: Hello, greeting: Greeting) -> UnityRLInitializationInputProto:
-    """Returns the answer to a greeting: our versions, as the player expects them."""
+    """Returns the answer to a greeting, with the versions that the player expects."""
     before_1 = greeting.communication_version == BEFORE_1
     old = before_1 or re.match(r"[01]\.", greeting.package_version or "1.") is not None
     return UnityRLInitializationInputProto(
@@ -218,7 +218,7 @@ def introduction(hello: Hello, greeting: Greeting) -> UnityRLInitializationInput
 
 @dataclass(eq=False)
 class OpenCall:
-    """A message that waits for its answer.
+    """A call that waits for its answer.
 
     Attributes:
         waiting_agents: By behaviour, the agents that ask, in the order in which the player wants their actions.
@@ -230,7 +230,7 @@ class OpenCall:
 
 
 class PlayerLink:
-    """Our end of one player's connection.
+    """Server side of one player's connection.
 
     Attributes:
         lane: The player's number.
@@ -274,7 +274,7 @@ class PlayerLink:
     # -- what comes in -------------------------------------------------------------------------------------------------
 
     def _exchange(self, content: bytes, context: Any) -> bytes:
-        """Answers one call; runs in a thread of the server."""
+        """Serves one call; runs in a thread of the server."""
         try:
             message = self._output_class.FromString(content)
         except Exception:  # protobuf's DecodeError, which has moved between its versions
@@ -408,7 +408,7 @@ class PlayerLink:
         return output
 
     def _reader(self, name: str, info: Any) -> BehaviorReader:
-        """Makes the layout of a behaviour of its first agent."""
+        """Creates the layout of a behaviour from its first agent."""
         if name not in self._brains:
             raise WireError("has agents, and the player has never sent their action space")
         observations = tuple(from_bytes(ObservationProto, content) for content in info.observations)
@@ -426,7 +426,7 @@ class PlayerLink:
                 )
 
     def _gone(self, closed: Closed) -> None:
-        """The player is gone; the next may come. Needs the lock."""
+        """Marks the player as gone, so that another may connect. Needs the lock."""
         call, self._call, self._peer = self._call, None, ""
         if call is not None:
             call.replies.put(None)
@@ -435,7 +435,7 @@ class PlayerLink:
             self._mailbox.put(self.lane, closed)
 
     def _note_strange(self, what: str) -> None:
-        """Counts what is not the player's. Needs the lock."""
+        """Counts messages that are not from a player. Needs the lock."""
         self.num_strange, self.strange = self.num_strange + 1, what
 
     # -- what goes out -------------------------------------------------------------------------------------------------
@@ -447,11 +447,11 @@ class PlayerLink:
 
     @property
     def is_connected(self) -> bool:
-        """Whether a player has greeted and has not gone since."""
+        """Whether a player is connected."""
         return bool(self._peer)
 
     def answer(self, answers: Mapping[str, Answer], side_channel: bytes = b"", reset: bool = False) -> None:
-        """Answers the player's last message. Does nothing if it has gone meanwhile, as the mailbox will say.
+        """Answers the player's last message. Does nothing if the player is gone, which the mailbox will report.
 
         Args:
             answers: By behaviour, an action for each agent that asked, in any order; none are looked at with `reset`.
@@ -479,7 +479,7 @@ class PlayerLink:
         self._reply(call, message.SerializeToString())
 
     def _actions(self, name: str, ids: Sequence[Hashable], answer: Answer | None) -> bytes:
-        """Writes actions in the order in which the player asked for them."""
+        """Writes actions in the order of the player's requests."""
         if answer is None:
             raise EnvError(f"{self._name()}: no actions for {len(ids)} agents of behaviour {name!r}")
         actions = answer.actions
@@ -547,7 +547,7 @@ def _abort(context: Any, code: str, details: str) -> bytes:
 
 
 class Threads(futures.Executor):
-    """Threads that serve calls, and that a program which ends does not wait for.
+    """Daemon threads that serve calls; the program can end without waiting for them.
 
     Args:
         count: How many.
@@ -579,7 +579,7 @@ class Threads(futures.Executor):
             call()
 
     def close(self) -> None:
-        """Ends the threads once they have nothing to do."""
+        """Ends the threads once they are idle."""
         for _ in self._threads:
             self._work.put(None)
         for thread in self._threads:
@@ -587,7 +587,7 @@ class Threads(futures.Executor):
 
 
 def _serve(call: Callable[[bytes, Any], bytes], threads: Threads, lane: int, port: int) -> tuple[Any, int]:
-    """Starts a server for one call on a port of this machine alone; returns it and the port.
+    """Starts a server for one call, on a local port; returns it and the port.
 
     Raises:
         EnvError: If the port is taken.

@@ -1,4 +1,4 @@
-"""Images in Unity's messages: one PNG or several one after the other, whose channels make those of the image."""
+"""Images in Unity's messages: one or several concatenated PNGs, whose channels are combined."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rookery_mlagents.link.protobuf_wire import WireError
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 TRANSLATIONAL, PLAIN = 2, 1
-"""Properties of a dimension: neighbours along it belong together; nothing is known."""
+"""Properties of a dimension: neighbouring values are related; unspecified."""
 
 UNUSED = -1
-"""Stands in a channel mapping for a channel of a PNG that is none of the image's."""
+"""Marks an unused PNG channel in a channel mapping."""
 
 
 def channels_first(shape: Sequence[int], properties: Sequence[int]) -> bool:
@@ -31,7 +31,7 @@ def channels_first(shape: Sequence[int], properties: Sequence[int]) -> bool:
 
 
 def decoded(obs: ObservationProto) -> np.ndarray:
-    """Returns the image of an observation that is packed as PNG, uint8 in its own shape.
+    """Returns the image of a PNG-compressed observation, uint8 in its own shape.
 
     Raises:
         WireError: If it is not an image, or has another shape than announced.
@@ -62,7 +62,7 @@ def decoded(obs: ObservationProto) -> np.ndarray:
 
 
 def encoded(picture: np.ndarray, name: str) -> ObservationProto:
-    """Returns a uint8 image ``[H, W, C]`` or ``[C, H, W]`` as a message, without loss."""
+    """Encodes a uint8 image ``[H, W, C]`` or ``[C, H, W]`` losslessly as a message."""
     first = picture.shape[0] < picture.shape[2]
     planes = np.moveaxis(picture, 0, 2) if first else picture
     channels = planes.shape[2]
@@ -78,7 +78,7 @@ def encoded(picture: np.ndarray, name: str) -> ObservationProto:
 
 
 def _planes(png: bytes, size: tuple[int, int]) -> np.ndarray:
-    """Returns an image ``[H, W, 3]``; raises a ValueError if it has another width or height."""
+    """Decodes an image ``[H, W, 3]``; raises a ValueError if it has another width or height."""
     with Image.open(io.BytesIO(png)) as picture:
         if picture.size != size:  # before decompression: a few bytes can declare a huge image
             raise ValueError(f"an image of shape {picture.size[::-1]} where {size[::-1]} was announced")
@@ -93,7 +93,7 @@ def _usual_mapping(channels: int, found: int) -> list[int]:
 
 
 def _pictures(content: bytes) -> Iterator[bytes]:
-    """Returns the PNGs that follow one another in some bytes."""
+    """Splits bytes into concatenated PNGs."""
     start = 0
     while start < len(content):
         if content[start : start + 8] != SIGNATURE:

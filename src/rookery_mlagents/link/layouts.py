@@ -1,4 +1,5 @@
-"""Observations and actions of Unity players as our spaces; their messages as arrays, and actions as messages.
+"""Converts observations and actions of Unity players to Rookery's spaces, their messages to arrays, and actions to
+messages.
 
 The convention, which ONNX files for Unity (`rookery_mlagents/onnx_unity.py`) and demonstrations
 (`rookery_mlagents/files/demo_replay.py`) share:
@@ -71,13 +72,13 @@ NUMBERS, CHOICES = "continuous", "discrete"
 """Keys of actions with continuous and discrete parts."""
 
 VARIABLE_SIZE = 4
-"""Property of a dimension: there may be any number along it, up to its size."""
+"""Property of a dimension with a variable size, up to its maximum."""
 
 GOAL_SIGNAL = 1
 """Type of an observation: a goal."""
 
 LARGEST, LARGEST_SENSOR = 2**20, 2**26
-"""Numbers or choices of an action, and numbers of a sensor, beyond which a message is not believed."""
+"""Maximum number of elements or options of an action, and of elements of a sensor; messages with more are rejected."""
 
 OWN_NUMBER = re.compile(r"obs_\d+")
 
@@ -109,17 +110,17 @@ class SensorLayout:
 
     @property
     def is_set(self) -> bool:
-        """Whether there may be any number of rows."""
+        """Whether the number of rows is variable."""
         return len(self.shape) == 2 and bool(self.properties) and bool(self.properties[0] & VARIABLE_SIZE)
 
     @property
     def is_image(self) -> bool:
-        """Whether neighbours along two of three dimensions belong together."""
+        """Whether neighbouring values are related along two of three dimensions."""
         return _is_image(self.shape, self.properties, self.is_packed)
 
     @property
     def space(self) -> spaces.Space[Any]:
-        """The space of its leaf."""
+        """Space of the sensor's leaf."""
         if self.is_set:
             return EntitySet(spaces.Box(-np.inf, np.inf, self.shape[1:], np.float32), self.shape[0])
         shape = self.shape
@@ -130,7 +131,7 @@ class SensorLayout:
         return spaces.Box(-np.inf, np.inf, shape, np.float32)
 
     def stored(self, values: np.ndarray) -> np.ndarray:
-        """Returns values of the player, ``[N, *shape]``, as they are stored, ``[N, *leaf.shape]``."""
+        """Converts values of the player, ``[N, *shape]``, to stored values, ``[N, *leaf.shape]``."""
         if self.is_set:
             return with_presence(values)
         if self.is_turned:
@@ -142,7 +143,7 @@ class SensorLayout:
         return values
 
     def value(self, obs: ObservationProto) -> np.ndarray:
-        """Returns the values of one observation, ``[*shape]``, uint8 of PNGs and float32 of numbers.
+        """Returns the values of one observation, ``[*shape]``: uint8 from PNGs, float32 otherwise.
 
         Raises:
             WireError: If it is not an observation of this sensor; names it.
@@ -162,14 +163,12 @@ class SensorLayout:
 
 
 def with_presence(values: np.ndarray) -> np.ndarray:
-    """Entities ``[N, rows, numbers]`` with a column before their numbers: 1 for present entities, which are not
-    all zeros.
-    """
+    """Adds a first column to entities ``[N, rows, numbers]``: 1 for present entities, which are not all zeros."""
     return np.concatenate([values.any(axis=2, keepdims=True).astype(np.float32), values], axis=2)
 
 
 def sensor_layouts(observations: Sequence[ObservationProto]) -> tuple[SensorLayout, ...]:
-    """Lays out the sensors of an agent by what they say.
+    """Returns the layouts of an agent's sensors from their descriptions.
 
     Raises:
         SpaceError: If one gives nothing.
@@ -190,7 +189,7 @@ def sensor_layouts(observations: Sequence[ObservationProto]) -> tuple[SensorLayo
 
 
 def paths_of(names: Sequence[str]) -> list[str]:
-    """Names leaves after the sensors of one agent.
+    """Returns leaf paths for the sensors of one agent.
 
     The only sensor is called ``obs``, as plain spaces are. Names that mean something else here get the sensor's number:
     those of masks and of what critics see, and those that are numbered already, by another number.
@@ -211,14 +210,14 @@ def paths_of(names: Sequence[str]) -> list[str]:
 
 
 def sensed_space(sensors: Sequence[SensorLayout]) -> spaces.Space[Any]:
-    """The space of observations: that of the only sensor, or a Dict of all, in their order."""
+    """Returns the observation space: that of the only sensor, or a Dict of all sensors, in their order."""
     if len(sensors) == 1:
         return sensors[0].space
     return spaces.Dict(OrderedDict((sensor.path, sensor.space) for sensor in sensors))
 
 
 def decided_space(brain: BrainParametersProto) -> spaces.Space[Any]:
-    """The space of a behaviour's actions.
+    """Returns the space of a behaviour's actions.
 
     Raises:
         SpaceError: If it decides nothing.
@@ -245,12 +244,12 @@ def decided_space(brain: BrainParametersProto) -> spaces.Space[Any]:
 
 
 def _turned(shape: tuple[int, ...], first: bool) -> tuple[int, ...]:
-    """Returns the shape of an image with its channels moved to the other end; `first`: they come first now."""
+    """Returns the shape of an image with its channels moved to the other end; `first`: the channels are first now."""
     return (*shape[1:], shape[0]) if first else (shape[2], *shape[:2])
 
 
 def _is_taken_for(shape: tuple[int, ...], first: bool) -> bool:
-    """Returns whether networks would take the wrong end of an image for its channels."""
+    """Returns whether networks would misread the channel axis of an image."""
     axes = image_axes(shape)
     return axes is not None and axes[3] == first
 
@@ -283,7 +282,7 @@ class BehaviorLayout:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Warnings for the user, once: sensors whose image axes networks would misread."""
+        """Warnings for the user, shown once: sensors whose image axes networks would misread."""
         found = []
         for sensor in self.sensors:
             if sensor.is_image:
@@ -299,7 +298,7 @@ class BehaviorLayout:
 
 
 def layout_of(brain: BrainParametersProto, agent_info: AgentInfoProto) -> BehaviorLayout:
-    """Lays out a behaviour.
+    """Returns the layout of a behaviour.
 
     Args:
         brain: Its description by the player.
@@ -323,7 +322,7 @@ def layout_of(brain: BrainParametersProto, agent_info: AgentInfoProto) -> Behavi
 
 @dataclass(frozen=True)
 class Around:
-    """The bytes around the numbers of a sensor, which are the same in all messages of it.
+    """Bytes before and after the values of a sensor, which are the same in all of its messages.
 
     Attributes:
         before: ``[B]`` uint8, those before the numbers.
@@ -337,7 +336,7 @@ class Around:
 
 
 def _around(content: bytes, count: int) -> Around | None:
-    """Finds the block of `count` numbers in an observation; None if there is none in one piece."""
+    """Finds the block of `count` values in an observation; None if they are not contiguous."""
     numbers = {name: number for number, (name, _) in wire_fields(ObservationProto).items()}
     view, place = memoryview(content), 0
     while place < len(view):
@@ -417,7 +416,9 @@ class BehaviorReader:
         return tree
 
     def _values(self, number: int, contents: list[bytes]) -> np.ndarray:
-        """Returns the values of a sensor, ``[N, *shape]``; read all at once where messages differ only in numbers."""
+        """Returns the values of a sensor, ``[N, *shape]``; read in one operation if messages only differ in the
+        values.
+        """
         sensor, around = self.layout.sensors[number], self._arounds[number]
         if around is not None:
             whole = b"".join(contents)
@@ -443,12 +444,12 @@ class BehaviorReader:
         return np.asarray(np.frombuffer(whole, np.uint8).reshape(len(masks), width) == 0)
 
     def write(self, actions: np.ndarray) -> bytes:
-        """Writes actions ``[N, ...]``, as the space has them, as a `ListAgentActionProto`."""
+        """Converts actions ``[N, ...]`` in the form of the space to a `ListAgentActionProto`."""
         return self._writer.write(actions)
 
 
 def _agent_columns(infos: Sequence[Any]) -> tuple[list[Hashable], np.ndarray, list[Hashable | None], np.ndarray | None]:
-    """Ids, rewards ``[N]``, and of agents in groups, these and what they got."""
+    """Returns ids, rewards ``[N]``, and for agents in groups their groups and group rewards."""
     ids: list[Hashable] = [info.id for info in infos]
     reward = np.array([info.reward for info in infos], np.float32)
     numbers = [info.group_id for info in infos]
@@ -461,11 +462,11 @@ def _agent_columns(infos: Sequence[Any]) -> tuple[list[Hashable], np.ndarray, li
 # --- actions as messages ----------------------------------------------------------------------------------------------
 
 SMALL = 128
-"""Whole numbers below this are one byte of a message."""
+"""Integers below this take one byte in a message."""
 
 
 class ActionWriter:
-    """Writes actions as messages, all of a behaviour at once.
+    """Converts all actions of a behaviour to messages in one operation.
 
     Numbers and choices are written twice, as all players since API 1.3 read them, and as older ones do.
 
@@ -494,7 +495,7 @@ class ActionWriter:
         self._row = np.frombuffer(head + row, np.uint8)
 
     def write(self, actions: np.ndarray) -> bytes:
-        """Writes actions ``[N, ...]``, as the space has them, as a `ListAgentActionProto`."""
+        """Converts actions ``[N, ...]`` in the form of the space to a `ListAgentActionProto`."""
         floats, choices = self._apart(actions)
         num = len(actions)
         both = np.concatenate([floats, choices], axis=1, dtype=np.float32)
@@ -512,7 +513,7 @@ class ActionWriter:
         return table.tobytes()
 
     def _apart(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers ``[N, C]`` float32 and choices ``[N, D]`` of actions."""
+        """Splits actions into continuous ``[N, C]`` float32 and discrete ``[N, D]`` parts."""
         num, spec = len(actions), self._action
         if spec.kind == "composite":
             floats = np.array([one[NUMBERS] for one in actions], np.float32).reshape(num, spec.num_numbers)
@@ -524,5 +525,5 @@ class ActionWriter:
 
 
 def _bytes_of(floats: np.ndarray) -> np.ndarray:
-    """The bytes ``[N, 4 * C]`` of numbers ``[N, C]``."""
+    """Returns the bytes ``[N, 4 * C]`` of values ``[N, C]``."""
     return np.ascontiguousarray(floats, "<f4").view(np.uint8)

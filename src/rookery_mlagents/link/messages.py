@@ -1,5 +1,5 @@
-"""Messages of Unity's ML-Agents toolkit (communicator API 1.0 to 1.5, and 0.15.0): those that demonstrations consist
-of, and those that a player and a trainer exchange.
+"""Messages of Unity's ML-Agents toolkit (communicator API 1.0 to 1.5, and 0.15.0) in demonstrations, and between player
+and trainer.
 
 A player speaks first, always: it sends a `UnityMessageProto` with `unity_output`, and gets one with `unity_input`.
 """
@@ -13,10 +13,10 @@ from typing import Annotated
 from rookery_mlagents.link.protobuf_wire import WireField
 
 UNCOMPRESSED, PNG = 0, 1
-"""How an observation is packed."""
+"""Compression of an observation."""
 
 DISCRETE, CONTINUOUS = 0, 1
-"""Type of the actions, before a behaviour could have both."""
+"""Type of the actions, from versions in which a behaviour could not have both."""
 
 OK, GOODBYE = 200, 400
 """Status of a message: the exchange continues; this is the last message, from either side."""
@@ -60,14 +60,14 @@ class BrainParametersProto:
 
 @dataclass(frozen=True)
 class FloatData:
-    """The numbers of an observation."""
+    """Values of an observation."""
 
     data: Annotated[tuple[float, ...], WireField(1, "float", repeated=True)] = ()
 
 
 @dataclass(frozen=True)
 class ObservationProto:
-    """Observation of one sensor, as numbers or as images."""
+    """Observation of one sensor, as values or as images."""
 
     shape: Annotated[tuple[int, ...], WireField(1, "int", repeated=True)] = ()
     compression_type: Annotated[int, WireField(2, "int")] = 0
@@ -81,7 +81,7 @@ class ObservationProto:
 
 @dataclass(frozen=True)
 class AgentInfoProto:
-    """Observations of an agent when it asks for an action, or when its episode has ended."""
+    """Observations of an agent when it requests an action, or when its episode has ended."""
 
     reward: Annotated[float, WireField(7, "float")] = 0.0
     ended: Annotated[bool, WireField(8, "bool")] = False
@@ -137,21 +137,21 @@ class HeaderProto:
 
 @dataclass(frozen=True)
 class ListAgentInfoProto:
-    """The agents of one behaviour that ask for an action, and those whose episode has ended."""
+    """Agents of one behaviour that request an action, and those whose episode has ended."""
 
     value: Annotated[tuple[AgentInfoProto, ...], WireField(1, "message", True, AgentInfoProto)] = ()
 
 
 @dataclass(frozen=True)
 class ListAgentActionProto:
-    """Actions of one behaviour, for the agents that have asked, in their order."""
+    """Actions of one behaviour, for the requesting agents, in their order."""
 
     value: Annotated[tuple[AgentActionProto, ...], WireField(1, "message", True, AgentActionProto)] = ()
 
 
 @dataclass(frozen=True)
 class UnityRLOutputProto:
-    """A moment of a player: agents by behaviour."""
+    """State of a player at one moment: agents by behaviour."""
 
     agent_infos: Annotated[Mapping[str, ListAgentInfoProto], WireField(2, "map", message=ListAgentInfoProto)] = field(
         default_factory=dict
@@ -161,7 +161,7 @@ class UnityRLOutputProto:
 
 @dataclass(frozen=True)
 class UnityRLInitializationOutputProto:
-    """First message of a player; later, behaviours that have their first agents."""
+    """First message of a player; later, behaviours with their first agents."""
 
     name: Annotated[str, WireField(1, "text")] = ""
     communication_version: Annotated[str, WireField(2, "text")] = ""
@@ -221,7 +221,7 @@ class UnityInputProto:
 
 @dataclass(frozen=True)
 class UnityMessageProto:
-    """The one type of message on the connection."""
+    """The only message type of the connection."""
 
     header: Annotated[HeaderProto | None, WireField(1, "message", False, HeaderProto)] = None
     unity_output: Annotated[UnityOutputProto | None, WireField(2, "message", False, UnityOutputProto)] = None

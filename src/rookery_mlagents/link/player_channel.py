@@ -1,4 +1,4 @@
-"""Data between a game and its training beside observations and actions, by custom side channels."""
+"""Data exchanged between a game and its training in addition to observations and actions, by custom side channels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from uuid import UUID
 
 
 class PlayerChannel:
-    """A side channel of one's own. The C# side is a class of `SideChannel` with the same id.
+    """Custom side channel. The C# side is a class derived from `SideChannel` with the same id.
 
         class Levels(PlayerChannel):
             def receive(self, lane, message):
@@ -27,7 +27,7 @@ class PlayerChannel:
         """Receives a message of the player of a lane."""
 
     def send(self, message: bytes, lane: int | None = None) -> None:
-        """Sends bytes with the next answer to the player of a lane; None = to all of them."""
+        """Sends bytes with the next answer to the player of a lane; None = to all players."""
         if not self._waiting:
             self._early.append((bytes(message), lane))
         for number, waiting in enumerate(self._waiting):

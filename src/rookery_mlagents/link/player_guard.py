@@ -1,4 +1,4 @@
-"""Stands between this process and a Unity player, so that none outlives the training that has started it.
+"""Supervises a Unity player, so that it does not outlive the training that has started it.
 
 ``python guard.py LINE LOG PROGRAM ARGUMENTS...`` starts the program in a process group of its own, its output going to
 the file LOG, and ends as it ends. Only the training has the other end of the pipe LINE: where that closes, however the
@@ -15,14 +15,14 @@ import time
 from contextlib import suppress
 
 GRACE = 2.0
-"""Seconds that a program has to end by itself once it is asked to."""
+"""Seconds for a program to end after a request, before it is killed."""
 
 
 PR_SET_PDEATHSIG = 1
 
 
 def main(line: int, log: str, command: list[str]) -> int:
-    """Runs a program until it ends, or until no process holds the other end of a pipe.
+    """Runs a program until it ends, or until the other end of a pipe is closed.
 
     Args:
         line: Our end of the pipe.

@@ -1,4 +1,4 @@
-"""Unity players as programs: what a name stands for, `find_player`; and one that runs, `PlayerProcess`."""
+"""Unity players as programs: `find_player` resolves a name, `PlayerProcess` is a running player."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from rookery.face import EnvError, exit_code_of, nearest
 from rookery_mlagents.link import player_guard as guard
 
 PREFIX = "unity:"
-"""What the name of an environment begins with that is a Unity player: ``unity:Build/Game``."""
+"""Prefix of names of Unity players: ``unity:Build/Game``."""
 
 EDITOR = "editor"
-"""What stands behind `PREFIX` for the Unity Editor."""
+"""Name of the Unity Editor, after `PREFIX`."""
 
 SUFFIXES = (".x86_64", ".x86", ".exe", ".app")
-"""What the name of a player ends with, and may be left out."""
+"""Optional suffixes of the name of a player."""
 
 TAIL = 25
-"""Lines of a log that a message shows."""
+"""Number of log lines shown in a message."""
 
 ELF_MACHINES = {3: "x86", 40: "arm", 62: "x86_64", 183: "aarch64"}
-"""CPU architectures by their number in a program of Linux."""
+"""CPU architectures by their code in ELF programs (Linux)."""
 
 PROCESSORS = {"amd64": "x86_64", "arm64": "aarch64", "i386": "x86", "i686": "x86"}
 """Other names of CPU architectures."""
@@ -37,8 +37,8 @@ PROCESSORS = {"amd64": "x86_64", "arm64": "aarch64", "i386": "x86", "i686": "x86
 
 
 def names_player(name: str) -> bool:
-    """Returns whether the name of an environment stands for a Unity player or the Editor: ``unity:...``, a path, or the
-    name of a program that is here, with or without the end of its name.
+    """Returns whether the name of an environment refers to a Unity player or the Editor: ``unity:...``, a path, or the
+    name of an existing program, with or without its suffix.
     """
     if name.startswith(PREFIX):
         return True
@@ -49,15 +49,15 @@ def names_player(name: str) -> bool:
 
 
 def looks_like_path(name: str) -> bool:
-    """Returns whether an otherwise unknown name is likely the path of a player: its folder, or a file of that name,
-    exists, though none that may be run.
+    """Returns whether an otherwise unknown name is probably the path of a player: its folder exists, or a file of that
+    name that cannot be run.
     """
     path = Path(name).expanduser()
     return ("/" in name and path.parent.is_dir()) or any(one.is_file() for one in _candidates(path))
 
 
 def file_of(name: str) -> str | None:
-    """Returns the file that the name of a player stands for; None for the Editor."""
+    """Returns the file of a player's name; None for the Editor."""
     rest = name.removeprefix(PREFIX)
     return None if rest == EDITOR and name.startswith(PREFIX) else rest
 
@@ -104,7 +104,7 @@ def _bare(path: Path) -> Path:
 
 
 def _candidates(given: Path) -> list[Path]:
-    """Files that a path may stand for, the likeliest first."""
+    """Returns the files that a path may refer to, the likeliest first."""
     given, bare = given.expanduser(), _bare(given.expanduser())
     found = [given, *(bare.with_name(bare.name + suffix) for suffix in SUFFIXES[:3])]
     for bundle in (given, bare.with_name(f"{bare.name}.app")):
@@ -124,7 +124,7 @@ def _may_run(path: Path) -> bool:
 
 
 def _checked(path: Path) -> Path:
-    """Refuses a file that cannot be run here."""
+    """Returns a file, or raises an error if it cannot be run on this machine."""
     try:
         with path.open("rb") as file:
             head = file.read(64)
@@ -139,7 +139,7 @@ def _checked(path: Path) -> Path:
 
 
 def _wrong_for_here(head: bytes) -> str:
-    """Returns the reason why a file with such a head does not run on this machine, or an empty string."""
+    """Returns the reason why a file with this header does not run on this machine, or an empty string."""
     here, system = platform.machine().lower(), platform.system()
     here = PROCESSORS.get(here, here)
     if head.startswith(b"#!"):
@@ -165,7 +165,7 @@ def _wrong_for_here(head: bytes) -> str:
 
 
 class PlayerProcess:
-    """A player that runs; it ends at the latest when this process does.
+    """A running player; it ends at the latest with this process.
 
     Args:
         program: The program, as `find_player` gives it.
@@ -203,15 +203,15 @@ class PlayerProcess:
         return self._guard.poll() is not None
 
     def wait(self, seconds: float) -> None:
-        """Waits for its end, for some seconds at most."""
+        """Waits until the player has ended, for some seconds at most."""
         exit_code_of(self._guard, seconds)
 
     def failed(self) -> bool:
-        """Returns whether it has ended by an error or a signal."""
+        """Returns whether the player has ended by an error or a signal."""
         return bool(self._guard.poll())
 
     def end(self) -> str:
-        """Returns how it ended: ``was killed by SIGKILL``; empty while it runs."""
+        """Describes how the player ended: ``was killed by SIGKILL``; empty while it runs."""
         code = self._guard.poll()
         if code is None:
             return ""
@@ -223,7 +223,7 @@ class PlayerProcess:
         return f"ended by itself with exit code {code}"
 
     def tail(self) -> str:
-        """Returns the last lines of its log and of its output, for a message."""
+        """Returns the last lines of the player's log and output, for a message."""
         parts = []
         for path in (self.log, self.output):
             with suppress(OSError):

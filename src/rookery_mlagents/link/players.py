@@ -1,4 +1,4 @@
-"""Unity players, or the Editor, as copies that keep their own clock: started, watched, started again.
+"""Unity players, or the Editor, as asynchronous environments: start, monitoring and restart.
 
 A player dials us and asks for actions; a `link.PlayerLink` is our end of one connection. `UnityPlayers` has one for
 each lane, sends players what they need (engine settings, parameters), passes on their messages, and replaces a
@@ -42,30 +42,30 @@ from rookery_mlagents.link.side_channel_codec import Inbox, Message, engine, pac
 
 EDITOR_PORT = 5004
 PLAYER_PORT = 5005
-"""Ports that the Editor and the first player dial; other players dial those that follow."""
+"""Ports to which the Editor and the first player connect; other players use the following ones."""
 
 PORTS = 1000
-"""How many ports are tried for a player, from its own on."""
+"""Number of ports tried for a player, from its own on."""
 
 LOOK = 0.25
-"""Seconds between two looks at whether players still run and are in time."""
+"""Seconds between two checks that players still run and respond in time."""
 
 FAREWELL = 3.0
-"""Seconds that a player has to quit by itself."""
+"""Timeout in seconds for a player to quit by itself."""
 
 SEEDS = 2**31
-"""Seeds of samplers are below this."""
+"""Upper bound of the seeds of samplers."""
 
 CAUSES = {
     "exited": "players_exited",
     "closed": "players_closed",
     "hung": "players_hung",
 }
-"""Counters of players that were lost, by how."""
+"""Counters of lost players, by cause."""
 
 
 BROKEN = "side_channel_broken"
-"""Counter of messages of side channels that could not be read."""
+"""Counter of side channel messages that could not be read."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class PlayerSettings:
     communication_version: str = "1.5.0"
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be."""
+        """Raises an error for invalid settings."""
         for name, least in (("timeout_wait", 0), ("time_scale", 0), ("width", 1), ("height", 1), ("num_areas", 1)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or value < least or not value:
@@ -126,7 +126,7 @@ class PlayerSettings:
 
 
 class _Post(Mailbox):
-    """Mailbox of one link: marks its messages, so that those of an earlier player are not taken for them."""
+    """Mailbox of one connection; it marks messages, to distinguish them from those of an earlier player."""
 
     def __init__(self, all_mail: Mailbox, number: int) -> None:
         self._all, self.number = all_mail, number
@@ -137,7 +137,7 @@ class _Post(Mailbox):
 
 
 class _Life:
-    """A player of a lane, from its start or its connection to its end.
+    """One player of a lane, from its start or connection to its end.
 
     Attributes:
         link: Our end of the connection.
@@ -157,7 +157,7 @@ class _Life:
         self.stage = "connecting"
         self.since = time.monotonic()
         self.sent_parameters: dict[str, object] = {}
-        """Parameters that were sent to it, with their values."""
+        """Parameters that were sent to the player, with their values."""
 
         self.output: Output | None = None
         self.is_fresh = True
@@ -167,14 +167,14 @@ class _Life:
 
 @dataclass
 class _Lane:
-    """State of a lane, which outlives its players."""
+    """State of a lane, kept when its player is replaced."""
 
     life: _Life
     restarts: list[float] = field(default_factory=list)
     is_lost: bool = False
     episode: int = 0
     is_due: bool = True
-    """Whether parameters may have changed since it was answered last."""
+    """Whether parameters may have changed since the last answer to the player."""
     inbox: Inbox = field(default_factory=Inbox)
 
 
@@ -247,7 +247,7 @@ class UnityPlayers:
     # -- starting ------------------------------------------------------------------------------------------------------
 
     def _start(self, lane: int, port: int | None = None) -> _Life:
-        """Opens a port and lets a player dial it."""
+        """Opens a port and starts a player that connects to it."""
         settings = self.settings
         again = len(self._lanes[lane].restarts) if lane < len(self._lanes) else 0
         hello = Hello(
@@ -275,7 +275,7 @@ class UnityPlayers:
             raise
 
     def _free_link(self, lane: int, first: int, hello: Hello, post: _Post) -> PlayerLink:
-        """Opens the first port from one on that is free."""
+        """Opens the first free port from a given one on."""
         held = {one.life.link.port for one in self._lanes if one.life.stage != "gone"}
         for port in range(first, min(first + PORTS, 65536)):
             if port not in held:
@@ -286,7 +286,7 @@ class UnityPlayers:
         raise EnvError(f"{self.name}, player {lane}: no port from {first} on is free; give another base_port")
 
     def _ask_to_play(self) -> None:
-        """Asks for Play in the Editor, once."""
+        """Asks the user once to press Play in the Editor."""
         if not self._play_requested:
             port = self.settings.base_port or EDITOR_PORT
             self._say(f"waiting for the Unity Editor on port {port}: press Play there")
@@ -312,7 +312,7 @@ class UnityPlayers:
     # -- what players say ----------------------------------------------------------------------------------------------
 
     def _receive(self, seconds: float) -> None:
-        """Waits for messages, `seconds` at most, and for as short as it takes to look after players; takes them in."""
+        """Waits for messages, `seconds` at most and not beyond the next check of the players; handles them."""
         for number, message in self._mailbox.take(min(seconds, LOOK)):
             lane = next((lane for lane, one in enumerate(self._lanes) if one.life.number == number), None)
             if lane is None:
@@ -337,7 +337,7 @@ class UnityPlayers:
             self._say("the Unity Editor is back")
 
     def _take_output(self, lane: int, output: Output) -> None:
-        """Takes in a message of a player."""
+        """Handles a message of a player."""
         life = self._lanes[lane].life
         if output.side_channel:
             self._read(lane, output.side_channel)
@@ -373,7 +373,7 @@ class UnityPlayers:
         life.link.answer({}, pack([*mail, *self._mail(lane)]), reset=True)
 
     def _learn_of(self, lane: int, output: Output) -> None:
-        """Takes note of behaviours; what a known one sees and does may not change."""
+        """Records behaviours; the observations and actions of a known one must not change."""
         for name, layout in output.new.items():
             known = self.layouts.get(name)
             if known is None:
@@ -390,7 +390,7 @@ class UnityPlayers:
                 )
 
     def _read(self, lane: int, blob: bytes) -> None:
-        """Takes in side channel messages; unreadable ones are counted, and reported once."""
+        """Handles side channel messages; unreadable ones are counted, and reported once."""
         inbox = self._lanes[lane].inbox
         broken = inbox.num_broken
         if problem := inbox.receive(blob):
@@ -413,7 +413,7 @@ class UnityPlayers:
         return f"{self.name}, port {port}" if self.is_editor else f"{self.name}, player {lane}, port {port}"
 
     def _closed(self, lane: int, message: Closed) -> None:
-        """Handles a player that has said goodbye, or cannot be used."""
+        """Handles a player that has disconnected, or cannot be used."""
         life = self._lanes[lane].life
         if message.refused:
             self._refuse(lane, message.reason)
@@ -425,7 +425,7 @@ class UnityPlayers:
             self._lose(lane, "closed", message.reason)
 
     def _refuse(self, lane: int, reason: str) -> NoReturn:
-        """Ends all over a player that would fail again."""
+        """Stops the run because of a player that would fail again."""
         life = self._lanes[lane].life
         what = f"{self._player(lane)} {reason}"
         if life.process is not None:
@@ -434,7 +434,7 @@ class UnityPlayers:
         raise EnvError(what)
 
     def _look_after(self, lane: int, now: float) -> None:
-        """Checks whether a player still runs and is in time."""
+        """Checks that a player still runs and responds in time."""
         life = self._lanes[lane].life
         if life.stage in ("asking", "shown"):
             return  # it waits for us; if it is gone, the answer is not read, and the next check finds out
@@ -444,11 +444,11 @@ class UnityPlayers:
             self._lose(lane, "hung", self._why_late(lane))
 
     def _may_wait(self, life: _Life) -> bool:
-        """Returns whether there is no time limit: until Play is pressed again in the Editor."""
+        """Returns whether there is no time limit: in the Editor, until Play is pressed again."""
         return self.is_editor and self._is_ready and life.stage == "connecting"
 
     def _why_late(self, lane: int) -> str:
-        """Returns what a player has not done in time."""
+        """Describes the action for which a player is late."""
         life, seconds = self._lanes[lane].life, f"{self.settings.timeout_wait:g} seconds"
         if life.stage == "connecting" and self.is_editor:
             return (
@@ -468,7 +468,7 @@ class UnityPlayers:
         return f"has sent no message for {seconds}"
 
     def _lose(self, lane: int, how: str, why: str) -> None:
-        """Replaces a player that has failed, as often as that is allowed.
+        """Replaces a failed player, up to the allowed number of times.
 
         Raises:
             EnvError: If it has failed before training began, or too often.
@@ -492,7 +492,7 @@ class UnityPlayers:
         one.life = self._start(lane, port)
 
     def _leave_editor(self, lane: int, why: str) -> None:
-        """Waits for Play in the Editor, on the port that is open still."""
+        """Waits for Play in the Editor, on the port that is still open."""
         one, life = self._lanes[lane], self._lanes[lane].life
         if life.stage == "connecting":
             return
@@ -502,7 +502,7 @@ class UnityPlayers:
         self._say(f"{self._player(lane)} {why}; press Play to continue")
 
     def _count_restart(self, one: _Lane, what: str, tail: str) -> None:
-        """Counts that a player of a lane is replaced, if it may be."""
+        """Counts the replacement of a lane's player; raises an error if no more are allowed."""
         settings, now = self.settings, time.monotonic()
         one.restarts.append(now)
         recent = [then for then in one.restarts if now - then < settings.restarts_rate_limit_period_s]
@@ -524,7 +524,7 @@ class UnityPlayers:
         return [(own.id, message) for own in self._channels for message in own.take(lane)]
 
     def _parameters(self, lane: int, episode: int) -> list[Message]:
-        """Returns the messages about parameters that have changed since they were sent to a player.
+        """Returns the messages about parameters that have changed since they were last sent to a player.
 
         Args:
             lane: The player.
@@ -544,7 +544,7 @@ class UnityPlayers:
         return mail
 
     def _parameter_message(self, name: str, value: Value | Sampler, lane: int) -> Message:
-        """Returns the message of a parameter; each player draws by a seed of its own."""
+        """Returns the message of a parameter; each player has a separate seed."""
         if not isinstance(value, Sampler):
             return parameter(name, float(value))
         assert self._plan is not None
@@ -555,7 +555,7 @@ class UnityPlayers:
     # -- as copies -----------------------------------------------------------------------------------------------------
 
     def begin(self, lane: int, episode: int, plan: SeedPlan) -> None:
-        """Makes a player begin anew; see `Copies.begin`. One that has only just begun is left as it is, if it has all
+        """Restarts a player's episode; see `Copies.begin`. A player that has just begun is left unchanged if it has all
         parameters.
         """
         one, life = self._lanes[lane], self._lanes[lane].life
@@ -595,7 +595,7 @@ class UnityPlayers:
         return arrival
 
     def answer(self, lane: int, episode: int, answers: Mapping[str, Answer]) -> None:
-        """Answers a player; see `Copies.answer`. One that is gone meanwhile is not."""
+        """Answers a player; see `Copies.answer`. Does nothing if the player is gone."""
         one, life = self._lanes[lane], self._lanes[lane].life
         if life.stage != "shown":
             return

@@ -1,4 +1,4 @@
-"""Google's classes for the messages, made from the descriptions in `messages`; no generated file.
+"""Protobuf classes for the messages, built from the descriptions in `messages` without generated files.
 
 `to_bytes` and `from_bytes` of `wire` read and write the same bytes by hand, which is fast enough for files. For what
 goes to and fro while agents play there are classes of protobuf here. A field may be declared as *raw*: its bytes are
@@ -16,18 +16,18 @@ from rookery.face import ConfigError, install_line
 from rookery_mlagents.link.protobuf_wire import WireField, wire_fields
 
 SERVICE, METHOD = "communicator_objects.UnityToExternalProto", "Exchange"
-"""The only call: a `messages.UnityMessageProto` for another."""
+"""The only RPC: sends a `messages.UnityMessageProto` and returns one."""
 
 PACKAGE = "communicator_objects"
 
 Raw = frozenset[tuple[type, str]]
-"""Messages, each with the name of a field whose bytes are handed over as they are."""
+"""Messages with the name of a field whose bytes are passed on without parsing."""
 
 NOTHING_RAW: Raw = frozenset()
 
 
 def missing(what: str, error: ImportError) -> ConfigError:
-    """The refusal where an optional package is not there.
+    """Returns the error for a missing optional package.
 
     Args:
         what: What it is needed for.
@@ -38,7 +38,7 @@ def missing(what: str, error: ImportError) -> ConfigError:
 
 @cache
 def proto(message: type, raw: Raw = NOTHING_RAW) -> Any:
-    """The protobuf class of a message, with the names of fields that its description has.
+    """Returns the protobuf class of a message, with the field names of its description.
 
     Args:
         message: Its description, a dataclass of `messages`.
@@ -60,7 +60,7 @@ def proto(message: type, raw: Raw = NOTHING_RAW) -> Any:
 
 
 def _inside(message: type, raw: Raw) -> Iterable[type]:
-    """A message and all that are inside it, once each."""
+    """Yields a message and all nested messages, without duplicates."""
     found: dict[type, None] = {}
     waiting = [message]
     while waiting:
@@ -73,12 +73,14 @@ def _inside(message: type, raw: Raw) -> Iterable[type]:
 
 
 def _is_raw_inside(message: type, name: str, raw: Raw) -> bool:
-    """Whether messages of a field stay closed, so that their class need not be known. Of a map, its values do."""
+    """Returns whether messages of a field stay unparsed, so that their class is not needed; of a map, whether its
+    values do.
+    """
     return (message, name) in raw
 
 
 def _describe(descriptor: Any, message: type, raw: Raw) -> None:
-    """Fills a description of protobuf's (DescriptorProto)."""
+    """Fills a protobuf description (DescriptorProto)."""
     descriptor.name = message.__name__
     for number, (name, wire) in wire_fields(message).items():
         closed = (message, name) in raw
@@ -99,7 +101,7 @@ def _describe(descriptor: Any, message: type, raw: Raw) -> None:
 
 
 def _type(field: Any, wire: WireField, closed: bool) -> None:
-    """Sets the type of a field; integers and enums are all the same on the wire."""
+    """Sets the type of a field; integers and enums have the same encoding."""
     if closed:
         field.type = field.TYPE_BYTES
     elif wire.message is not None:

@@ -1,4 +1,4 @@
-"""The wire format of protocol buffers, as far as Unity's messages need it: fields by number, read and written by hand.
+"""Wire format of protocol buffers, as far as Unity's messages need it: fields by number, without generated code.
 
 A message is a frozen dataclass whose fields name their encoding: ``Annotated[int, WireField(number, kind)]``, with a
 default of 0, nothing or None. Fields that a message does not know are passed over when it is read, so that newer
@@ -27,10 +27,10 @@ WIRE_TYPES: dict[str, int] = {
 }  # fmt: skip
 
 LONGEST_VARINT = 10
-"""Bytes of a 64-bit number at most."""
+"""Maximum number of bytes of a 64-bit number."""
 
 MOST_MESSAGES = 1 << 16
-"""Messages in one field; an empty one takes two bytes, and hundreds once it is read."""
+"""Maximum number of messages in one field; an empty one takes two bytes, and hundreds once it is read."""
 
 M = TypeVar("M")
 
@@ -60,7 +60,7 @@ _FIELDS: dict[type, dict[int, tuple[str, WireField]]] = {}
 
 
 def wire_fields(message: type) -> dict[int, tuple[str, WireField]]:
-    """The fields of a class of messages by number, each with its name."""
+    """Returns the fields of a message class by number, each with its name."""
     if message in _FIELDS:
         return _FIELDS[message]
     hints = get_type_hints(message, include_extras=True)
@@ -73,7 +73,7 @@ def wire_fields(message: type) -> dict[int, tuple[str, WireField]]:
 
 
 def varint(value: int) -> bytes:
-    """A whole number in groups of seven bits, lowest first; a negative one as its 64-bit complement."""
+    """Encodes an integer in groups of seven bits, lowest first; negative ones as 64-bit complement."""
     value &= (1 << 64) - 1
     out = bytearray()
     while value > 0x7F:
@@ -126,7 +126,7 @@ def _single(value: Any, kind: str) -> bytes:
 
 
 def read_varint(content: memoryview, place: int) -> tuple[int, int]:
-    """A whole number that begins at a place, and the place after it.
+    """Decodes an integer at an offset; returns it and the offset after it.
 
     Raises:
         WireError: If the content ends in it, or it has no end.
@@ -173,7 +173,7 @@ def from_bytes(message: type[M], content: bytes | memoryview) -> M:
 
 
 def _parts(content: memoryview) -> Iterator[tuple[int, int, Any]]:
-    """The fields of a message as they come: number, wire type, and a number or the bytes."""
+    """Yields the fields of a message in order: number, wire type, and a number or the bytes."""
     place = 0
     while place < len(content):
         key, place = read_varint(content, place)
@@ -210,7 +210,7 @@ def has_field(content: memoryview, *numbers: int) -> bool:
 
 
 def _entry(value: Any, wire_type: int, wire: WireField) -> tuple[str, Any]:
-    """A name of a map, and its message; either has its default where it is left out."""
+    """Returns a key of a map and its message; either has its default if it is missing."""
     assert wire.message is not None
     if wire_type != LENGTH:
         raise WireError(f"field {wire.number} is of wire type {wire_type}, and a map of {LENGTH}")
@@ -220,7 +220,7 @@ def _entry(value: Any, wire_type: int, wire: WireField) -> tuple[str, Any]:
 
 
 def _several(value: Any, wire_type: int, wire: WireField) -> list[Any]:
-    """The values of a repeated field that come together: a packed block of numbers, or one."""
+    """Returns consecutive values of a repeated field: a packed block of numbers, or one value."""
     if wire.kind not in ("int", "bool", "float") or wire_type != LENGTH:
         return [_value(value, wire_type, wire)]
     if wire.kind == "float":
@@ -264,13 +264,13 @@ def _whole(value: int, kind: str) -> Any:
 
 
 def delimited(message: Any) -> bytes:
-    """A message with its length before it."""
+    """Returns a message with its length in front."""
     content = to_bytes(message)
     return varint(len(content)) + content
 
 
 def read_delimited(message: type[M], content: memoryview, place: int) -> tuple[M, int]:
-    """The message that begins at a place with its length, and the place after it.
+    """Returns the length-delimited message at an offset, and the offset after it.
 
     Raises:
         WireError: If the content ends before it does, or it is none of that class.

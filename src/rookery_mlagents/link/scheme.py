@@ -1,4 +1,4 @@
-"""Unity players and the Unity Editor as environments, by their names; and environments of ML-Agents' low-level API."""
+"""Unity players and the Unity Editor as environments, by name; and environments of ML-Agents' low-level API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rookery_mlagents.link.player_program import file_of, find_player, looks_lik
 
 
 class Unity(EnvScheme):
-    """Paths of Unity players, ``unity:PATH``, ``unity:editor``; makers of a `BaseEnv`, and one that is made already."""
+    """Paths of Unity players, ``unity:PATH``, ``unity:editor``; makers of a `BaseEnv`, and existing ones."""
 
     def matches(self, name: str) -> bool:
         """See `EnvScheme.matches`."""
@@ -77,12 +77,14 @@ UNITY = Unity()
 
 
 def is_player(name: str) -> bool:
-    """Returns whether a name is that of a Unity player or of the Editor; names of environments in Python come first."""
+    """Returns whether a name refers to a Unity player or to the Editor; names of Python environments take
+    precedence.
+    """
     return scheme_of(name) is UNITY
 
 
 def _player_class(unity_env: Any, file_name: str | None) -> Any:
-    """Returns a class of vector environments that play a file's Unity player."""
+    """Returns a class of vector environments for the Unity player in a file."""
 
     class UnityPlayer(unity_env):  # type: ignore[misc]
         """Players of one file."""

@@ -1,4 +1,4 @@
-"""Side channels: messages between a player and a trainer beside observations and actions.
+"""Side channels: messages between a player and a trainer in addition to observations and actions.
 
 Messages of all channels lie one after the other: 16 bytes that name the channel, the length, and the content. What
 numbers and texts are made of there is the same for all channels (`ChannelWriter`, `ChannelReader`).
@@ -27,7 +27,7 @@ PARAMETERS = UUID("534c891e-810f-11ea-a9d0-822485860400")
 STATISTICS = UUID("a1d8f7b7-cec8-50f9-b78b-d3e165a78520")
 PROPERTIES = UUID("60ccf7d0-4f7e-11ea-b238-784f4387d1f7")
 ANALYTICS = UUID("b664a4a9-d86f-5a5f-95cb-e8353a7e8356")
-"""The channels that Unity's own package has; others are of the game."""
+"""Channels of Unity's own package; all others belong to the game."""
 
 NAMES = {
     ENGINE: "engine", PARAMETERS: "parameters", STATISTICS: "statistics", PROPERTIES: "float properties",
@@ -39,7 +39,7 @@ HOWS: tuple[How, ...] = ("average", "most_recent", "sum", "histogram")
 """Aggregations of a statistic's values, in the order of their numbers."""
 
 SAMPLED = 1
-"""Kind of a message to `PARAMETERS`: a distribution. 0 is a value."""
+"""Type of a message to `PARAMETERS` with a distribution; 0 is a value."""
 
 UNIFORM, NORMAL, INTERVALS = range(3)
 """Kinds of distributions."""
@@ -56,7 +56,7 @@ class SideChannelError(RookeryError):
 
 
 def pack(messages: Iterable[Message]) -> bytes:
-    """Lays messages one after the other, as a player and a trainer send them."""
+    """Concatenates messages in the format of side channels."""
     return b"".join(channel.bytes_le + struct.pack("<i", len(content)) + content for channel, content in messages)
 
 
@@ -73,7 +73,7 @@ def unpack(content: bytes) -> list[Message]:
 
 
 def unpack_whole(content: bytes) -> tuple[list[Message], str]:
-    """Splits messages; returns the whole ones, and the error of the rest, or an empty string."""
+    """Splits messages; returns the complete ones, and the error of the rest, or an empty string."""
     found: list[Message] = []
     place = 0
     while place < len(content):
@@ -94,28 +94,28 @@ def unpack_whole(content: bytes) -> tuple[list[Message], str]:
 
 
 class ChannelWriter:
-    """A message of a side channel that is being written."""
+    """Message of a side channel to write."""
 
     def __init__(self) -> None:
         self.content = b""
 
     def flag(self, value: bool) -> ChannelWriter:
-        """Adds a truth value."""
+        """Adds a boolean."""
         self.content += struct.pack("<?", value)
         return self
 
     def whole(self, value: int) -> ChannelWriter:
-        """Adds a whole number of 32 bits."""
+        """Adds a 32-bit integer."""
         self.content += struct.pack("<i", value)
         return self
 
     def number(self, value: float) -> ChannelWriter:
-        """Adds a number of 32 bits."""
+        """Adds a 32-bit float."""
         self.content += struct.pack("<f", value)
         return self
 
     def numbers(self, values: Iterable[float]) -> ChannelWriter:
-        """Adds any number of numbers."""
+        """Adds a list of floats."""
         several = list(values)
         self.content += struct.pack(f"<i{len(several)}f", len(several), *several)
         return self
@@ -133,7 +133,7 @@ class ChannelWriter:
 
 
 class ChannelReader:
-    """A message of a side channel that is being read, from its start to its end.
+    """Message of a side channel to read, from its start to its end.
 
     Args:
         content: Its bytes.
@@ -152,23 +152,23 @@ class ChannelReader:
         return found
 
     def flag(self) -> bool:
-        """Reads a truth value."""
+        """Reads a boolean."""
         return bool(self._next("?")[0])
 
     def whole(self) -> int:
-        """Reads a whole number."""
+        """Reads an integer."""
         return int(self._next("i")[0])
 
     def number(self) -> float:
-        """Reads a number."""
+        """Reads a float."""
         return float(self._next("f")[0])
 
     def numbers(self) -> tuple[float, ...]:
-        """Reads any number of numbers."""
+        """Reads a list of floats."""
         return tuple(self._next(f"{self._size(4)}f"))
 
     def text(self) -> str:
-        """Reads a text; letters that are none become question marks."""
+        """Reads a text; invalid characters are replaced by question marks."""
         return bytes(self._next(f"{self._size(1)}s")[0]).decode("ascii", "replace")
 
     def _size(self, each: int) -> int:
@@ -190,7 +190,7 @@ def engine(
     target_frame_rate: int | None = None,
     capture_frame_rate: int | None = None,
 ) -> list[Message]:
-    """Returns messages with the settings of the engine; None leaves a setting as it is.
+    """Returns messages with the settings of the engine; None leaves a setting unchanged.
 
     Args:
         width: Of the window, in pixels; with `height`.
@@ -218,7 +218,8 @@ def engine(
 
 
 def parameter(name: str, value: float | Sampler, seed: int | None = None) -> Message:
-    """Returns the message that sets a parameter of the environment to a value, or to a distribution for its draws.
+    """Returns the message that sets a parameter of the environment to a value, or to a distribution from which the game
+    draws.
 
     Args:
         name: The parameter.
@@ -250,12 +251,12 @@ def parameter(name: str, value: float | Sampler, seed: int | None = None) -> Mes
 
 
 def float_property(name: str, value: float) -> Message:
-    """Returns the message of a named number, as games with a FloatPropertiesChannel read it."""
+    """Returns the message of a named number, for games with a FloatPropertiesChannel."""
     return PROPERTIES, ChannelWriter().text(name).number(value).content
 
 
 def raw(channel: UUID | str, content: bytes) -> Message:
-    """Returns the message of bytes on a channel of the game's own."""
+    """Returns the message with bytes on a custom channel of the game."""
     return channel if isinstance(channel, UUID) else UUID(channel), content
 
 
@@ -264,7 +265,7 @@ def raw(channel: UUID | str, content: bytes) -> Message:
 
 @dataclass(frozen=True)
 class Statistic:
-    """A value of a statistic that a game keeps.
+    """Value of a statistic reported by a game.
 
     Attributes:
         name: Of the statistic.
@@ -278,7 +279,7 @@ class Statistic:
 
 
 def statistic(name: str, value: float, how: How) -> Message:
-    """Returns the message of a statistic's value, as players send it."""
+    """Returns the message of a statistic's value, in the format of players."""
     return STATISTICS, ChannelWriter().text(name).number(value).whole(HOWS.index(how)).content
 
 
@@ -306,7 +307,7 @@ def read_float_property(content: bytes) -> tuple[str, float]:
 
 
 def read_parameter(content: bytes) -> tuple[str, float | Sampler]:
-    """Reads what `parameter` writes, as a player does.
+    """Reads a message from `parameter`, like a player.
 
     Raises:
         SideChannelError: If it is none.
@@ -333,7 +334,7 @@ def read_parameter(content: bytes) -> tuple[str, float | Sampler]:
 
 
 def read_engine(content: bytes) -> dict[str, float]:
-    """Reads what `engine` writes, as a player does: values by their names.
+    """Reads a message from `engine`, like a player: values by name.
 
     Raises:
         SideChannelError: If it is none.

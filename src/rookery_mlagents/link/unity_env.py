@@ -1,4 +1,4 @@
-"""Unity players as an environment: `UnityEnv`, what ``--env Build/Game`` and ``--env unity:editor`` make."""
+"""`UnityEnv`: Unity players as an environment, for ``--env Build/Game`` and ``--env unity:editor``."""
 
 from __future__ import annotations
 

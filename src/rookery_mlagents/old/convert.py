@@ -1,4 +1,4 @@
-"""Files of ML-Agents 0.13 to 0.18 as one file of today: `converted_files`, and `text_of`, which writes it.
+"""`converted_files`, `text_of`: convert files of ML-Agents 0.13 to 0.18 to one file of the present format.
 
 What is written loads in ML-Agents 1.1.0 as well. Each change that is more than a new place is a line of `Converted`.
 """
@@ -30,18 +30,18 @@ ORDER = (
     "trainer_type", "hyperparameters", "network_settings", "reward_signals", "behavioral_cloning", "self_play",
     "keep_checkpoints", "checkpoint_interval", "max_steps", "time_horizon", "summary_freq", "threaded",
 )  # fmt: skip
-"""In which order keys of a behaviour are written."""
+"""Order in which the keys of a behaviour are written."""
 
 DEFAULT = "default"
-"""Section that is no behaviour; keys of behaviours lie over it."""
+"""Section with default keys of behaviours; it is no behaviour itself."""
 
 NULLABLE = ("memory", "self_play", "behavioral_cloning")
-"""Sections that a behaviour can take back from ``default_settings``, by null."""
+"""Sections that a behaviour can remove from ``default_settings`` by null."""
 
 
 @dataclass(frozen=True)
 class Converted:
-    """A file of today.
+    """Converted file of the present format.
 
     Attributes:
         current: Its sections.
@@ -65,7 +65,7 @@ def converted_files(
     demo: str | None = None,
     words: Sequence[str] = (),
 ) -> tuple[Converted, list[str]]:
-    """Converts files, which may also be named by the words of the old command.
+    """Converts files, which may also be given as arguments of the old command.
 
     Args:
         old: Path of the trainer configuration.
@@ -119,7 +119,7 @@ def _agents(texts: Sequence[str]) -> dict[str, int]:
 
 
 def _converted(facts: Facts, version: str | None) -> Converted:
-    """Returns the file of today; `version` is the release that was given, None = it has to be found out."""
+    """Returns the converted file; `version` is the given release, None = it must be detected."""
     for text in facts.file.notes:
         facts.changes.add(text)
     beside: Values = {}
@@ -156,7 +156,7 @@ def _converted(facts: Facts, version: str | None) -> Converted:
 
 
 def _without_parameters(facts: Facts) -> Values:
-    """Takes curricula and samplers out of the file; returns what is left.
+    """Removes curricula and samplers from the file; returns the rest.
 
     Raises:
         ConfigError: If it holds some and others are given beside it, or one is not right.
@@ -176,7 +176,7 @@ def _without_parameters(facts: Facts) -> Values:
 
 
 def _between(facts: Facts, values: Values) -> Converted:
-    """Returns a file whose behaviours stay, and whose curricula and samplers are written anew."""
+    """Returns a file whose behaviours are unchanged, and whose curricula and samplers are converted."""
     behaviors = values.get("behaviors")
     named = [str(name) for name in behaviors] if isinstance(behaviors, Mapping) else []
     facts.changes.add(
@@ -188,7 +188,7 @@ def _between(facts: Facts, values: Values) -> Converted:
 
 
 def _unfolded(file: OldFile) -> OldFile:
-    """Returns the behaviours of a file of 0.17 as the trainer configuration that 0.16 had."""
+    """Returns the behaviours of a 0.17 file in the form of a 0.16 trainer configuration."""
     above = "behaviors."
     lines = {path.removeprefix(above): place for path, place in file.lines.items() if path.startswith(above)}
     values = file.section("behaviors", file.values["behaviors"])
@@ -199,7 +199,7 @@ def _unfolded(file: OldFile) -> OldFile:
 
 
 def _apply_flags(facts: Facts, behaviors: Mapping[str, Values]) -> None:
-    """Writes keys of behaviours that were flags into all of them."""
+    """Sets the keys of behaviours that were given as flags in all behaviours."""
     flags = facts.flags
     for key, value in flags.keys.items():
         for name, behavior in behaviors.items():
@@ -216,7 +216,7 @@ def _apply_flags(facts: Facts, behaviors: Mapping[str, Values]) -> None:
 
 
 def _settle(behaviors: Collection[Values], changes: Changes) -> None:
-    """Takes keys out that say what today's files mean without them, and adds schedules that differ from it.
+    """Removes keys that equal the present defaults, and adds schedules that differ from them.
 
     Either is done in all behaviours or in none, so that they still lie over ``default_settings``.
     """
@@ -236,7 +236,7 @@ def _settle(behaviors: Collection[Values], changes: Changes) -> None:
 
 
 def _over_default(behaviors: Mapping[str, Values], changes: Changes) -> Values:
-    """Returns behaviours as what differs from `DEFAULT`, which becomes ``default_settings``, if all can be said so."""
+    """Returns behaviours as differences from `DEFAULT`, which becomes ``default_settings``, if possible for all."""
     whole = {name: {key: one[key] for key in ORDER if one.get(key, {}) != {}} for name, one in behaviors.items()}
     default = whole.pop(DEFAULT, None)
     if default is None:
@@ -256,7 +256,9 @@ def _over_default(behaviors: Mapping[str, Values], changes: Changes) -> Values:
 
 
 def _difference(default: Values, behavior: Values) -> Values | None:
-    """Returns what a behaviour says over ``default_settings``, which ML-Agents fills up with its defaults first."""
+    """Returns the difference of a behaviour from ``default_settings``, which ML-Agents first completes with its
+    defaults.
+    """
     if default["trainer_type"] != behavior["trainer_type"]:
         return None
     if "reward_signals" in behavior and "reward_signals" not in default:
@@ -265,7 +267,7 @@ def _difference(default: Values, behavior: Values) -> Values | None:
 
 
 def over(below: Mapping[str, object], whole: Mapping[str, object]) -> Values | None:
-    """Returns what has to be laid over `below`, section by section, to get `whole`; None if nothing does."""
+    """Returns the section that, merged over `below`, results in `whole`; None if there is none."""
     found: Values = {}
     for key in below:
         if key not in whole:
@@ -341,7 +343,7 @@ def _parameters(facts: Facts, named: list[str], others: bool) -> Values:
 
 
 def _lessons(curriculum: OldCurriculum, values: Sequence[float], start: int) -> object:
-    """Returns the lessons of a parameter; a number if only the last is left."""
+    """Returns the lessons of a parameter; a number if only the last one is left."""
     if start == len(curriculum.thresholds):
         return values[-1]
     found: list[Values] = []
@@ -358,7 +360,7 @@ def _lessons(curriculum: OldCurriculum, values: Sequence[float], start: int) -> 
 
 
 def text_of(current: Mapping[str, object], comment: str = "") -> str:
-    """Returns a file of today as YAML, in a form that readers of YAML 1.1 and 1.2 take alike.
+    """Returns a present-format file as YAML that readers of YAML 1.1 and 1.2 read alike.
 
     Args:
         current: Its sections.
@@ -390,17 +392,17 @@ def text_of(current: Mapping[str, object], comment: str = "") -> str:
 
 
 def float_text(value: float) -> str:
-    """Returns a number as YAML 1.1 reads it: ``1.0e-05``, with a point and a sign."""
+    """Returns a number in the form of YAML 1.1: ``1.0e-05``, with a point and a sign."""
     text = repr(value)
     return text if "." in text or "e" not in text else text.replace("e", ".0e")
 
 
 def _misread(text: str) -> bool:
-    """Returns whether YAML 1.1 would read a text without quotes as something else."""
+    """Returns whether YAML 1.1 would misread a text without quotes."""
     number = r"[-+]?(0[xob])?[\d_.,:]+(e[-+]?\d+)?|\d{4}-\d\d?-\d\d?.*"
     return text.lower() in (*SPOKEN, "y", "n", "null", "~", "") or re.fullmatch(number, text, re.I) is not None
 
 
 def first_line(converted: Converted, source: str | Path) -> str:
-    """Returns the first line of a file that was made of another."""
+    """Returns the first line of a converted file."""
     return f"Made by rookery mlagents convert from {Path(source).name}, read as a file of ML-Agents {converted.version}"

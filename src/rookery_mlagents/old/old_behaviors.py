@@ -1,4 +1,4 @@
-"""A section of an old trainer configuration as the behaviour that it is today: `new_behavior`.
+"""`new_behavior`: converts a section of an old trainer configuration to a behaviour of the present format.
 
 `old_keys` says where each key stands today; what is computed of several keys has a method here.
 """
@@ -25,17 +25,17 @@ from rookery_mlagents.old.old_keys import (
 from rookery_mlagents.old.old_release import Facts
 
 SIGNAL_STEPS = "reward_signal_steps_per_update"
-"""Key of SAC that is what ``steps_per_update`` is where nothing is said."""
+"""Key of SAC whose default is ``steps_per_update``."""
 
 CLONE = "rookery train --algo bc --replay DATA"
-"""How a policy is cloned from demonstrations alone."""
+"""Settings for cloning a policy from demonstrations only."""
 
 Values = dict[str, object]
-"""A section of a file of today."""
+"""Section of a present-format file."""
 
 
 def new_behavior(facts: Facts, name: str, section: Section) -> Values:
-    """Returns a section as it is written today; an empty one if its trainer is missing or unknown."""
+    """Converts a section; returns an empty one if its trainer is missing or unknown."""
     if "trainer" not in section:
         facts.file.wrong(name, ": trainer is missing, here and in default: write trainer: ppo, or sac")
         return {}
@@ -47,7 +47,7 @@ def new_behavior(facts: Facts, name: str, section: Section) -> Values:
 
 @dataclass
 class _Behavior:
-    """A section on its way to today's form.
+    """Section during conversion.
 
     Attributes:
         facts: What is known of its file.
@@ -70,7 +70,7 @@ class _Behavior:
         self.changed = partial(self.facts.changes.add, who=self.name)
 
     def converted(self) -> Values:
-        """Returns its keys of today."""
+        """Returns the keys in the present format."""
         self.new["trainer_type"] = "ppo" if self.trainer in CLONING else self.trainer
         self._keys()
         self._memory()
@@ -101,7 +101,7 @@ class _Behavior:
         tree[last] = value
 
     def _keys(self) -> None:
-        """Reads keys that are no sections, and writes those that have a place today."""
+        """Converts the keys that are not sections and still exist."""
         unread: list[str] = []
         for key, given in self.section.items():
             row = KEYS.get(key)
@@ -130,7 +130,7 @@ class _Behavior:
                 self._put(KEYS[key].path, self._decisions(value) if KEYS[key].steps else value)
 
     def _decisions(self, steps: object) -> object:
-        """Returns a number of steps as today's files count them: decisions of agents."""
+        """Converts a number of steps to present steps, which count decisions of agents."""
         if self.version != "0.13" or not isinstance(steps, int) or steps == 0:
             return steps
         agents = self.facts.agents_of(self.name)
@@ -162,7 +162,7 @@ class _Behavior:
         self._put("network_settings.memory", memory)
 
     def _updates(self) -> None:
-        """Writes how many steps of agents pass between two updates of SAC."""
+        """Sets the number of agent steps between two updates of SAC."""
         signals = self.section.get("reward_signals")
         extra: Values = {}
         if signals is not None and isinstance(signals.value, Mapping):
@@ -213,7 +213,7 @@ class _Behavior:
         return {key: value for key, value in read.items() if value is not None}
 
     def _signals_of_old(self) -> None:
-        """Writes the rewards of a file of before 0.9, which had their keys beside all others."""
+        """Converts the rewards of files before 0.9, whose keys were beside all others."""
         if not SIGNALS_OF_OLD.keys() & self.read.keys():
             return
         gamma = self.read.get("gamma", 0.99)
@@ -228,7 +228,7 @@ class _Behavior:
         self.changed("gamma and curiosity stood outside of reward_signals, as before 0.9; they are in it now")
 
     def _cloning_beside(self) -> None:
-        """Writes cloning that continues beside rewards."""
+        """Converts cloning in addition to rewards."""
         key = next((key for key in ("behavioral_cloning", "pretraining") if key in self.section), None)
         if key is None:
             return
@@ -247,7 +247,7 @@ class _Behavior:
         self.new["behavioral_cloning"] = found
 
     def _cloning_alone(self) -> None:
-        """Writes a trainer that learned from a demonstration, or a player, alone."""
+        """Converts a trainer that learned only from a demonstration or a player."""
         read = self.read
         demo = read.get("demo_path") if self.trainer == "offline_bc" else self.facts.demo
         if demo is None:

@@ -1,4 +1,4 @@
-"""Files of ML-Agents 0.13 to 0.18, read: `OldFile`, what a file is, and the sections of a trainer configuration.
+"""`OldFile`: reads files of ML-Agents 0.13 to 0.18, detects their kind, and reads sections of a trainer configuration.
 
 A trainer configuration is flat: a section for each behaviour, copied over the section ``default``. Curricula and
 samplers are read by `rookery_mlagents.old.old_parameters`; `rookery_mlagents.old.convert` makes today's file of
@@ -29,16 +29,16 @@ from rookery.face import (
 from rookery_mlagents.old.old_keys import KEYS, SPOKEN
 
 OLD = "ML-Agents 0.13 to 0.18"
-"""Whose files are read, as messages call it."""
+"""Name of the supported releases in messages."""
 
 CURRENT = (
     "behaviors", "default_settings", "env_settings", "engine_settings", "environment_parameters",
     "checkpoint_settings", "torch_settings", "debug",
 )  # fmt: skip
-"""Sections of a file of today."""
+"""Sections of a present-format file."""
 
 CALLED = {"trainer": "a trainer configuration", "curriculum": "a curriculum", "sampler": "a sampler file"}
-"""What each kind of old file is called in messages."""
+"""Names of the kinds of old files in messages."""
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ CALLED = {"trainer": "a trainer configuration", "curriculum": "a curriculum", "s
 
 @dataclass
 class OldFile:
-    """An old file and what is wrong in it.
+    """Old file and its problems.
 
     Attributes:
         source: Its name, for messages.
@@ -65,21 +65,21 @@ class OldFile:
     path: str = ""
 
     def place(self, path: str) -> str:
-        """Returns ``file:line`` of a dotted path, or of the section around it."""
+        """Returns ``file:line`` of a dotted path, or of the section that contains it."""
         while path and path not in self.lines:
             path = path.rpartition(".")[0]
         return self.lines.get(path, self.source)
 
     def wrong(self, path: str, message: str) -> None:
-        """Notes a mistake."""
+        """Adds a problem."""
         self.problems.append(f"{self.place(path)}: {path}{message}")
 
     def check(self) -> None:
-        """Raises a ConfigError with all mistakes, if there are any."""
+        """Raises a ConfigError with all problems, if there are any."""
         refuse(dict.fromkeys(self.problems))
 
     def section(self, path: str, value: object) -> Mapping[Any, object]:
-        """Returns a value that has to be a mapping; an empty one where it is not, and notes that."""
+        """Returns a value that must be a mapping; otherwise adds a problem and returns an empty one."""
         if isinstance(value, Mapping):
             return value
         if value is not None:
@@ -87,7 +87,7 @@ class OldFile:
         return {}
 
     def read(self, path: str, value: object, kind: str) -> object:
-        """Returns a value as its kind has it, or notes what is wrong and returns None."""
+        """Converts a value to its kind; otherwise adds a problem and returns None."""
         found: object = None
         if kind == "section":
             return self.section(path, value)
@@ -112,7 +112,7 @@ class OldFile:
         return found
 
     def keys(self, path: str, values: Mapping[Any, object], kinds: Mapping[str, str]) -> dict[str, object]:
-        """Returns the values of a section, each read as its kind, and notes keys that have no kind."""
+        """Returns the values of a section, each converted to its kind, and adds problems for unknown keys."""
         found = {}
         for key, value in values.items():
             if key in kinds:
@@ -122,7 +122,7 @@ class OldFile:
         return found
 
     def unknown(self, path: str, key: object, known: Iterable[str]) -> None:
-        """Notes a key that is in no table."""
+        """Adds a problem for an unknown key."""
         names = list(known)
         near = nearest(str(key), names) or f"; known are {', '.join(names)}"
         self.wrong(f"{path}.{key}" if path else str(key), f": there is no such key{near}")
@@ -135,11 +135,11 @@ KINDS = {
     "flag": "true or false",
     "text": "a text",
 }
-"""How each kind of value is called in messages."""
+"""Names of the kinds of values in messages."""
 
 
 def number_of(value: object) -> int | float | None:
-    """Returns a finite number, also one that YAML of those years read as a text."""
+    """Returns a finite number, also from a text that YAML 1.1 did not read as a number."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -152,7 +152,7 @@ def number_of(value: object) -> int | float | None:
 
 
 def read_trainer(path: str | Path) -> OldFile:
-    """Reads a trainer configuration, in which the last of two equal keys counts, as it did.
+    """Reads a trainer configuration; of duplicate keys the last one counts, as in the old releases.
 
     Raises:
         ConfigError: If it cannot be read; says where.
@@ -188,7 +188,7 @@ def read_trainer(path: str | Path) -> OldFile:
 
 
 def read_file(path: str | Path) -> OldFile:
-    """Reads an old file: JSON if it is called ``.json``, else YAML.
+    """Reads an old file: JSON if its suffix is ``.json``, else YAML.
 
     Raises:
         ConfigError: If it cannot be read; says where.
@@ -222,7 +222,7 @@ def _last_line_of(text: str, key: str) -> int:
 
 
 def _lines_of(text: str, name: str, values: Mapping[str, object], above: str, start: int) -> Iterator[tuple[str, str]]:
-    """Yields where keys of JSON stand, going by the order in which a reader meets them."""
+    """Yields the lines of keys in a JSON text, in reading order."""
     for key, value in values.items():
         found = re.compile(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:").search(text, start)
         start = found.end() if found else start
@@ -233,7 +233,7 @@ def _lines_of(text: str, name: str, values: Mapping[str, object], above: str, st
 
 
 def kind_of(document: Mapping[Any, object]) -> str:
-    """Returns the kind of a file, going by its keys.
+    """Detects the kind of a file by its keys.
 
     Returns:
         ``current`` (a file of today), ``between`` (of 0.17 and 0.18: today's behaviours, curricula and samplers as they
@@ -256,25 +256,25 @@ def kind_of(document: Mapping[Any, object]) -> str:
 
 
 def has_flat_behaviors(document: Mapping[Any, object]) -> bool:
-    """Returns whether behaviours stand under ``behaviors`` with the flat keys of before, as 0.17 had them."""
+    """Returns whether ``behaviors`` contains behaviours with the earlier flat keys, as in 0.17."""
     behaviors = document.get("behaviors")
     each = behaviors.values() if isinstance(behaviors, Mapping) else ()
     return any(isinstance(one, Mapping) and "trainer" in one for one in each)
 
 
 def is_old(document: Mapping[Any, object]) -> bool:
-    """Returns whether a file is of ML-Agents 0.13 to 0.18, which `rookery mlagents convert` reads."""
+    """Returns whether a file is from ML-Agents 0.13 to 0.18, which `rookery mlagents convert` reads."""
     return kind_of(document) not in ("current", "unknown")
 
 
 def convert_command(path: str | Path) -> str:
-    """Returns the command that converts an old file, whose path is as a user gave it."""
+    """Returns the command that converts an old file, with the path as given by the user."""
     place = Path(path)
     return f"rookery mlagents convert {shlex.join([str(place), '-o', str(place.with_name(f'{place.stem}.new.yaml'))])}"
 
 
 def old_file_message(path: str | Path, document: Mapping[Any, object]) -> str:
-    """Returns what a user reads who gives an old file where one of today is expected."""
+    """Returns the message for an old file in place of one of the present format."""
     name, place = str(path), Path(path)
     kind = kind_of(document)
     if kind in ("curriculum", "sampler"):
@@ -292,18 +292,18 @@ def old_file_message(path: str | Path, document: Mapping[Any, object]) -> str:
 
 @dataclass(frozen=True)
 class Given:
-    """A value and the dotted path where an old file gives it."""
+    """Value and its dotted path in an old file."""
 
     value: object
     path: str
 
 
 Section = dict[str, Given]
-"""Keys of a behaviour, with those of ``default`` beneath them."""
+"""Keys of a behaviour, merged over those of ``default``."""
 
 
 def sections(file: OldFile) -> tuple[Section | None, dict[str, Section]]:
-    """Returns ``default`` and all behaviours of a trainer configuration, each as its trainer got it.
+    """Returns ``default`` and all behaviours of a trainer configuration, each as its trainer received it.
 
     A behaviour's keys replace those of ``default`` one by one, sections among them whole. A behaviour that is the name
     of another takes that one's keys.
@@ -351,7 +351,7 @@ def _given(file: OldFile, name: str, value: object) -> Section:
 
 
 def _followed(file: OldFile, name: str) -> str:
-    """Returns the section that a behaviour's keys stand in: its own, or the one that it names."""
+    """Returns the section with a behaviour's keys: its own, or the one that it names."""
     trail = [name]
     while isinstance(target := file.values.get(trail[-1]), str):
         if target not in file.values:

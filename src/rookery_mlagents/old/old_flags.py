@@ -1,4 +1,4 @@
-"""Flags of ``mlagents-learn`` 0.13 to 0.16, and what becomes of each: `OLD_FLAGS`, `read_flags`."""
+"""`OLD_FLAGS`, `read_flags`: flags of ``mlagents-learn`` 0.13 to 0.16 and their conversion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rookery.face import ConfigError, nearest
 
 @dataclass(frozen=True)
 class OldFlag:
-    """A flag of those releases.
+    """Flag of those releases.
 
     Attributes:
         becomes: What becomes of it, for people.
@@ -28,7 +28,7 @@ class OldFlag:
 
 
 def _same(flags: str, *, takes: bool = True, first: str = "0.13") -> dict[str, OldFlag]:
-    """Returns rows of flags that have the same name today."""
+    """Returns rows of flags whose names are unchanged."""
     value = ("{}",) if takes else ()
     return {
         flag: OldFlag(f"`{flag}` of `rookery mlagents learn`", takes, (flag, *value), versions=(first, "0.16"))
@@ -68,13 +68,13 @@ OLD_FLAGS = {
     **_same("--initialize-from", first="0.16"),
     "--env-args": OldFlag("`--env-args` of `rookery mlagents learn`, last as before", takes=True),
 }
-"""What becomes of each flag; ``--slow`` is of 0.12."""
+"""Conversion of each flag; ``--slow`` is from 0.12."""
 
 GONE = [
     name for name, flag in OLD_FLAGS.items()
     if flag.today[:1] != (name,) and name not in ("--train", "--load", "--env-args")
 ]  # fmt: skip
-"""Flags that the command of today does not have."""
+"""Flags that the present command does not have."""
 
 
 @dataclass
@@ -97,7 +97,7 @@ class FlagsRead:
 
 
 def read_flags(words: Sequence[str]) -> FlagsRead:
-    """Reads the words of an old command that stood behind the file.
+    """Reads the arguments of an old command after the file.
 
     Raises:
         ConfigError: If a flag is unknown, or its value is missing or not a number where it has to be.

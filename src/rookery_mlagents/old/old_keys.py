@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 VERSIONS = ("0.13", "0.14", "0.15", "0.16")
-"""Releases whose files are read; the meaning of a few keys differs between them."""
+"""Releases whose files are supported; a few keys have different meanings in them."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class OldKey:
 
 PPO, SAC, CLONING = ("ppo",), ("sac",), ("offline_bc", "online_bc")
 IMITATION = "imitation"
-"""What ``online_bc`` was called before 0.6."""
+"""Name of ``online_bc`` before 0.6."""
 
 EVERY = (*PPO, *SAC, *CLONING)
 BEFORE_016, SINCE_014 = VERSIONS[:3], VERSIONS[1:]
@@ -87,7 +87,7 @@ UNREAD = {
     "graph_scope": "no release since 0.12 read it",
     "use_depth": "no release read it",
 }
-"""Keys that are left out, and why."""
+"""Keys that are left out, with the reason."""
 
 SIGNALS_OF_OLD = {
     "gamma": "number",
@@ -95,7 +95,7 @@ SIGNALS_OF_OLD = {
     "curiosity_strength": "number",
     "curiosity_enc_size": "whole",
 }
-"""Keys that said rewards before 0.9; they count in a section without ``reward_signals``, which later ones needed."""
+"""Keys of rewards before 0.9; they count in a section without ``reward_signals``, which later releases require."""
 
 SIGNALS = {
     "extrinsic": {"strength": "number", "gamma": "number"},
