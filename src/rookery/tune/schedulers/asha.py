@@ -38,8 +38,8 @@ class ASHAConfig(SchedulerConfig):
     reduction: Annotated[int, Ge(2), COUNT] = 4
     """Reduction factor (eta): about one of this many trials at a rung continues; the age of rungs grows by it."""
     brackets: Few = 1
-    """Number of brackets: trials of the second one skip the first rung, and so on, in case early scores mean little. A
-    trial's bracket is drawn; a bracket with a rung less is 1/e as likely.
+    """Number of brackets: trials of the second bracket skip the first rung, and so on, in case early scores mean
+    little. A trial's bracket is drawn at random; each bracket with one rung fewer is 1/e as likely.
     """
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ class ASHA(Scheduler[ASHAConfig]):
         self.next_rung: dict[str, int] = {}
 
     def add(self, trial: str, params: Mapping[str, Any]) -> None:
-        """Draws the trial's bracket from a random stream of its own, so that it does not depend on earlier trials."""
+        """Draws the trial's bracket from a separate random stream, so that it does not depend on earlier trials."""
         rng = self.streams.generator(Role.TUNE, "scheduler", "asha", trial)
         self.bracket[trial] = self.next_rung[trial] = int(rng.choice(self.cfg.brackets, p=self.chances))
 

@@ -31,7 +31,7 @@ class HyperBandConfig(SchedulerConfig):
     max_time: PositiveFloat = 81.0
     """Age at which a trial is over, in units of `time`."""
     grace: PositiveFloat = 1.0
-    """The least age at which trials are compared (the paper's unit of resource); it decides the number of brackets.
+    """Minimum age at which trials are compared (the paper's unit of resource); it determines the number of brackets.
     With `time` in env steps it should be some thousands.
     """
     reduction: Annotated[int, Ge(2), COUNT] = 3
@@ -159,7 +159,7 @@ class Bracket:
         return self.decide()
 
     def decide(self) -> Actions:
-        """Decides which trials continue to the next rung and which stop, once all have reached this one."""
+        """Decides which trials continue to the next rung and which stop, once all trials have reached this one."""
         actions: Actions = {}
         while self.closed and self.active and len(self.waiting) == len(self.active):
             # Of equal scores the earlier trial is better: the order of `active`, which sorting keeps.
