@@ -59,7 +59,12 @@ def test_train_writes_what_it_was_and_what_came_out(trained, tmp_path):
     assert "until env_steps 64" in out
     assert f"evaluation  {result['evaluation']['return_mean']:.2f}, 95 % interval [" in out
     assert "env steps   64\n" in out
-    assert "runs/CartPole-v1-ppo-s3/: checkpoints, command.txt, config.yaml" in out
+    assert out.splitlines()[-4:] == [
+        "written     runs/CartPole-v1-ppo-s3/",
+        "next        rookery evaluate runs/CartPole-v1-ppo-s3 --episodes 100",
+        "            rookery plot runs/CartPole-v1-ppo-s3",
+        "            rookery record runs/CartPole-v1-ppo-s3, or rookery serve runs/CartPole-v1-ppo-s3",
+    ]
 
 
 def test_quiet_shows_the_outcome_only(trained):

@@ -64,6 +64,24 @@ def test_a_verb_imports_no_other_verb_and_a_mistyped_option_no_torch():
     assert "torch" not in loaded
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--algo", "dqn"], ["CartPole-v1, dqn: loading PyTorch ..."]),
+        (["--plain"], ["CartPole-v1: loading PyTorch ..."]),
+        (["--quiet"], []),
+        (["--json"], []),
+        (["logging.console=quiet"], []),
+    ],
+)
+def test_a_training_prints_its_first_line_before_it_imports_torch(words, expected, tmp_path):
+    (tmp_path / "torch.py").write_text("import sys\nsys.stdout.flush()\nraise SystemExit('torch is imported now')")
+    path = os.pathsep.join([str(tmp_path), str(ROOT / "src")])
+    done = run("train", "CartPole-v1", *words, PYTHONPATH=path)
+    assert "torch is imported now" in done.stderr
+    assert done.stdout.splitlines() == expected
+
+
 def test_names_of_mistakes_are_completed_and_the_program_alone_prints_its_help():
     wrong = run("trian")
     assert wrong.returncode == 2

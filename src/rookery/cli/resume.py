@@ -13,6 +13,7 @@ import typer
 from rookery.cli import completion
 from rookery.cli.runs import Provenance, SavedRun, TrustedCode, find_run, find_saved, read_provenance
 from rookery.cli.terminal.json_output import json_rows, report_rows
+from rookery.cli.terminal.run_lines import show_loading
 from rookery.cli.train import (
     LINE,
     SHOWN,
@@ -96,6 +97,7 @@ def resume(
             "algorithm.gradient_steps": gradient_steps_made(run, folder, provenance, trust_code) + gradient_steps
         }
         layers.append(Layer(f"{LINE}, --gradient-steps {gradient_steps}", planned))
+    show_loading(layers, folder)
     if changes or env or gradient_steps:
         check_resume(folder, provenance, layers, trust_code)
     if train_other_rank(lambda: other_rank_trainer(run, layers, trust_code, keep_schedules)):

@@ -20,6 +20,7 @@ from rookery.cli import completion
 from rookery.cli.external import space_values, token_layer
 from rookery.cli.runs import in_runs_folder
 from rookery.cli.terminal.json_output import json_rows, report_rows
+from rookery.cli.terminal.run_lines import SILENT_STYLES, next_commands, show_loading
 from rookery.core.errors import ConfigError, LearnerLostError, WorkerLostError
 from rookery.core.io.files import LONGEST_NAME
 from rookery.core.process.interrupt import Interrupted
@@ -101,8 +102,6 @@ def train(
 
     rookery train CartPole-v1 --seed 3 algorithm.lr=3e-4 --stop return_mean=475
     """
-    from rookery.run.trainer import Trainer
-
     options = {
         "algorithm.name": algo,
         "seed": seed,
@@ -115,6 +114,9 @@ def train(
         **space_values(spaces),
     }
     layers = [SHOWN, *layers_of_arguments(what or [], env, options)]
+    show_loading(layers)
+    from rookery.run.trainer import Trainer
+
     with explain_domains(layers):
         check_takes_data(layers, options)
         run_name, seeded = name_and_seed(layers)
@@ -446,6 +448,9 @@ def train_and_report(trainer: Trainer, stop: Mapping[str, float], episodes: int)
     if trainer.config.logging.console != "json":
         for label, text in result_lines(result, evaluation, trainer.run_dir.path).items():
             typer.echo(f"{label:<12}{text}")
+    if trainer.config.logging.console not in SILENT_STYLES:
+        for number, command in enumerate(next_commands(folder, trainer.config.env.name is not None)):
+            typer.echo(f"{'' if number else 'next':<12}{command}")
 
 
 def result_lines(result: IterationResult, evaluation: EvaluationResult | None, folder: Path) -> Mapping[str, str]:
@@ -462,9 +467,7 @@ def result_lines(result: IterationResult, evaluation: EvaluationResult | None, f
         lines["steps/s"] = f"{result.env_steps / max(result.seconds, 1e-9):,.0f}"
     else:
         lines["steps/s"] = f"{result.gradient_steps / max(result.seconds, 1e-9):,.0f} gradient steps"
-    return lines | {
-        "written": f"{shown(folder)}/: {', '.join(sorted(path.name for path in folder.iterdir()))}",
-    }
+    return lines | {"written": f"{shown(folder)}/"}
 
 
 def offline_lines(result: IterationResult) -> dict[str, str]:
