@@ -68,8 +68,8 @@ def make(machine: str, folder: Path) -> Path:
     host = {"_PYTHON_HOST_PLATFORM": f"{POLICY}-{machine}"}
     with tempfile.TemporaryDirectory() as place:
         tree, made = Path(place) / "tree", Path(place) / "made"
-        for name in ("setup.py", "pyproject.toml", "README.md"):
-            tree.mkdir(exist_ok=True)
+        tree.mkdir()
+        for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE"):
             shutil.copy(ROOT / name, tree)
         shutil.copytree(ROOT / "src", tree / "src", ignore=shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info"))
         command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", made, tree]
