@@ -47,7 +47,7 @@ def from_file(cls: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def lookup_type(cls: Any, type_: Any) -> Any:
-    """Looks a name up in ``cls.__type_registry__``, also ignoring case and punctuation; None if it is not there."""
+    """Looks a name up in ``cls.__type_registry__``, also ignoring case and punctuation; None if it is missing."""
     return _registered(cls, type_)
 
 

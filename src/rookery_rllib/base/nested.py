@@ -1,4 +1,4 @@
-"""Nested dicts, lists and tuples: flattening, rebuilding and mapping, with the keys of dicts in sorted order."""
+"""Nested dicts, lists and tuples: flattening, rebuilding and mapping, with sorted dict keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _is_named_tuple(structure: Any) -> bool:
 
 
 def flatten(structure: Any) -> list[Any]:
-    """Lists the leaves of a structure: everything that is no dict, list or tuple."""
+    """Returns the leaves of a structure: everything that is not a dict, list or tuple."""
     if isinstance(structure, Mapping):
         return [leaf for key in _keys(structure) for leaf in flatten(structure[key])]
     if isinstance(structure, list | tuple):

@@ -38,7 +38,7 @@ def say(text: str) -> None:
 
 
 def say_once(line: str) -> None:
-    """Prints a line on standard error, unless it was printed before; child processes print nothing by default."""
+    """Prints a line to standard error, unless it was printed before; child processes print nothing by default."""
     if line in _printed or (_is_child() and not _Child.prints):
         return
     _printed.add(line)

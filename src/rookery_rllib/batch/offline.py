@@ -129,7 +129,7 @@ def batches_in(path: str) -> Iterator[Any]:
 
 
 def batch_of(line: str, path: str) -> Any:
-    """Returns the batch that a line holds; raises a ConfigError if a column is a pickle, which is not read."""
+    """Returns the batch of a line; raises a ConfigError if a column is a pickle, which is not read."""
     count, parts = read_line(line, path, unpack)
     batches = {
         name: SampleBatch({key: np.array(column) for key, column in part.items()}) for name, part in parts.items()

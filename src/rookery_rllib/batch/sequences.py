@@ -102,7 +102,7 @@ def pad_batch_to_sequences_of_same_size(
     feature_keys: Iterable[str] | None = None,
     view_requirements: Any = None,
 ) -> None:
-    """Cuts a batch into sequences and pads them with zeros, in place; without states it stays as it is."""
+    """Cuts a batch into sequences and pads them with zeros, in place; a batch without states is unchanged."""
     if batch.zero_padded:
         return
     remembers = "state_in_0" in batch or "state_out_0" in batch

@@ -60,7 +60,7 @@ def trace_bounds(reader: Reader) -> Values:
 
 
 def passes(reader: Reader) -> Values:
-    """Translates how often APPO learns from a batch: in epochs at once, or again later from a batch buffer."""
+    """Translates the number of times that APPO learns from a batch: as epochs, or by reusing it from a batch buffer."""
     rows, kept = batch_rows(reader), reader.whole("minibatch_buffer_size", 1)
     uses, proportion = reader.whole("num_sgd_iter", 1), reader.number("replay_proportion")
     values: Values = {"algorithm.minibatch_size": rows, "algorithm.epochs": 1, "algorithm.batch_uses": 1}

@@ -70,7 +70,7 @@ def _rows(keys: Keys, status: ConfigKeyStatus, text: str, rl2: str | Mapping[str
 
 
 def to(keys: Keys, path: str, text: str, only: tuple[str, ...] = (), rl2: str = "") -> list[Row]:
-    """Returns rows of keys whose value goes to a path."""
+    """Returns rows of keys whose value is copied to a path."""
     return _rows(keys, ConfigKeyStatus.SET, text, rl2, paths=(path,), only=only)
 
 

@@ -25,7 +25,7 @@ from rookery_rllib.gym.old_envs import adapted
 from rookery_rllib.gym.registry import make
 
 ENV_STATE = "state"
-"""Key of a Dict observation under which all agents see the global state."""
+"""Key of a Dict observation for the global state, which all agents observe."""
 
 GROUP_REWARDS = "_group_rewards"
 """Key of a group's info: the reward of each member."""

@@ -1,4 +1,4 @@
-"""External environments: `run` asks for actions, instead of being stepped.
+"""External environments: `run` requests actions, instead of being stepped.
 
 `run` runs in its own thread. `as_stepped` turns such an environment into a stepped one: the thread waits for each
 action. Episodes run one after the other.

@@ -76,7 +76,7 @@ def reference(thing: Any, gone: Callable[[], Any] | None = None) -> Reference:
 
 
 class EnvMaker:
-    """Makes instances of a script's environment. Environment processes get the maker alone.
+    """Creates instances of a script's environment. Environment processes receive only this object.
 
     Args:
         env: A class, a registered name, or an id of gym.
@@ -147,7 +147,7 @@ class EnvMaker:
         return given
 
     def played(self, env: Any) -> list[Any]:
-        """Returns the script's objects inside `rookery.Trainer.env`, as far as they are in this process."""
+        """Returns the script's objects inside `rookery.Trainer.env` that exist in this process."""
         found = []
         for lane in getattr(env, "_lanes", ()):
             inner = getattr(lane, "env", None)

@@ -92,7 +92,7 @@ def _with_central(space: Space[Any]) -> Space[Any]:
 
 
 def _renamed(parts: Any) -> Any:
-    """Renames the state in a Dict to the part for critics; other observations stay as they are."""
+    """Renames the state in a Dict to the part for critics; other observations are unchanged."""
     if not isinstance(parts, Mapping):
         return parts
     return {CENTRAL if key == ENV_STATE else key: part for key, part in parts.items()}

@@ -132,7 +132,7 @@ class Unity3DEnv(MultiAgentEnv):
         return self._shown()[0]
 
     def step(self, action_dict: Mapping[Any, Any]) -> tuple[dict[str, Any], ...]:
-        """Steps the agents that ask for an action; those without one get zeros."""
+        """Steps the agents that request an action; those without one get zeros."""
         for behavior, spec in self.unity_env.behavior_specs.items():
             decisions = self.unity_env.get_steps(behavior)[0]
             actions = spec.action_spec.empty_action(len(decisions))
@@ -158,7 +158,7 @@ class Unity3DEnv(MultiAgentEnv):
         return obs, rewards, dones, infos
 
     def _shown(self) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, dict[str, Any]]]:
-        """Returns observations and rewards, first of agents that ended, whose names are free after this step."""
+        """Returns observations and rewards, first those of agents that ended; their names are free after this step."""
         obs: dict[str, Any] = {}
         rewards: dict[str, float] = {}
         dones: dict[str, bool] = {ALL: False}
@@ -178,7 +178,7 @@ class Unity3DEnv(MultiAgentEnv):
         return obs, rewards, dones, infos
 
     def _name(self, behavior: str, number: int, ended: Mapping[str, bool]) -> str:
-        """Returns the name of an agent: the first that is free, and was not used by an agent that ends in this step."""
+        """Returns the name of an agent: the first free one that is not used by an agent that ends in this step."""
         if (behavior, number) not in self._held:
             used, names = set(self._held.values()), self._free_from.setdefault(behavior, [])
             name = next((one for one in names if one not in used and one not in ended), None)

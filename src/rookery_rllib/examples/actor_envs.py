@@ -1,4 +1,4 @@
-"""The environment of RLlib's examples that asks an actor for its parameters, written anew, in the API of 2021."""
+"""RLlib's example environment that gets its parameters from an actor, reimplemented in the API of 2021."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The environments of RLlib's examples with several agents, written anew by their rules, in the API of 2021."""
+"""RLlib's multi-agent example environments, reimplemented in the API of 2021."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RandomMultiAgentEnv = make_multi_agent(RandomEnv)
 
 
 class BasicMultiAgent(MultiAgentEnv):
-    """Independent agents that earn 1 in each of 25 steps."""
+    """Independent agents that are rewarded with 1 in each of 25 steps."""
 
     def __init__(self, num: int) -> None:
         self.agents: Any = [MockEnv(25) for _ in range(num)]
@@ -45,7 +45,7 @@ class BasicMultiAgent(MultiAgentEnv):
 
 
 class FlexAgentsMultiAgent(MultiAgentEnv):
-    """Agents that join and leave at random: in a quarter of the steps one more, in three quarters one less."""
+    """Agents that join and leave at random: in a quarter of the steps one joins, in three quarters one leaves."""
 
     def __init__(self) -> None:
         self.agents: dict[int, MockEnv] = {}
@@ -83,7 +83,7 @@ class FlexAgentsMultiAgent(MultiAgentEnv):
 
 
 class RoundRobinMultiAgent(MultiAgentEnv):
-    """Agents that act one after the other, each for 5 steps.
+    """Agents that act in turns, each for 5 steps.
 
     Args:
         num: Number of agents.
@@ -108,7 +108,7 @@ class RoundRobinMultiAgent(MultiAgentEnv):
         return {0: self._last[0][0]}
 
     def step(self, action_dict: dict[int, Any]) -> Dicts:
-        """Takes the action of the current agent, and returns the next agent's observation of its own last action."""
+        """Takes the action of the current agent, and returns the next agent's observation: its own last action."""
         for place, action in action_dict.items():
             self._last[place] = self.agents[place].step(action)
         self.i = (self.i + 1) % self.num
@@ -120,14 +120,14 @@ class RoundRobinMultiAgent(MultiAgentEnv):
 
 
 class EarlyDoneMultiAgent(RoundRobinMultiAgent):
-    """Two agents that act one after the other; the episode is over when the first of them is, after 3 steps."""
+    """Two agents that act in turns; the episode ends with the first of them, after 3 steps."""
 
     def __init__(self) -> None:
         self._set([MockEnv(3), MockEnv(5)], 1)
 
 
 class MultiAgentDebugCounterEnv(MultiAgentEnv):
-    """Shows each agent its number, its last action and the number of its step.
+    """Observations are the agent's number, its last action and its step count.
 
     Args:
         config: ``num_agents``, ``base_episode_len`` (103), to which an agent's number is added.
@@ -146,7 +146,7 @@ class MultiAgentDebugCounterEnv(MultiAgentEnv):
         return {agent: np.array([agent, 0, 0, 0], np.float32) for agent in range(self.num_agents)}
 
     def step(self, action_dict: dict[int, Any]) -> Dicts:
-        """Counts; a reward is the remainder of the agent's step by 3."""
+        """Counts the step; the reward is the agent's step count modulo 3."""
         obs, rewards, ends = {}, {}, {}
         for agent, action in action_dict.items():
             self.timesteps[agent] += 1
@@ -159,7 +159,7 @@ class MultiAgentDebugCounterEnv(MultiAgentEnv):
 
 
 class RockPaperScissors(MultiAgentEnv):
-    """Rock, paper and scissors, ten times; each observes the other's last move.
+    """Ten rounds of rock, paper, scissors; each player observes the other's last move.
 
     Args:
         config: ``sheldon_cooper`` (false): whether lizard and Spock may be played, too.
@@ -187,7 +187,7 @@ class RockPaperScissors(MultiAgentEnv):
         return {self.player1: 0, self.player2: 0}
 
     def step(self, action_dict: dict[str, Any]) -> Dicts:
-        """Plays once: 1 for the winner, -1 for the other, nothing if both play the same."""
+        """Plays one round: 1 for the winner, -1 for the loser, 0 for a draw."""
         one, other = int(action_dict[self.player1]), int(action_dict[self.player2])
         self.last_move = (one, other)
         self.num_moves += 1
@@ -199,7 +199,7 @@ class RockPaperScissors(MultiAgentEnv):
 
 
 class TwoStepGame(MultiAgentEnv):
-    """Two steps of cooperation: first agent 0 chooses a game, then both play it (Rashid et al. 2018, QMIX, section 5).
+    """Two-step cooperative game: agent 0 first chooses a game, then both play it (Rashid et al. 2018, QMIX, section 5).
 
     In one game they get 7 together whatever they do; in the other 8 if both choose 1, 0 if both choose 0, else 1.
 
@@ -248,7 +248,9 @@ class TwoStepGame(MultiAgentEnv):
 
 
 class HierarchicalWindyMazeEnv(MultiAgentEnv):
-    """The `WindyMazeEnv` for two levels: one agent says where to go, others have 25 steps each to go there."""
+    """`WindyMazeEnv` with two levels: a high-level agent selects a target, and low-level agents have 25 steps each to
+    reach it.
+    """
 
     def __init__(self, env_config: Any = None) -> None:
         self.flat_env = WindyMazeEnv(env_config)
@@ -264,7 +266,7 @@ class HierarchicalWindyMazeEnv(MultiAgentEnv):
         return {"high_level_agent": self.cur_obs}
 
     def step(self, action_dict: dict[str, Any]) -> Dicts:
-        """Sets where to go, or goes.
+        """Selects a target, or moves.
 
         Raises:
             ValueError: If there is more than one action.
@@ -302,7 +304,7 @@ class HierarchicalWindyMazeEnv(MultiAgentEnv):
 
 
 class MatrixSequentialSocialDilemma(MultiAgentEnv):
-    """Repeated matrix game of two; each observes both last actions, its own first.
+    """Repeated matrix game of two players; each observes both last actions, its own first.
 
     Args:
         config: ``players_ids`` (player_row, player_col), ``max_steps`` (20), ``output_additional_info`` (true: the last
@@ -457,7 +459,7 @@ class CoinGame(MultiAgentEnv, Env):
         return self._seen()
 
     def _drop_coin(self) -> None:
-        """Puts a coin of the other colour on a free cell."""
+        """Places a coin of the other colour on a free cell."""
         self._colour = 1 - self._colour
         taken = self._places[:2] @ (self.grid_size, 1)
         cell = np.random.choice(np.setdiff1d(np.arange(self.grid_size**2), taken))
@@ -500,7 +502,7 @@ class CoinGame(MultiAgentEnv, Env):
 
 
 class AsymCoinGame(CoinGame):
-    """A `CoinGame` in which coins are worth 3 more to red."""
+    """A `CoinGame` in which coins are worth 3 more to the red player."""
 
     NAME = "AsymCoinGame"
 

@@ -1,4 +1,4 @@
-"""Policies of RLlib's examples of 2021, which act by a rule and learn nothing."""
+"""Rule-based policies of RLlib's examples of 2021, which do not learn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rookery_rllib.policy.policies import Policy
 
 
 class HeuristicPolicy(Policy):
-    """A policy that has nothing to learn."""
+    """Policy without learning."""
 
     def __init__(self, observation_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         super().__init__(observation_space, action_space, config)
@@ -33,7 +33,7 @@ class HeuristicPolicy(Policy):
 
 
 class RandomPolicy(HeuristicPolicy):
-    """A policy that draws all actions from their space.
+    """Policy that draws uniform actions from the action space.
 
     With ``ignore_action_bounds`` actions of a Box are normal numbers without bounds.
     """
@@ -49,7 +49,7 @@ class RandomPolicy(HeuristicPolicy):
         return [self.action_space_for_sampling.sample() for _ in range(len(obs))], []
 
     def _log_likelihoods(self, actions: Any, columns: Any, states: Any) -> np.ndarray:
-        """The log-probability (density, of numbers) ``[N]`` that every action has.
+        """Returns the log-probability (log-density of continuous actions) ``[N]`` of every action.
 
         Raises:
             ConfigError: If actions are not drawn uniformly.
@@ -67,7 +67,7 @@ class RandomPolicy(HeuristicPolicy):
 
 
 class AlwaysSameHeuristic(HeuristicPolicy):
-    """A player of rock, paper and scissors that draws a move for each episode and stays with it."""
+    """Rock, paper, scissors policy that repeats a move drawn once per episode."""
 
     def __init__(self, observation_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         super().__init__(observation_space, action_space, config)
@@ -81,7 +81,7 @@ class AlwaysSameHeuristic(HeuristicPolicy):
 
 
 class BeatLastHeuristic(HeuristicPolicy):
-    """A player of rock, paper and scissors that plays what beats the last move of the other, given as one-hots."""
+    """Rock, paper, scissors policy that beats the opponent's last move, which is observed as a one-hot."""
 
     BEATEN_BY = np.array([RockPaperScissors.PAPER, RockPaperScissors.SCISSORS, RockPaperScissors.ROCK])
 
@@ -90,7 +90,7 @@ class BeatLastHeuristic(HeuristicPolicy):
 
 
 class EpisodeEnvAwareLSTMPolicy(RandomPolicy):
-    """A policy whose actions are agent, episode and environment index, ``[N, 3]``.
+    """Policy whose actions are agent, episode and environment index, ``[N, 3]``.
 
     It remembers the time step, twice.
     """
@@ -135,7 +135,7 @@ class EpisodeEnvAwareLSTMPolicy(RandomPolicy):
 
 
 class EpisodeEnvAwareAttentionPolicy(EpisodeEnvAwareLSTMPolicy):
-    """The same with one state, of which it sees the last 50."""
+    """Same policy with one state, of which it observes the last 50."""
 
     num_states = 1
     factor, name = 3.0, "3xobs"

@@ -1,4 +1,4 @@
-"""The environments of RLlib's examples with one agent, written anew by their rules, in the API of 2021.
+"""RLlib's single-agent example environments, reimplemented in the API of 2021.
 
 They draw from NumPy's global generator, whose state is kept for each environment (`per_env_rng`).
 """
@@ -23,7 +23,7 @@ Shown = tuple[Any, float, bool, dict[str, Any]]
 
 
 class SimpleCorridor(Env):
-    """Corridor to walk to its end; the last step earns 1.
+    """Corridor; the last step at its end is rewarded with 1.
 
     Args:
         config: ``corridor_length`` (10).
@@ -51,7 +51,7 @@ class SimpleCorridor(Env):
 
 
 class GPURequiringEnv(SimpleCorridor):
-    """A corridor that is made only where there is a GPU; else a RuntimeError is raised."""
+    """Corridor that raises a RuntimeError on creation without a GPU."""
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         import torch
@@ -63,7 +63,7 @@ class GPURequiringEnv(SimpleCorridor):
 
 
 class StatelessCartPole(CartPoleEnv):  # type: ignore[misc]
-    """The pole on a cart whose velocities are not shown, without a limit of steps."""
+    """CartPole without velocities in the observation, and without a step limit."""
 
     observation_space: Any
 
@@ -82,7 +82,7 @@ class StatelessCartPole(CartPoleEnv):  # type: ignore[misc]
 
 
 class CartPoleMassEnv(CartPoleEnv, TaskSettableEnv):  # type: ignore[misc]
-    """The pole on a cart; a task is the mass of the cart and that of the pole."""
+    """CartPole in which a task is a pair of masses of cart and pole."""
 
     def sample_tasks(self, n_tasks: int) -> Any:
         """Draws masses: of the cart from 0.5 to 2, of the pole from 0.05 to 0.2."""
@@ -98,7 +98,7 @@ class CartPoleMassEnv(CartPoleEnv, TaskSettableEnv):  # type: ignore[misc]
 
 
 class PendulumMassEnv(PendulumEnv, TaskSettableEnv):  # type: ignore[misc]
-    """The pendulum; a task is its mass."""
+    """Pendulum in which a task is its mass."""
 
     def sample_tasks(self, n_tasks: int) -> Any:
         """Draws masses from 0.5 to 2."""
@@ -112,7 +112,7 @@ class PendulumMassEnv(PendulumEnv, TaskSettableEnv):  # type: ignore[misc]
 
 
 class RepeatAfterMeEnv(Env):
-    """Say what was shown some steps ago: 1 for the right answer, -1 for the other.
+    """Repeat the observation from some steps ago: 1 for a correct answer, -1 otherwise.
 
     Args:
         config: ``repeat_delay`` (1), ``episode_len`` (100).
@@ -139,7 +139,7 @@ class RepeatAfterMeEnv(Env):
 
 
 class RepeatInitialObsEnv(Env):
-    """Say in every step what was shown first: 1 for the right answer, -1 for the other."""
+    """Repeat the first observation in every step: 1 for a correct answer, -1 otherwise."""
 
     def __init__(self, episode_len: int = 100) -> None:
         self.observation_space = self.action_space = Discrete(2)
@@ -152,13 +152,13 @@ class RepeatInitialObsEnv(Env):
         return self.token
 
     def step(self, action: Any) -> Shown:
-        """Answers; 0 is shown."""
+        """Takes an answer; the next observation is 0."""
         self.num_steps += 1
         return 0, 1.0 if action == self.token else -1.0, self.num_steps >= self.episode_len, {}
 
 
 class _HiddenCartPole(Env):
-    """The pole on a cart whose two actions stand at other places among many in every step."""
+    """CartPole with many actions, of which two are valid; their indices change in every step."""
 
     def __init__(self, max_avail_actions: int) -> None:
         self.action_space = Discrete(max_avail_actions)
@@ -182,7 +182,7 @@ class _HiddenCartPole(Env):
         return self._shown(self.wrapped.reset())
 
     def step(self, action: Any) -> Shown:
-        """Pushes the cart to the side that the action stands for.
+        """Pushes the cart in the direction of the action.
 
         Raises:
             ValueError: If it stands for none.
@@ -195,7 +195,7 @@ class _HiddenCartPole(Env):
 
 
 class ParametricActionsCartPole(_HiddenCartPole):
-    """The pole on a cart whose two actions hide among many, each with an embedding that identifies it.
+    """CartPole with many actions, of which two are valid; each action has an embedding that identifies it.
 
     An observation has ``action_mask`` (which actions are available), ``avail_actions`` (an embedding ``[2]`` of each,
     zeros where it is not available) and ``cart``.
@@ -224,7 +224,7 @@ class ParametricActionsCartPole(_HiddenCartPole):
 
 
 class ParametricActionsCartPoleNoEmbeddings(_HiddenCartPole):
-    """The pole on a cart with many actions, of which two are always the same and the others never available.
+    """CartPole with many actions, of which the same two are always valid and the others never.
 
     An observation has ``valid_avail_actions_mask`` and ``cart``.
     """
@@ -237,14 +237,14 @@ class ParametricActionsCartPoleNoEmbeddings(_HiddenCartPole):
         )
 
     def update_avail_actions(self) -> None:
-        """Leaves the two actions where they are."""
+        """Keeps the indices of the two valid actions."""
 
     def _shown(self, cart: Any) -> dict[str, Any]:
         return {"valid_avail_actions_mask": self.action_mask, "cart": cart}
 
 
 class RandomEnv(Env):
-    """Random observations and rewards, and an end by chance or after some steps.
+    """Environment with random observations and rewards; episodes end at random or after a number of steps.
 
     Args:
         config: ``action_space`` and ``observation_space`` (two categories), ``reward_space`` (from -1 to 1), ``p_done``
@@ -271,7 +271,7 @@ class RandomEnv(Env):
         return self.observation_space.sample()
 
     def step(self, action: Any) -> Shown:
-        """Shows what is drawn next.
+        """Draws the next observation and reward.
 
         Raises:
             ValueError: If the action is looked at, and outside of its space.
@@ -285,14 +285,16 @@ class RandomEnv(Env):
 
 
 class RandomLargeObsSpaceEnv(RandomEnv):
-    """A `RandomEnv` with observations of 5000 numbers."""
+    """A `RandomEnv` with 5000-dimensional observations."""
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         super().__init__({"observation_space": Box(-1.0, 1.0, (5000,)), **(config or {})})
 
 
 class CorrelatedActionsEnv(Env):
-    """Two actions at once: 5 if the first is what is shown, and 5 if both are the same; 21 steps."""
+    """Two simultaneous actions: a reward of 5 if the first equals the observation, and of 5 if both are equal; 21
+    steps.
+    """
 
     def __init__(self, config: Any = None) -> None:
         self.observation_space = Discrete(2)
@@ -313,7 +315,9 @@ class CorrelatedActionsEnv(Env):
 
 
 def _lake(level: int) -> tuple[str, ...]:
-    """A lake on which the way around a row of holes gets longer with the level, as does that to the goal."""
+    """Returns a frozen lake in which the path around a row of holes, and that to the goal, get longer with the
+    level.
+    """
     pond = "F" + "H" * (level - 1) + "F" * (7 - level)
     barrier = "H" * (level + 1) + "F" * (6 - level)
     place = {1: (3, 6), 2: (4, 6), 3: (5, 6), 4: (5, 5), 5: (5, 3)}[level]
@@ -323,7 +327,7 @@ def _lake(level: int) -> tuple[str, ...]:
 
 
 class CurriculumCapableEnv(TaskSettableEnv):
-    """A frozen lake that gets harder with its level, and whose goal is worth ten times as much.
+    """Frozen lake that gets harder with its level; the reward of the goal grows tenfold per level.
 
     Args:
         config: ``start_level`` (1), ``max_timesteps`` (18).
@@ -354,7 +358,7 @@ class CurriculumCapableEnv(TaskSettableEnv):
         return self.frozen_lake.reset()
 
     def step(self, action: Any) -> Shown:
-        """Goes left (0), down (1), right (2) or up (3)."""
+        """Moves left (0), down (1), right (2) or up (3)."""
         obs, reward, done, info = self.frozen_lake.step(action)
         self._timesteps += 1
         return obs, reward * 10 ** (self.cur_level - 1), bool(done or self._timesteps >= self.max_timesteps), info
@@ -367,12 +371,13 @@ class CurriculumCapableEnv(TaskSettableEnv):
         return level
 
     def set_task(self, task: int) -> None:
-        """Sets the level of the episodes that begin from now on."""
+        """Sets the level of later episodes."""
         self.cur_level, self.switch_env = task, True
 
 
 class NestedSpaceRepeatAfterMeEnv(Env):
-    """Say what is shown, which may be any structure: 1 for each right category, minus the distance for numbers.
+    """Repeat the observation, which may have any structure: 1 for each correct category, minus the distance for
+    continuous parts.
 
     Args:
         config: ``space`` (of observations and actions), ``episode_len`` (100).
@@ -406,7 +411,7 @@ class NestedSpaceRepeatAfterMeEnv(Env):
 
 
 class _CountingEnv(Env):
-    """Counts steps; actions have no effect.
+    """Environment that counts steps; actions have no effect.
 
     Attributes:
         i: Number of the step.
@@ -434,7 +439,7 @@ class _CountingEnv(Env):
 
 
 class DebugCounterEnv(_CountingEnv):
-    """Shows the number of the step; the reward is its remainder by 3; 15 steps.
+    """Observations are the step count, rewards the step count modulo 3; 15 steps.
 
     Args:
         config: ``start_at_t`` (0), the first number.
@@ -452,7 +457,7 @@ class DebugCounterEnv(_CountingEnv):
 
 
 class MockEnv(_CountingEnv):
-    """Shows 0 and earns 1 in every one of `episode_length` steps; `config` is kept."""
+    """Observations are 0, and each of `episode_length` steps is rewarded with 1; `config` is stored."""
 
     def __init__(self, episode_length: int, config: Any = None) -> None:
         super().__init__(Discrete(1), episode_length)
@@ -463,7 +468,7 @@ class MockEnv(_CountingEnv):
 
 
 class MockEnv2(_CountingEnv):
-    """Shows the number of the step and earns 100 in every one of `episode_length` steps."""
+    """Observations are the step count, and each of `episode_length` steps is rewarded with 100."""
 
     def __init__(self, episode_length: int) -> None:
         super().__init__(Discrete(100), episode_length)
@@ -473,7 +478,9 @@ class MockEnv2(_CountingEnv):
 
 
 class FastImageEnv(_CountingEnv):
-    """Shows the same black image ``[84, 84, 4]`` and earns 1 in every one of 1001 steps: it costs next to nothing."""
+    """Observations are the same black image ``[84, 84, 4]``, and each of 1001 steps is rewarded with 1, at almost no
+    cost.
+    """
 
     def __init__(self, config: Any = None) -> None:
         super().__init__(Box(0.0, 1.0, (84, 84, 4), np.float32), 1001)
@@ -484,7 +491,7 @@ class FastImageEnv(_CountingEnv):
 
 
 class LookAndPush(Env):
-    """Look first, push later: the observation after the first action 0 determines the right last action.
+    """Memory task: the observation after a first action 0 determines the correct last action.
 
     The places are 2 (start), 3 and 4. Action 1 moves forward; action 0 at the start shows 0 or 1, drawn per episode,
     from where 1 leads back towards the start. Each step costs 1. At place 4 the episode ends: 10 for action 1 if the
@@ -512,7 +519,7 @@ class LookAndPush(Env):
 
 
 class OneHot(ObservationWrapper):
-    """Shows a category as a one-hot."""
+    """Wrapper that one-hot encodes a category."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
@@ -528,7 +535,7 @@ MAX_PLAYERS, MAX_ITEMS, MAX_EFFECTS = 4, 7, 2
 
 
 class SimpleRPG(Env):
-    """Shows a list of players with lists of items and effects, drawn anew; an episode is one step."""
+    """Observations are random lists of players with lists of items and effects; an episode is one step."""
 
     def __init__(self, config: Any = None) -> None:
         self.action_space = Discrete(4)
@@ -552,7 +559,7 @@ class SimpleRPG(Env):
 
 
 class WindyMazeEnv(Env):
-    """A corridor in the form of a U; the agent moves with the wind, or waits for another. The goal is worth 100."""
+    """U-shaped corridor; the agent moves with the wind, or waits for another wind. The goal is rewarded with 100."""
 
     def __init__(self, env_config: Any = None) -> None:
         inner = ["S" + "." * 6, *["#" * 6 + "."] * 4, "F" + "." * 6]  # right, down, and back
@@ -574,7 +581,7 @@ class WindyMazeEnv(Env):
         return self._shown()
 
     def step(self, action: Any) -> Shown:
-        """Waits (0) or goes along with the wind (1); 200 steps at most."""
+        """Waits (0) or moves with the wind (1); at most 200 steps."""
         if action:
             self.pos = self._get_new_pos(self.pos, self.wind_direction)
         self.num_steps += 1
@@ -582,7 +589,7 @@ class WindyMazeEnv(Env):
         return self._shown(), 100.0 * there, there or self.num_steps >= 200, {}
 
     def _get_new_pos(self, pos: Any, direction: int) -> tuple[int, int]:
-        """Returns the place in a direction; the same one if there is a wall."""
+        """Returns the neighbouring position in a direction, or the same position in front of a wall."""
         row, column = ((-1, 0), (0, 1), (1, 0), (0, -1))[int(direction)]
         new = int(pos[0]) + row, int(pos[1]) + column
         return (int(pos[0]), int(pos[1])) if self.map[new[0]][new[1]] == "#" else new

@@ -187,7 +187,7 @@ class TorchParametricActionsModel(DQNTorchModel):
         )
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
-        """Computes logits ``[B, n]``, as low as can be where actions cannot be taken."""
+        """Computes logits ``[B, n]``; those of unavailable actions have the lowest value."""
         obs = input_dict["obs"]
         wanted, _ = self.action_embed_model({"obs": obs["cart"]})
         logits = (obs["avail_actions"] * wanted.unsqueeze(1)).sum(2)
@@ -378,7 +378,7 @@ class TorchCentralizedCriticModel(ExampleModel):
 
 
 class YetAnotherTorchCentralizedCriticModel(ExampleModel):
-    """A network that acts on ``own_obs`` of a dict alone; its critic gets all of it."""
+    """Network that acts only on ``own_obs`` of a dict; its critic observes the whole dict."""
 
     def __init__(self, obs_space: Any, action_space: Any, num_outputs: int, model_config: Any, name: str) -> None:
         super().__init__(obs_space, action_space, num_outputs, model_config, name)
@@ -399,7 +399,7 @@ class YetAnotherTorchCentralizedCriticModel(ExampleModel):
 
 
 class TorchBatchNormModel(ExampleModel):
-    """Two layers of 256, each followed by a batch normalization that moves its statistics while the model learns."""
+    """Two layers of 256, each followed by a batch normalization that updates its statistics while the model learns."""
 
     def __init__(
         self, obs_space: Any, action_space: Any, num_outputs: int, model_config: Any, name: str, **kwargs: Any
@@ -425,7 +425,7 @@ class TorchBatchNormModel(ExampleModel):
 
 
 class TorchFastModel(ExampleModel):
-    """A model with one weight for all outputs, to measure everything else."""
+    """Model with a single weight for all outputs, for measuring all other costs."""
 
     def __init__(self, obs_space: Any, action_space: Any, num_outputs: int, model_config: Any, name: str) -> None:
         super().__init__(obs_space, action_space, num_outputs, model_config, name)
@@ -438,7 +438,7 @@ class TorchFastModel(ExampleModel):
 
 
 class CustomTorchRPGModel(ExampleModel):
-    """A fully connected network on lists of things, which come as `RepeatedValues` and are kept in `last_obs`."""
+    """Fully connected network on lists of objects, which are passed as `RepeatedValues` and stored in `last_obs`."""
 
     def __init__(self, obs_space: Any, action_space: Any, num_outputs: int, model_config: Any, name: str) -> None:
         super().__init__(obs_space, action_space, num_outputs, model_config, name)

@@ -76,7 +76,9 @@ class MonitorEnv(Wrapper):
 
 
 class NoopResetEnv(Wrapper):
-    """Does nothing for 1 to `noop_max` frames at the start of an episode; action 0 must do nothing."""
+    """Performs a random number of no-op actions, 1 to `noop_max`, at the start of an episode; action 0 must be the
+    no-op.
+    """
 
     def __init__(self, env: Any, noop_max: int = 30) -> None:
         super().__init__(env)

@@ -1,4 +1,4 @@
-"""`gym` of 2021 (0.18): environments whose `reset` gives an observation and whose `step` gives four values.
+"""`gym` of 2021 (0.18): environments whose `reset` returns an observation and whose `step` returns four values.
 
 `FromToday` converts today's environments to that form, `registry` makes them by name. `old_envs` converts environments
 that scripts define with these classes to today's form.
@@ -46,7 +46,7 @@ class Env:
         raise NotImplementedError
 
     def close(self) -> Any:
-        """Frees what the environment holds."""
+        """Releases the resources of the environment."""
 
     def seed(self, seed: int | None = None) -> Any:
         """Seeds the environment's generators and returns their seeds."""
@@ -73,7 +73,7 @@ class GoalEnv(Env):
 
 
 class Wrapper(Env):
-    """Changes an environment, which is brought into the old form; other attributes are the environment's own."""
+    """Wrapper of an environment, which is converted to the old API; other attributes are passed through."""
 
     def __init__(self, env: Any) -> None:
         self.env = FromToday(env) if isinstance(env, gymnasium.Env) and not isinstance(env, Env) else env
@@ -167,25 +167,25 @@ class ActionWrapper(Wrapper):
 
 
 class OldForm(Env):
-    """The methods of 2021, on top of a class of today, the next base."""
+    """Methods of 2021 on top of a present class, the next base."""
 
     def _gymnasium_env(self) -> Any:
         return super(Env, self)
 
     def reset(self) -> Any:
-        """Starts an episode, with the seed that `seed` was given before, and returns the observation."""
+        """Starts an episode, with the seed that `seed` was called with before, and returns the observation."""
         seed, self.__dict__["_next_seed"] = self.__dict__.get("_next_seed"), None
         return self._gymnasium_env().reset(seed=seed)[0]
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
-        """Does an action; ``info["TimeLimit.truncated"]`` is true at a truncation."""
+        """Steps the environment; ``info["TimeLimit.truncated"]`` is true at a truncation."""
         obs, reward, terminated, truncated, info = self._gymnasium_env().step(action)
         if truncated:
             info = {**info, TRUNCATED: not terminated}
         return obs, reward, bool(terminated or truncated), info
 
     def seed(self, seed: int | None = None) -> list[int | None]:
-        """Seeds the next episode's start and all that follows."""
+        """Seeds the start of the next episode and all later ones."""
         self.__dict__["_next_seed"] = seed
         return [seed]
 
@@ -206,7 +206,7 @@ class OldForm(Env):
 
 
 class FromToday(OldForm):
-    """An environment of Gymnasium in the form of 2021; its attributes can be read and set."""
+    """A Gymnasium environment with the API of 2021; its attributes can be read and set."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         modes = {"render.modes": ["human", *env.metadata.get("render_modes", ())]}
@@ -235,7 +235,7 @@ class FromToday(OldForm):
 
     @property
     def unwrapped(self) -> Any:
-        """The environment inside all wrappers, in the old form."""
+        """The environment inside all wrappers, with the old API."""
         inner = self._gymnasium_env().unwrapped
         if inner is self._gymnasium_env():
             return self
@@ -250,7 +250,9 @@ class FromToday(OldForm):
 
 
 class TimeLimit(Wrapper):
-    """Ends episodes after a number of steps, with ``info["TimeLimit.truncated"]`` true unless the task ended too."""
+    """Ends episodes after a number of steps, with ``info["TimeLimit.truncated"]`` true unless the episode also
+    terminated.
+    """
 
     def __init__(self, env: Any, max_episode_steps: int | None = None) -> None:
         super().__init__(env)

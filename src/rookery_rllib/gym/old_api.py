@@ -1,4 +1,4 @@
-"""Calls to environments of the old form, ``reset() -> obs`` and four values from `step`, and of today's alike."""
+"""Calls of environments with the old API (``reset() -> obs``, four values from `step`) and the present one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def step(env: Any, action: Any) -> tuple[Any, Any, Any, Any]:
 
 
 def made(env: Any, config: Any) -> Any:
-    """Makes one environment of the old form: by an id of 2021 or of today, or by calling `env` with `config`."""
+    """Creates one environment with the old API: from an id, old or present, or by calling `env` with `config`."""
     if isinstance(env, str):
         return make(env)
     return env(config)

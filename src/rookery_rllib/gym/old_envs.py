@@ -1,4 +1,4 @@
-"""Converts environments of 2021 to today's form: `adapted`.
+"""`adapted`: converts environments of 2021 to the present API.
 
 Their `reset` returns observations alone and takes no seed, `step` returns four values, and they draw from the global
 generators `random` and `numpy.random`, of which each environment gets its own state (`per_env_rng`).
@@ -27,7 +27,7 @@ SpacesOf = Callable[[Any], tuple[Any, Any]]
 
 
 def adapted(env: Any, spaces_of: SpacesOf | None = None) -> Any:
-    """Returns an environment in today's form, as for `rookery.envs.make`; it may have that form already.
+    """Returns an environment with the present API, as for `rookery.envs.make`; unchanged if it has that API already.
 
     An end is a truncation if ``info["TimeLimit.truncated"]`` is true, else a termination. The first environment of a
     class prints a line.
@@ -48,7 +48,7 @@ def adapted(env: Any, spaces_of: SpacesOf | None = None) -> Any:
 
 
 def is_old(env: Any) -> bool:
-    """Returns whether an object is an environment in the form of 2021: its `reset` takes no seed.
+    """Returns whether an object is an environment with the API of 2021: its `reset` takes no seed.
 
     Objects without `reset` and `step`, environments of PettingZoo and those of Gymnasium are not.
     """
@@ -132,7 +132,7 @@ def _picture(render: Callable[..., Any]) -> Any:
 
 
 class OldEnv(_Adapted, gymnasium.Env[Any, Any]):
-    """An environment of Gym before 0.26 in today's form."""
+    """An environment of Gym before 0.26 with the present API."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
@@ -147,7 +147,9 @@ class OldEnv(_Adapted, gymnasium.Env[Any, Any]):
         return getattr(self.env, name)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode; a seed repeats it, also of environments that draw from the global generators."""
+        """Starts an episode; a seed makes it reproducible, also for environments that draw from the global
+        generators.
+        """
         given = self._restarted(seed)
         pair = isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], dict)
         if pair and not holds(self.observation_space, given):  # a Tuple observation may have that form, too
@@ -155,7 +157,7 @@ class OldEnv(_Adapted, gymnasium.Env[Any, Any]):
         return given, {}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Does an action and returns (observation, reward, terminated, truncated, info)."""
+        """Steps the environment and returns (observation, reward, terminated, truncated, info)."""
         given = self._stepped(action)
         if len(given) == 5:
             five: tuple[Any, Any, bool, bool, dict[str, Any]] = given
@@ -166,7 +168,7 @@ class OldEnv(_Adapted, gymnasium.Env[Any, Any]):
 
 
 class OldMultiAgentEnv(_Adapted):
-    """Multi-agent environment of 2021, whose `step` returns four dicts, in today's form with five.
+    """Multi-agent environment of 2021, whose `step` returns four dicts, with the present API of five.
 
     Args:
         env: The environment.
@@ -200,14 +202,16 @@ class OldMultiAgentEnv(_Adapted):
         return getattr(self, f"{what}_space")
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[Any, Any]]:
-        """Starts an episode and returns observations and infos by agent; a seed repeats it."""
+        """Starts an episode and returns observations and infos by agent; a seed makes it reproducible."""
         given = self._restarted(seed)
         if isinstance(given, tuple) and len(given) == 2:
             return given
         return given, {}
 
     def step(self, actions: dict[Any, Any]) -> tuple[Any, Any, dict[Any, bool], dict[Any, bool], Any]:
-        """Does the agents' actions and returns observations, rewards, terminateds, truncateds and infos by agent."""
+        """Steps the environment with the agents' actions and returns observations, rewards, terminateds, truncateds and
+        infos by agent.
+        """
         given = self._stepped(actions)
         if len(given) == 5:
             five: tuple[Any, Any, dict[Any, bool], dict[Any, bool], Any] = given

@@ -1,4 +1,4 @@
-"""`gym.make` and `gym.register` of 2021: environments by name, in the form of 2021."""
+"""`gym.make` and `gym.register` of 2021: environments by name, with the API of 2021."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def load(name: Any) -> Any:
 
 
 class EnvRegistry:
-    """Registry of environments: a script's own, and all of Gymnasium."""
+    """Registry of environments: those of a script, and all of Gymnasium."""
 
     def __init__(self) -> None:
         self.own: dict[str, EnvSpec] = {}
@@ -138,7 +138,7 @@ registry = EnvRegistry()
 
 
 def make(id: str, **kwargs: Any) -> Any:
-    """Makes an environment by its id, in the old form; an id of 2021 is replaced by the current one, with a note.
+    """Creates an environment by its id, with the old API; an id of 2021 is replaced by the present one, with a note.
 
     Raises:
         UnregisteredEnv: If no environment has that name (gymnasium.error.UnregisteredEnv).

@@ -74,7 +74,7 @@ class Simplex(Space[np.ndarray]):
 
 
 class FlexDict(Dict):
-    """A Dict space to which entries may be added later, ``space["key"] = Box(...)``."""
+    """Dict space to which entries can be added later, ``space["key"] = Box(...)``."""
 
     def __init__(self, spaces: Mapping[str, Space[Any]] | None = None, **spaces_kwargs: Space[Any]) -> None:
         super().__init__({**(spaces or {}), **spaces_kwargs}, sort_keys=False)
@@ -150,7 +150,7 @@ def get_dummy_batch_for_space(
 
 
 def flatten_to_single_ndarray(input_: Any) -> Any:
-    """Concatenates all arrays of a structure into one flat array; an array alone stays as it is."""
+    """Concatenates all arrays of a structure into one flat array; a single array is unchanged."""
     if isinstance(input_, list | tuple | Mapping):
         return np.concatenate([np.reshape(part, -1) for part in nested.flatten(input_)])
     return input_

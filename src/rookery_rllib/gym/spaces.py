@@ -1,4 +1,4 @@
-"""Spaces of Gym before 0.26: those of Gymnasium, with the arguments and results of that time.
+"""Spaces of Gym before 0.26: those of Gymnasium, with the former arguments and results.
 
 An object of Gymnasium's class counts as one of these (``isinstance(env.action_space, gym.spaces.Discrete)``).
 """
@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 
 class _Todays(type):
-    """Metaclass of classes that stand for one of Gymnasium's in `isinstance` and `issubclass`."""
+    """Metaclass of classes that represent one of Gymnasium's in `isinstance` and `issubclass`."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         current_id = vars(cls).get("current_id")

@@ -71,7 +71,7 @@ class FilterObservation(ObservationWrapper):
 
 
 class TransformObservation(ObservationWrapper):
-    """Changes observations by a function; the space stays as it was."""
+    """Transforms observations by a function; the space is unchanged."""
 
     def __init__(self, env: Any, f: Callable[[Any], Any]) -> None:
         super().__init__(env)

@@ -1,4 +1,4 @@
-"""The deep-learning libraries that a script gets: torch, and Keras for TensorFlow's names."""
+"""Deep-learning libraries for scripts: torch, and Keras under TensorFlow's names."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def _has_tensors(value: Any) -> bool:
 
 
 def constant(value: Any, dtype: Any = None, shape: Any = None, name: Any = None) -> Any:
-    """Returns a tensor with a value; a number fills a `shape`."""
+    """Returns a tensor with a value; a scalar fills a `shape`."""
     made = _tensor(value, dtype)
     if shape is None:
         return made
@@ -511,7 +511,7 @@ def random_categorical(logits: Any, num_samples: int, dtype: Any = int64, seed: 
 
 
 def set_seed(seed: int) -> None:
-    """Seeds the generators of PyTorch, which Keras draws from; those of Python and numpy stay."""
+    """Seeds the generators of PyTorch, which Keras uses; those of Python and NumPy are not changed."""
     torch.manual_seed(seed)
 
 
@@ -524,11 +524,11 @@ def executing_eagerly() -> bool:
 
 
 def nothing_to_do(*args: Any, **kwargs: Any) -> None:
-    """Placeholder of functions without a meaning in eager mode."""
+    """Placeholder of functions without an effect in eager mode."""
 
 
 def function(func: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """Returns a function as it is: nothing is compiled. Serves as a decorator with and without arguments."""
+    """Returns a function unchanged, because nothing is compiled. Serves as a decorator with and without arguments."""
     return func if callable(func) else lambda inner: inner
 
 

@@ -35,7 +35,7 @@ PICTURE_FILTERS: dict[tuple[int, int], list[list[Any]]] = {
     (84, 84): [[16, [8, 8], 4], [32, [4, 4], 2], [256, [11, 11], 1]],
     (42, 42): [[16, [4, 4], 2], [32, [4, 4], 2], [256, [11, 11], 1]],
 }
-"""Convolutions ``[channels, kernel, stride]`` by height and width of images."""
+"""Default convolutions ``[channels, kernel, stride]`` by height and width of images."""
 
 
 def get_activation_fn(name: Any = None, framework: str = "tf") -> Any:

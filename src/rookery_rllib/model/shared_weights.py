@@ -65,7 +65,7 @@ def _group(weight: nn.Parameter) -> int:
 
 @dataclass(frozen=True)
 class Shared:
-    """A weight that several policies have.
+    """Weight shared by several policies.
 
     Attributes:
         copies: The weight of each policy, which are equal.

@@ -37,7 +37,7 @@ class DefaultCallbacks:
                 raise ConfigError(f"callbacks: {name}: there is no such hook{nearest(name, LEGACY)}")
 
     def __init_subclass__(cls) -> None:
-        """Refuses methods that look like hooks and are none."""
+        """Raises an error for methods with names similar to hooks."""
         super().__init_subclass__()
         for name in vars(cls):
             if name.startswith("on_") and name not in HOOKS:
@@ -144,7 +144,7 @@ class EpisodeBook:
         self.running: dict[int, MultiAgentEpisode] = {}
         self.ended: list[MultiAgentEpisode] = []
         self.waits = overrides(callbacks, "on_postprocess_trajectory")
-        """Whether a caller asks for the episodes of pieces."""
+        """Whether a caller requests the episodes of pieces."""
         self.explores = any(map(own_exploration, trainer.policy_configs.values()))
         """Whether explorations of the script are called with episodes."""
         self._pending: dict[tuple[int, Any], deque[MultiAgentEpisode]] = {}

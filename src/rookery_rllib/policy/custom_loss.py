@@ -1,4 +1,4 @@
-"""A model's own loss on top of its algorithm's: ``custom_loss`` of models of 2021.
+"""A model's own loss in addition to its algorithm's: ``custom_loss`` of models of 2021.
 
 It replaces the `loss` of the learner, so that the step stays that of ``core/optim.py:gradient_step``.
 """

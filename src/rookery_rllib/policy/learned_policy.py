@@ -256,7 +256,7 @@ class LearnedPolicy(Policy):
 
     @own_modes()
     def compute_gradients(self, postprocessed_batch: Any) -> Any:
-        """Computes the gradient of all weights, one vector in a list, and statistics; the weights stay."""
+        """Computes the gradient of all weights, one vector in a list, and statistics; the weights are unchanged."""
         learner, data = self._prepared(postprocessed_batch)
         cfg, means = learner.now(), Means()
         loss: Any = learner.loss

@@ -82,7 +82,7 @@ def acts_by_its_model(policy: TorchPolicy) -> bool:
 
 
 def _is_ordinary(policy: TorchPolicy) -> bool:
-    """Whether the class of the action distribution is that of a distribution of ours, on the same numbers."""
+    """Whether the class of the action distribution corresponds to one of Rookery's, with the same parameters."""
     space, kind = policy.action_space, policy.dist_class
     kind = getattr(kind, "func", kind)
     if isinstance(space, Discrete):
@@ -143,7 +143,7 @@ class LossNetwork(ScriptNetwork):
 
     @staticmethod
     def _placed(model: Any) -> Any:
-        """Returns the model as it is: its policy handles its layers."""
+        """Returns the model unchanged: its policy handles its layers."""
         return model
 
     def call_model(self, rows: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, Tensor, list[Tensor]]:

@@ -34,7 +34,7 @@ class PolicySpec(NamedTuple):
 
 
 class Session:
-    """Stands for a TensorFlow session; everything is computed eagerly."""
+    """Placeholder of a TensorFlow session; everything is computed eagerly."""
 
     def run(self, fetches: Any, feed_dict: Any = None) -> Any:
         """Returns tensors as arrays; raises a ConfigError for `feed_dict`, because there is no graph."""

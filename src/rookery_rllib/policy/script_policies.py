@@ -55,7 +55,7 @@ class ScriptPolicyConfig(AlgorithmConfig):
     fragment_length: Structural[Length] = 200
     """Consecutive decisions of one slot in an update."""
     cut_after: Count = 200
-    """Decisions in a row after which a trajectory is cut, whether its episode is over or not."""
+    """Number of consecutive decisions after which a trajectory is cut, even if its episode continues."""
     lr: float = 0.0
     """Has no effect: the policy's own code learns."""
     model: ModelConfig = field(default_factory=lambda: ModelConfig(hidden=()))
@@ -207,7 +207,7 @@ class States:
         return [part.reshape(len(part), *shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def packed(self, states: Sequence[Any], before: Tensor) -> Tensor:
-        """Packs the arrays of a policy as memory ``[N, size]``; without any, the memory stays.
+        """Packs the arrays of a policy as memory ``[N, size]``; without arrays, the memory is unchanged.
 
         Args:
             states: Arrays ``[N, ...]``.

@@ -398,7 +398,7 @@ class TorchPolicy(Policy):
 
     @own_modes()
     def set_state(self, state: Any) -> None:
-        """Raises a ConfigError for another number of optimizers; the policy stays as it is then."""
+        """Raises a ConfigError for another number of optimizers; the policy is then unchanged."""
         optimizers, moments = self._attached(), state.get("_optimizer_variables") or []
         if moments and len(moments) != len(optimizers):
             raise ConfigError(

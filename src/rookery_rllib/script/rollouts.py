@@ -228,7 +228,7 @@ def ended(flags: Any) -> bool:
 
 
 def environment_of(trainer: Any) -> Any:
-    """Makes an environment for a trainer, in today's form."""
+    """Creates an environment for a trainer, with the present API."""
     known = getattr(trainer, "_known", None)  # an id that Gymnasium has
     if known is not None:
         own = {**known.kwargs, **(trainer.config.get("env_config") or {})}

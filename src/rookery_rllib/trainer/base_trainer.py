@@ -566,7 +566,7 @@ class BaseTrainer(Trainable):
         return str(write_checkpoint(self, Path(tmp_checkpoint_dir), extra))
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Loads the state of a checkpoint; the settings stay those of this trainer."""
+        """Loads the state of a checkpoint; the settings remain those of this trainer."""
         extra = restore_checkpoint(self, Path(checkpoint))
         self._steps_before = self.rookery.env_steps
         self._decisions_before += int(extra.get("decisions", 0)) - self.decisions

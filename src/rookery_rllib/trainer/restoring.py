@@ -30,7 +30,7 @@ def write_checkpoint(trainer: Any, folder: Path, content: Mapping[str, Any]) -> 
 
 
 def restore_checkpoint(trainer: Any, path: Path) -> dict[str, Any]:
-    """Loads the state of a checkpoint, and returns the file's content; the settings stay those of the trainer."""
+    """Loads the state of a checkpoint, and returns the file's content; the settings remain those of the trainer."""
     saved = read_checkpoint(path.parent)
     content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     run = trainer.rookery

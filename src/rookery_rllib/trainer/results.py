@@ -118,7 +118,7 @@ def summarized(episodes: Sequence[EndedEpisode], new: int) -> dict[str, Any]:
 
 
 def _statistics(measured: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """Returns mean, minimum and maximum of each number; nested ones and lists stay as they are."""
+    """Returns mean, minimum and maximum of each number; nested values and lists are unchanged."""
     found: dict[str, Any] = {}
     for name, values in measured.items():
         flat = [float(value) for value in values if np.ndim(value) == 0]

@@ -1,4 +1,4 @@
-"""Names of environments, spaces, preprocessors and batches: ``ray.rllib.env``, ``.offline`` and what goes with them."""
+"""Names of environments, spaces, preprocessors and batches: ``ray.rllib.env``, ``.offline`` and related modules."""
 
 from rookery_rllib.base.names import gone_in, names_in
 

@@ -1,4 +1,4 @@
-"""Names of ``ray.rllib.utils``: what scripts import around models, policies and environments, and explorations."""
+"""Names of ``ray.rllib.utils``: helpers for models, policies and environments, and explorations."""
 
 from rookery_rllib.base.names import gone_in, names_in
 
