@@ -108,7 +108,7 @@ SIGNALS = {
 """Reward signals, and the keys of each."""
 
 SIGNAL_UPDATES = {"reward_signal_num_update": BEFORE_016, "reward_signal_steps_per_update": ("0.16",)}
-"""Keys that stand among the reward signals and belong to SAC, and the releases that read them."""
+"""Keys inside the reward signals that belong to SAC, and the releases that read them."""
 
 SELF_PLAY = {
     "save_steps": "whole", "swap_steps": "whole", "window": "whole", "initial_elo": "number",
@@ -117,7 +117,7 @@ SELF_PLAY = {
 """Keys of ``self_play``."""
 
 SELF_PLAY_RENAMED = {"play_against_current_self_ratio": "play_against_latest_model_ratio"}
-"""Keys of ``self_play`` that have another name today."""
+"""Keys of ``self_play`` that were renamed."""
 
 CLONING_KEYS = {
     "demo_path": "text", "steps": "whole", "strength": "number", "samples_per_update": "whole", "num_epoch": "whole",
@@ -126,7 +126,7 @@ CLONING_KEYS = {
 """Keys of ``behavioral_cloning``."""
 
 SPOKEN = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-"""Words that YAML of those years read as a flag."""
+"""Words that YAML 1.1 read as a boolean."""
 
 SIGNS = {
     "reward_signals": SIGNAL_UPDATES,
@@ -136,7 +136,7 @@ SIGNS = {
         "team_change": ("0.16",),
     },
 }
-"""Keys of a section that only some releases had, and these releases."""
+"""Keys of a section that only some releases had, with these releases."""
 
 HINTS = (
     (
@@ -152,4 +152,4 @@ HINTS = (
     ("memory_size of default, which is that of releases before 0.15", {"memory_size": 256}, ("0.13", "0.14")),
     ("memory_size of default, which is that of releases from 0.15 on", {"memory_size": 128}, ("0.15", "0.16")),
 )
-"""Numbers that the ``default`` of a release came with: how messages call them, the numbers, and the releases."""
+"""Values in the ``default`` section that a release shipped: their name in messages, the values, and the releases."""

@@ -18,14 +18,14 @@ CURRICULUM = {
     "measure": "reward|progress", "thresholds": "numbers", "min_lesson_length": "whole", "signal_smoothing": "flag",
     "parameters": "section",
 }  # fmt: skip
-"""Keys of a curriculum; each of these releases refused one that lacked any."""
+"""Keys of a curriculum; these releases required all of them."""
 
 SAMPLERS = {
     "uniform": ("uniform", ("min_value", "max_value")),
     "gaussian": ("gaussian", ("mean", "st_dev")),
     "multirange_uniform": ("multirangeuniform", ("intervals",)),
 }
-"""Old samplers: how each is called today, and its parameters."""
+"""Old samplers: the present name of each, and its parameters."""
 
 
 # -- curricula ---------------------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ def _lone_curriculum(path: Path, file: OldFile) -> OldCurriculum:
 
 
 def curricula_of(file: OldFile, values: Mapping[Any, object], above: str = "") -> list[OldCurriculum]:
-    """Returns the curricula of a file that holds those of several behaviours."""
+    """Returns the curricula of a file with those of several behaviours."""
     found = []
     for name, value in values.items():
         at = f"{above}{name}"
@@ -148,7 +148,7 @@ def read_samplers(path: str | Path) -> OldSamplers:
 
 
 def _refuse_other(file: OldFile, wanted: str) -> None:
-    """Refuses a file that is plainly of another kind than the option says that it was given to."""
+    """Raises an error for a file that is clearly of another kind than its option."""
     kind = kind_of(file.values)
     if kind in CALLED and kind != wanted:
         place = "as the first file" if kind == "trainer" else f"as --{kind}"
@@ -156,7 +156,7 @@ def _refuse_other(file: OldFile, wanted: str) -> None:
 
 
 def samplers_of(file: OldFile, values: Mapping[Any, object], above: str = "") -> OldSamplers:
-    """Returns the samplers that a mapping holds, ``sampler-type`` (to 0.17) or ``sampler_type`` (0.18) in each.
+    """Returns the samplers of a mapping, with ``sampler-type`` (up to 0.17) or ``sampler_type`` (0.18) in each.
 
     Raises:
         ConfigError: If it is not right.
@@ -179,7 +179,7 @@ def samplers_of(file: OldFile, values: Mapping[Any, object], above: str = "") ->
 
 
 def _sampler(file: OldFile, path: str, values: Mapping[Any, object]) -> dict[str, object]:
-    """Returns a sampler as it is written today."""
+    """Converts a sampler to the present format."""
     inner = file.section(f"{path}.sampler_parameters", values.get("sampler_parameters"))
     flat = {**{key: one for key, one in values.items() if key != "sampler_parameters"}, **inner}
     kind = flat.pop("sampler-type", flat.pop("sampler_type", None))

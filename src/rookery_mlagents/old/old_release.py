@@ -1,4 +1,4 @@
-"""Which release of ML-Agents an old file is of, and the list of what changed in it."""
+"""Detects the ML-Agents release of an old file, and lists the changes made in it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rookery_mlagents.old.old_parameters import OldCurriculum, OldSamplers
 
 @dataclass
 class Changes:
-    """Changes, each once, with the names of the behaviours that they affect."""
+    """Changes without duplicates, with the names of the affected behaviours."""
 
     changes: dict[str, list[str]] = field(default_factory=dict)
 
@@ -36,7 +36,7 @@ class Changes:
             names.append(who)
 
     def lines(self) -> list[str]:
-        """Returns a line for each."""
+        """Returns a line for each change."""
         return [f"{listed(names)}: {text}" if names else text for text, names in self.changes.items()]
 
 
@@ -46,12 +46,12 @@ def listed(names: Sequence[str], most: int = 4) -> str:
 
 
 ALL = ""
-"""Name under which the number of agents of every behaviour stands."""
+"""Key of the number of agents of every behaviour."""
 
 
 @dataclass
 class Facts:
-    """Old files and what is known of them.
+    """Facts known about old files.
 
     Attributes:
         file: The trainer configuration, or a file of 0.17 or 0.18, which holds curricula and samplers itself.
@@ -77,12 +77,12 @@ class Facts:
     changes: Changes = field(default_factory=Changes)
 
     def agents_of(self, name: str) -> int | None:
-        """Returns the number of agents of a behaviour; None = it was not given."""
+        """Returns the number of agents of a behaviour; None if it was not given."""
         return self.agents.get(name, self.agents.get(ALL))
 
 
 def release_of(facts: Facts, version: str | None, below: Section | None, behaviors: Mapping[str, Section]) -> str:
-    """Returns the release of a file, or the newest that it may be of, and adds a line about it."""
+    """Returns the release of a file, or the newest possible one, and adds a line about it."""
     changes = facts.changes
     if version is not None:
         if version not in VERSIONS:
@@ -123,7 +123,7 @@ def release_of(facts: Facts, version: str | None, below: Section | None, behavio
 
 
 def _evidence(facts: Facts, behaviors: Mapping[str, Section]) -> dict[str, Sequence[str]]:
-    """Returns the releases that each sign is of."""
+    """Returns the releases that each sign indicates."""
     found: dict[str, Sequence[str]] = {}
     for section in behaviors.values():
         for key, given in section.items():
@@ -151,7 +151,7 @@ def _has_memory(behaviors: Mapping[str, Section]) -> bool:
 
 
 def _instead_of(version: str) -> str:
-    """Returns what to give for a release that is none of `VERSIONS`."""
+    """Returns a suggestion for a release that is not in `VERSIONS`."""
     found = re.fullmatch(r"0\.(\d+)(\.\d+)*", version)
     if found is None:
         return nearest(version, VERSIONS)

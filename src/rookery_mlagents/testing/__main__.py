@@ -1,5 +1,5 @@
-"""``python -m rookery_mlagents.testing``: with ``ENV`` a pretended player of Unity that hosts an environment, with
-``record`` what stands between a player and its trainer, with ``replay`` a player that repeats a recorded session.
+"""``python -m rookery_mlagents.testing``: with ``ENV`` a simulated Unity player that hosts an environment, with
+``record`` a proxy between a player and its trainer, with ``replay`` a player that repeats a recorded session.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ VERBS = {"record": record, "replay": replay}
 
 
 def main(arguments: list[str]) -> int:
-    """Does what the command line says; returns the exit status."""
+    """Runs a command line; returns the exit status."""
     try:
         if arguments and arguments[0] in VERBS:
             return VERBS[arguments[0]](arguments[1:])

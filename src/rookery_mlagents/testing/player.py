@@ -1,4 +1,4 @@
-"""A pretended Unity player: it hosts an environment of Rookery and dials a trainer, as a game of Unity does."""
+"""Simulated Unity player: it hosts an environment of Rookery and connects to a trainer, like a Unity game."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ from rookery_mlagents.testing.sensors import observations
 from rookery_mlagents.testing.session_file import SessionWriter
 
 RAW = frozenset({(AgentInfoProto, "observations"), (AgentInfoProto, "action_mask"), (FloatData, "data")})
-"""What is written as bytes."""
+"""Fields that are written as bytes."""
 
 BALLAST = UUID("1f3d7a52-6f0e-4c86-9d0b-6f1d3f9b2c11")
-"""The side channel on which a player sends meaningless bytes; it sends back the bytes that it receives there."""
+"""Side channel on which a player sends meaningless bytes, and returns the bytes that it receives."""
 
 CRASHED = 134
-"""Exit status of a process that dies at a fault of its own, as that of a native crash is."""
+"""Exit status of a simulated native crash."""
 
 FOREVER = 3600.0
 
 
 class PlayerLog:
-    """The log of a player.
+    """Log of a player.
 
     Args:
         file: Its path; None for standard error, ``-`` for standard output.
@@ -70,7 +70,7 @@ class PlayerLog:
 
 
 class PlayerEnded(Exception):
-    """The player is to end.
+    """Raised to end the player.
 
     Args:
         status: Its exit status.
@@ -83,7 +83,7 @@ class PlayerEnded(Exception):
 
 
 class FakePlayer:
-    """A player that lives as long as its process.
+    """Player that ends with its process.
 
     Args:
         options: How it behaves.
@@ -99,7 +99,7 @@ class FakePlayer:
                 file.write(f"{os.getpid()}\n")
 
     def run(self) -> int:
-        """Plays until the trainer or the player itself ends it; returns the exit status."""
+        """Plays until the trainer or the player itself ends the session; returns the exit status."""
         options = self.options
         self.log.say(f"Rookery's pretended Unity player, package {options.package_version}, API {options.api}")
         self.log.say(f"hosts {options.env} with {options.env_args}, launch {self._launch}, port {options.port}")
@@ -124,7 +124,7 @@ class FakePlayer:
 
 
 def faultless(options: PlayerOptions) -> PlayerOptions:
-    """The same player, to which nothing happens."""
+    """The same player without simulated faults."""
     return replace(options, crash_at=0, hang_at=0, close_at=0, garbage_at=0, garbage_channel_at=0, nan_at=0)
 
 
@@ -151,7 +151,7 @@ class PlayerSession:
     # -- beginning and end ---------------------------------------------------------------------------------------------
 
     def play(self) -> None:
-        """Connects, plays, says goodbye.
+        """Connects, plays, and disconnects.
 
         Raises:
             PlayerEnded: Always.
@@ -172,7 +172,7 @@ class PlayerSession:
                     self._scene.close()
 
     def _greet(self, line: Line) -> tuple[int, int]:
-        """Greets the trainer; returns the number of areas and the seed that the trainer wants."""
+        """Connects to the trainer; returns the requested number of areas and the seed."""
         options = self._options
         major, minor = options.api_number
         can = UnityRLCapabilitiesProto(
@@ -198,7 +198,7 @@ class PlayerSession:
         return areas, greeting.seed
 
     def _check_versions(self, greeting: UnityRLInitializationInputProto) -> None:
-        """Ends the player if the trainer is of a version that one of Unity's would not play with."""
+        """Ends the player if a Unity player would refuse the version of the trainer."""
         own_version, trainer_version = self._options.api, greeting.communication_version
         exact = own_version.startswith("0.")
         if (
@@ -216,7 +216,7 @@ class PlayerSession:
             raise PlayerEnded(1)
 
     def _begin(self, line: Line, areas: int, seed: int) -> None:
-        """Sends the empty message, and follows the answer."""
+        """Sends the empty message, and handles the answer."""
         self._received(line.exchange(to_bytes(UnityMessageProto(HeaderProto(OK)))))
         self._scene = Scene(self._options, areas, seed, self._parameters)
         for name in self._scene.unknown:
@@ -226,7 +226,7 @@ class PlayerSession:
     # -- a turn --------------------------------------------------------------------------------------------------------
 
     def _turn(self, line: Line) -> None:
-        """Asks for decisions if an agent needs one, and steps the environment."""
+        """Requests decisions if an agent needs one, and steps the environment."""
         scene = self._scene
         assert scene is not None
         self._fault(scene.steps, line)
@@ -242,7 +242,7 @@ class PlayerSession:
             time.sleep(max(0.0, self._options.step_seconds - (time.perf_counter() - began)))
 
     def _written(self) -> bytes:
-        """The message of this moment."""
+        """Returns the message of the current step."""
         assert self._scene is not None
         options, message = self._options, self._message()
         message.header.status = OK
@@ -265,7 +265,7 @@ class PlayerSession:
         return bytes(message.SerializeToString())
 
     def _add(self, infos: Any, moment: SceneMoment, agents: SceneAgents, *, is_over: bool) -> None:
-        """Writes agents of a behaviour."""
+        """Writes the agents of a behaviour."""
         if not len(agents.rows):
             return
         behavior = moment.behavior
@@ -302,7 +302,7 @@ class PlayerSession:
     # -- messages of the trainer ---------------------------------------------------------------------------------------
 
     def _received(self, content: bytes) -> Any:
-        """Reads an answer; follows its commands, except for actions."""
+        """Reads an answer, and executes its commands, except for actions."""
         answer = self._message.FromString(content)
         if answer.header.status != OK:
             self._say("the trainer has said goodbye")
@@ -317,7 +317,7 @@ class PlayerSession:
         return rl_input
 
     def _listen(self, content: bytes) -> None:
-        """Reads what comes on side channels, and writes it into the log."""
+        """Reads messages of side channels, and writes them to the log."""
         for channel, payload in side_channels.unpack(content):
             if channel == side_channels.ENGINE:
                 for name, value in side_channels.read_engine(payload).items():
@@ -337,7 +337,7 @@ class PlayerSession:
                 self._say(f"channel {channel}: {len(payload)} bytes")
 
     def _side_channel(self) -> bytes:
-        """Returns the side channel messages that the player sends now."""
+        """Returns the side channel messages to send now."""
         assert self._scene is not None
         options, messages = self._options, self._outbox
         self._outbox = []
@@ -362,7 +362,7 @@ class PlayerSession:
         return self._scene is not None and step > 0 and self._scene.steps == step
 
     def _fault(self, step: int, line: Line | None = None) -> None:
-        """Causes the fault that the options set for a step."""
+        """Causes the simulated fault that is set for a step."""
         options = self._options
         if step in (options.crash_at, options.hang_at, options.close_at, options.garbage_at) and step:
             if step == options.crash_at:
@@ -386,7 +386,7 @@ class PlayerSession:
             line.exchange(to_bytes(UnityMessageProto(HeaderProto(GOODBYE))))
 
     def _spoil(self, moment: SceneMoment) -> None:
-        """Puts a number in that is none."""
+        """Inserts a value that is not a number."""
         wanted = self._options.nan_sensor
         if wanted == "reward":
             moment.asking.reward[:1] = np.nan
@@ -400,9 +400,9 @@ class PlayerSession:
 
 
 LAST_FOR_PACKAGE_1 = 0, 25, 999
-"""The last version of a trainer that players of packages 1.x accept."""
+"""Latest version of a trainer that players of packages 1.x accept."""
 
 
 def play(arguments: Sequence[str]) -> int:
-    """Plays as a command line says; returns the exit status."""
+    """Plays with the options of a command line; returns the exit status."""
     return FakePlayer(parse(arguments)).run()

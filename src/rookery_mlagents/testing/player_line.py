@@ -1,4 +1,4 @@
-"""A player's end of the line to its trainer."""
+"""Player side of the connection to a trainer."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ UNLIMITED = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.enable_http_proxy", 0),
 ]
-"""Settings of the connection: messages of any length, and no way round over another machine."""
+"""gRPC options: unlimited message length, and no proxy."""
 
 
 class LineLost(RookeryError):
-    """There is no process at the other end of the connection."""
+    """No process is at the other end of the connection."""
 
 
 class Line:
-    """The connection of a player, which speaks first and is answered.
+    """Connection of a player, which sends the first message.
 
     Args:
         port: Where the trainer listens on this machine.
@@ -69,7 +69,7 @@ class Line:
         return answer
 
     def close(self) -> None:
-        """Hangs up."""
+        """Closes the connection."""
         self._channel.close()
 
     def __enter__(self) -> Line:
@@ -79,5 +79,5 @@ class Line:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Hangs up."""
+        """Closes the connection."""
         self.close()

@@ -1,4 +1,4 @@
-"""Options of a pretended player: the command line of ``python -m rookery_mlagents.testing``."""
+"""Options of a simulated player: the command line of ``python -m rookery_mlagents.testing``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 API_VERSIONS = ("0.15.0", "1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0", "1.5.0")
-"""Versions of the communicator's API that players can be of."""
+"""Supported versions of the communicator's API."""
 
 PACKAGES = {
     "0.15.0": "0.15.1-preview", "1.0.0": "1.0.2", "1.1.0": "1.4.0-preview", "1.2.0": "1.6.0-preview",
     "1.3.0": "1.8.0-preview", "1.4.0": "1.8.1-preview", "1.5.0": "2.0.1",
 }  # fmt: skip
-"""A package of Unity's for each version of the API, the default of ``--package`` unless ``--layout`` is chw."""
+"""A Unity package for each version of the API, the default of ``--package`` unless ``--layout`` is chw."""
 
 Layout = Literal["hwc", "chw"]
 Pictures = Literal["float", "png", "png_each"]
@@ -114,7 +114,7 @@ class PlayerOptions:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command line, without the port and the log, which Unity's flags say."""
+    """Returns the parser of the command line, without the port and the log, which are Unity's flags."""
     found = argparse.ArgumentParser("python -m rookery_mlagents.testing", description=__doc__, allow_abbrev=False)
     add = found.add_argument
     add("env", metavar="ENV", help="environment: a Gymnasium id, rookery.tasks:Basic, my.module:MyEnv")
@@ -155,7 +155,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def unity_flags(found: argparse.ArgumentParser) -> None:
-    """Adds the flags that trainers launch a player with, and how long it waits for one."""
+    """Adds the flags with which trainers start a player, and its timeout for the connection."""
     found.add_argument("--mlagents-port", type=int, default=5004, metavar="P", help="where the trainer listens")
     found.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help="for a trainer that is not there yet")
     found.add_argument("-logFile", default=None, metavar="F", help="the player's log; - for standard output")
@@ -224,13 +224,13 @@ def _at_least_one(text: str) -> int:
 
 
 def _pair(text: str, mark: str) -> tuple[str, str]:
-    """Both sides of the last mark in a text; the first is empty where there is none."""
+    """Splits a text at the last separator; the first part is empty without one."""
     name, _, value = text.rpartition(mark) if mark == ":" else text.partition(mark)
     return (name, value) if mark in text else ("", value)
 
 
 def _value(text: str) -> Any:
-    """A value as JSON writes it; else the text."""
+    """Parses a value as JSON; returns other texts unchanged."""
     try:
         return json.loads(text)
     except ValueError:

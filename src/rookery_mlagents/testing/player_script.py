@@ -1,4 +1,4 @@
-"""Players as programs: a file that a trainer launches by its path, as it launches what Unity has built."""
+"""Players as programs: a file that a trainer starts by its path, like a Unity build."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import rookery
 MODULE = "rookery_mlagents.testing"
 
 VERBS = ("record", "replay")
-"""Words instead of an environment, for a session of another player."""
+"""Arguments in place of an environment, for recorded sessions."""
 
 UNITY_NAMES = "--unity-names"
-"""The option with which a player announces names as Unity's players do; older scripts do not have it."""
+"""Option with which a player reports names like Unity's players; older scripts do not have it."""
 
 
 def write_player(path: str | Path, env: str, options: Sequence[str] = ()) -> Path:
-    """Writes a program that is a pretended player; trainers launch it with Unity's own flags.
+    """Writes a program that runs a simulated player; trainers start it with Unity's flags.
 
     It announces names as players of Unity do: behaviours with their team (``Basic?team=0``), sensors by what they are
     (``VectorSensor_size8``).

@@ -1,4 +1,4 @@
-"""Sessions as files: a `Recorder` between a player and its trainer, and a player that repeats what was recorded.
+"""Sessions as files: a `Recorder` between a player and its trainer, and a player that replays a recording.
 
 A recorder is launched by a trainer in the place of the player, which it launches itself; or it waits for an Editor. It
 hands on every message as it is, so that neither side knows of it, and writes it down.
@@ -32,11 +32,11 @@ from rookery_mlagents.testing.player_options import unity_flags
 from rookery_mlagents.testing.session_file import SessionMessage, SessionWriter, read_session
 
 TICK = 0.2
-"""Seconds between two looks at whether a player still runs."""
+"""Seconds between two checks that a player still runs."""
 
 
 class Recorder:
-    """Hands on what a player and a trainer say to each other, and writes it down.
+    """Forwards the messages of a player and a trainer to each other, and writes them to a file.
 
     Args:
         file: Where it is written; a file that is there is replaced.
@@ -72,7 +72,7 @@ class Recorder:
         self._server.start()
 
     def _exchange(self, content: bytes, context: Any) -> bytes:
-        """Hands on a message and its answer."""
+        """Forwards a message and its answer."""
         try:
             return self._line.exchange(content)
         except LineLost as error:
@@ -82,14 +82,15 @@ class Recorder:
             raise
 
     def close(self) -> None:
-        """Ends it; the file is whole."""
+        """Ends the recording; the file is complete."""
         self._server.stop(None).wait()
         self._line.close()
         self._writer.close()
 
 
 def record(arguments: Sequence[str]) -> int:
-    """Records a session as a command line says: ``FILE --player PROGRAM`` or ``FILE --listen PORT``, and Unity's flags.
+    """Records a session with the arguments of a command line: ``FILE --player PROGRAM`` or ``FILE --listen PORT``, and
+    Unity's flags.
 
     Unknown flags are passed to the player. Returns the player's exit status.
     """
@@ -122,7 +123,8 @@ def record(arguments: Sequence[str]) -> int:
 
 
 def replay(arguments: Sequence[str]) -> int:
-    """Plays a recorded session as a command line says: ``FILE`` and Unity's flags; returns the exit status.
+    """Replays a recorded session with the arguments of a command line: ``FILE`` and Unity's flags; returns the exit
+    status.
 
     The recorded messages of the player are sent again, whatever the trainer answers; a command that differs from the
     recorded one is logged.
@@ -184,10 +186,10 @@ def _repeat(messages: list[SessionMessage], port: int, patience: float, real_tim
 
 
 CLOSED = frozenset({(UnityOutputProto, "rl_output"), (UnityRLInputProto, "agent_actions")})
-"""What a player that repeats a session need not look at."""
+"""Fields that a replaying player leaves unparsed."""
 
 
 def _greets(message: Any) -> bool:
-    """Whether a message of a player is its first."""
+    """Whether a message is the first one of a player."""
     start = message.unity_output.rl_initialization_output
     return bool(start.communication_version or start.name)

@@ -1,4 +1,4 @@
-"""A scene of a pretended player: an environment of Rookery that runs as games of Unity do.
+"""Scene of a simulated player: an environment of Rookery that runs like a Unity game.
 
 Agents ask for a decision every so many steps and repeat their last action until the next one; the rewards since
 then come with the request. The end of an episode is reported at once, with its last observation.
@@ -125,7 +125,7 @@ class _KindState:
 
 
 class Scene:
-    """An environment that runs as a game does.
+    """Environment that runs like a game.
 
     Args:
         options: Of the player; what it is called there is made.
@@ -158,7 +158,7 @@ class Scene:
         self._parameters = parameters
 
     def _made(self, areas: int, parameters: Mapping[str, Any]) -> VectorEnv:
-        """The environment, with those of the parameters that it has."""
+        """Creates the environment, with the parameters that it supports."""
         env_args, name = self._options.env_args, self._options.env
         made = make_env(name, env_args, (), areas, "auto", parameters=tuple(parameters) or None)
         has = made.parameters if isinstance(made, VectorBase) else {}
@@ -172,7 +172,7 @@ class Scene:
     # -- who is there --------------------------------------------------------------------------------------------------
 
     def _lay_out(self, step: Step) -> None:
-        """Gives agents their behaviours and ids."""
+        """Assigns behaviours and ids to agents."""
         env, options = self._env, self._options
         late = dict(options.late)
         members = {agent: number for number, agents in enumerate(_groups(env).values(), 1) for agent in agents}
@@ -213,19 +213,19 @@ class Scene:
             )
 
     def _alone(self) -> str:
-        """Returns the name for agents that have no name of their own."""
+        """Returns the behaviour name for agents without names."""
         return env_name(self._options.env).rpartition(":")[2].rpartition(".")[2]
 
     # -- playing -------------------------------------------------------------------------------------------------------
 
     def set_parameter(self, name: str, value: float | Sampler) -> bool:
-        """Sets a parameter of later episodes; returns whether the environment has it."""
+        """Sets a parameter of later episodes; returns whether the environment supports it."""
         self._values[name] = value
         has = self._env.parameters if isinstance(self._env, VectorBase) else {}
         return name in has and name not in self.unknown
 
     def reset(self) -> list[SceneMoment]:
-        """Begins anew in all areas; the ends of running episodes are not reported."""
+        """Resets all areas; the ends of running episodes are not reported."""
         self._resets += 1
         self._now = self._env.reset(_ScenePlan(self._seed, self._resets, self._values, self.unknown))
         self._lay_out(self._now)
@@ -267,7 +267,7 @@ class Scene:
         return [one for one in self.behaviors if self.steps >= one.first_step]
 
     def _moment(self, behavior: SceneBehavior, step: Step, *, over: bool) -> SceneMoment:
-        """Returns the result for a behaviour, and takes the rewards of its agents out of the state."""
+        """Returns the result for a behaviour, and removes the rewards of its agents from the state."""
         rows, state, mine = step.rows[behavior.kind], self._states[behavior.kind], behavior.rows
         if over:
             ended = self._agents(state, mine[(rows.terminated | rows.truncated)[mine]], state.before)
@@ -310,7 +310,7 @@ NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
 def behavior_of(agent: str, options: PlayerOptions, alone: str) -> str:
-    """The name of an agent's behaviour: what the player's options say, or the agent's name without its number.
+    """Returns the name of an agent's behaviour: that of the player's options, or the agent's name without its number.
 
     Args:
         agent: Name of the agent.
@@ -329,7 +329,7 @@ def _groups(env: VectorEnv) -> Mapping[str, tuple[str, ...]]:
 
 
 class _ScenePlan(EpisodePlan):
-    """Seeds and parameters of episodes: the player's own, whatever the trainer's are."""
+    """Seeds and parameters of episodes: independent of the trainer's seeds."""
 
     def __init__(self, seed: int, resets: int, values: Mapping[str, float | Sampler], unknown: tuple[str, ...]) -> None:
         self._given, self._values, self._unknown = (seed, resets), values, unknown
@@ -340,7 +340,7 @@ class _ScenePlan(EpisodePlan):
         super().__init__(seeds, Draws({}), _rng(self._given), {})
 
     def parameters(self, lane: int, episode: int) -> dict[str, Value]:
-        """Returns the parameters of an episode, as the trainer wants them now."""
+        """Returns the parameters of an episode, as last set by the trainer."""
         samplers = {
             name: value if isinstance(value, Sampler) else ConstantSampler(value)
             for name, value in self._values.items()

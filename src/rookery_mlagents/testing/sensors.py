@@ -1,4 +1,4 @@
-"""Observations and actions of a pretended player, as in its messages: the other end of `link.layouts`.
+"""Observations and actions in the messages of a simulated player: the counterpart of `link.layouts`.
 
 Each leaf of an observation is a sensor; sensors stand in the order of their names. Categories are sent as one-hots,
 flags as numbers, sets of entities as tables whose rows are zeros from the last entity on, and images as numbers from
@@ -32,17 +32,17 @@ from rookery_mlagents.link.protobuf_wire import to_bytes
 from rookery_mlagents.testing.player_options import PlayerOptions
 
 VARIABLE_SIZE = 4
-"""Property of a dimension: there may be any number along it, up to its size."""
+"""Property of a dimension with a variable size, up to its maximum."""
 
 GOAL_SIGNAL = 1
 """Type of an observation: a goal."""
 
 CONCATENATED, MAPPED, HYBRID, NAMED = (1, 1), (1, 2), (1, 3), (1, 5)
-"""Versions of the API since which there are several PNGs in an observation, a mapping of their channels, actions of
-both sorts, and names, types and properties of sensors."""
+"""Versions of the API that introduced several PNGs in an observation, a mapping of their channels, actions of both
+kinds, and names, types and properties of sensors."""
 
 MARK = 1.5e30
-"""A number by which the place of numbers in a written observation is found."""
+"""Value for finding the position of the values in a serialized observation."""
 
 
 class SensorWriter:
@@ -97,7 +97,7 @@ class SensorWriter:
         self._head, self._tail = whole[:place], whole[place + len(block) :]
 
     def _packing(self, options: PlayerOptions) -> tuple[tuple[int, ...], bool]:
-        """Returns the image channel of each channel of its PNGs, and whether it is sent as PNGs at all."""
+        """Returns the image channel of each PNG channel, and whether the observation is sent as PNGs."""
         if not self.is_image or self._leaf.dtype != np.uint8 or options.pictures == "float":
             return (), False
         channels = self.shape[2] if options.layout == "hwc" else self.shape[0]
@@ -110,7 +110,7 @@ class SensorWriter:
         return mapping, (len(mapping) == 3 or can >= CONCATENATED) and (usual or can >= MAPPED)
 
     def numbers(self, values: np.ndarray) -> np.ndarray:
-        """Returns the values that are sent, ``[N, *shape]`` float32.
+        """Returns the values to send, ``[N, *shape]`` float32.
 
         Args:
             values: ``[N, *leaf.shape]`` as it is stored.
@@ -128,7 +128,7 @@ class SensorWriter:
         return np.ascontiguousarray(values.reshape(len(values), *self.shape), dtype="<f4")
 
     def written(self, values: np.ndarray) -> list[bytes]:
-        """Observations, a message for each row.
+        """Returns the observations, a message for each row.
 
         Args:
             values: ``[N, *leaf.shape]`` as they are stored.
@@ -140,7 +140,7 @@ class SensorWriter:
         return [head + row.tobytes() + tail for row in block]
 
     def _packed(self, picture: np.ndarray) -> bytes:
-        """An image as PNGs of three channels each, one after the other."""
+        """Encodes an image as concatenated PNGs of three channels each."""
         planes = picture if self._leaf.shape[2] <= self._leaf.shape[0] else np.moveaxis(picture, 0, 2)
         content = io.BytesIO()
         for start in range(0, len(self._mapping), 3):
@@ -150,7 +150,7 @@ class SensorWriter:
 
 
 def sensor_writers(obs: ObsSpec, options: PlayerOptions) -> list[SensorWriter]:
-    """The sensors of agents that see `obs`, in the order in which Unity sends them."""
+    """Returns the sensors of agents that observe `obs`, in Unity's order."""
     leaves = [leaf for leaf in obs.leaves if leaf.kind != "mask" and not leaf.is_central]
     names = unity_names(leaves) if options.unity_names else [leaf.path for leaf in leaves]
     found = [SensorWriter(leaf, name, options) for leaf, name in zip(leaves, names, strict=True)]
@@ -158,7 +158,7 @@ def sensor_writers(obs: ObsSpec, options: PlayerOptions) -> list[SensorWriter]:
 
 
 def unity_names(leaves: Sequence[Leaf]) -> list[str]:
-    """Returns the names that Unity's own sensors have where a user gives none, a number behind equal ones."""
+    """Returns the default names of Unity's sensors, with a number after equal names."""
     found: list[str] = []
     for leaf in leaves:
         size = sum(leaf.sizes) if leaf.kind in CATEGORIES else leaf.shape[-1] if leaf.shape else 1
@@ -176,7 +176,7 @@ def unity_names(leaves: Sequence[Leaf]) -> list[str]:
 
 
 def observations(sensors: Sequence[SensorWriter], tree: Tree) -> list[tuple[bytes, ...]]:
-    """The observations of N agents, those of all sensors for each.
+    """Returns the observations of N agents, those of all sensors for each.
 
     Args:
         sensors: The sensors.
@@ -186,7 +186,7 @@ def observations(sensors: Sequence[SensorWriter], tree: Tree) -> list[tuple[byte
 
 
 class ActionReader:
-    """Describes the actions of agents, and reads them.
+    """Describes and reads the actions of agents.
 
     Args:
         spec: Their actions.
@@ -231,12 +231,12 @@ class ActionReader:
         )
 
     def flags(self, mask: np.ndarray) -> np.ndarray:
-        """Returns the forbidden choices of ``[N, flags]``, as messages have them: ``[N, sum(branches)]`` bool."""
+        """Converts masks ``[N, flags]`` to the forbidden actions of messages, ``[N, sum(branches)]`` bool."""
         rest = np.zeros((len(mask), 2 * self.spec.num_flags), dtype=bool)
         return np.concatenate([~mask, rest], axis=1)
 
     def read(self, actions: Sequence[object]) -> np.ndarray:
-        """Actions ``[N, elements]`` as they are stored.
+        """Returns stored actions ``[N, elements]``.
 
         Args:
             actions: N messages (`AgentActionProto`).

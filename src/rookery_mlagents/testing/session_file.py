@@ -20,7 +20,7 @@ HEAD = struct.Struct("<dBI")
 
 Speaker = Literal["player", "trainer", "nobody"]
 SPEAKERS: tuple[Speaker, ...] = ("player", "trainer", "nobody")
-"""Speakers in the order of their numbers; `nobody` where a connection broke."""
+"""Senders in the order of their numbers; `nobody` for a broken connection."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class SessionMessage:
 
 
 class SessionWriter:
-    """Writes a file of messages as they come; what has come is in it, however the program ends.
+    """Writes messages to a file as they arrive, so that the file is valid after a crash.
 
     Args:
         path: The file; one that is there is replaced.
@@ -68,7 +68,7 @@ class SessionWriter:
 
 
 def read_session(path: str | Path) -> list[SessionMessage]:
-    """Reads all messages of a file; a last one that is not whole is left out.
+    """Reads all messages of a file; an incomplete last one is left out.
 
     Raises:
         FileError: If it cannot be read, or is not a session.

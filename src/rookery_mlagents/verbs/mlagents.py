@@ -38,20 +38,20 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 
 ENV_ARGS = "--env-args"
-"""The flag that takes all words behind it."""
+"""Flag that takes all following arguments."""
 
 RESUMED = "rookery mlagents learn --resume"
-"""The source of settings that change in a run that is resumed."""
+"""Source of settings that change in a resumed run."""
 
 STYLES = ("mlagents", "auto", "live", "plain", "quiet", "json")
-"""What ``--console`` can be."""
+"""Values of ``--console``."""
 
 
 class LearnCommand(TyperCommand):
-    """A command whose last flag takes all words behind it, as ML-Agents' ``--env-args`` does."""
+    """Command whose last flag takes all following arguments, like ML-Agents' ``--env-args``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Takes these words away before others are looked at; flags that are gone are named with what came after."""
+        """Removes these arguments before parsing the others; errors about former flags name the replacement."""
         if ENV_ARGS in args:
             at = args.index(ENV_ARGS)
             ctx.meta[ENV_ARGS], args = args[at + 1 :], args[:at]
@@ -142,7 +142,7 @@ def learn(
 
 
 def run(request: Request) -> None:
-    """Does what is asked for: flags and the file say whether that is training or playing.
+    """Runs the request: flags and the file select training or inference.
 
     Raises:
         ConfigError: If it cannot be done.
@@ -183,7 +183,7 @@ def request_of(context: typer.Context) -> Request:
 
 
 def train_or_resume(request: Request) -> None:
-    """Trains to the end, or until it is interrupted, and says what is written where."""
+    """Trains to the end, or until an interrupt, and prints the paths of the written files."""
     from rookery.face import json_rows, report_rows
     from rookery_mlagents.learn.learn import learning
 
@@ -222,8 +222,8 @@ def infer(request: Request) -> None:
 
 
 def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
-    """Returns the settings that differ from those of a run, as a layer that keeps their sources. A setting that is not
-    given now keeps the value that was given before.
+    """Returns the settings that differ from those of a run, as a layer with their sources. A setting that is not given
+    now keeps its previous value.
 
     Args:
         folder: The run.
@@ -269,8 +269,8 @@ def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
 
 
 def other_kinds(folder: Path, before: Provenance, requested: Mapping[str, Sequence[tuple[str, Any]]]) -> list[str]:
-    """Returns messages on the behaviours of a run that would resume under other names or with other trainers, which
-    none of their settings would survive, and what to do; none if all are as they were.
+    """Returns messages on the behaviours of a run that would resume under other names or with other trainers, and lose
+    all of their settings, each with a remedy; empty if all are unchanged.
 
     Args:
         folder: The run.
