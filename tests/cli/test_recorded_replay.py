@@ -307,3 +307,16 @@ def test_what_cannot_be_imported_is_refused(rookery, walk, words, problem):
     code, _, err = rookery("replay", "import", walk, "-o", "data", *words)
     assert code in (1, 2) and problem in err and "Traceback" not in err, err
     assert rookery("replay", "show", "data")[0] != 0
+
+
+def test_the_environment_of_the_command_line_is_played_and_not_that_of_the_run(rookery, runs, tmp_path):
+    (tmp_path / "short_poles.py").write_text(
+        "from gymnasium.envs.classic_control import CartPoleEnv\nfrom gymnasium.wrappers import TimeLimit\n\n\n"
+        "def make():\n    return TimeLimit(CartPoleEnv(), 5)\n"
+    )
+    code, out, err = rookery("replay", "record", "short_poles:make", "--from", "cart", "--episodes", 1, "-o", "short")
+    assert code == 0, err
+    assert out.splitlines()[0] == "episode 1: return 5, 5 steps, kept"
+    code, _, err = rookery("replay", "record", "Acrobot-v1", "--from", "cart", "--episodes", 1, "-o", "other")
+    assert code == 2
+    assert "its policy 'main' was made for" in err

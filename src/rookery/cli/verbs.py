@@ -29,6 +29,7 @@ HELP = {
         "plot": "Plot learning curves of one or more runs.",
         "timers": "Show the time of each step of a run, with file:line.",
         "explain": "Show the source of a setting, or a place in the code.",
+        "diff": "Compare two runs: settings, versions, last metrics.",
         "algos": "List the algorithms with their capabilities.",
         "envs": "List environments; check, create or compile your own.",
         "config": "Show the settings there are; write their JSON Schema.",

@@ -227,6 +227,7 @@ VERBS = PluginTable(
         "plot": "rookery.cli.plot:plot",
         "timers": "rookery.cli.timers:timers",
         "explain": "rookery.cli.explain:explain",
+        "diff": "rookery.cli.settings.diff:diff",
         "algos": "rookery.cli.algos:algos",
         "envs": "rookery.cli.envs:app",
         "config": "rookery.cli.config:app",
