@@ -287,7 +287,7 @@ def test_a_source_distribution_installs_without_a_compiler_says_so_once_and_trai
     environ |= without_compiler(tmp_path)
 
     def run(*words):
-        """What a program prints, without a compiler on the path and outside of the sources."""
+        """Returns the output of a program without a compiler on the path, outside of the sources."""
         done = subprocess.run(
             words, env=environ, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
