@@ -1,4 +1,4 @@
-"""``rookery diff``: what two runs have different: settings, versions and results."""
+"""``rookery diff``: the difference between two runs: settings, versions and results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Pair = tuple[Any, Any]
 
 @dataclass(frozen=True)
 class Difference:
-    """What two runs have different, each with a value of the first and of the second run.
+    """Difference between two runs: pairs of a value of the first and one of the second run.
 
     Attributes:
         runs: Directories of the runs.
@@ -59,7 +59,7 @@ def diff(
 
 
 def difference(first: Path, second: Path, trust_code: bool = False) -> Difference:
-    """Returns what two runs have different.
+    """Returns the difference between two runs.
 
     Args:
         first: Directory of the first run.
