@@ -24,7 +24,8 @@ def test_it_is_told_and_kept(rookery, judged):
     code, out, err = rookery("evaluate", "run", "--replay", "data", "--stochastic", *QUICK)
     assert code == 0, err
     assert "policy      main of runs/run/checkpoints/" in out and ", sampled actions\n" in out
-    assert "return of an episode, discounted by 0.99 a decision" in out
+    assert "discounted return (gamma 0.99) of an episode" in out
+    assert "of an episode of the data, undiscounted (--set gamma=1)\n" in out
     for method in ("the data themselves", "fitted Q", "weighted importance sampling", "doubly robust"):
         assert method in out
     assert "data:main: 12 whole episodes" in out and "effective sample size 12.0 of 12" in out

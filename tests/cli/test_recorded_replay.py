@@ -39,7 +39,7 @@ def test_a_function_is_recorded_shown_and_started_from(rookery, scripts):
     code, out, _ = rookery("replay", "show", "demos")
     found = lines_of(out)
     assert found["episodes"] == "2 ended: 0 terminated, 2 truncated"
-    assert found["returns"] == "min 60, mean 60, max 60, standard deviation 0"
+    assert found["returns"] == "min 60, mean 60, max 60, standard deviation 0, undiscounted"
     assert found["missing"] == "log-probabilities are unknown and stored as 0"
     words = ["--algo", "dqn", "--preset", "none", "--evaluate", 0, "--stop", "env_steps=20", "sampling.num_envs=2"]
     code, out, err = rookery("train", "CartPole-v1", *words, "--plain", "--seed", 1, "--replay", "demos")
@@ -148,7 +148,7 @@ def test_columns_are_named_and_bad_ones_are_refused(rookery, tmp_path):
     assert told["observations"] == "Box(-inf, inf, (2,), float32)" and told["actions"] == "Discrete(2)"
     assert "log-probabilities are unknown and stored as 0; the final observations" in told["missing"]
     assert told["obs range"] == "0 to 2, 1 to 5" and told["imported"] == "log.csv"
-    assert told["returns"] == "min 2, mean 2, max 2, standard deviation 0"
+    assert told["returns"] == "min 2, mean 2, max 2, standard deviation 0, undiscounted"
     code, out, _ = rookery("replay", "show", "log")
     assert lines_of(out)["episodes"] == "1 ended: 1 terminated, 0 truncated; 1 under way"
     for wrong, problem in (
@@ -251,7 +251,7 @@ def test_an_import_of_d4rl_is_reported(rookery, walk):
     told = lines_of(out)
     assert out.splitlines()[0] == "data:main: 120 decisions in 10 episodes"
     assert told["episodes"] == "10 ended: 10 terminated, 0 truncated"
-    assert told["returns"] == "min 0, mean 54, max 108, standard deviation 34.4674"
+    assert told["returns"] == "min 0, mean 54, max 108, standard deviation 34.4674, undiscounted"
     assert told["lengths"] == "min 12, mean 12, max 12"
     assert told["rewards"] == "min 0, mean 4.5, max 9"
     assert told["obs range"] == "-1 to 0.9916, -0.9916 to 1" and told["actions range"] == "-0.5 to 0.75"

@@ -39,7 +39,7 @@ def test_a_policy_evaluated_by_its_own_play_earns_what_that_earned(poles_run, po
     assert found.log_likelihood == pytest.approx(np.log(0.5), abs=0.05)
     assert found.td_source == "fitted" and found.td_error > 0
     assert found.coverage.measure == "probability" and found.coverage.share == 0.0
-    assert "discounted by 0.99 a decision" in found.meaning
+    assert found.meaning.startswith("discounted return (gamma 0.99) of an episode")
     json.dumps(found.row())
 
 
@@ -68,7 +68,7 @@ def test_what_is_worth_little_is_said(poles_run, poles):
 def test_undiscounted_returns_are_those_that_playing_measures(poles_run, poles):
     found = evaluate_offline(poles_run, poles, deterministic=False, gamma=1, methods=["wis"], **SMALL)
     assert found["data"].value == pytest.approx(found.decisions / found.episodes)
-    assert "undiscounted" in found.meaning and [one.method for one in found.estimates] == ["data", "wis"]
+    assert found.return_name == "return" and [one.method for one in found.estimates] == ["data", "wis"]
 
 
 def test_likeliest_choices_have_weights_too(poles_run, poles):
@@ -144,12 +144,26 @@ def test_estimates_that_single_episodes_dominate_are_hollow_and_a_reason_is_writ
         draw_evaluation(one, "poles", tmp_path / f"{name}.svg")
     texts = [(tmp_path / f"{name}.svg").read_text() for name in ("few", "many")]
     assert ["dominated by single episodes" in text for text in texts] == [True, False]
-    assert all(
-        "behaviour's mean return" in text and "return of an episode with 95 % interval" in text for text in texts
-    )
+    assert all("behaviour's mean return" in text and "of an episode" in text for text in texts)
     none = [ReturnEstimate(name, None, None, "no density") for name in ("is", "wis", "pdis")]
     table = estimates_table(replace(found, estimates=(found.estimates[0], *none)))
-    assert list(table.columns[2].cells)[1:] == ["no density", "likewise", "likewise"]
+    assert [list(column.cells)[1:] for column in table.columns[1:]] == [["-"] * 3, [""] * 3]
+
+
+def test_returns_have_their_names_and_each_missing_estimate_its_reason(poles_run, poles):
+    found = evaluate_offline(poles_run, poles, **SMALL, methods=["wis"], gamma=0.9)
+    none = [ReturnEstimate(name, None, None, "no density") for name in ("is", "pdis")]
+    found = replace(found, estimates=(found.estimates[0], *none))
+    assert estimates_table(found).columns[1].header == "discounted return (gamma 0.9)"
+    lines = list(lines_of(found))
+    assert [text for label, text in lines if label == "-"] == [
+        "importance sampling (--method is): no density",
+        "per-decision importance sampling (--method pdis): no density",
+    ]
+    assert dict(lines)["return"] == f"{found.data_return:.2f} of an episode of the data, undiscounted (--set gamma=1)"
+    assert found.data_return == pytest.approx(found.decisions / found.episodes)  # each step of CartPole earns 1
+    whole = replace(found, gamma=1.0)
+    assert estimates_table(whole).columns[1].header == "return" and "return" not in dict(lines_of(whole))
 
 
 def test_a_picture_is_drawn(poles_run, poles, swings, tmp_path):
@@ -363,7 +377,7 @@ def test_images_and_continuous_actions_are_evaluated(tmp_path):
         found = evaluate_offline(
             trainer, data, deterministic=False, probabilities="cloned", fit_steps=5, clone_steps=5, resamples=20
         )
-    assert found.gamma == 1.0 and "undiscounted" in found.meaning, "cloning knows no discount"
+    assert found.gamma == 1.0 and found.return_name == "return", "cloning knows no discount"
     assert all(one.value is not None for one in found.estimates) and found.coverage.measure == "distance"
 
 

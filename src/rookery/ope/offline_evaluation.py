@@ -288,6 +288,7 @@ class _Evaluator:
             max_weight=cfg.weights_below,
             seed=cfg.seed,
             notes=self._fitted_notes(made, estimates[0].value, value, q),
+            data_return=float(returns_of(steps, 1.0).mean()),
         )
 
     def _fitted_notes(

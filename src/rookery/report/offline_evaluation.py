@@ -124,6 +124,7 @@ class OfflineEvaluation:
         max_weight: Weight at which larger ones were clipped; None = no limit.
         seed: Random seed.
         notes: Further remarks.
+        data_return: Mean undiscounted return of the whole episodes; None in results of earlier versions.
     """
 
     source: str
@@ -146,6 +147,7 @@ class OfflineEvaluation:
     max_weight: float | None
     seed: int
     notes: tuple[str, ...] = field(default_factory=tuple)
+    data_return: float | None = None
 
     def __getitem__(self, method: str) -> ReturnEstimate:
         """Returns the estimate of a method."""
@@ -158,10 +160,14 @@ class OfflineEvaluation:
         return tuple(one.method for one in self.estimates if few and one.value is not None and one.method in BY_WEIGHTS)
 
     @property
+    def return_name(self) -> str:
+        """Name of the estimated quantity: ``return``, or ``discounted return (gamma 0.99)``."""
+        return "return" if self.gamma == 1 else f"discounted return (gamma {self.gamma:g})"
+
+    @property
     def meaning(self) -> str:
         """Description of the estimated quantity."""
-        how = "undiscounted" if self.gamma == 1 else f"discounted by {self.gamma:g} a decision"
-        return f"return of an episode, {how}, until it ends or is cut off as the data's are"
+        return f"{self.return_name} of an episode, until it ends or is cut off as the data's are"
 
     def row(self) -> dict[str, Any]:
         """Returns the evaluation as a row of a file."""
@@ -176,25 +182,28 @@ def number(value: float) -> str:
 
 
 def estimates_table(evaluation: OfflineEvaluation) -> Table:
-    """Returns a table of estimates, one line each."""
+    """Returns a table of estimates, one line each; those that cannot be made have a ``-``."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("METHOD", no_wrap=True)
-    table.add_column("return", justify="right", no_wrap=True)
+    table.add_column(evaluation.return_name, justify="right", no_wrap=True)
     table.add_column("95 % interval")
-    before = ""
     for one in evaluation.estimates:
         label = Text(LONG[one.method], style="dim" if one.method == "data" else "bold")
         if one.value is None or one.interval is None:
-            table.add_row(label, "-", "likewise" if one.reason and one.reason == before else one.reason)
-            before = one.reason
+            table.add_row(label, "-", "")
         else:
             table.add_row(label, number(one.value), f"[{number(one.interval[0])}, {number(one.interval[1])}]")
     return table
 
 
 def lines_of(evaluation: OfflineEvaluation) -> Iterator[tuple[str, str]]:
-    """Yields the lines below the table: label and text."""
+    """Yields the line above the table and those below it: label and text."""
     yield "estimated", evaluation.meaning
+    for one in evaluation.estimates:
+        if one.value is None:
+            yield "-", f"{LONG[one.method]} (--method {one.method}): {one.reason}"
+    if evaluation.data_return is not None and evaluation.gamma != 1:
+        yield "return", f"{number(evaluation.data_return)} of an episode of the data, undiscounted (--set gamma=1)"
     whole = f"{evaluation.episodes:,} whole episodes, {evaluation.decisions:,} decisions"
     yield (
         "data",
@@ -271,8 +280,7 @@ def _draw_estimates(axes: Axes, evaluation: OfflineEvaluation) -> None:
     axes.set_yticks(range(len(known)), [LONG[one.method] for one in reversed(known)])
     axes.margins(y=0.12)
     style_axes(axes)
-    discount = "undiscounted" if evaluation.gamma == 1 else f"discounted by {evaluation.gamma:g} a decision"
-    axes.set_xlabel(f"return of an episode with 95 % interval\nsum of rewards, {discount}", color="#444444")
+    axes.set_xlabel(f"{evaluation.return_name} of an episode\nwith 95 % interval", color="#444444")
 
 
 def _draw_coverage(axes: Axes, coverage: Coverage) -> None:

@@ -51,7 +51,8 @@ def lines(stored: StoredReplay, summary: Summary) -> dict[str, str]:
         "episodes": "; ".join([ends, *others]),
         "returns": "not known"
         if unknown
-        else spread(episodes.returns, "no episode is in it from its first decision to its end", deviation=True),
+        else spread(episodes.returns, "no episode is in it from its first decision to its end", deviation=True)
+        + ", undiscounted" * bool(episodes.returns),
         "lengths": spread(episodes.lengths, "likewise"),
         "rewards": "not known" if unknown else spread(summary.rewards, "none"),
         **ranges,
