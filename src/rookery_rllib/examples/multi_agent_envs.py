@@ -406,8 +406,8 @@ def define_greed_fear_matrix_game(greed: float, fear: float) -> Any:
     """Returns a class of repeated dilemmas.
 
     Args:
-        greed: How much more than 3, for both cooperating, who defects alone gets.
-        fear: How much less than 1, for both defecting, who cooperates alone gets.
+        greed: Amount above 3 (the reward of mutual cooperation) that a single defector gets.
+        fear: Amount below 1 (the reward of mutual defection) that a single cooperator gets.
     """
     tempted, left = 3 + greed, 1 - fear
     return _game(

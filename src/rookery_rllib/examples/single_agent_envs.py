@@ -185,7 +185,7 @@ class _HiddenCartPole(Env):
         """Pushes the cart in the direction of the action.
 
         Raises:
-            ValueError: If it stands for none.
+            ValueError: If it is not one of the valid actions.
         """
         if action not in (self.left_idx, self.right_idx):
             raise ValueError(f"action {action} is not available, {self.left_idx} and {self.right_idx} are")

@@ -1,6 +1,6 @@
 """Action distributions of 2021: objects made from a model's outputs, from which actions are sampled.
 
-They have a distribution of `torch.distributions` in `dist`. Scripts that ask for TensorFlow get the same classes, under
+They have a distribution of `torch.distributions` in `dist`. Scripts that request TensorFlow get the same classes, under
 the names they had there. Random numbers come from torch's global generator.
 """
 

@@ -22,8 +22,8 @@ class PolicySpec(NamedTuple):
 
     Attributes:
         policy_class: Its class; None = that of the trainer.
-        observation_space: What it observes.
-        action_space: What it chooses from.
+        observation_space: Observation space.
+        action_space: Action space.
         config: Keys that differ from those of the trainer.
     """
 
