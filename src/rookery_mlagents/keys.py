@@ -33,7 +33,7 @@ class KeyRow:
         key: The key with its section, below the behavior or from the top of the file.
         status: How it is handled.
         text: Its effect, or the reason why it is ignored or refused; a message may quote it.
-        paths: Settings that it determines; NAME stands for the behavior.
+        paths: Settings that the key determines; NAME stands for the behavior.
         meaning: Of translated keys: the function that returns the values.
         only: Trainers that the row is for; empty = all.
         fine: Values that cause no note or error, of keys that are ignored or refused.

@@ -160,7 +160,7 @@ class Sense:
         leaf: The leaf.
         index: Number of the sensor.
         picture: Number among the sensors that give images.
-        shape: Shape of what it gives: categories as one-hots, images with their channels first.
+        shape: Shape of its values: categories as one-hots, images with their channels first.
         channels_last: Whether the leaf is an image with its channels last.
     """
 

@@ -1,6 +1,6 @@
 """ML-Agents' low-level API (`mlagents_envs` 1.1.0) on Rookery's link to players: environments, side channels, wrappers.
 
-Names are those of ML-Agents, in modules that say what is in them; `names` has the table of both. Nothing is loaded
+Names are those of ML-Agents, in modules of the same contents; `names` has the table of both. Nothing is loaded
 before a name is used.
 """
 

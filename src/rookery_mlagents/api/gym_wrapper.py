@@ -33,7 +33,7 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
     """One agent of an environment as a Gymnasium environment with the present API: `step` returns five values.
 
     ``info["step"]`` has the agent's `DecisionSteps` or `TerminalSteps`; where actions are choices,
-    ``info["action_mask"]`` says which are allowed (1), as Gymnasium's environments do. With `allow_multiple_obs` images
+    ``info["action_mask"]`` marks the allowed ones (1), as Gymnasium's environments do. With `allow_multiple_obs` images
     come first, and then all vectors as one.
     """
 

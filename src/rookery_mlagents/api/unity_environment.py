@@ -151,7 +151,7 @@ class UnityEnvironment(BaseEnv):
 
         Args:
             until: When to give up, of the monotonic clock.
-            otherwise: What the player does if nothing comes.
+            otherwise: Description of the player's state if no message arrives.
 
         Raises:
             UnityTimeOutException: If nothing comes in time.

@@ -56,9 +56,9 @@ def match_behaviors(
 
     Args:
         options: Options of the run.
-        kinds: The agents of one copy of the environment, by what they see and do.
+        kinds: The agents of one copy of the environment, by their spaces.
         groups: The agents of each group that the environment names.
-        env: What the environment is called, for agents of one kind that are called like no behaviour.
+        env: Name of the environment, for agents of one kind whose name is no behaviour.
 
     Returns:
         By the names of behaviours, those of the file in its order.

@@ -35,7 +35,7 @@ class DemoFile:
 
     Attributes:
         path: Where it lies.
-        meta: What it says of itself.
+        meta: Header of the demonstration.
         brain: The behaviour that was recorded.
         content: All its bytes.
         start: Where its rows begin.
@@ -114,7 +114,7 @@ def write_demo(path: Path, name: str, brain: BrainParametersProto, pairs: Sequen
 
     Args:
         path: Where.
-        name: What the demonstration is called; letters, digits and ``-`` of it are kept, 16 at most.
+        name: Name of the demonstration; letters, digits and ``-`` of it are kept, 16 at most.
         brain: The behaviour.
         pairs: Its rows.
 

@@ -75,11 +75,11 @@ class OpenEpisode:
     """Episode of one agent so far.
 
     Attributes:
-        seen: What the agent saw, one decision or several in each.
-        actions: What the agent decided, likewise, as it is stored.
-        rewards: What the agent earned up to each row after the first.
-        decisions: How many these are.
-        blocks: How many of the first parts are put together.
+        seen: Observations, of one decision or several in each.
+        actions: Stored actions, in the same form.
+        rewards: Rewards up to each row after the first.
+        decisions: Number of decisions.
+        blocks: Number of the first parts that are concatenated.
     """
 
     seen: list[Tree] = field(default_factory=list)
@@ -275,7 +275,7 @@ def write_unity(recording: Recording, path: Path, name: str) -> None:
     Args:
         recording: The episodes.
         path: Where.
-        name: What the behaviour is called.
+        name: Name of the behaviour.
 
     Raises:
         SpaceError: If something that is seen cannot be said there.

@@ -36,7 +36,7 @@ SECTIONS = {
 def check_reach(configuration: Path, flags: Mapping[str, object], trust_code: TrustCode) -> None:
     """Raises an error for options of a foreign run that give access to a program or a path.
 
-    The file has no signature. Texts that also stand in a ``config.yaml`` beside it with the user's signature are the
+    The file has no signature. Texts that are also in a ``config.yaml`` beside it with the user's signature are the
     user's own, and so are the demonstrations then, which that file names in another way.
 
     Args:

@@ -63,7 +63,7 @@ def check_kind(path: Path, trust_pickle: bool) -> None:
     """Raises an error for files without readable weights, and for pickles that are not trusted.
 
     Raises:
-        ConfigError: Says what the file is, and what to do.
+        ConfigError: Names the kind of the file, and a remedy.
     """
     if not path.exists():
         raise ConfigError(f"{path}: there is no such file")

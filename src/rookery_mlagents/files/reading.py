@@ -57,7 +57,7 @@ class Reader:
         problems: A line for each mistake.
         places: Where each key was given, by its dotted path.
         notes: Lines that a user should read once.
-        known: Where else each key may stand, for hints: by key, the section's path.
+        known: Other sections of each key, for hints: by key, the section's path.
     """
 
     def __init__(self, known: Mapping[str, str]) -> None:
@@ -75,7 +75,7 @@ class Reader:
 
         Args:
             cls: The class.
-            node: What the file has.
+            node: Node of the file.
             path: Its dotted path.
             skip: Keys that another function reads.
         """

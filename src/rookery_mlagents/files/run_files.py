@@ -2,7 +2,7 @@
 
 results/<run-id>/
   configuration.yaml                  every option of the run, at its start
-  <Behavior>.onnx                     the model as it is now: with every checkpoint of the run, and at its end
+  <Behavior>.onnx                     the present model: written with every checkpoint of the run, and at its end
   <Behavior>/<Behavior>-<step>.onnx   checkpoints of a behaviour, `keep_checkpoints` of them
   <Behavior>/<Behavior>-<step>/       its weights at that moment, for `init_path` and ``rookery export``
   <Behavior>/events.out.tfevents.*    TensorBoard
@@ -77,7 +77,7 @@ class Pace:
     Attributes:
         summary_freq: Steps between two summaries.
         checkpoint_interval: Steps between two checkpoints of the behaviour.
-        keep_checkpoints: How many of them stay.
+        keep_checkpoints: Number of checkpoints to keep.
     """
 
     summary_freq: int = 50_000
@@ -104,9 +104,9 @@ class Ledger:
         checkpoint_at: Steps at which the next checkpoint is written.
         returns, lengths, group_returns: Of episodes that have ended.
         sums: Sum and count of each metric of its algorithm, of values and baselines.
-        reported: What the environment reported, by name: what is to be made of it, and the numbers.
+        reported: Reported values by name: their aggregation, and the numbers.
         reward: Mean return of the latest summary that saw an episode end.
-        checkpoints: Those that are kept, the oldest first.
+        checkpoints: The kept checkpoints, the oldest first.
         final: The latest model.
     """
 

@@ -33,10 +33,10 @@ class RunOptions:
 
     Attributes:
         behaviors: The behaviours that the file names, each complete.
-        default_settings: What a behaviour gets that the file does not name; None = such a behaviour is an error.
+        default_settings: Settings of behaviours that the file does not name; None = such a behaviour is an error.
         places: Where each key was given, by its dotted path: ``ball.yaml:12`` or ``--seed``. Keys that have their
             default are not in it. Paths of behaviours hold the behaviour's name, wherever its value came from.
-        file: Path of the configuration file as it was given; None = none was given.
+        file: Path of the configuration file as given; None = no file.
         folder: Directory of that file.
         notes: Lines that a user should read once.
     """
@@ -231,7 +231,7 @@ def demo_place(demo: str, beside: Path | None) -> Path | None:
     file.
 
     Args:
-        demo: What is written; ``PATH:policy`` of a replay of ours too.
+        demo: The given path; also ``PATH:policy`` of a replay of Rookery.
         beside: Directory of the configuration file; None = there is none.
     """
     for text in (demo, demo.rpartition(":")[0]):

@@ -1,6 +1,6 @@
 """`TAGS`: table of ML-Agents' TensorBoard tags, and the metrics they show.
 
-The step axis is the agent steps of the behaviour, its decisions. A summary shows what has come since the one before.
+The step axis is the agent steps of the behaviour, its decisions. A summary covers the time since the previous one.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Tag:
         name: The tag; ``<signal>`` stands for a reward signal with a capital letter, ``<parameter>`` for a parameter of
             the environment.
         trainers: Trainers that it belongs to.
-        measure: What it shows, by the name of a measure (`measures_of`); a signal or parameter follows a slash. Empty =
+        measure: Name of the shown measure (`measures_of`); a signal or parameter follows a slash. Empty =
             it is not written.
-        reason: Why it is not written, or in what it differs from what ML-Agents shows.
+        reason: The reason why it is not written, or its difference from ML-Agents.
     """
 
     name: str
@@ -94,12 +94,12 @@ class Seen:
     Attributes:
         returns: Return of each agent's episode that has ended.
         lengths: Its length in environment steps.
-        group_returns: What the group of each group's episode has earned, if the environment names groups.
+        group_returns: Return of each group's episode, if the environment names groups.
         learning: Metrics of the algorithm, each the mean over the updates.
         values: Mean value of the states that were learned from, by reward signal.
-        baselines: Mean of the baselines, likewise.
+        baselines: Mean of the baselines.
         strengths: Strength of each reward signal.
-        settings: Settings of the algorithm that change by a schedule, as they are now: ``lr``, ``clip``,
+        settings: Present values of the algorithm's settings with a schedule: ``lr``, ``clip``,
             ``entropy_coef``.
         lessons: Number of the lesson of each parameter, from 0.
         elo: Rating, of a behaviour that plays against itself.
@@ -158,7 +158,7 @@ def tags_of(seen: Seen, trainer: str) -> dict[str, float]:
     """Returns the value of each tag of a summary.
 
     Args:
-        seen: What was measured.
+        seen: The measurements.
         trainer: ``ppo``, ``sac`` or ``poca``; another name stands for an algorithm of one's own, which has the tags of
             all.
     """

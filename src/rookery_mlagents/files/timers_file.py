@@ -32,7 +32,7 @@ class Gauges:
             behavior: Name of the behaviour.
             tag: Tag of TensorBoard.
             mean: Mean since the summary before.
-            total: Sum of what the mean is of; None = the mean itself.
+            total: Sum of the values in the mean; None = the mean itself.
         """
         name = f"{behavior}.{tag}".replace("/", ".").replace(" ", "")
         for kind, value in (("mean", mean), ("sum", mean if total is None else total)):

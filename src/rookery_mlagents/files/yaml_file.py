@@ -1,7 +1,7 @@
 """`read_tree`: a YAML file as a tree that stores the line of every key and value.
 
 Files are read as ML-Agents reads them, by YAML 1.1 where that makes a difference: aliases and merge keys count, and
-``3e-4`` may be a text. Unlike there, a key that stands twice in a section is a mistake.
+``3e-4`` may be a text. Unlike there, a duplicate key in a section is an error.
 """
 
 from __future__ import annotations

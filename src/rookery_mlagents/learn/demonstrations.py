@@ -22,7 +22,7 @@ def import_demonstrations(
 
     Args:
         options: Options of the run.
-        behaviors: What the environment has, by the names of behaviours.
+        behaviors: Spaces of the environment's behaviours, by name.
         folder: Where a directory of replay is written for each behaviour and demonstration; one that is there is
             used as it is, and its ``.demo`` is not looked for.
         beside: Directory from which a path may start too; None = that of the configuration file.

@@ -74,14 +74,14 @@ def play(request: Request, seconds: Callable[[], float]) -> dict[str, Earned]:
     """Runs the policies of a run, or new ones, until an interrupt or until `episodes` have finished.
 
     Args:
-        request: What is asked for; nothing is written anywhere.
+        request: The request; no files are written.
         seconds: Gives a time to count from.
 
     Returns:
         What each behaviour has earned.
 
     Raises:
-        ConfigError: If anything that was asked for cannot be done; says what, and what to do.
+        ConfigError: If a part of the request is not possible; names it and a remedy.
     """
     options = options_of(request)
     folder = check_folder(options)

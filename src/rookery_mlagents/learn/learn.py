@@ -438,11 +438,11 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
     """Starts or resumes a training, as a context; at its end, the files of the run are complete.
 
     Args:
-        request: What is asked for.
+        request: The request.
         changes: Returns the changed settings of a resumed run.
 
     Raises:
-        ConfigError: If anything that was asked for cannot be done; says what, and what to do.
+        ConfigError: If a part of the request is not possible; names it and a remedy.
     """
     options = options_of(request)
     folder = check_folder(options)
@@ -631,7 +631,7 @@ def plan_of(request: Request) -> Plan:
     """Plans a run from a request: its options, folder, environment and settings.
 
     Raises:
-        ConfigError: If anything that was asked for cannot be done; says what, and what to do.
+        ConfigError: If a part of the request is not possible; names it and a remedy.
     """
     options = options_of(request)
     return planned(request, options, check_folder(options))

@@ -81,14 +81,14 @@ def layers_of(
 
     Args:
         options: Options of the run.
-        behaviors: What the environment has, by the names of behaviours, as `match_behaviors` gives it.
+        behaviors: Spaces of the environment's behaviours by name, from `match_behaviors`.
         replays: For each behaviour and ``demo_path`` of it that is a file of ML-Agents, the replay directory it was
             read into, as `import_demonstrations` gives it.
         to_come: Behaviours that may appear later, as `entries_to_come` gives them. They have policies; the run
             waits for those to end that have appeared.
 
     Raises:
-        ConfigError: If a behaviour has no options, or a key cannot be what it says; says which, where, and what to do.
+        ConfigError: If a behaviour has no options, or a value is not possible; names it, its place and a remedy.
     """
     cases = [
         Case(name, options, options.of(name), spaces, behaviors, replays or {})
@@ -140,7 +140,7 @@ def notes_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> li
 
     Args:
         options: Options of the run.
-        behaviors: What the environment has, by the names of behaviours.
+        behaviors: Spaces of the environment's behaviours, by name.
     """
     lines = list(options.notes)
     for name in options.behaviors:

@@ -2,7 +2,7 @@
 
 Whatever has `behavior_specs`, `get_steps`, `set_actions`, `step` and `reset` as they are there counts: one of
 `mlagents_envs`, one of ours (`rookery_mlagents`), or one of the user's own. Its `step` blocks until an agent
-asks for an action or ends, so several environments have a thread each.
+requests an action or ends, so several environments have a thread each.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CLOSE_SECONDS = 5.0
 """Timeout in seconds for an environment to end its current step, after which it is abandoned."""
 
 
-# --- what they say, as ours -------------------------------------------------------------------------------------------
+# --- conversion of messages -------------------------------------------------------------------------------------------
 
 
 def layout_of_spec(name: str, spec: Any) -> BehaviorLayout:
@@ -172,7 +172,7 @@ class BaseEnvCopy:
         """Resets the environment, and runs it until an agent requests an action or ends.
 
         Raises:
-            EnvError: If the environment raises, or shows what it did not announce.
+            EnvError: If the environment raises, or returns something it did not declare.
         """
         self._called("reset")
         return self._arrival() or self.step({})
@@ -265,7 +265,7 @@ class BaseEnvCopies:
 
     Args:
         envs: The environments, one for each copy; closed with this.
-        name: What runs, in words a user knows.
+        name: Name of the environment in messages.
 
     Raises:
         EnvError: If one cannot be used.
@@ -406,8 +406,8 @@ def base_env(env: Any, config: Mapping[str, Any], num_lanes: int, name: str, fir
             given the number of the copy, so that each has a port of its own.
         config: Arguments of what makes it.
         num_lanes: Number of environments.
-        name: What runs, in words a user knows.
-        first: One that was made already, which becomes the first copy.
+        name: Name of the environment in messages.
+        first: Existing environment, which becomes the first copy.
 
     Raises:
         EnvError: If one object is to be several copies, an environment cannot be made, or it cannot be used.

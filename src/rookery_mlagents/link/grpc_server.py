@@ -1,7 +1,7 @@
 """gRPC server for a Unity player: one port of this machine, one player at a time.
 
 A player speaks first: it greets, and receives our versions; it sends an empty message, and receives a reset; from then
-on it sends a message whenever an agent asks for an action, and waits for the answer. Each message is parsed in the
+on it sends a message whenever an agent requests an action, and waits for the answer. Each message is parsed in the
 thread that received it, which then sleeps until `PlayerLink.answer` wakes it. All messages are put into one `Mailbox`.
 """
 
@@ -92,7 +92,7 @@ class Hello:
     """Greeting of the trainer to players.
 
     Attributes:
-        package_version: The version of mlagents_envs that we stand for; empty for one that the player takes.
+        package_version: Reported version of mlagents_envs; empty for one that the player accepts.
         communication_version: The version of the protocol; players of 0.15.0 receive their own.
         seed: For what is drawn in the player.
         num_areas: Number of training areas that a player makes, if it can.
@@ -112,7 +112,7 @@ class Greeting:
         name: Of the game.
         package_version: Of its C# package; old ones say none.
         communication_version: Of the exchange.
-        capabilities: What it understands beyond the first version.
+        capabilities: Supported features beyond the first version.
         log_path: Where it writes its log.
     """
 
@@ -128,7 +128,7 @@ class Output:
     """Message of a player that waits for `PlayerLink.answer`.
 
     Attributes:
-        asking: By behaviour, the agents that ask for an action.
+        asking: By behaviour, the agents that request an action.
         ended: By behaviour, those whose episode has ended.
         new: Behaviours that have agents for the first time.
         side_channel: Its messages on side channels, see `side_channel_codec`.
@@ -238,7 +238,7 @@ class PlayerLink:
         layouts: The behaviours that the player has shown, by name.
         greeting: Its greeting; None before it has come.
         num_strange: Calls that were no player's, or a second player's.
-        strange: What was wrong with the last of these.
+        strange: Problem of the last of these.
     """
 
     def __init__(self, lane: int, mailbox: Mailbox, port: int, hello: Hello) -> None:
@@ -550,8 +550,8 @@ class Threads(futures.Executor):
     """Daemon threads that serve calls; the program can end without waiting for them.
 
     Args:
-        count: How many.
-        name: What they do.
+        count: Number of threads.
+        name: Name of the threads.
     """
 
     def __init__(self, count: int, name: str) -> None:

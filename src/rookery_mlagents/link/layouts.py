@@ -93,7 +93,7 @@ class SensorLayout:
     Attributes:
         path: Its leaf.
         name: Its name as the player sends it; older players send none.
-        shape: Its shape, likewise.
+        shape: Its shape as sent by the player.
         properties: Properties of its dimensions, likewise.
         is_packed: Whether it sends PNGs.
         is_goal: Whether it is a goal.
@@ -265,7 +265,7 @@ class BehaviorLayout:
 
     Attributes:
         name: Its name, with its team: ``Striker?team=1``.
-        sensors: What it senses, in order.
+        sensors: Its sensors, in order.
         obs: Its observations.
         action: Its actions.
     """
@@ -327,7 +327,7 @@ class Around:
     Attributes:
         before: ``[B]`` uint8, those before the numbers.
         after: ``[A]`` uint8, those after them.
-        size: How many there are with the numbers.
+        size: Total number of bytes, including the values.
     """
 
     before: np.ndarray
@@ -376,7 +376,7 @@ class BehaviorReader:
             infos: ``[N]`` messages `AgentInfoProto`, of a class whose observations and masks are raw.
 
         Returns:
-            Those who ask for an action, and those whose episode has ended; None where there are none.
+            Agents that request an action, and those whose episode has ended; None if there are none.
 
         Raises:
             WireError: If one cannot be read, or shows something else than agents of the behaviour do.

@@ -1,7 +1,7 @@
 """Unity players, or the Editor, as asynchronous environments: start, monitoring and restart.
 
-A player dials us and asks for actions; a `link.PlayerLink` is our end of one connection. `UnityPlayers` has one for
-each lane, sends players what they need (engine settings, parameters), passes on their messages, and replaces a
+A player connects and requests actions; a `link.PlayerLink` is the server side of one connection. `UnityPlayers`
+has one per lane, sends players what they need (engine settings, parameters), passes on their messages, and replaces a
 player that fails. In a player episodes are those of agents; it never ends by itself.
 """
 
@@ -83,11 +83,11 @@ class PlayerSettings:
         width: Width of its window.
         height: Height of its window.
         quality_level: One of the quality settings of the Unity project, by its number.
-        time_scale: How many times faster than real time the game runs.
+        time_scale: Speed of the game relative to real time.
         target_frame_rate: Frames a second that it aims at; -1 = as many as it can.
         capture_frame_rate: Frames of a second of the game, which then take as long as they take; 0 = real time.
-        max_lifetime_restarts: How often a player may be replaced; -1 = any number.
-        restarts_rate_limit_n: How often within `restarts_rate_limit_period_s` seconds; -1 = any number.
+        max_lifetime_restarts: Maximum number of replacements of a player; -1 = any number.
+        restarts_rate_limit_n: Maximum number within `restarts_rate_limit_period_s` seconds; -1 = any number.
         restarts_rate_limit_period_s: These seconds.
         num_areas: Training areas that a scene with a replicator makes.
         package_version: Version of ML-Agents' Python package that players receive; empty = one that each accepts.
@@ -141,7 +141,7 @@ class _Life:
 
     Attributes:
         link: Our end of the connection.
-        number: What its messages are marked with.
+        number: Mark of its messages.
         process: The program; None of the Editor.
         stage: ``connecting``; ``beginning``: asked to begin; ``asking``: its message waits for us; ``shown``: that
             has been handed out; ``playing``: it has an answer.
@@ -184,7 +184,7 @@ class UnityPlayers:
     Players are started at once, and behaviours are known when this returns.
 
     Args:
-        num_lanes: How many players; one of the Editor.
+        num_lanes: Number of players; 1 for the Editor.
         settings: How they are started.
         channels: Side channels of the user's own.
         folder: Folder for their logs; None = the run's, or a temporary one.

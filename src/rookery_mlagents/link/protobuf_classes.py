@@ -30,7 +30,7 @@ def missing(what: str, error: ImportError) -> ConfigError:
     """Returns the error for a missing optional package.
 
     Args:
-        what: What it is needed for.
+        what: Purpose of the package.
         error: What importing it raised.
     """
     return ConfigError(f"{what} needs grpcio and protobuf ({error}): {install_line('unity')}")

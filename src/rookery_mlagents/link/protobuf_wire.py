@@ -44,8 +44,8 @@ class WireField:
     """Encoding of a field of a message.
 
     Attributes:
-        number: The number that stands for its name.
-        kind: What a value is; ``map``: messages by names.
+        number: Field number.
+        kind: Kind of a value; ``map``: messages by names.
         repeated: Whether there are any number of values; numbers are packed into one block.
         message: Of messages and maps of them, their class.
     """

@@ -270,7 +270,7 @@ class Statistic:
     Attributes:
         name: Of the statistic.
         value: The value.
-        how: What is to be made of its values.
+        how: Aggregation of its values.
     """
 
     name: str
@@ -362,7 +362,7 @@ class Inbox:
         statistics: Values of statistics, in order.
         properties: Numbers by their names, the latest of each.
         raw: Messages on channels of the game's own.
-        num_broken: How many messages could not be read since the start.
+        num_broken: Number of unreadable messages since the start.
         problem: The error of the first of these; empty if there is none.
     """
 
@@ -376,7 +376,7 @@ class Inbox:
         """Sorts the messages of one moment.
 
         Returns:
-            What is wrong, if this is the first time that something is; else an empty text.
+            The first problem since the start; otherwise an empty text.
         """
         messages, problem = unpack_whole(content)
         problems = [problem] if problem else []

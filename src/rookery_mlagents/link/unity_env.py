@@ -14,7 +14,7 @@ from rookery_mlagents.link.players import UnityPlayers, settings_from
 class UnityEnv(AsyncCopiesEnv):
     """A Unity player in each lane, or the Unity Editor as the only one.
 
-    Every argument but `num_lanes` stands in `env.config`. A class derived from this one gives a game channels of its
+    Every argument but `num_lanes` is in `env.config`. A class derived from this one gives a game channels of its
     own, and is named as an environment in Python is, ``my.module:MyGame``:
 
         class MyGame(UnityEnv):
@@ -37,11 +37,11 @@ class UnityEnv(AsyncCopiesEnv):
         width: Width of the window.
         height: Height of the window.
         quality_level: One of the quality settings of the Unity project, by its number.
-        time_scale: How many times faster than real time the game runs.
+        time_scale: Speed of the game relative to real time.
         target_frame_rate: Frames a second that it aims at; -1 = as many as it can.
         capture_frame_rate: Frames of a second of the game, however long they take; 0 = as they come.
-        max_lifetime_restarts: How often the player of a lane may be replaced; -1 = any number.
-        restarts_rate_limit_n: How often within `restarts_rate_limit_period_s` seconds; -1 = any number.
+        max_lifetime_restarts: Maximum number of replacements of a lane's player; -1 = any number.
+        restarts_rate_limit_n: Maximum number within `restarts_rate_limit_period_s` seconds; -1 = any number.
         restarts_rate_limit_period_s: These seconds.
         num_areas: Training areas that a scene with a TrainingAreaReplicator makes.
         package_version: Version of ML-Agents' Python package that players receive; empty = one that each accepts,

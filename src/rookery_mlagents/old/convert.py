@@ -1,6 +1,6 @@
 """`converted_files`, `text_of`: convert files of ML-Agents 0.13 to 0.18 to one file of the present format.
 
-What is written loads in ML-Agents 1.1.0 as well. Each change that is more than a new place is a line of `Converted`.
+The result loads in ML-Agents 1.1.0 as well. Each change that is more than a new place is a line of `Converted`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Converted:
 
     Attributes:
         current: Its sections.
-        changes: What was changed, assumed and left out, a line each.
+        changes: Changes, assumptions and omissions, a line each.
         version: The release whose meaning the keys were given.
     """
 
@@ -70,8 +70,8 @@ def converted_files(
     Args:
         old: Path of the trainer configuration.
         curriculum: Path of its curriculum file, or of a directory of them; None = none, or as `words` say.
-        sampler: Path of its sampler file; likewise.
-        lesson: The lesson to begin with; likewise.
+        sampler: Path of its sampler file.
+        lesson: The lesson to begin with.
         version: The release; None = found out.
         agents: Numbers of agents, ``12`` or ``Behaviour=12`` each.
         demo: Demonstration for ``online_bc``.

@@ -1,6 +1,6 @@
 """`new_behavior`: converts a section of an old trainer configuration to a behaviour of the present format.
 
-`old_keys` says where each key stands today; what is computed of several keys has a method here.
+`old_keys` contains the present place of each key; values computed from several keys have a method here.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Behavior:
     """Section during conversion.
 
     Attributes:
-        facts: What is known of its file.
+        facts: Known facts about its file.
         name: Its name.
         section: Its keys.
         trainer: Its trainer.

@@ -50,10 +50,10 @@ class OldFile:
 
     Attributes:
         source: Its name, for messages.
-        values: What it says.
+        values: Content of the file.
         lines: Where: dotted path -> ``file:line``.
         problems: Mistakes found so far; `check` raises them all at once.
-        notes: What a reader has to know of it.
+        notes: Notes for the user.
         path: Where it lies, as a user gave it.
     """
 

@@ -13,7 +13,7 @@ class OldKey:
     """A key of a section of an old trainer configuration.
 
     Attributes:
-        path: Where its value stands in today's section of a behaviour; empty = the converter computes something of it.
+        path: Path of its value in a present behaviour section; empty = the converter computes a value from it.
         kind: ``whole``, ``number``, ``flag``, ``text``, ``section``, or the words that are allowed, separated by ``|``.
         trainers: Trainers that read it.
         versions: Releases that read it.

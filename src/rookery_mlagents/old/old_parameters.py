@@ -126,7 +126,7 @@ class OldSamplers:
     Attributes:
         interval: Steps between two drawings; None = not given.
         samplers: Today's sampler by parameter.
-        changes: What was changed in them.
+        changes: Changes made to them.
         places: ``file:line`` by parameter.
     """
 

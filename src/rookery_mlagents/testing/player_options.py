@@ -31,7 +31,7 @@ class PlayerOptions:
         env_args: Arguments of its constructor.
         port: Where the trainer listens.
         log: File of the player's log; None for standard error, ``-`` for standard output.
-        areas: Environments in the player's scene; the trainer may ask for several scenes.
+        areas: Environments in the player's scene; the trainer may request several scenes.
         behaviors: Names of behaviours, by patterns of agents' names.
         unity_names: Whether behaviours and sensors are announced as Unity's own are: ``Basic?team=0``,
             ``VectorSensor_size8``. Else behaviours have no team, and sensors the names of their leaves.
@@ -52,15 +52,15 @@ class PlayerOptions:
         hang_at: Environment step at which nothing comes any more; -1 before the player connects.
         close_at: Environment step at which the player says goodbye and ends.
         garbage_at: Environment step at which the player sends bytes that are no message.
-        garbage_channel_at: Environment step at which what it sends on side channels is none.
+        garbage_channel_at: Environment step at which it sends invalid side channel messages.
         nan_at: Environment step at which there is a number in an observation that is none.
         nan_sensor: Leaf whose sensor gives it; empty for the first, ``reward`` for the reward.
-        is_silent: Whether no agent ever asks for a decision.
+        is_silent: Whether no agent ever requests a decision.
         patience: Seconds to wait for a trainer that does not listen yet; players of Unity have none.
         sessions: How often the player plays: it connects again after it has said goodbye, as an Editor does whose Play
             is pressed again.
         pause: Seconds between two of these.
-        count_file: File in which the player counts how often it was launched.
+        count_file: File in which the player counts its launches.
         only_run: The launch, from 1, to which crashes and the like are confined; 0 for each.
         next_env: The environment that it hosts from the second launch or session on; empty for the same.
         record: File to which all messages are written; empty for none.

@@ -1,7 +1,7 @@
 """Sessions as files: a `Recorder` between a player and its trainer, and a player that replays a recording.
 
 A recorder is launched by a trainer in the place of the player, which it launches itself; or it waits for an Editor. It
-hands on every message as it is, so that neither side knows of it, and writes it down.
+forwards every message unchanged, so that neither side notices, and writes it to a file.
 """
 
 from __future__ import annotations

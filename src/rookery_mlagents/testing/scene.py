@@ -1,6 +1,6 @@
 """Scene of a simulated player: an environment of Rookery that runs like a Unity game.
 
-Agents ask for a decision every so many steps and repeat their last action until the next one; the rewards since
+Agents request a decision at a fixed interval of steps and repeat their last action until the next one; rewards since
 then come with the request. The end of an episode is reported at once, with its last observation.
 """
 
@@ -42,8 +42,8 @@ class SceneAgents:
     Attributes:
         rows: ``[N]`` numbers of their rows.
         ids: ``[N]`` who they are.
-        obs: ``[N, ...]`` what they see.
-        reward: ``[N]`` what they have earned since they asked last.
+        obs: ``[N, ...]`` their observations.
+        reward: ``[N]`` their rewards since the last request.
         group_reward: ``[N]`` what their groups have.
         truncated: ``[N]`` bool, whose episode was cut off; False where it continues.
     """
@@ -63,7 +63,7 @@ class SceneMoment:
     Attributes:
         behavior: Which.
         ended: Those whose episode has ended.
-        asking: Those who ask for a decision.
+        asking: Agents that request a decision.
     """
 
     behavior: SceneBehavior
@@ -80,8 +80,8 @@ class SceneBehavior:
         rows: ``[N]`` their rows in it, ascending.
         groups: ``[N]`` numbers of their groups, from 1; 0 for agents without one.
         first_step: Environment step at which they appear.
-        sensors: What they see with.
-        actions: What they decide.
+        sensors: Their sensors.
+        actions: Their actions.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class Scene:
         Args:
             behavior: Which.
             rows: ``[N]`` their rows.
-            actions: ``[N, elements]`` as they are stored.
+            actions: ``[N, elements]`` in stored form.
         """
         self._states[behavior.kind].held[rows] = actions
 

@@ -1,6 +1,6 @@
 """Observations and actions in the messages of a simulated player: the counterpart of `link.layouts`.
 
-Each leaf of an observation is a sensor; sensors stand in the order of their names. Categories are sent as one-hots,
+Each leaf of an observation is a sensor; sensors are in the order of their names. Categories are sent as one-hots,
 flags as numbers, sets of entities as tables whose rows are zeros from the last entity on, and images as numbers from
 0 to 1 or as PNGs. What is for critics alone is not sent. Choices and flags of actions are branches; numbers are
 continuous actions.
@@ -49,7 +49,7 @@ class SensorWriter:
     """Writes the observations of one sensor.
 
     Args:
-        leaf: What it shows.
+        leaf: Leaf that the sensor sends.
         name: What messages call it.
         options: Of the player.
 
@@ -113,7 +113,7 @@ class SensorWriter:
         """Returns the values to send, ``[N, *shape]`` float32.
 
         Args:
-            values: ``[N, *leaf.shape]`` as it is stored.
+            values: ``[N, *leaf.shape]`` in stored form.
         """
         leaf = self._leaf
         if leaf.entities is not None:
@@ -131,7 +131,7 @@ class SensorWriter:
         """Returns the observations, a message for each row.
 
         Args:
-            values: ``[N, *leaf.shape]`` as they are stored.
+            values: ``[N, *leaf.shape]`` in stored form.
         """
         if self._is_packed:
             return [to_bytes(replace(self._like, compressed_data=self._packed(value))) for value in values]
@@ -194,8 +194,8 @@ class ActionReader:
         options: Of the player.
 
     Attributes:
-        branches: How many there are to choose from, for each choice and each flag.
-        num_numbers: How many numbers they decide.
+        branches: Number of options of each discrete action and each flag.
+        num_numbers: Number of continuous actions.
 
     Raises:
         EnvError: If a player of that version of the API has no such actions.

@@ -227,7 +227,7 @@ def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
 
     Args:
         folder: The run.
-        layers: What it would begin with now.
+        layers: Settings with which the run would begin now.
         request: What is asked for; without a file only flags say anything, as all else is what the run has written
             down itself.
 
