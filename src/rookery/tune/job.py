@@ -49,7 +49,7 @@ class Work(ABC):
     def step(self) -> tuple[Row, str]:
         """Runs an iteration; returns its row, and why the trial is over by its own criteria (empty if it continues).
 
-        Writes a checkpoint when the job's own settings ask for one, and at the end.
+        Writes a checkpoint as scheduled in the job's own settings, and at the end.
         """
 
     @abstractmethod

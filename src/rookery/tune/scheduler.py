@@ -34,7 +34,7 @@ class Exploit:
     """Decision that a trial becomes a clone of another one, with its own parameters.
 
     Attributes:
-        donor: The trial whose last checkpoint it takes over: weights, optimizer, replay buffer, all state.
+        donor: The trial whose last checkpoint it copies: weights, optimizer, replay buffer, all state.
         params: All its parameters from now on.
     """
 
