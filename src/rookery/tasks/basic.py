@@ -4,7 +4,7 @@ same positions and rewards.
 The agent begins in place 10 of the places 0 to 19, and moves to the left, to the right, or stays. Each step costs 0.01.
 Place 7 pays 0.1 and place 17 pays 1; both end the episode. So the best return is 1 - 7 x 0.01 = 0.93, and an agent that
 takes the nearer prize gets 0.07. ML-Agents' task never truncates an episode; here one is truncated after `max_steps`,
-so that the episode of an agent that stands still ends too.
+so that the episode of an agent that does not move ends too.
 
 The return of random actions is 0.046 (exact: `tests/tasks/test_basic.py`).
 """

@@ -52,7 +52,7 @@ class Picture:
     """Image that is being drawn.
 
     Attributes:
-        pixels: What was drawn so far, ``[height, width, 3]`` uint8.
+        pixels: The image drawn so far, ``[height, width, 3]`` uint8.
     """
 
     def __init__(self, pixels: np.ndarray) -> None:
@@ -466,7 +466,7 @@ def draw_corridor(
     Args:
         cells: Number of cells, the altar first and the exit last.
         door: First cell behind the door.
-        agents: Cell of each agent, and whether it lives; one that does not is a cross below the altar.
+        agents: Cell of each agent, and whether it is alive; a dead one is drawn as a cross below the altar.
         is_open: Whether the door is open.
     """
     side, gap = 48, 16  # the door's own room

@@ -6,7 +6,7 @@ one of four directions and moves by a cell forward, back, to the left or to the 
 moves into the block, that is pushed one further, unless a wall stops both. When the block is on the goal, that pays 5
 and ends the episode. Each step costs 1 / `max_steps`; after so many an episode is truncated.
 
-A block that stands at the side opposite to the goal can never be pushed off that side, so it pays to think before
+A block at the side opposite to the goal can never be pushed off that side, so it pays to think before
 pushing. The shortest ways are counted by `distances`: the best return is 4.956 on average, over all beginnings in a
 room of 9 x 9; random actions get -0.89. ML-Agents counts its task as solved at 4.5.
 """

@@ -121,7 +121,7 @@ class Sorter(gymnasium.Env[Any, Any]):
             action: Direction of the move: 0 up, 1 right, 2 down or 3 left.
 
         Raises:
-            EnvError: If the action is none of these.
+            EnvError: If the action is invalid.
         """
         if not 0 <= action < len(MOVES):
             raise EnvError(f"Sorter: step {self._steps}: action {action!r} is not 0, 1, 2 or 3")

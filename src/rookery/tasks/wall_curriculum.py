@@ -2,7 +2,7 @@
 
 After the task WallJump of ML-Agents, seen from the side and in columns. The explorer starts in any column left of the
 wall and wants to get to the last one. It moves by a column (0 left, 1 right), jumps (2), and picks up or sets down the
-block where it stands (3). A jump carries it two columns to the right. Right before the wall it gets over a wall of
+block in its column (3). A jump carries it two columns to the right. Right before the wall it gets over a wall of
 height `JUMP`, and from on top of the block, which has to stand there, over one `BLOCK` higher; an explorer that carries
 the block cannot jump. A step costs `STEP_COST`, the goal pays 1 and terminates; after `max_steps` an episode is
 truncated.
@@ -117,7 +117,7 @@ class WallCurriculum(gymnasium.Env[np.ndarray, Any]):
             action: 0 left, 1 right, 2 jump, 3 pick up or set down the block.
 
         Raises:
-            EnvError: If the action is none of these.
+            EnvError: If the action is invalid.
         """
         if not 0 <= action < 4:
             raise EnvError(f"WallCurriculum: step {self._steps}: action {action!r} is not 0, 1, 2 or 3")

@@ -2,7 +2,7 @@
 a delivery.
 
 After the task PushBlockCollab of ML-Agents. Three agents and three loads are on a grid whose leftmost column is home.
-An agent walks, or lifts the load in whose cell it stands. If in one step as many agents lift a load as it weighs, it
+An agent walks, or lifts the load in its cell. If in one step as many agents lift a load as it weighs, it
 comes one column nearer to home, and those who lifted it with it. For its whole way the group gets its weight / 6, for
 each column an equal part of that: 1 in all, when nothing is left, which ends the episode. After `max_steps` it is cut
 off.

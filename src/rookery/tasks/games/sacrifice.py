@@ -5,7 +5,7 @@ altar: an agent that steps on it is gone, pays `cost` of its own, and the door o
 is the exit. As soon as one agent gets there, the group gets half a point for each agent that still lives, and the
 episode is over; it also ends when no agent is alive, or, truncated, after `max_steps`.
 
-So the group gets 1 at best: exactly one goes to the altar, the others to the exit. An agent earns nothing itself after
+So the group gets 1 at best: exactly one walks to the altar, the others to the exit. An agent earns nothing itself after
 its end: by its own rewards, and by those of its group while it is alive, the altar can only cost. Only an algorithm
 that credits an ended agent with later group rewards can learn to step on it.
 """
@@ -45,7 +45,7 @@ class Sacrifice(BatchedAgents):
         Args:
             num_lanes: Number of corridors.
             max_steps: Number of steps after which an episode is truncated.
-            cost: What an agent pays for stepping on the altar, from its own reward.
+            cost: Cost of stepping on the altar, subtracted from the agent's own reward.
 
         Raises:
             ValueError: If a setting is out of range.
