@@ -37,7 +37,7 @@ def learn_from_replay(run: Run, this: Round, progress: Progress) -> None:
     """Makes the gradient steps of a round in which policies learn from replay only.
 
     Raises:
-        Interrupted: If the run is to stop; the round holds what is left.
+        Interrupted: If the run is to stop; the round contains the remaining steps.
     """
     for name in this.each(run.check_stop):
         learner, replay = run.learners[name], run.replays[name]

@@ -55,7 +55,7 @@ def move_horizon(run: Run, resolved: Resolved[RunConfig], source: str, keep: boo
         run: The run, loaded from its checkpoint.
         resolved: Its settings, those of the checkpoint and those given now.
         source: The source of those of the checkpoint.
-        keep: Leave schedules as they are; those of a run without a horizon stay constant.
+        keep: Leave schedules unchanged; those of a run without a horizon stay constant.
     """
     before, env_steps = run.horizon, newly_given(resolved, resolved.config.stop, source).get(ENV_STEPS)
     has_end = before is not None and math.isfinite(before)

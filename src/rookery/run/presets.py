@@ -1,7 +1,7 @@
 """Presets: settings that suit a kind of space or a known environment, as config layers like any other.
 
 A space preset always applies, below everything a user says; it depends on whether the policy has a memory, too. An
-environment preset applies when asked for (``preset="auto"`` or its name; on by default at the command line), and
+environment preset applies on request (``preset="auto"`` or its name; on by default at the command line), and
 belongs to one algorithm. They are tables of paths and values; `rookery` prints which one is used.
 """
 

@@ -78,7 +78,7 @@ class Trainer(Run):
         config: More settings, weakest first: paths of YAML files, dicts of paths and values, or `Layer` objects.
         preset: ``none``, ``auto`` (the preset of a known environment) or the name of one.
         seed: Random seed of the run; None = drawn once, see `trainer.seed`.
-        run_dir: Directory for what the run writes (docs/reference/run-directory.md); None writes nothing.
+        run_dir: Directory for the files of the run (docs/reference/run-directory.md); None writes nothing.
         force: Replace an existing run in `run_dir`.
         stand_in: Existing vectorized environments; or their placeholder in a trainer that only learns, see `load`.
         ranks: The learners of the run, one of which is this trainer (docs/how-to/several-learners.md).
@@ -500,9 +500,9 @@ class Trainer(Run):
             path: A run (its last checkpoint) or a checkpoint.
             resume: Continue the run in its directory; its later rows and checkpoints are deleted.
             play: Make the environment, or existing vectorized environments. False: no environment is made, and the
-                trainer can only `learn`, from replay; its checkpoints resume sampling exactly where this one stands.
+                trainer can only `learn`, from replay; its checkpoints resume sampling exactly from this point.
             env: The environment, if it was made in code that cannot be found by name (in a script or notebook).
-            policy_mapping: The mapping function, likewise.
+            policy_mapping: The mapping function.
             callbacks: Callbacks; a checkpoint holds their states, not the objects.
             config: Other such settings by path, or settings to change.
             trust_code: Whether a checkpoint of another user may run code of any package that it names; or the allowed

@@ -47,7 +47,7 @@ def nothing_to_do(run: Run, reason: str) -> str:
 
     Args:
         run: The run.
-        reason: The reached criterion, in words.
+        reason: The reached criterion, as text.
     """
     lines = finished_lines(run) if reason.startswith(("finished_policies", "finished_share")) else []
     if lines:

@@ -127,7 +127,7 @@ class SchemaWriter:
 
         Args:
             field: A key of `names`.
-            beside: Keys that may stand beside the settings of the class.
+            beside: Keys allowed beside the settings of the class.
             optional: Whether the class of a short name is chosen where no name is given.
         """
         found = []
