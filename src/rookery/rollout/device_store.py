@@ -27,7 +27,7 @@ class TensorRow(NamedTuple):
 
     Attributes:
         obs: Observations of the decisions.
-        action: Memory for the actions, as they are stored.
+        action: Memory for the actions, in stored form.
         logp: Memory for their log-probabilities.
         reward: Memory for the rewards.
         terminated: Memory for terminations.

@@ -580,7 +580,7 @@ class WorkerPolicy(Stateful):
         """Writes actions and their log-probabilities, from one forward pass.
 
         Args:
-            decisions: Observations as they are stored, and memory for the results.
+            decisions: Stored observations, and memory for the results.
             noise: ``[N, noise.width]`` on the policy's device, contiguous; None = the most probable actions.
             memory: ``[N, M]`` memory of the policy and state of its exploration; changed in place.
         """

@@ -27,7 +27,7 @@ class DecisionSlab:
 
     Attributes:
         obs: Observations ``[N, ...]``, in a layout that kernels can read.
-        action: Memory for the actions, ``[N, ...]`` as they are stored.
+        action: Memory for the actions, ``[N, ...]`` in stored form.
         logp: Memory for their log-probabilities, ``[N]``.
         chosen: Read-only view of the actions for other code, because these may be the only copy.
         call: Prepared call of an actor for these arrays.
