@@ -166,8 +166,8 @@ def import_replay(
         observation_space: Space of the observations; None = as the files say, or as their numbers look.
         action_space: Space of the actions, likewise; both are given, or none.
         columns: Names or patterns of the columns of a table, by role (``obs``, ``action``, ``reward`` and so on).
-        format: Name of the format, if the names of the files do not tell.
-        policy: What the policy is called, where files do not say it.
+        format: Name of the format, if the file names do not determine it.
+        policy: Name of the policy, if files do not contain it.
         trust_pickle: Whether columns that are pickles, which can run any code, may be read.
         time_limit: Episodes of this length count as truncated, whatever their flags.
         cut_at_jumps: Whether episodes are truncated where time jumps; else jumps are refused.
