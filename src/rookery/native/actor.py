@@ -165,7 +165,7 @@ class NativeActor:
         The call uses the weights of the last `pack`, and takes contiguous noise and memory.
 
         Args:
-            obs: As `act` takes them, at least one row, contiguous and writable; they must live as long as the call.
+            obs: As `act` takes them, at least one row, contiguous and writable; they must exist as long as the call.
             action: ``[N, ...]`` contiguous, written by the call; so is `logp`.
             logp: ``[N]``.
         """

@@ -94,7 +94,7 @@ class SquashedDrawing:
 
         Args:
             output: ``[N, 2 * k]`` float32 on the CPU, contiguous, the output of the head's layer.
-            noise: ``[N, k]`` likewise, standard normal numbers.
+            noise: ``[N, k]`` standard normal numbers.
         """
         rows = output.shape[0]
         action, logp = (
