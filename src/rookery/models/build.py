@@ -515,7 +515,7 @@ class CustomTrunk(nn.Module):
     An entry ``action_mask`` of observations is left out, since the policy's head applies it, unless the module has a
     true attribute `sees_mask`: it then receives the flags, ``[N, choices]`` bool, and the head applies them too. With a
     true attribute `sees_previous` it is also called with ``previous=``: the last action and reward by leaf path
-    (`models/recall.py:PREVIOUS`), as far as `MemoryConfig` asks for them.
+    (`models/recall.py:PREVIOUS`), if enabled in `MemoryConfig`.
     """
 
     def __init__(self, obs: ObsSpec, module: nn.Module) -> None:

@@ -99,7 +99,7 @@ class Distribution(Behavior):
         Args:
             action: ``[N, ...]``.
             logp_gradient: ``[N]``, the derivative of the loss with respect to `log_prob` of each row's action.
-            entropy_gradient: Likewise with respect to `entropy`: ``[N]``, or one number for all rows (0 costs nothing).
+            entropy_gradient: Gradient with respect to `entropy`: ``[N]``, or one number for all rows (0 costs nothing).
 
         Returns:
             Gradients with respect to the output ``[N, W]``, 0 for masked elements, and to ``log_std``, ``[k]`` summed

@@ -23,7 +23,7 @@ class SplitSequences:
     Attributes:
         counts: Number of pieces with a first row, a second row, ...; starts at P and never increases.
         packed: ``[N]`` index of each row in packed order; None if the rows already have that order.
-        order: ``[N]`` row at each index of packed order; None likewise.
+        order: ``[N]`` row at each index of packed order; None if rows are in packed order already.
         origin: ``[P]`` sequence of each piece.
         starts: ``[P]`` bool, whether the piece starts an episode; otherwise it continues from the memory of its
             sequence.

@@ -38,7 +38,7 @@ class Inputs(NamedTuple):
     Attributes:
         obs: ``[N, ...]`` by leaf path, in the form that the trunk takes.
         memory: ``[B, M]`` memory before each sequence; None if rows are independent.
-        sequences: Order of the rows in time; None likewise.
+        sequences: Order of the rows in time; None if rows are independent.
         rows: ``[n]`` rows that the loss uses; None = all.
         known: Outputs of an earlier pass for these observations, kept for a backward pass; None = none.
         laid_out: Whether observations are arranged in time before the trunk, which is faster if few cells are empty.
