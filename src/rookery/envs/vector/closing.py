@@ -38,7 +38,7 @@ def close_problem(env: Any, name: str) -> CloseProblem | None:
     """Closes an environment; returns the exception of its `close`, or None.
 
     Args:
-        env: The environment; one without `close` is left as it is.
+        env: The environment; one without `close` is ignored.
         name: Name of the environment for messages.
     """
     close = getattr(env, "close", None)
@@ -57,7 +57,7 @@ def close_env(env: Any, name: str) -> None:
     """Closes an environment; an exception of its `close` becomes a warning.
 
     Args:
-        env: The environment, single or vectorized; without `close` it is left as it is.
+        env: The environment, single or vectorized; without `close` it is ignored.
         name: Name of the environment for messages.
     """
     if problem := close_problem(env, name):

@@ -1,6 +1,6 @@
 """`ForeignEnv`: vector environments of other libraries, all kinds of Gymnasium's `VectorEnv`, as a Rookery `VectorEnv`.
 
-They differ in what follows the end of an episode. Some begin the next one in the same step, as Rookery does; some wait
+They differ at the end of an episode. Some begin the next one in the same step, as Rookery does; some wait
 for an explicit reset of lanes, which follows at once. Some reset a lane *instead of* its next step, with any action:
 that lane then does not wait for an action, no decision is recorded, and its next observation is the first of the new
 episode.

@@ -152,7 +152,7 @@ class ProcessHelper:
 
         Args:
             trial: Pickled function that plays and returns it.
-            seconds: How long that may take.
+            seconds: Time limit in seconds.
         """
         self.begin("try_out", module_paths(sys.path), trial)
         self._deadline = monotonic() + seconds
