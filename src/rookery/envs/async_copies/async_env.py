@@ -1,6 +1,6 @@
 """`AsyncCopiesEnv`: asynchronously running environments ("copies"), presented as rows.
 
-Games and simulators that run by themselves, and programs that ask for actions at their own times, do not wait for each
+Games and simulators that run by themselves, and programs that request actions at their own times, do not wait for each
 other. A step here answers the copies that have asked, and returns as soon as any copy has a new message; rows of the
 others do not wait, and their lanes have not stepped (`Step.stepped`).
 """

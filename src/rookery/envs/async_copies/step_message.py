@@ -1,7 +1,7 @@
 """Messages of asynchronously running environments ("copies"), and the interface to all of them.
 
-A game, a simulator or a program asks for actions at its own times. A `StepMessage` is one such message of one copy: the
-agents that have ended since the last one, and those that ask for an action now. Agent ids are those of the copy; an id
+A game, a simulator or a program requests actions at its own times. A `StepMessage` is one such message of one copy: the
+agents that have ended since the last one, and those that request an action now. Agent ids are those of the copy; an id
 may end and another begin in the same message, and no id comes back.
 """
 
@@ -76,7 +76,7 @@ class StepMessage:
 
     Attributes:
         lane: Lane of the copy.
-        asking: By behaviour, the agents that ask for an action; all of them get one before the copy sends another
+        asking: By behaviour, the agents that request an action; all of them get one before the copy sends another
             message.
         ended: By behaviour, the agents that have ended since the copy's last message, before `asking`.
         over: Whether the episode of the whole copy is over, for copies that have one; then no agent asks.
@@ -165,7 +165,7 @@ class Copies(Protocol):
         Args:
             lane: Lane of the copy.
             episode: Number of its episode.
-            answers: By behaviour, an action for each agent that asked for one; empty if none asked.
+            answers: By behaviour, an action for each agent that requested one; empty if none did.
         """
 
     def close(self) -> None:
