@@ -37,7 +37,7 @@ class Breach(Exception):
     """Raised when an environment breaks its contract. The back end adds the place, and raises an `EnvError`.
 
     Args:
-        problem: What was found, and what was expected.
+        problem: The found and the expected value.
         agent: The agent concerned, if it is one agent.
     """
 

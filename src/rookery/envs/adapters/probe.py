@@ -44,7 +44,7 @@ class Finding:
         severity: ``error``: it cannot be trained like this, or would be trained wrongly; ``warning``: it can, at a
             cost; ``note``: a fact.
         where: Episode, step and agent of the first occurrence.
-        text: What was found, what was expected, and how to fix it.
+        text: The found and the expected value, and how to fix it.
         count: Number of occurrences.
     """
 
