@@ -52,7 +52,7 @@ class Rows:
             decision until the rest is over.
         final_index: ``[K]`` rows, ascending, that were truncated (and not terminated).
         final_obs: ``[K, ...]`` the last observation of each of them, before the autoreset.
-        final_stale: How many of them are the observation of an earlier step, because it was not the agent's turn.
+        final_stale: Number of those that are from an earlier step, because it was not the agent's turn.
         group_reward: ``[R]`` float64, the reward of each agent's group in this step, beside the agent's own reward,
             also where the agent has ended before its group; None without group rewards.
         own_index: ``[A]`` rows, ascending, that wait and have already acted by themselves: the policy sees these

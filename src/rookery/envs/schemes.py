@@ -101,7 +101,7 @@ class EnvScheme:
             num_lanes: Number of environments.
             settings: Keyword arguments of the maker.
             name: Name in messages.
-            render: Whether images are asked for.
+            render: Whether images are requested.
             max_entities: Largest number of elements of a ``Sequence`` in an observation.
             first: An environment that the maker has made already; None = none.
 
