@@ -61,15 +61,15 @@ class Leaf:
     """One array of an observation.
 
     Attributes:
-        path: Where it stands in the observation, ``"obs"`` for a plain space.
-        kind: What an encoder has to know: ``box`` (numbers), ``discrete`` and ``multi_discrete`` (categories, stored
+        path: Path in the observation, ``"obs"`` for a plain space.
+        kind: Kind of values, for encoders: ``box`` (numbers), ``discrete`` and ``multi_discrete`` (categories, stored
             from 0), ``multi_binary`` (flags), ``entities`` (a set of things, see `core/spaces/entity_set.py`), ``mask``
             (allowed actions).
         shape: Shape of one stored observation; ``()`` for Discrete.
         dtype: Type it is stored in: float32, uint8, int64 or bool.
         sizes: Categories of each element of a ``discrete`` or ``multi_discrete`` leaf; of a ``mask``, the choices of
-            each action element, whose flags stand one after the other; else empty.
-        scale: What a uint8 box is divided by when it is encoded: its upper bound (255 for images); else 1.
+            each action element, whose flags are concatenated; else empty.
+        scale: Divisor of a uint8 box when it is encoded: its upper bound (255 for images); else 1.
         start: Smallest category in the environment's own numbering, subtracted when stored (an array for
             MultiDiscrete).
         entities: Of a set of entities, how these are stored.
@@ -443,7 +443,7 @@ class ActionSpec:
     Tuple space is a *composite*: one float32 vector of all choices, then all flags, then all numbers, each in the order
     of the parts. An action mask has the flags of all choices in that order.
 
-    A Box action is stored as the policy drew it. Elements with two finite bounds live in [-1, 1] and are clipped and
+    A Box action is stored as the policy drew it. Elements with two finite bounds are in [-1, 1] and are clipped and
     rescaled to the bounds when the environment gets them; other elements are clipped to the bounds they have.
 
     Attributes:
@@ -451,9 +451,9 @@ class ActionSpec:
         kind: ``discrete``, ``multi_discrete``, ``multi_binary``, ``box`` or ``composite``.
         shape: Shape of one stored action: ``()`` for Discrete, else a flat vector.
         dtype: int64, or float32 for a box or composite.
-        sizes: How many there are to choose from, for each choice.
-        num_flags: How many flags.
-        num_numbers: How many numbers.
+        sizes: Number of options of each discrete element.
+        num_flags: Number of flags.
+        num_numbers: Number of continuous elements.
         parts: Of a composite, the layouts of the spaces inside, each with the elements of the vector that are its own.
     """
 
@@ -516,7 +516,7 @@ class ActionSpec:
         is a power of two around 0), and not beyond the bounds. For a composite: N dicts or tuples.
 
         Raises:
-            SpaceError: If one does not fit the space; says which, counted from 0.
+            SpaceError: If one does not fit the space; names its index, from 0.
         """
         if self.kind == "composite":
             values = [list(flat_action(self.space, one)) for one in action]

@@ -26,7 +26,7 @@ class EntitySet(spaces.Sequence):
 
     Args:
         space: What one entity looks like.
-        max_entities: How many there are at most.
+        max_entities: Maximum number of elements.
         stack: Whether observations come as one array (or dict or tuple of arrays) ``[n, ...]`` instead of a tuple of n.
         seed: Of `sample`.
     """
@@ -89,12 +89,12 @@ class Part:
     """Simple space within an element, and its columns of an entity.
 
     Attributes:
-        keys: Where it stands in an element; empty if it is the element.
+        keys: Its path in an element; empty if it is the element.
         kind: ``numbers`` (Box, MultiBinary) or ``categories`` (Discrete, MultiDiscrete).
         shape: Its shape.
         start: Its first column.
-        width: How many columns.
-        sizes: Of categories, how many there are to each.
+        width: Number of columns.
+        sizes: Number of options of each category.
         first: Smallest category in the environment's own numbering.
         scale: What numbers are divided by: the upper bound of bytes, else 1.
     """
@@ -114,8 +114,8 @@ class EntityLayout:
     """Memory layout of the entities of a set.
 
     Attributes:
-        path: Where the set stands in the observation.
-        max_entities: Room for how many.
+        path: Path of the set in the observation.
+        max_entities: Maximum number of entities.
         stack: Whether they come as arrays ``[n, ...]``.
         parts: What one consists of.
     """
@@ -135,7 +135,7 @@ class EntityLayout:
 
         Args:
             value: The set as the environment gave it.
-            rows: ``[max_entities, 1 + k]`` float32, where it goes.
+            rows: ``[max_entities, 1 + k]`` float32, to write to.
 
         Raises:
             SpaceError: If there are too many, or one does not fit the space.
@@ -196,10 +196,10 @@ def entity_layout(space: spaces.Sequence, path: str) -> EntityLayout | None:
 
     Args:
         space: The set.
-        path: Where it stands in the observation.
+        path: Path in the observation.
 
     Raises:
-        SpaceError: If it does not say how many elements there are at most.
+        SpaceError: If it does not define a maximum number of elements.
     """
     parts: list[Part] = []
 

@@ -147,10 +147,10 @@ def written_space(text: Any, place: str) -> spaces.Space[Any]:
 
     Args:
         text: The description; ``low`` and ``high`` are a number for all elements or a list of one for each.
-        place: Where it stands, for messages.
+        place: Its place, for messages.
 
     Raises:
-        SpaceError: If it describes no space; says where, and what is meant.
+        SpaceError: If it describes no space; names the place and the expected form.
     """
     forms = ", ".join(WRITTEN)
     if not isinstance(text, Mapping):

@@ -61,8 +61,8 @@ class TeamMember:
     """Location of one member's part in a team's arrays.
 
     Attributes:
-        key: What the team's spaces call it.
-        obs: Layout of what it observes, by paths of its own.
+        key: Key of the member in the team's spaces.
+        obs: Layout of its observation, with its own paths.
         paths: Path in the team's observation of each of these leaves.
         action: Layout of its actions.
         choices: Which flags of the team's mask are its own.
@@ -89,7 +89,7 @@ def members_of(obs: ObsSpec, action: ActionSpec) -> tuple[TeamMember, ...]:
     """Returns the members of a team, in their order.
 
     Args:
-        obs: Layout of what the team observes, as the environment gives it or as a network takes it.
+        obs: Layout of the team's observation, as returned by the environment or as network input.
         action: Layout of its actions.
 
     Raises:
