@@ -62,7 +62,7 @@ def objections_to_arguments(maker: Any, config: Mapping[str, Any], path: str) ->
     Args:
         maker: The class or function; None where there is none.
         config: The arguments.
-        path: Where they stand.
+        path: Their path.
     """
     if is_ours(maker):
         yield from of_arguments(maker, config, path)

@@ -47,7 +47,7 @@ def renamed_keys(settings: S, names: tuple[str, ...], rename: Rename) -> S:
     """Returns settings in which the paths of other settings, used as keys or in a list, are renamed.
 
     Args:
-        settings: The settings; those without such a field are returned as they are.
+        settings: The settings; those without such a field are returned unchanged.
         names: The fields.
         rename: Returns the other name.
     """

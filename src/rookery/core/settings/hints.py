@@ -399,7 +399,7 @@ def suggestion(path: str, known: Iterable[str]) -> str:
     """Returns a hint such as ``; did you mean 'algorithm.lr'?``, or an empty text if no known name is close.
 
     Args:
-        path: What was written.
+        path: The given path.
         known: Paths of the settings there are.
     """
     if path in FILES:

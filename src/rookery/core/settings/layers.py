@@ -121,7 +121,7 @@ def override_layer(overrides: Iterable[str], source: str = "command line", form:
     Args:
         overrides: The words.
         source: What to call where they come from.
-        form: What a word must be, as it is said to who writes it otherwise.
+        form: Required form of a word, for error messages.
 
     Raises:
         ConfigError: If one is malformed; names all of them.

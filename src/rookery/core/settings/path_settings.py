@@ -34,7 +34,7 @@ def locate(hint: Any, value: Any, folders: Sequence[str]) -> tuple[Any, str, lis
     """Makes the relative paths in a value absolute.
 
     Args:
-        hint: Type of the value, which says what is a path in it.
+        hint: Type of the value, which marks the paths in it.
         value: The value.
         folders: Where relative paths may begin: in the first folder in which there is something at the path, else in
             the first.

@@ -96,7 +96,7 @@ class Harmless:
     """Marks a type whose values have no effects beyond the training.
 
     Attributes:
-        use: What it is used for.
+        use: Its use.
     """
 
     use: str
@@ -155,7 +155,7 @@ class Objection:
     """Reason why a foreign value is refused.
 
     Attributes:
-        path: Where it stands.
+        path: Its path.
         value: The value.
         why: The reason, as a predicate: "reaches a path".
         default_will_do: Whether it can be left out instead.
@@ -209,7 +209,7 @@ def objections(hint: Any, value: Any, path: str, *, foreign: bool = False) -> It
     Args:
         hint: Type of the setting or argument; ``inspect.Parameter.empty`` where there is none.
         value: The value, as JSON or YAML has it.
-        path: Where it stands.
+        path: Its path.
         foreign: Whether the type belongs to code other than Rookery's, which cannot declare what it reaches: then
             numbers and flags are taken, as for arguments of Gymnasium's environments.
     """
@@ -265,7 +265,7 @@ def of_settings(cls: type, values: Any, path: str, *, foreign: bool = False) -> 
         cls: The class.
         values: Its fields as a mapping, by names of today or former ones; unknown names are left to the reader of the
             settings.
-        path: Where they stand; empty for a whole run.
+        path: Their path; empty for a whole run.
         foreign: As of `objections`.
     """
     hints = hints_of(cls)
@@ -283,7 +283,7 @@ def of_arguments(maker: Any, values: Mapping[str, Any], path: str) -> Iterator[O
     Args:
         maker: The class or function, whose signature declares what its arguments reach.
         values: Arguments by name.
-        path: Where they stand.
+        path: Their path.
     """
     hints = argument_hints(maker)
     for name, value in values.items():
@@ -302,7 +302,7 @@ def of_numbers(hint: Any, value: Any, path: str) -> Iterator[Objection]:
     Args:
         hint: Type of the argument.
         value: A number, or lists and mappings of numbers.
-        path: Where it stands.
+        path: Its path.
     """
     if any(_takes(part, 2) for part in _parts(hint)):
         largest = largest_number(value)

@@ -145,11 +145,11 @@ class Trust:
 
         Args:
             file: The file, for messages.
-            code: What it names.
+            code: The code that it names.
             way_out: How it can be run all the same.
 
         Raises:
-            ConfigError: With a line for each name: where it stands, what it would run, and the ways out.
+            ConfigError: With a line for each name: its path, the code it would run, and the remedies.
         """
         objections = ((named, self.objection(named)) for named in code)
         refuse(
@@ -173,7 +173,7 @@ def refuse_reach(
         again: Returns how a caller gives the value of a path again; empty if that is impossible.
 
     Raises:
-        ConfigError: With a line for each value: its path, the objection, and the way out.
+        ConfigError: With a line for each value: its path, the objection, and the remedy.
     """
     refuse(
         dict.fromkeys(

@@ -12,7 +12,7 @@ def yaml_problem(error: Exception, text: str) -> tuple[int, int, str]:
     """Describes the problem of a text refused by a YAML reader.
 
     Args:
-        error: What the reader raised.
+        error: Error of the reader.
         text: The text.
 
     Returns:
