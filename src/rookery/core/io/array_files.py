@@ -56,7 +56,7 @@ def array_stream(arrays: Mapping[str, Sequence[np.ndarray]], metadata: Mapping[s
     Args:
         arrays: By name, each in parts that follow each other along the first axis, at least one. They are read when
             the file is written, and must not change before.
-        metadata: Texts that say what the file is.
+        metadata: Texts that describe the file.
     """
     header: dict[str, Any] = {METADATA: dict(metadata)}
     # wide types first, as the library does it: so each array is aligned to its own numbers
@@ -83,7 +83,7 @@ def read_arrays(content: memoryview) -> tuple[dict[str, np.ndarray], dict[str, s
     """Returns the arrays of a safetensors file, as read-only views of its content, and its metadata.
 
     Raises:
-        ArrayFileError: If it is none, or its parts do not lie one after the other; says what is wrong.
+        ArrayFileError: If it is invalid, or its parts are not contiguous; names the problem.
     """
     try:
         (size,) = struct.unpack_from("<Q", content)

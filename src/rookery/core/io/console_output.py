@@ -59,7 +59,7 @@ class ConsoleOutput:
 
         Raises:
             OutputError: If it cannot be written and failures are not survived.
-            BrokenPipeError: Likewise, if the reader has closed its end.
+            BrokenPipeError: If the reader has closed its end.
         """
         self._raise_again()
         self._held = (self._held + text)[-HELD:]

@@ -1,7 +1,7 @@
 """State as files: a tree of plain values and arrays is written as JSON beside one file of arrays; reading returns an
 equal tree.
 
-No pickle: nothing that is read can run. What can be written: None, bool, int of any size, float, str, list, tuple,
+No pickle: nothing that is read can run. Supported types: None, bool, int of any size, float, str, list, tuple,
 deque, dict (any keys of these), NumPy arrays and numbers, torch tensors. Arrays of equal content are stored once.
 """
 

@@ -108,7 +108,7 @@ def write_file(path: Path, content: bytes) -> None:
     """Replaces a file atomically: if writing fails, the old content remains.
 
     Raises:
-        FileError: If it cannot be written (disk full, no permission); says which file and why.
+        FileError: If it cannot be written (disk full, no permission); names the file and the reason.
     """
     temporary, placed = temporary_in(path.parent), False
     try:
@@ -297,7 +297,7 @@ def read_directory(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     """Reads all files of a directory except those to be mapped, checks each hash, and returns them with the manifest.
 
     Raises:
-        FileError: If anything is missing or not what was written; says which file and how.
+        FileError: If anything is missing or changed; names the file and the difference.
     """
     manifest = read_manifest(path)
     files = {}
@@ -318,7 +318,7 @@ def map_file(file: Linked) -> memoryview:
     """Memory-maps a file after checking its hash.
 
     Raises:
-        FileError: If it is missing or not what was written; says how.
+        FileError: If it is missing or changed; names the difference.
     """
     try:
         with open_file(file.path) as opened:
@@ -511,7 +511,7 @@ def last_good(folder: Path, besides: Path | None = None) -> Path | None:
 def split_name(path: str | Path) -> tuple[Path, str | None]:
     """Splits a path and the policy named after a colon; an existing path is not split.
 
-    The name may have colons and slashes itself where what stands before it is a path that exists.
+    The name may have colons and slashes itself where the part before it is an existing path.
     """
     text = str(path)
     if Path(text).exists():

@@ -26,7 +26,7 @@ def unique_keys(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         pairs: Keys and values, in order.
 
     Raises:
-        DuplicateKeyError: If a key stands twice.
+        DuplicateKeyError: If a key occurs twice.
     """
     found: dict[str, Any] = {}
     for key, value in pairs:

@@ -25,7 +25,7 @@ def pack(tensors: Sequence[Tensor]) -> tuple[np.ndarray, Layout]:
         tensors: On any device, of any shapes and types.
 
     Returns:
-        The buffer, uint8, and what `unpack` has to know of it.
+        The buffer, uint8, and its layout for `unpack`.
     """
     layout: Layout = []
     parts: list[np.ndarray] = [PADDING[:0]]

@@ -1,7 +1,7 @@
 """Signatures of files written by this user, with the user's key.
 
 The key is in the user's configuration folder, made when it is first needed. If that is impossible (no home, a read-only
-or full disk), files stay unsigned, and nothing else changes.
+or full disk), files are not signed, with no other effect.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def signed(kind: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the content of a JSON file with its signature; unchanged if there is no key.
 
     Args:
-        kind: What the file is, so that the signature of one kind is worth nothing for another.
+        kind: Kind of the file: a signature of one kind is invalid for another.
         facts: What JSON can hold.
     """
     found = _signature(kind, _canonical(facts))

@@ -98,7 +98,7 @@ def construct_yaml(node: Node | None, text: str, name: str) -> Any:
         name: Name of the text in messages.
 
     Raises:
-        ConfigError: If a section has a key twice, or a value is not what its tag says; gives the line.
+        ConfigError: If a section has a key twice, or a value does not match its tag; names the line.
     """
     from ruamel.yaml.error import YAMLError
 
