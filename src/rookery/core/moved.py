@@ -73,7 +73,7 @@ class OldNames:
         """Returns the specification of a module with an old name or old attributes; None for all others.
 
         Raises:
-            ModuleNotFoundError: If the module was removed; says what to use instead.
+            ModuleNotFoundError: If the module was removed; names the replacement.
             ImportError: For ``from rookery import X`` with a name of another library; with the name here.
         """
         parent, _, last = name.rpartition(".")

@@ -106,7 +106,7 @@ def lambda_returns(reward: Tensor, next_value: Tensor, ended: Tensor, *, gamma: 
         next_value: ``[T, ...]`` as in `gae`.
         ended: ``[T, ...]`` as in `gae`: there the return is ``reward + gamma * next_value``.
         gamma: Discount.
-        trace_lambda: How much of the later rewards counts, from 0 (one-step) to 1 (Monte Carlo).
+        trace_lambda: Weight of later rewards, from 0 (one-step) to 1 (Monte Carlo).
     """
     decay = torch.full_like(reward, gamma * trace_lambda).masked_fill_(ended, 0.0)
     decay[-1] = 0.0
@@ -140,7 +140,7 @@ def n_step(reward: Tensor, ended: Tensor, *, n: int, gamma: float) -> tuple[Tens
 def project(probs: Tensor, reward: Tensor, discount: Tensor, support: Tensor) -> Tensor:
     """Projects the distribution of ``reward + discount * z`` on the atoms z (Bellemare et al. 2017, Algorithm 1).
 
-    What falls between two atoms is split among them by distance; what falls outside goes to the outermost.
+    Mass between two atoms is split among them by distance; mass outside is assigned to the outermost.
 
     Args:
         probs: ``[N, M]`` of the atoms after the decision.

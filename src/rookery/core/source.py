@@ -39,7 +39,7 @@ def find(name: str) -> Place:
     first call ``self.env.step(...)`` in it.
 
     Raises:
-        ConfigError: If there is none of that name.
+        ConfigError: If the name does not exist.
     """
     where, _, call = name.partition(" ")
     module, node = _definition(where)

@@ -38,11 +38,11 @@ class TimerRow:
     """One node of the tree, for output.
 
     Attributes:
-        depth: How many nodes stand above it.
+        depth: Number of its ancestors.
         label: Its name.
         seconds: Time spent in it.
         share: Its part of the time of its parent, in [0, 1].
-        count: How often it was entered.
+        count: Number of times it was entered.
     """
 
     depth: int
