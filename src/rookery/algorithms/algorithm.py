@@ -43,7 +43,7 @@ class AlgorithmConfig(Settings):
 
     Attributes:
         algorithm: Import path of the algorithm class, ``package.module:Class``.
-        capabilities: What the algorithm can do.
+        capabilities: Capabilities of the algorithm.
         model: The networks.
     """
 

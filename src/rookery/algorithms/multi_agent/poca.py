@@ -254,7 +254,7 @@ class POCA(PPO):
 
         Args:
             ids: Of each row, ``[N]``: the group's moment, and which member it is.
-            action: ``[N, ...]`` what it did.
+            action: ``[N, ...]`` actions of the row's member.
             acted: ``[N]`` whether it did anything.
         """
         moments, moment = torch.unique(ids[MOMENT], return_inverse=True)

@@ -136,7 +136,7 @@ class QNetwork(nn.Module):
         Args:
             obs: By leaf path, ``[N, ...]``.
             memory: ``[B, M]`` memory before each sequence; None if rows are independent.
-            sequences: Positions of the rows in time; None likewise.
+            sequences: Positions of the rows in time; None if rows are independent.
             noise: ``[1, W]`` numbers for noisy layers, the same for all rows; None = their means.
         """
         features = self.trunk(obs)
