@@ -19,7 +19,7 @@ HERE = __name__.partition(".")[0]
 """The package that targets of tables are relative to."""
 
 EVERYTHING = tables.EVERYTHING
-"""Key of a table that stands for all names that it does not list, looked up in its target."""
+"""Key of a table for all names that it does not list, which are looked up in its target."""
 
 # -- the tables --------------------------------------------------------------------------------------------------------
 

@@ -544,7 +544,7 @@ def cluster_resources() -> dict[str, float]:
 
 
 def available_resources() -> dict[str, float]:
-    """Returns the free resources: all of them, because nothing runs beside the script."""
+    """Returns the free resources: all of them, because no other process runs."""
     if (ray := joined()) is not None:
         return ray.available_resources()  # type: ignore[no-any-return]
     return cluster_resources()

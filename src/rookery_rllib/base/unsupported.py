@@ -1,4 +1,4 @@
-"""Names that a script may import but not use; a use raises an error that explains what to use instead.
+"""Names that a script may import but not use; a use raises an error that names the replacement.
 
 Scripts of 2021 import the names for both frameworks at their top, and use one of them: such an import must not fail.
 """

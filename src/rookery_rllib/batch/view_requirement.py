@@ -36,7 +36,7 @@ class ViewRequirement:
         self.used_for_training = used_for_training
 
     def shifts(self) -> tuple[list[int], bool]:
-        """Returns the time steps relative to the present one, and whether they form an axis of their own."""
+        """Returns the time steps relative to the present one, and whether they form a separate axis."""
         if self.shift_from is not None and self.shift_to is not None:
             return list(range(self.shift_from, self.shift_to + 1)), True
         if isinstance(self.shift, np.ndarray):

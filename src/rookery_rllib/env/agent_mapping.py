@@ -75,12 +75,14 @@ class RecordedMapping:
         return {agent for known in episodes for agent, name in known.items() if name == policy}
 
     def recorded(self, lane: int, index: int, agent: Any) -> str | None:
-        """Returns the policy of an agent in an episode of an environment; None if it was not asked for."""
+        """Returns the policy of an agent in an episode of an environment; None if it was not requested."""
         return self.latest.get(lane, {}).get(index, {}).get(str(agent))
 
     @staticmethod
     def record_separately(mapping: RecordedMapping | None) -> Callable[[], None]:
-        """Records separately from here on, for episodes that run beside others; returns a function that ends this."""
+        """Records separately from here on, for episodes that run in parallel to others; returns a function that ends
+        this.
+        """
         if mapping is None:
             return lambda: None
         known, mapping.latest = mapping.latest, {}

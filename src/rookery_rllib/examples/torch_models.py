@@ -1,4 +1,4 @@
-"""Models of RLlib's examples of 2021, on torch; scripts that ask for TensorFlow get the same classes."""
+"""Models of RLlib's examples of 2021, on torch; scripts that request TensorFlow get the same classes."""
 
 from __future__ import annotations
 

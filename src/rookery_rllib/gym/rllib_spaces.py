@@ -182,7 +182,7 @@ def clip_action(action: Any, action_space: Any) -> Any:
 
 
 def unsquash_action(action: Any, action_space: Any) -> Any:
-    """Maps the parts of an action that have a bounded Box from [-1, 1] to its bounds; others stay."""
+    """Maps the parts of an action that have a bounded Box from [-1, 1] to its bounds; others are unchanged."""
 
     def unsquashed(part: Any, box: Box) -> Any:
         inside = box.low + (np.clip(part, -1.0, 1.0) + 1.0) * (box.high - box.low) / 2.0
@@ -195,7 +195,7 @@ def unsquash_action(action: Any, action_space: Any) -> Any:
 
 
 def normalize_action(action: Any, action_space: Any) -> Any:
-    """Maps the parts of an action that have a bounded Box from its bounds to [-1, 1]; others stay."""
+    """Maps the parts of an action that have a bounded Box from its bounds to [-1, 1]; others are unchanged."""
 
     def normalized(part: Any, box: Box) -> Any:
         width = np.where(_bounded(box) & (box.high > box.low), box.high - box.low, 1.0)

@@ -455,7 +455,7 @@ def _width(child: Any) -> int:
 
 
 def _tensor(values: Any, model: Any) -> Tensor:
-    """Returns values as a tensor on the model's device; tensors as they are."""
+    """Returns values as a tensor on the model's device; tensors are unchanged."""
     if isinstance(values, Tensor):
         return values
     tensor = torch.from_numpy(np.asarray(values))

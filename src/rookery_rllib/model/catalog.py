@@ -45,7 +45,7 @@ _DISTRIBUTIONS = table("distributions")
 
 
 def _found(key: str, given: Any, known: Mapping[str, Any], register: str) -> Any:
-    """Looks up a registered name; returns other values as they are."""
+    """Looks up a registered name; other values are returned unchanged."""
     if given is None or given == "":
         return None
     if isinstance(given, str):

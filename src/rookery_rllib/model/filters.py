@@ -55,7 +55,7 @@ class NoFilter(Filter):
 
 
 class RunningStat:
-    """Count, mean and sum of squared differences of what was seen (Welford 1962; batches: Chan et al. 1979)."""
+    """Count, mean and sum of squared differences of the values so far (Welford 1962; batches: Chan et al. 1979)."""
 
     def __init__(self, shape: Any = ()) -> None:
         self._n = 0

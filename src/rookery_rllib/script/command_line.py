@@ -174,7 +174,7 @@ def complete(name: str, spec: dict[str, Any], args: argparse.Namespace) -> None:
 
 
 def found_env(env: Any) -> Any:
-    """Returns the class of an import path; other values as they are."""
+    """Returns the class of an import path; other values are returned unchanged."""
     if isinstance(env, Mapping) and set(env) == {"grid_search"}:
         return {"grid_search": [found_env(each) for each in env["grid_search"]]}
     if not isinstance(env, str) or registered_env(env) is not None or "." not in env:

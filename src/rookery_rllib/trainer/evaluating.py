@@ -43,7 +43,7 @@ class TrainerEvaluation:
         return RemoteEvaluation(self._trainer)
 
     def runs_after(self, iteration: int) -> bool:
-        """Returns whether the configuration asks for an evaluation after an iteration."""
+        """Returns whether an evaluation is configured after an iteration."""
         every = self._trainer.translation.evaluation["interval"]
         return bool(every) and iteration % every == 0
 
