@@ -67,7 +67,7 @@ class Domain(Undecided, ABC):
         return True
 
     def __repr__(self) -> str:
-        """Writes the domain as it is called in code: ``loguniform(0.0001, 0.01)``."""
+        """Returns the domain as written in code: ``loguniform(0.0001, 0.01)``."""
         ((kind, arguments),) = self.describe().items()
         inside = arguments if kind in ("choice", "grid_search", "sample_from") else str(arguments)[1:-1]
         return f"{kind}({inside})"

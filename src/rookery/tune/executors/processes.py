@@ -80,7 +80,7 @@ class ProcessExecutor(Executor):
         return self._events.popleft() if self._events else None
 
     def end(self, trial: str, save: bool) -> None:
-        """Ends a trial; its process stays for the next one."""
+        """Ends a trial; its process is reused for the next one."""
         if problem := self._worker_of(trial).end(save):
             self.notes.append(f"{trial}: {problem}")
 

@@ -131,7 +131,7 @@ class Waiting:
 
 
 class RayExecutor(Executor):
-    """Runs trials on workers on the nodes of a Ray cluster. Workers are made when they are needed, and stay.
+    """Runs trials on workers on the nodes of a Ray cluster. Workers are created on demand and reused.
 
     Args:
         job: Job of the trials.
@@ -208,7 +208,7 @@ class RayExecutor(Executor):
         return [worker for worker in self._workers if worker.node and worker.start is None]
 
     def _make(self, folder: Path) -> None:
-        """Creates a worker on Ray, and asks it for its code version and whether it sees a folder."""
+        """Creates a worker on Ray, and requests its code version and whether it can access a folder."""
         resources, probe = self._resources, DiskProbe(folder)
         remote: Any = ray.remote(concurrency_groups={CONTROL: 1})(TrialActor)
         cores, key = max(math.floor(resources.cpus), 1), new_key()

@@ -241,7 +241,7 @@ class TrainingJob(Job):
 
     @property
     def title(self) -> str:
-        """The environment and the algorithm, as far as they are fixed."""
+        """Environment and algorithm, if they are fixed."""
         settings = self.describe()["settings"]
         usual = "" if "algorithm.name" in self.undecided else algorithm_name(RunConfig().algorithm)
         name, algorithm = settings.get("env", {}).get("name"), settings.get("algorithm", {}).get("name", usual)
