@@ -301,7 +301,7 @@ class TwoCues:
     def step(
         self, action_dict: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
-        """Moves the agent whose turn it is: 0 left or 1 right.
+        """Moves the agent to act: 0 left or 1 right.
 
         Returns:
             The observation of the agent that acts next, the reward and end of the one that acted.
