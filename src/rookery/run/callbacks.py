@@ -17,7 +17,7 @@ OF_STABLE_BASELINES3 = {
     "_on_rollout_end": "on_iteration(self, trainer, result)",
     "_on_training_end": "on_train_end(self, trainer, result)",
 }
-"""Methods of a callback of Stable-Baselines3, and what to write."""
+"""Methods of callbacks in Stable-Baselines3, and their replacements."""
 
 OF_RLLIB = {
     "on_train_result": "on_iteration(self, trainer, result)",
@@ -28,7 +28,7 @@ OF_RLLIB = {
     "on_episode_created": "on_episode_start(self, episode)",
     "on_checkpoint_loaded": "load_state_dict(self, state)",
 }
-"""Methods of a callback of RLlib, and what to write."""
+"""Methods of callbacks in RLlib, and their replacements."""
 
 
 class Callback(EpisodeListener):

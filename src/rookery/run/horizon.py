@@ -49,7 +49,7 @@ def values_now(run: Run, horizon: float | None) -> dict[str, float]:
 
 
 def move_horizon(run: Run, resolved: Resolved[RunConfig], source: str, keep: bool) -> None:
-    """Moves the horizon of a loaded run where a larger `stop.env_steps` is given, and notes what changes by it.
+    """Moves the horizon of a loaded run where a larger `stop.env_steps` is given, and notes the resulting changes.
 
     Args:
         run: The run, loaded from its checkpoint.

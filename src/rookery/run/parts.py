@@ -1,4 +1,4 @@
-"""Parts of a run: features that take part in its iterations, each present only if settings ask for it.
+"""Parts of a run: features that take part in its iterations, each present only if enabled in the settings.
 
 A part overrides the methods of `RunPart` that it needs. `Parts` holds for each method the overriding ones, and the
 trainer calls them one after the other: an unused feature is never called. `Trainer._make_parts` has the list, in the

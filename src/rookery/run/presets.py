@@ -513,7 +513,7 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "dqn": DQN_PRESETS,
     "pqn": PQN_PRESETS,
 }
-"""By algorithm name and environment name (``*`` stands for anything): settings by full path."""
+"""By algorithm name and environment name (``*`` matches anything): settings by full path."""
 
 
 def space_kind(obs: ObsSpec, action: ActionSpec, codes: Collection[str]) -> str:

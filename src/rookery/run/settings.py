@@ -76,8 +76,8 @@ class SamplingConfig(Settings):
     num_envs: Structural[Length] = 8
     """Number of environments."""
     env_processes: Annotated[ProcessesFromZero | None, FormerName("helpers")] = None
-    """Processes or threads that step environments beside this one; 0 = none; null = a short measurement chooses the
-    number. Changes nothing but speed.
+    """Processes or threads that step environments in addition to this one; 0 = none; null = a short measurement chooses
+    the number. Changes nothing but speed.
     """
     max_restarts: CountFromZero = 100
     """Maximum number of replacements of environment processes that died or hung, before the run stops."""
@@ -209,7 +209,7 @@ class PolicyEntry(Settings):
     """One policy: the settings of its algorithm, and how long it learns."""
 
     algorithm: AlgorithmConfig = field(default_factory=PPOConfig)
-    """Settings of its algorithm; in a file its keys are beside `frozen`."""
+    """Settings of the policy's algorithm; in a file, its keys are on the same level as `frozen`."""
     frozen: Structural[bool] = False
     """Whether the policy acts without learning; its experience is not kept."""
     max_decisions: Count | None = None
@@ -239,7 +239,7 @@ class RunConfig(Settings):
     policies: Annotated[
         dict[Label, PolicyEntry], Polymorphic(inherits="algorithm", entry=PolicyEntry, advice=AGENTS_ADVICE)
     ] = field(default_factory=dict)
-    """Policies by name: settings of their own algorithm, and ``frozen``."""
+    """Policies by name: settings of their algorithms, and ``frozen``."""
     curriculum: Structural[dict[Label, CourseConfig]] = field(default_factory=dict)
     """Lessons of environment parameters, by name (docs/how-to/curriculum.md)."""
     self_play: Structural[dict[Label, SelfPlayConfig]] = field(default_factory=dict)
@@ -312,7 +312,7 @@ def algorithm_family(cfg: Settings) -> str:
 
 
 def settings_of(config: RunConfig, policy: str) -> AlgorithmConfig:
-    """Returns the settings of the algorithm of a policy, which may have no entry of its own yet."""
+    """Returns the settings of the algorithm of a policy, which may not have an entry yet."""
     entry = config.policies.get(policy)
     return config.algorithm if entry is None else entry.algorithm
 

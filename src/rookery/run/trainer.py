@@ -138,7 +138,7 @@ class Trainer(Run):
                 raise
 
     def _make_parts(self) -> Parts:
-        """Returns the parts that settings ask for, in the order of their calls."""
+        """Returns the parts enabled in the settings, in the order of their calls."""
         config = self.config
         limited = any(entry.max_decisions is not None for entry in config.policies.values())
         return Parts(
@@ -200,7 +200,7 @@ class Trainer(Run):
 
     @contextmanager
     def _timed(self, call: str = "train_iteration", task: Any = None) -> Iterator[Any]:
-        """Context of every iteration: counts its time, and gives torch one thread unless a learner asks for more.
+        """Context of every iteration: counts its time, and gives torch one thread unless a learner requests more.
         Yields the task of rank 0.
         """
         self.clock.begin()

@@ -320,8 +320,8 @@ def layer_to_load(saved: Saved, given: Collection[str], play: bool | VectorEnv) 
 
 
 def stand_in_of(saved: Saved, play: bool | VectorEnv, layers: Iterable[Layer]) -> VectorEnv | None:
-    """Returns the placeholder for the environment of a checkpoint where nothing is sampled, or existing vectorized
-    environments; None if environments are to be made.
+    """Returns the placeholder for the environment of a checkpoint if nothing is sampled, or existing vectorized
+    environments; None if environments must be created.
 
     Args:
         saved: The checkpoint.

@@ -17,7 +17,7 @@ from rookery.run.checkpoint.replays import SavedReplays
 from rookery.run.run import Run
 
 SHARED = "put the run into a folder that all machines share (--run-dir)"
-"""Advice where learners on other machines cannot write beside a checkpoint."""
+"""Advice if learners on other machines cannot write to the folder of a checkpoint."""
 
 
 def write_other_shards(ranks: Ranks, target: Path) -> None:

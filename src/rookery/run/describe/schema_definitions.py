@@ -51,7 +51,7 @@ def with_definitions(schema: Schema) -> Schema:
 
 
 def _mapped(part: Any, name: str, change: Callable[[Any, str], Any]) -> Any:
-    """Returns a schema whose direct parts are replaced by what a function returns for them and their names."""
+    """Returns a schema whose direct parts are replaced by the results of a function of them and their names."""
     if not isinstance(part, dict):
         return part
     found = dict(part)

@@ -194,7 +194,7 @@ class BoundedEpisodes:
             played += steps
 
     def _play_some(self, vector_steps: int) -> None:
-        """Plays at most so many steps, in which no episode exceeds the limit, and records finished episodes."""
+        """Plays up to a number of steps, in which no episode exceeds the limit, and records finished episodes."""
         worker, copies = self.worker, self.env.num_lanes
         dealt = int((-(-(self.episodes - self._number) // self.lanes)).clip(0).sum())
         sample = worker.sample(vector_steps * copies, dealt - copies * int(self._first.min()))

@@ -59,7 +59,7 @@ OLD_SCORE = 0.98
 """Decay of a game's weight with each further game, where opponents are drawn by win rate."""
 
 EVEN_AFTER = 200
-"""Number of drawn games without any other result after which a note says that ratings mean nothing."""
+"""Number of drawn games without any other result after which a note reports that ratings are meaningless."""
 
 
 @dataclass(frozen=True)
@@ -267,8 +267,8 @@ class SelfPlay(Stateful):
         return {**kinds, **{name: kinds[of] for name, of in self.exploiters.items() if of in kinds}}
 
     def introduce(self, name: str, learner: Algorithm[Any], pool: WorkerPool) -> None:
-        """Adds a policy to self-play if settings ask for it: the policy and its first snapshot are opponents from now
-        on.
+        """Adds a policy to self-play if enabled in the settings: the policy and its first snapshot are opponents from
+        now on.
         """
         if name not in self.contenders:
             return
@@ -487,8 +487,8 @@ class SelfPlay(Stateful):
     # --- measuring ----------------------------------------------------------------------------------------------------
 
     def to_measure(self, policies: Mapping[str, Policy]) -> tuple[Mapping[str, Policy], PolicyMapping]:
-        """Returns the policies and their mapping for evaluations: policies of two teams as they are, a single one
-        against its latest snapshot, on each side in turn.
+        """Returns the policies and their mapping for evaluations: policies of two teams unchanged, a single one against
+        its latest snapshot, on each side in turn.
 
         Args:
             policies: All current policies of the run.

@@ -71,7 +71,7 @@ class CountedRanks(Ranks):
         return argument
 
     def stop_requested(self, interrupt: Interrupt) -> bool:
-        """Returns whether this learner was asked to stop."""
+        """Returns whether this learner was requested to stop."""
         self._count(1, 8 * self.size)
         return interrupt.number is not None
 

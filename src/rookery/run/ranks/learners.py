@@ -90,7 +90,7 @@ def check_learners(config: RunConfig, ranks: Ranks) -> None:
 
 
 def learners_of(config: RunConfig, task: RankTask, ranks: Ranks, stand_in: VectorEnv | None) -> Ranks:
-    """Returns the learners of a run; starts the others if there is only one and settings ask for more.
+    """Returns the learners of a run; starts the others if there is only one and settings require more.
 
     Args:
         config: Settings of the run.

@@ -97,7 +97,9 @@ class WorkerRecipe:
 
 
 def worker_choice(config: RunConfig) -> HelperChoice:
-    """Returns how a remote worker steps its environments: by itself, unless settings ask for environment processes."""
+    """Returns the stepping of a remote worker's environments: in its own process, unless settings require environment
+    processes.
+    """
     return HelperChoice(config.env.implementation, config.sampling.env_processes or 0)
 
 
