@@ -135,7 +135,7 @@ class DeviceStore(SlotStore):
     # --- whole rows ---------------------------------------------------------------------------------------------------
 
     def free_rows(self, slab: TensorTree) -> int:
-        """Returns how many rows can be written from here on through `rows`; 0 if none.
+        """Returns the number of rows that can be written from here on through `rows`; 0 if none.
 
         Args:
             slab: Current observations of the slots, on the device.

@@ -51,7 +51,7 @@ class WorkerPool(Protocol):
         ...
 
     def retire(self, name: str) -> None:
-        """Stops recording a policy, which plays on."""
+        """Stops recording a policy, which continues to play."""
         ...
 
     def add_opponents(self, of: str, policy: Policy, snapshots: MutableMapping[int, Policy]) -> None:
@@ -158,7 +158,7 @@ class LocalPool(Stateful):
         self.lessons: dict[str, Any] | None = None
         """Lessons that wait until the sample played ahead is complete; None if none do."""
         self.lineup: dict[str, Any] | None = None
-        """Opponents that wait likewise; they change together with the weights."""
+        """Opponents that wait, too; they change together with the weights."""
         self._ahead: _PlayAhead | None = None
 
     def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
@@ -197,7 +197,7 @@ class LocalPool(Stateful):
         return 0 if store is None or self.staleness else store.complete
 
     def retire(self, name: str) -> None:
-        """Stops recording a policy, which plays on; its decisions played ahead are dropped."""
+        """Stops recording a policy, which continues to play; its decisions played ahead are dropped."""
         self.settle()
         self.worker.retire(name)
         if self.ready is not None and name in self.ready.rollouts:
@@ -320,7 +320,7 @@ class LocalPool(Stateful):
 
 
 class _PlayAhead(Thread):
-    """Plays once, in a thread of its own. A trainer that ends without `close` waits for it, for one rollout at most."""
+    """Plays once, in a separate thread. A trainer that ends without `close` waits for it, for one rollout at most."""
 
     def __init__(self, worker: RolloutWorker, play: Callable[[int], Sample], max_env_steps: int, threads: int) -> None:
         super().__init__(name="rookery-play-ahead")
@@ -363,7 +363,7 @@ class _PlayAhead(Thread):
 
 
 def _copied(sample: Sample) -> Sample:
-    """Returns a copy of a sample, which is not overwritten when the worker plays on."""
+    """Returns a copy of a sample that is not overwritten by further playing."""
     rollouts = {name: rollout.map(lambda _, tensor: tensor.clone()) for name, rollout in sample.rollouts.items()}
     return replace(sample, rollouts=rollouts)
 

@@ -153,7 +153,7 @@ class SlotStore(ColumnWriter):
             array[self._base : self._base + self.num_slots] = slab[path][rows]
 
     def free_rows(self, slab: Any) -> int:
-        """Returns how many steps can be written as whole rows from here on, where `next_rows` points; 0 if none.
+        """Returns the number of steps that can be written as whole rows from here on, at `next_rows`; 0 if none.
 
         Args:
             slab: Current observations of the slots by leaf path, each in its row.
@@ -552,7 +552,7 @@ class WorkerPolicy(Stateful):
     def decide(
         self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, vector_step: int | None
     ) -> np.ndarray:
-        """Returns actions ``[N, ...]`` as they are stored, from one forward pass over rows of a slab; records them.
+        """Returns actions ``[N, ...]`` in stored form, from one forward pass over rows of a slab; records them.
 
         Args:
             slots: ``[N]`` the slots that decide, each once; None if all of them do, in order.

@@ -84,7 +84,7 @@ class SnapshotStack(WorkerPolicy):
     def decide(
         self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, vector_step: int | None
     ) -> np.ndarray:
-        """Returns actions ``[N, ...]`` as they are stored; arguments as of `WorkerPolicy.decide`."""
+        """Returns actions ``[N, ...]`` in stored form; arguments as of `WorkerPolicy.decide`."""
         held = self.member if slots is None else self.member[slots]
         order = np.argsort(held, kind="stable")
         ranked = held[order]

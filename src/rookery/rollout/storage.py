@@ -47,7 +47,7 @@ class DecisionSlab:
 
     @classmethod
     def on(cls, obs: Tree, seen: ObsSpec, spec: ActionSpec) -> DecisionSlab:
-        """Creates decisions for these observations, on memory of their own."""
+        """Creates decisions for these observations, with newly allocated memory."""
         obs = {leaf.path: readable(obs[leaf.path], leaf.dtype) for leaf in seen.leaves}
         num = len(next(iter(obs.values())))
         return cls(obs, np.empty((num, *spec.shape), spec.dtype), np.empty(num, np.float32))
@@ -109,7 +109,7 @@ class FragmentStorage(Stateful):
         self.first_clock = 0
         """Clock of a newly opened slot: decisions that it has made at other workers."""
         self.by_request = False
-        """Whether decisions are handed out only when asked for, however many they are."""
+        """Whether decisions are handed out only on request, regardless of their number."""
         self.obs_spec = obs
         self.action_spec = action
         self.demand = demand

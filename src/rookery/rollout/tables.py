@@ -128,7 +128,7 @@ class RowTable(Stateful):
 
 
 def as_slice(rows: np.ndarray) -> slice | np.ndarray:
-    """Returns a slice for evenly spaced rows, which selects views instead of copies; other rows as they are."""
+    """Returns a slice for evenly spaced rows, which selects views instead of copies; other rows are unchanged."""
     if len(rows) == 1:
         return slice(int(rows[0]), int(rows[0]) + 1, 1)
     stride = int(rows[1] - rows[0])

@@ -222,7 +222,7 @@ class RolloutWorker(WorkerState, Stateful):
 
     @contextmanager
     def lent(self) -> Iterator[VectorEnv]:
-        """Lends the environments to a caller that resets them and plays on its own; nothing is sampled meanwhile.
+        """Lends the environments to a caller that resets them and plays independently; nothing is sampled meanwhile.
 
         Afterwards sampling continues as from a checkpoint: where the environment cannot resume its episodes, their open
         decisions are cut off, and the next ones begin.
@@ -285,7 +285,7 @@ class RolloutWorker(WorkerState, Stateful):
         return sum(self.mapping(agent, info) == name for agent in agents) or len(agents)
 
     def retire(self, name: str) -> None:
-        """Stops recording a policy, which plays on; its open experience is dropped."""
+        """Stops recording a policy, which continues to play; its open experience is dropped."""
         self.policies[name].store = None
 
     def add_opponents(self, of: str, policy: Policy, snapshots: MutableMapping[int, Policy]) -> None:

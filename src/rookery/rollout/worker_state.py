@@ -210,7 +210,9 @@ class WorkerState:
         }
 
     def finish(self, lane: int, index: int, step: Step) -> None:
-        """Records an ended episode of a lane; policies that may change with the next one are asked for again."""
+        """Records an ended episode of a lane; for policies that may change with the next one, the mapping is called
+        again.
+        """
         result = self.standing(lane, index)
         for table, kind, rows in zip(self.tables, self.env.kinds, step.rows, strict=True):
             width = len(kind.agents)
@@ -248,7 +250,7 @@ class WorkerState:
         self.vector_steps, self.env_steps = self.vector_steps + made, self.env_steps + made * self.env.num_lanes
 
     def forget(self, lane: int) -> None:
-        """Drops the episode of a lane; policies that may change with the next one are asked for again."""
+        """Drops the episode of a lane; for policies that may change with the next one, the mapping is called again."""
         for table, kind in zip(self.tables, self.env.kinds, strict=True):
             table.begin_anew(slice(lane * len(kind.agents), (lane + 1) * len(kind.agents)))
         self.lengths[lane] = 0

@@ -70,7 +70,7 @@ class DeviceLoop:
         return True
 
     def _steps_ahead(self, mine: WorkerPolicy) -> int:
-        """Returns how many steps of a policy can be written as whole rows; 0 where none can."""
+        """Returns the number of steps of a policy that can be written as whole rows; 0 if none."""
         store = mine.store
         if self.obstacle(mine) or not isinstance(store, DeviceStore) or len(mine.taken) != self._env.num_lanes:
             ahead = 0

@@ -26,8 +26,8 @@ LEAST = 2
 
 
 def steps_available(mine: WorkerPolicy, rows: Rows, vector_step: int) -> int:
-    """Returns how many steps of a policy can be written as whole rows, by kernels and with one block of random numbers;
-    0 if none.
+    """Returns the number of steps of a policy that can be written as whole rows, by kernels and with one block of
+    random numbers; 0 if none.
 
     Args:
         mine: The policy of all rows, each in the slot of its number.

@@ -19,7 +19,7 @@ from rookery.rollout.tables import RowTable
 from rookery.rollout.worker_state import WorkerState
 
 Stepping = Callable[[Callable[[Any], Any], Any], Any]
-"""Calls the function that steps environments with the actions of all agents, and returns what it returns."""
+"""Calls the function that steps environments with the actions of all agents, and returns its result."""
 
 
 class PythonLoop:

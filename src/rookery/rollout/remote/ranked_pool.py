@@ -92,7 +92,7 @@ class RankedPool(LocalPool):
             self.demands[name] = demand
 
     def retire(self, name: str) -> None:
-        """Stops recording a policy, which plays on."""
+        """Stops recording a policy, which continues to play."""
         super().retire(name)
         self.demands.pop(name, None)
 
@@ -110,7 +110,9 @@ class RankedPool(LocalPool):
         return self.standing.lane_steps
 
     def sample(self, max_env_steps: int) -> Sample:
-        """Plays, see `WorkerPool.sample`: until a demand is met, or all ranks together have made so many steps."""
+        """Plays, see `WorkerPool.sample`: until a demand is met, or all ranks together have made this number of
+        steps.
+        """
         sample = super().sample(max_env_steps)
         self.standing.handed = {name: self.standing.taken[name] for name in sample.rollouts}
         return sample

@@ -212,7 +212,7 @@ class RemotePool(Stateful):
                 self._replace(one, error)
 
     def _replace(self, one: ShareStanding, error: WorkerLostError) -> None:
-        """Replaces a lost worker, whose lanes begin their next episodes; counts what is lost with it.
+        """Replaces a lost worker, whose lanes begin their next episodes; counts the lost data.
 
         Raises:
             WorkerLostError: If too many are lost already.
@@ -321,7 +321,7 @@ class RemotePool(Stateful):
         return held + sum(one.complete.get(name, 0) for one in self.standing)
 
     def retire(self, name: str) -> None:
-        """Stops recording a policy, which plays on."""
+        """Stops recording a policy, which continues to play."""
         self.retired.append(name)
         self.held.pop(name, None)
         self._call_all("retire", name)
@@ -428,7 +428,9 @@ class RemotePool(Stateful):
         return demand.decisions or demand.fragment_length * sum(one.slots.get(name, 0) for one in self.standing)
 
     def _ready(self) -> dict[str, Rollout]:
-        """Returns complete experience of the policies whose demand is met, including what their workers have."""
+        """Returns complete experience of the policies whose demand is met, including experience that is still with
+        their workers.
+        """
         rollouts = {}
         for name in self._learning():
             held = self.held.get(name, [])
@@ -540,7 +542,7 @@ class RemotePool(Stateful):
             self._order(one, max(one.ordered, one.vector_steps) + min(lengths, default=FIRST_STEPS), None)
 
     def _hold(self, name: str, rollout: Rollout) -> None:
-        """Keeps received experience until it is learned from; drops what is too old."""
+        """Keeps received experience until it is learned from; drops experience that is too old."""
         if self.max_policy_lag is not None and self.asynchronous:
             fresh = (self.version - rollout.version) <= self.max_policy_lag
             if not bool(fresh.all()):
@@ -549,7 +551,7 @@ class RemotePool(Stateful):
         self.held.setdefault(name, []).append(rollout)
 
     def play_ahead(self, max_env_steps: int) -> None:
-        """Does nothing: asynchronous workers play on by themselves."""
+        """Does nothing: asynchronous workers continue to play by themselves."""
 
     def lag(self, name: str, rollout: Rollout) -> dict[str, float]:
         """Returns by how many updates weights have changed since a rollout was played: the mean over its decisions and
@@ -595,7 +597,7 @@ class RemotePool(Stateful):
 
     def state_dict(self) -> dict[str, Any]:
         """Returns everything that changes. Received experience is not part of it, only its amount. A share whose worker
-        is lost or hangs begins anew where the state is restored.
+        is lost or hangs restarts its episodes when the state is restored.
         """
         self.settle()
         tickets = [None if one.is_absent else self.hosts.call(one.share.number, "state_dict") for one in self.standing]
@@ -607,7 +609,7 @@ class RemotePool(Stateful):
         return {**super().state_dict(), "finished": [], "in_transit": lost, "shares": shares, **held}
 
     def _state_of(self, one: ShareStanding, ticket: Any) -> dict[str, Any]:
-        """Waits for the state of a share; of one that begins anew, only where it begins."""
+        """Waits for the state of a share; for one that restarts, only its starting point."""
         try:
             if ticket is not None:
                 state: dict[str, Any] = self._result(ticket)

@@ -178,7 +178,7 @@ class ShareWorker:
             store.first_clock, store.by_request = self._before, True
 
     def retire(self, name: str) -> None:
-        """Stops recording a policy, which plays on."""
+        """Stops recording a policy, which continues to play."""
         self.worker.retire(name)
 
     def set_weights(self, version: int, weights: Mapping[str, list[np.ndarray]]) -> None:
@@ -268,7 +268,7 @@ class ShareWorker:
         )
 
     def take(self, names: list[str]) -> dict[str, Rollout]:
-        """Returns all complete decisions of some policies, on memory of their own."""
+        """Returns all complete decisions of some policies, in separate memory."""
         note_activity(STEP)
         worker, found = self.worker, {}
         for name in names:

@@ -43,18 +43,18 @@ class WaitTimes:
         return _Counted(self, "join", self._timers["workers.join"])
 
     def requested(self, worker: int) -> None:
-        """Notes that a worker was asked to play; its time is counted from the first call on."""
+        """Notes a request to a worker to play; its time is counted from the first call on."""
         self._since.setdefault(worker, self._clock())
 
     def answered(self, worker: int, playing: float) -> None:
-        """Notes that a worker has answered, and how many seconds it has played since its last answer."""
+        """Notes an answer of a worker, and the seconds that it has played since its last answer."""
         now = self._clock()
         passed = now - self._since.get(worker, now)
         self._answers.setdefault(worker, deque(maxlen=ANSWERS)).append((playing, passed))
         self._since[worker] = now
 
     def lost(self, worker: int) -> None:
-        """Notes that a worker is lost: the one that replaces it is counted anew."""
+        """Notes the loss of a worker; its replacement is counted from zero."""
         self._since.pop(worker, None)
         self._answers.pop(worker, None)
 
