@@ -66,7 +66,7 @@ def rows_in(segment: SegmentArrays) -> int:
 
 
 def part_of(segment: SegmentArrays, start: int, end: int) -> SegmentArrays:
-    """Returns consecutive rows of a segment. A row whose next one is in the rest has no next observation of its own."""
+    """Returns consecutive rows of a segment. A row whose next one is in the rest has no next observation."""
     part: SegmentArrays = {"serial": segment["serial"] + start}
     chosen = {
         name: np.flatnonzero((segment[name] >= start) & (segment[name] < end))
