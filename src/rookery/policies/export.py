@@ -244,7 +244,7 @@ def start_from(policy: Policy, other: Policy, source: str) -> None:
 
 
 def _computed(model: ModelConfig) -> dict[str, Any]:
-    """Returns the settings of a network that determine what given weights compute."""
+    """Returns the settings of a network that, together with its weights, determine its outputs."""
     names = ("activation", "layer_norm", "obs_clip", "cnn", "entities", "entities_as", "entity_heads", "goals",
              "goal_conditioning")  # fmt: skip
     memory = {f"memory.{name}": getattr(model.memory, name) for name in MEMORY_SETTINGS}
