@@ -60,7 +60,7 @@ def processes_env(
     num_helpers: int,
     trial: Callable[[], SerialEnv] | None = None,
 ) -> SharesEnv:
-    """Makes 1 to ``num_lanes - 1`` processes step lanes beside the caller; `factory` must survive cloudpickle.
+    """Makes 1 to ``num_lanes - 1`` processes step lanes in addition to the caller; `factory` must survive cloudpickle.
 
     Args:
         factory: Builds one environment.

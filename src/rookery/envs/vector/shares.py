@@ -281,7 +281,7 @@ class SharesEnv(VectorBase):
         self.exact = self.exact and not np.concatenate(all_lost).any()
 
     def _count_played(self, steps: int) -> None:
-        """Records what `step` records after each step."""
+        """Records the same data as `step` does after each step."""
         burst, slab, history = self.burst, self._slab, self._history
         assert burst is not None and history is not None
         actions = burst.action[:steps]

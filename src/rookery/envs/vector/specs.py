@@ -29,7 +29,8 @@ ONLY_HERE = (
 """Part of a message about an environment that could be built in one process and not in another."""
 
 CONTAINERS: tuple[type, ...] = (dict, MappingProxyType, list, tuple, CodeType, classmethod, property)
-"""Types that may contain names of ids, beside settings and callables; no mappings that load values on access."""
+"""Types that may contain names of ids, in addition to settings and callables; no mappings that load values on access.
+"""
 
 MOST_IN_ONE, MOST_SEARCHED = 1_000, 100_000
 """Limits of the search for names of ids: parts of one object, and parts in all, the nearest first."""

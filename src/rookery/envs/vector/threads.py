@@ -30,7 +30,8 @@ def threads_env(
     num_helpers: int,
     trial: Callable[[], SerialEnv] | None = None,
 ) -> SharesEnv:
-    """Makes 1 to ``num_lanes - 1`` threads step lanes beside the caller; an environment that hangs cannot be ended.
+    """Makes 1 to ``num_lanes - 1`` threads step lanes in addition to the caller; an environment that hangs cannot be
+    ended.
 
     Args:
         factory: Builds one environment.
