@@ -341,7 +341,7 @@ class EpisodeServer:
                 raise MessageError(f"episode {name}: {self.internal_errors.report(error)}") from None
 
     def gone(self, session: str) -> None:
-        """Gives up the episodes of a client that does not come back."""
+        """Gives up the episodes of a client that does not reconnect."""
         with self.changed:
             self._queue = deque(entry for entry in self._queue if entry[0] != session)
             for episode in [one for one in self._episodes.values() if one.session == session]:
@@ -454,7 +454,7 @@ class EpisodeServer:
         return found
 
     def _done(self, seen: Mapping[str, Tree], request: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Returns the actions of agents, checked: ``[1, ...]`` as they are stored."""
+        """Returns the actions of agents, checked and in stored form, ``[1, ...]``."""
         actions: Any = request.get("action")
         if not self.spaces.several:
             actions = {self.spaces.only: actions}
