@@ -189,7 +189,7 @@ class AsyncCopiesEnv(VectorBase):
         return self._shown(step_messages, perf_counter() - start)
 
     def _answer(self, actions: Sequence[np.ndarray]) -> None:
-        """Answers every copy that has asked with the actions of its agents, in the order of waiting rows."""
+        """Answers every requesting copy with the actions of its agents, in the order of waiting rows."""
         used = [0] * len(self._rows)
         for number, (given, rows) in enumerate(zip(actions, self._rows, strict=True)):
             if len(given) != (wanted := int(np.count_nonzero(rows.waiting))):
@@ -472,7 +472,7 @@ def _unlearned(step_messages: Sequence[StepMessage], stepped: np.ndarray) -> np.
 
 
 def _answers(requests: Sequence[ActionRequest], actions: np.ndarray) -> dict[str, Answer]:
-    """Returns the actions ``[N, ...]`` of all agents that asked in a lane, in order of their slots, as answers by
+    """Returns the actions ``[N, ...]`` of all requesting agents of a lane, in order of their slots, as answers by
     behaviour.
     """
     slots = requests[0].slots if len(requests) == 1 else np.concatenate([one.slots for one in requests])
@@ -520,7 +520,7 @@ def team_of(agent: str) -> str:
 
 
 def _masked_beside(behavior: Kind) -> bool:
-    """Whether masks are given beside observations, instead of being part of their space."""
+    """Whether masks are returned in addition to observations, instead of being part of their space."""
     return behavior.obs.has_mask and obs_spec(behavior.obs.space, behavior.action.space) != behavior.obs
 
 
