@@ -184,9 +184,7 @@ class BatchedAgents(BatchedEnv):
         return self._actions
 
     def _stored(self, given: np.ndarray) -> np.ndarray:
-        """Returns actions of a Dict or Tuple space, a dict or tuple for each agent that must act, as they are
-        stored.
-        """
+        """Converts actions of a Dict or Tuple space, a dict or tuple for each agent that must act, to stored form."""
         waiting, action = int(np.count_nonzero(self._rows.waiting)), self.kinds[0].action
         if given.shape != (waiting,):
             raise EnvError(

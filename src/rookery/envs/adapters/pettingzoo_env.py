@@ -117,7 +117,7 @@ class AECLane(_PettingZooLane):
         return self._on_turn({})
 
     def argument(self, actions: dict[Agent, Any]) -> Any:
-        """Returns the action of the agent whose turn it is."""
+        """Returns the action of the agent to act."""
         (action,) = actions.values()
         return action
 

@@ -49,7 +49,9 @@ WRAPPERS = {
         "return_rms.mean", "return_rms.var", "return_rms.count", "discounted_reward", "_update_running_mean",
     ),
 }  # fmt: skip
-"""Gymnasium's wrappers likewise; all of them may be wrapped by others."""
+"""Gymnasium's wrappers by class, with the attributes that change within an episode; all of them may be wrapped by
+others.
+"""
 
 LAGGING = ("xpos", "xipos")
 """Arrays of MuJoCo that Gymnasium's environments read before they step: positions of bodies at the start of the last
