@@ -536,7 +536,7 @@ NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
 def _stacked(leaf: Leaf, size: int) -> spaces.Space[Any]:
-    """Returns the space of a leaf for `size` members, as it is stored."""
+    """Returns the space of a leaf for `size` members, in stored form."""
     shape = (size, *leaf.shape)
     if leaf.kind in ("discrete", "multi_discrete"):
         return spaces.MultiDiscrete(np.tile(np.reshape(leaf.sizes, leaf.shape), (size, *[1] * len(leaf.shape))))

@@ -263,8 +263,8 @@ def without_unstored(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def run_arguments(env: Any) -> Collection[str]:
-    """Returns the names of those arguments of an environment that define how its instances are run, not what they are:
-    the names that its class lists under ``run_arguments``. They may change when a training resumes.
+    """Returns the names of the arguments of an environment that only define how its instances are run: the names that
+    its class lists under ``run_arguments``. They may change when a training resumes.
     """
     found = find_maker(env) if env is not None else None
     return getattr(getattr(found, "func", found), "run_arguments", ())  # func: for a class in `functools.partial`

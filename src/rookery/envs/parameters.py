@@ -54,7 +54,7 @@ class Parameter:
         return f"{value:g} is not {self.range()}" if too_low or too_high else ""
 
     def range(self) -> str:
-        """Returns the allowed range in words."""
+        """Describes the allowed range."""
         if self.low is None:
             return f"at most {self.high:g}"
         return f"at least {self.low:g}" if self.high is None else f"from {self.low:g} to {self.high:g}"
