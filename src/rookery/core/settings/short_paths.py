@@ -38,7 +38,8 @@ def paths_by_end() -> Mapping[str, tuple[str, ...]]:
 
 
 def full_path(path: str) -> str:
-    """Returns the path of a setting for its end; a full path, and a name that no setting ends with, stay as they are.
+    """Returns the path of a setting for its end; a full path, and a name that no setting ends with, are returned
+    unchanged.
 
     What follows the name of a setting stays too: ``config.size`` is ``env.config.size``.
 
