@@ -11,7 +11,7 @@ from pathlib import Path
 from rookery.core.errors import ConfigError
 
 LIMIT = "ROOKERY_CORES"
-"""Environment variable that limits the cores, for systems without a limit of their own."""
+"""Environment variable that limits the cores, for systems without a limit."""
 
 OMP_PAUSE_SOFT = 1
 """``omp_pause_soft`` of OpenMP 5.0: releases threads and keeps settings."""
