@@ -34,7 +34,7 @@ from rookery.core.process.cpu import LIMIT, usable_cores
 
 
 def _private(module: str) -> Any:
-    """Returns a private module of Ray; None if this version has none of the name, and what it is for is left out."""
+    """Returns a private module of Ray; None if this version does not have it, in which case its use is left out."""
     try:
         return import_module(module)
     except ImportError:
@@ -50,7 +50,9 @@ HEAD_SECONDS = 5.0
 """Seconds for the head to answer a question."""
 
 END_SECONDS = 5.0
-"""Seconds for processes of a cluster started here to end; after that the rest of its folder stays."""
+"""Timeout in seconds for processes of a cluster started here to end; afterwards, remaining files of its folder are
+kept.
+"""
 
 OBJECT_STORE = 1 << 30
 """Largest object store of a cluster started here, in bytes: objects are read and dropped at once."""

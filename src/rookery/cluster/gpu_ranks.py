@@ -1,4 +1,4 @@
-"""Gradient sums of ranks on GPUs: by NCCL if each rank has a GPU of its own, else by gloo, which copies them."""
+"""Gradient sums of ranks on GPUs: by NCCL if each rank has a separate GPU, else by gloo, which copies them."""
 
 from __future__ import annotations
 
