@@ -57,7 +57,7 @@ class AlgorithmConfig(Settings):
 
     @property
     def adds_member_id(self) -> bool:
-        """Whether policies see the member number of a row within its group; for algorithms that see groups."""
+        """Whether policies observe the member number of a row within its group; for algorithms with groups."""
         return False
 
     @property
@@ -144,7 +144,7 @@ class Algorithm(Stateful, Generic[ConfigT]):
         self.env_steps = 0
         """Environment steps of the whole run so far, used by schedules. The trainer sets it."""
         self.horizon: float | None = None
-        """Environment steps at which schedules without a length of their own end. The trainer sets it."""
+        """Environment steps at which schedules without an explicit length end. The trainer sets it."""
         self.decisions = 0
         """Decisions that the policy has learned from, those of the present update included: used by schedules with
         ``by: decisions``. The run counts them.

@@ -1,4 +1,4 @@
-"""MAPPO (Yu et al. 2022, arXiv:2103.01955): PPO whose critic sees the whole group, or the state of the game.
+"""MAPPO (Yu et al. 2022, arXiv:2103.01955): PPO whose critic observes the whole group, or the state of the game.
 
 The critic's observations lie under ``central``: the environment's own, or those of all members of a group, which
 `envs/groups.py:GroupEnv` adds. Policies act on their own observations.
@@ -52,13 +52,13 @@ class MAPPOConfig(PPOConfig):
     """
 
     member_id: Structural[bool] = False
-    """Whether policies see the member number of a row within its group, as ``member_id``; `predict` then needs it too.
-    For members that share a policy and have to act differently.
+    """Whether policies observe the member number of a row within its group, as ``member_id``; `predict` then needs it
+    too. For members that share a policy and have to act differently.
     """
 
     @property
     def adds_member_id(self) -> bool:
-        """Whether policies see the member number of a row within its group."""
+        """Whether policies observe the member number of a row within its group."""
         return self.member_id
 
     def stored(self, obs: ObsSpec) -> ObsSpec:
