@@ -29,14 +29,11 @@ def test_without_private_names_a_node_counts_as_there_and_a_token_is_left_to_ray
     connection._show_token("127.0.0.1:6379")
 
 
-def test_a_cluster_is_joined_and_left_without_private_names(renamed, monkeypatch):
-    started = []
-    monkeypatch.setattr(ray, "is_initialized", lambda: bool(started))
-    monkeypatch.setattr(connection, "_begin", lambda *given: started.append(given))
-    monkeypatch.setattr(connection.head, "watch", lambda *given: None)
-    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="127.0.0.1:1"))
-    assert connection.connect("local", said="cluster.ray", instead="nothing")
-    monkeypatch.setattr(ray, "shutdown", started.clear)
-    monkeypatch.setattr(connection, "answers", lambda *given: True)
-    connection.disconnect()
-    assert not started
+@pytest.mark.slow
+def test_a_cluster_is_started_and_left_without_private_names(renamed):
+    assert connection.connect("local", setting="cluster.ray", instead="nothing")
+    try:
+        assert connection.nodes() and not connection.node_is_gone()
+    finally:
+        connection.disconnect()
+    assert not ray.is_initialized()
