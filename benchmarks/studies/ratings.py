@@ -22,7 +22,7 @@ import numpy as np
 
 from rookery import PPOConfig, Trainer
 from rookery.core.seeding import Streams
-from rookery.report.standings import SURE
+from rookery.report.statistics import SURE
 from rookery.run.opponents.matches import Game, Matches, entrant_of_run, scripted_entrant, standings_of
 from rookery.run.prepare import make_copies
 

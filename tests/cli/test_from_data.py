@@ -15,7 +15,7 @@ from rookery.algorithms.names import ALGORITHMS
 from rookery.core.settings.fields import fields_of
 from rookery.core.settings.layers import import_object, yaml_layer
 from rookery.models.team_heads import TeamActors, TeamQValues
-from rookery.report.curves import curve_of, group
+from rookery.report.curves import curve_of, shared_title
 
 SMALL = ("algorithm.model.hidden=[8]", "algorithm.batch_size=32", "algorithm.gradient_steps=40")
 
@@ -134,7 +134,7 @@ def test_a_curve_of_data_alone_says_so(rookery, shown, tmp_path):
     rows, config = ([{"policies/main/bc_loss": 1.0, "policies/main/gradient_steps": 40}], yaml_layer(
         tmp_path / "runs" / "data-bc-s3" / "config.yaml").values)  # fmt: skip
     curve = curve_of(tmp_path, rows, config, "policies/main/bc_loss", "gradient_steps")
-    assert (curve.x, list(group([curve]))) == ([40.0], ["data bc"])
+    assert (curve.x, shared_title([curve])) == ([40.0], "data, bc")
 
 
 def test_what_has_no_use_for_data_names_what_has(rookery, shown):

@@ -103,7 +103,10 @@ WITH_RUNS = [
     ("explain cart algorithm.gama", "algorithm.gama: there is no such setting; did you mean 'algorithm.gamma'?"),
     ("record cart -o film.avi", "error: film.avi: a video is one of .webp, .gif, .png, .mp4, by its suffix"),
     (f"{CART} {' '.join(TINY)} --stop retrun_mean=3 --quiet", "stop.retrun_mean: this run has no such metric"),
-    ("plot cart --metric return_maen", "it has no such metric; did you mean 'return_mean'?; there are iteration, env_"),
+    (
+        "plot cart --metric return_maen",
+        "it has no such metric; the nearest are return_mean, ",
+    ),
     ("plot cart --x step", "command line: --x step: must be one of env_steps, seconds, episodes, gradient_steps; did"),
     ("plot cart -o picture.xyz", "-o picture.xyz: cannot be written: Format 'xyz' is not supported"),
     ("check-onnx runs/cart/main.onnx", "there is no such file"),

@@ -1,4 +1,4 @@
-"""Commands that look at a run: timers, explain, evaluate, record, plot, and how they find it."""
+"""Commands that look at a run: timers, explain, evaluate, record, and how they find it."""
 
 from __future__ import annotations
 
@@ -280,32 +280,7 @@ def test_an_environment_without_pictures_cannot_be_filmed(rookery, own_run):
     assert "renders no images" in err
 
 
-# --- plot ---------------------------------------------------------------------------------------------------
-
-
-def test_plot_writes_a_picture(rookery, runs, tmp_path):
-    code, out, _ = rookery("plot", "cart", "arena")
-    assert (code, out) == (0, "return_mean.png: 2 runs in 2 curves\n")
-    assert Image.open(tmp_path / "return_mean.png").size == (1200, 720)
-    code, out, _ = rookery("plot", "cart", "--metric", "policies.main.kl", "--x", "seconds", "-o", "deep/kl.svg")
-    assert (code, out) == (0, "deep/kl.svg: 1 run in 1 curve\n")
-    assert "<svg" in (tmp_path / "deep" / "kl.svg").read_text()
-
-
-def test_plot_groups_runs_that_differ_in_their_seed_only(rookery, runs):
-    for name, old, new in (("again", "seed: 3 ", "seed: 4 "), ("hot", "clip: 0.2 ", "clip: 0.3 ")):
-        shutil.copytree(runs / "cart", runs / name)
-        config = runs / name / "config.yaml"
-        text = config.read_text()
-        assert old in text
-        config.write_text(text.replace(old, new))
-    code, out, _ = rookery("plot", "cart", "again", "hot")
-    assert (code, out) == (0, "return_mean.png: 3 runs in 2 curves\n")
-
-
-def test_plot_without_matplotlib_says_what_to_install(rookery, runs, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert rookery("plot", "cart")[2] == "error: rookery plot needs matplotlib: pip install 'rookery-rl[plot]'\n"
+# --- broken rows ------------------------------------------------------------------------------------------------------
 
 
 def test_a_broken_row_is_named_and_a_last_one_cut_short_left_out(rookery, runs):

@@ -1,13 +1,12 @@
-"""Results as plain data: intervals, Student's t and rows, their numbers redone by hand."""
+"""Rows of results as plain data."""
 
 from __future__ import annotations
 
 import json
-import math
 
 import pytest
 
-from rookery.report.results import EvaluationResult, IterationResult, PolicyResult, interval, student_t
+from rookery.report.results import EvaluationResult, IterationResult, PolicyResult
 
 
 def row_of(**changes):
@@ -18,22 +17,6 @@ def row_of(**changes):
         "seconds": 0.12345, "steps_per_second": 518.44, "exact": True,
     }  # fmt: skip
     return IterationResult(**{**values, **changes}).row()
-
-
-@pytest.mark.parametrize(
-    ("freedom", "expected"),
-    [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (9, 2.262), (19, 2.093), (49, 2.010), (99, 1.984), (999, 1.962)],
-)
-def test_student_t_agrees_with_the_tables(freedom, expected):
-    assert student_t(freedom) == pytest.approx(expected, abs=0.005)
-
-
-def test_the_interval_of_1_2_3_is_2_plus_or_minus_4_303_over_the_root_of_3():
-    low, high = interval((1.0, 2.0, 3.0))
-    half = 4.302652730 / math.sqrt(3)
-    assert (low, high) == (pytest.approx(2 - half), pytest.approx(2 + half))
-    assert interval((7.0,)) == (7.0, 7.0)
-    assert interval((7.0, 7.0, 7.0)) == (7.0, 7.0)
 
 
 def test_a_row_is_flat_and_json_ready():

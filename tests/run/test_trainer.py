@@ -41,7 +41,7 @@ from rookery.core.state import Stateful
 from rookery.envs.native.variants import native_unavailable_reason
 from rookery.native.actor import NativeActor
 from rookery.native.forward import NetworkKernels
-from rookery.report.results import interval
+from rookery.report.statistics import mean_interval
 
 FAST = PPOConfig(fragment_length=16, epochs=2, minibatch_size=32)
 SOFT = {"batch_size": 8, "learning_starts": 16, "updates_per_step": 0.25, "replay": {"capacity": 200}}
@@ -370,7 +370,7 @@ def test_an_evaluation_plays_its_episodes_and_gives_their_interval():
     evaluation = cart_pole().evaluate(episodes=7)
     assert evaluation.episodes == len(evaluation.returns) == 7
     assert evaluation.return_mean == pytest.approx(sum(evaluation.returns) / 7)
-    assert evaluation.return_interval == interval(evaluation.returns)
+    assert evaluation.return_interval == mean_interval(evaluation.returns)
     assert evaluation.return_min == min(evaluation.returns)
     assert evaluation.return_max == max(evaluation.returns)
     assert evaluation.length_mean == evaluation.return_mean  # CartPole pays 1 a step

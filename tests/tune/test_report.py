@@ -134,7 +134,7 @@ def test_the_pictures_alone_are_a_png(searched, tmp_path):
     assert (tmp_path / "report.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
-def test_seeds_become_a_band_and_several_aims_a_front(tmp_path):
+def test_seeds_become_a_mean_and_several_aims_a_front(tmp_path):
     pytest.importorskip("matplotlib")
     made = Experiment(tmp_path / "aims", SPACE, metric=["score", "loss"], mode=["max", "min"], repeats=2)
     for number in range(3):
@@ -147,7 +147,7 @@ def test_seeds_become_a_band_and_several_aims_a_front(tmp_path):
     write_report(Analysis(made.folder), tmp_path / "aims.html")
     text = "".join(Page(tmp_path / "aims.html").text)
     assert "Aims against each other" in text
-    assert "95 % interval over seeds" in text
+    assert "One line per suggestion: mean over seeds; thin lines: single seeds." in text
 
 
 def test_one_trial_of_one_row_is_drawn_too(tmp_path):

@@ -9,19 +9,14 @@ Ghavamzadeh 2015 (high-confidence off-policy evaluation).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
+from rookery.report import statistics
+
 LARGEST_LOG = 600.0
 """Largest logarithm of a weight, so that sums of weights stay finite."""
-
-PART = 1 << 22
-"""Number of resampled values that are held in memory at once."""
-
-NORMAL = NormalDist()
 
 
 @dataclass(frozen=True)
@@ -142,44 +137,18 @@ def effective_size(weight: np.ndarray) -> float:
 # --- intervals --------------------------------------------------------------------------------------------------------
 
 
-def resampled(quotient: Quotient, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """Returns the estimates of `resamples` bootstrap samples of the episodes; samples without weight are left out."""
-    return np.concatenate([*_parts(quotient, resamples, rng)])
-
-
-def _parts(quotient: Quotient, resamples: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    number = len(quotient.numerator)
-    size = max(PART // number, 1)
-    for start in range(0, resamples, size):
-        drawn = rng.integers(0, number, (min(size, resamples - start), number))
-        numerator, denominator = quotient.numerator[drawn].sum(1), quotient.denominator[drawn].sum(1)
-        yield numerator[denominator > 0] / denominator[denominator > 0]
-
-
 def bca_interval(quotient: Quotient, resamples: int, rng: np.random.Generator) -> tuple[float, float] | None:
-    """Returns the 95 % interval of an estimate by the BCa bootstrap over episodes; None if there is no estimate."""
+    """Returns the 95 % interval of an estimate by the BCa bootstrap over episodes; None if there is no estimate.
+
+    It is not that of a mean (`statistics.estimate`): quotients of sums are biased, and their weights are skewed.
+    Bootstrap samples without weight are left out.
+    """
     value = quotient.value
     if value is None:
         return None
-    found = np.sort(resampled(quotient, resamples, rng))
-    if not len(found) or found[0] == found[-1]:
-        return value, value
-    below = (np.count_nonzero(found < value) + 0.5 * np.count_nonzero(found == value)) / len(found)
-    bias = NORMAL.inv_cdf(min(max(below, 1 / (len(found) + 1)), len(found) / (len(found) + 1)))
-    acceleration = _acceleration(quotient)
-
-    def place(probability: float) -> float:
-        shifted = bias + NORMAL.inv_cdf(probability)
-        share = NORMAL.cdf(bias + shifted / max(1.0 - acceleration * shifted, 1e-6))
-        return float(np.quantile(found, min(max(share, 0.0), 1.0)))
-
-    return place(0.025), place(0.975)
-
-
-def _acceleration(quotient: Quotient) -> float:
-    """Returns the acceleration of BCa: the skewness of the jackknife estimates."""
-    above, below = quotient.numerator.sum() - quotient.numerator, quotient.denominator.sum() - quotient.denominator
-    without = above[below > 0] / below[below > 0]
-    distance = without.mean() - without if len(without) else np.zeros(1)
-    spread = float(np.square(distance).sum())
-    return float((distance**3).sum()) / (6.0 * spread**1.5) if spread > 0 else 0.0
+    numerator, denominator = quotient.numerator, quotient.denominator
+    rows = statistics.resampled_rows([len(numerator)], resamples, rng)
+    sums = ((numerator[drawn].sum(1), denominator[drawn].sum(1)) for drawn in rows)
+    samples = np.concatenate([above[below > 0] / below[below > 0] for above, below in sums])
+    above, below = numerator.sum() - numerator, denominator.sum() - denominator
+    return statistics.bca_interval(value, samples, above[below > 0] / below[below > 0])

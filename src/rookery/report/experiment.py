@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from rookery.core.errors import ConfigError
 from rookery.core.settings.layers import flow
-from rookery.report.results import interval
+from rookery.report.statistics import mean_interval
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,7 +68,7 @@ class Suggestion(Generic[T]):
         params: Parameters by path.
         trials: One trial for each seed.
         values: For each metric the mean over the trials that have a number.
-        intervals: For each metric the 95 % interval of that mean (Student's t).
+        intervals: For each metric the 95 % interval of that mean, by `statistics.mean_interval`.
     """
 
     number: int
@@ -159,7 +159,8 @@ class ExperimentSummary(Generic[T]):
             known = [tuple(score for score in column if score is not None) for column in columns]
             if all(known):
                 values = tuple(math.fsum(scores) / len(scores) for scores in known)
-                found.append(Suggestion(number, trials[0].params, tuple(trials), values, tuple(map(interval, known))))
+                intervals = tuple(map(mean_interval, known))
+                found.append(Suggestion(number, trials[0].params, tuple(trials), values, intervals))
 
         def place(one: Suggestion[T]) -> tuple[int, float]:
             return -sum(trial.score is not None for trial in one.trials), -_worth(one.score, self.modes[0])

@@ -23,7 +23,7 @@ from rookery import __version__
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.io.files import write_file
 from rookery.core.settings.layers import flow
-from rookery.report.curves import COLORS, Curve, draw_mean, label_x, new_figure, style_axes
+from rookery.report.curves import COLORS, Curve, caption, draw_mean, label_x, new_figure, style_axes
 from rookery.report.experiment import (
     ExperimentSummary,
     Stage,
@@ -157,8 +157,8 @@ class FigureDrawer:
     def curves_caption(self) -> str:
         """Returns the caption of learning curves."""
         suggestions = self.summary.suggestions
-        many, count = any(len(one.trials) > 1 for one in suggestions), len(suggestions)
-        what = "The mean of each suggestion and its 95 % interval over seeds" if many else "One line per trial"
+        seeds, count = caption([len(one.trials) for one in suggestions]), len(suggestions)
+        what = f"One line per suggestion: {seeds}" if seeds else "One line per trial"
         return what + (f"; the best {NAMED} of {count} in colour." if count > NAMED else ".")
 
     def curves(self, figure: FigureBase) -> None:

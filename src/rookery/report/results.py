@@ -74,7 +74,7 @@ class EvaluationResult:
 
     Attributes:
         return_mean: Mean return of the episodes.
-        return_interval: 95 % confidence interval of `return_mean` (Student's t).
+        return_interval: 95 % interval of `return_mean`, by `statistics.mean_interval`.
         return_min: Return of the worst episode.
         return_max: Return of the best episode.
         length_mean: Mean length of the episodes in environment steps.
@@ -316,34 +316,3 @@ def together(how: str, numbers: Sequence[float]) -> float:
     """Returns the sum or mean of the values that an environment reported under a name."""
     total = math.fsum(numbers)
     return total if how == "sum" else total / len(numbers)
-
-
-def interval(values: tuple[float, ...]) -> tuple[float, float]:
-    """Returns the 95 % confidence interval of the mean by Student's t; of a single value, that value twice."""
-    count = len(values)
-    center = math.fsum(values) / count
-    if count < 2:
-        return center, center
-    deviation = math.sqrt(math.fsum((value - center) ** 2 for value in values) / (count - 1))
-    half = student_t(count - 1) * deviation / math.sqrt(count)
-    return center - half, center + half
-
-
-def student_t(freedom: int) -> float:
-    """Returns the 97.5 % point of Student's t distribution, by Hill's expansion around the normal one.
-
-    Args:
-        freedom: Degrees of freedom, at least 1; the result is exact for 1 and 2.
-    """
-    if freedom == 1:
-        return 12.706204736
-    if freedom == 2:
-        return 4.302652730
-    z, n = 1.959963985, float(freedom)
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    return z + sum(term / n ** (power + 1) for power, term in enumerate(terms))

@@ -13,12 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from rookery.report.curves import COLORS, new_figure, save_figure, style_axes
+from rookery.report.statistics import SURE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-SURE = 1.96
-"""Half width of a 95 % interval in standard errors."""
 
 MOST_TICKS = 12
 """Approximate number of ticks below the curve of ratings."""

@@ -123,10 +123,10 @@ def check_alike(a: Trainer, b: Trainer, saved: Path, other: Path) -> None:
 
 def lines_of(standing: Standing, other: str, played: list[Game]) -> dict[str, str]:
     """Returns the lines of a match result: label and text."""
-    from rookery.report.standings import SURE
+    from rookery.report.statistics import SURE
 
     record, score = standing.all, standing.all.score or 0.0
-    # Adds one unit in four games: equal results of all games do not rule out others.
+    # No bootstrap: one unit in four more games is added, as equal results of all games do not rule out others.
     varies = (sum((game.score - score) ** 2 for game in played) + 1.0) / (len(played) + 4)
     error = SURE * math.sqrt(varies / (len(played) + 4))
     lines = {

@@ -17,7 +17,8 @@ from rookery.core.settings.starting_folder import shown, started_in
 from rookery.envs.base import VectorBase, VectorEnv, is_only_one
 from rookery.envs.vector.closing import close_env
 from rookery.envs.vector.rendering import drawn
-from rookery.report.results import EvaluationResult, IterationResult, PolicyReturn, interval
+from rookery.report.results import EvaluationResult, IterationResult, PolicyReturn
+from rookery.report.statistics import mean_interval
 from rookery.report.videos import Video, VideoProgress, check_suffix
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.worker import RolloutWorker
@@ -223,7 +224,7 @@ def summarize(run: Run, played: PlayedEpisodes, env_steps: int) -> EvaluationRes
             by_policy.setdefault(result.policies[agent], []).append(value)
     return EvaluationResult(
         return_mean=math.fsum(returns) / len(returns),
-        return_interval=interval(returns),
+        return_interval=mean_interval(returns),
         return_min=min(returns),
         return_max=max(returns),
         length_mean=math.fsum(result.length for result in results) / len(results),
