@@ -51,7 +51,7 @@ def test_a_bootstrapped_interval_is_that_of_all_bootstrap_samples(statistic):
     values = np.array([0.3, 1.1, 2.0, 4.5, 9.7])
     every = statistic(values[np.array(list(itertools.product(range(5), repeat=5)))])  # 3,125 samples
     ends = percentile_interval(every, expanded_tail(5))
-    found = estimate([values], statistic, resamples=200_000)
+    found = estimate([values], statistic, samples=200_000)
     assert found.value == pytest.approx(statistic(values))
     assert (float(found.low), float(found.high)) == (pytest.approx(ends[0], abs=0.05), pytest.approx(ends[1], abs=0.05))
 
@@ -63,7 +63,7 @@ def test_runs_are_drawn_within_their_task():
         for first, second in itertools.product(itertools.product(range(3), repeat=3), repeat=2)
     ]
     ends = percentile_interval(np.array(every), expanded_tail(6, 2))
-    found = estimate([easy, hard], resamples=100_000)
+    found = estimate([easy, hard], samples=100_000)
     assert found.value == 51.0
     assert (float(found.low), float(found.high)) == (pytest.approx(ends[0], abs=0.05), pytest.approx(ends[1], abs=0.05))
     apart = estimate([[*easy, *hard]])
@@ -131,7 +131,7 @@ def test_its_interval_is_that_of_all_pairs_of_bootstrap_samples():
     draws = np.array(list(itertools.product(range(3), repeat=3)))
     every = np.array([[wins[np.ix_(ours, others)].mean() for others in draws] for ours in draws])
     ends = percentile_interval(every.ravel(), expanded_tail(6, 2))
-    found = probability_of_improvement([first], [second], resamples=100_000)
+    found = probability_of_improvement([first], [second], samples=100_000)
     assert (float(found.low), float(found.high)) == (pytest.approx(ends[0], abs=0.03), pytest.approx(ends[1], abs=0.03))
 
 

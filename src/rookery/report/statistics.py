@@ -98,7 +98,7 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
     return center - half, center + half
 
 
-def estimate(tasks: Sequence[ArrayLike], statistic: Statistic = mean, resamples: int = RESAMPLES) -> Estimate:
+def estimate(tasks: Sequence[ArrayLike], statistic: Statistic = mean, samples: int = RESAMPLES) -> Estimate:
     """Returns a statistic of the runs of all tasks together, with its interval by the stratified bootstrap.
 
     Bootstrap samples draw runs within each task, a curve as a whole. Percentiles are expanded, because the spread of
@@ -107,7 +107,7 @@ def estimate(tasks: Sequence[ArrayLike], statistic: Statistic = mean, resamples:
     Args:
         tasks: Scores of the N runs of each task, ``[N]``, or their curves ``[N, P]``. N may differ between tasks.
         statistic: Statistic of runs.
-        resamples: Number of bootstrap samples.
+        samples: Number of bootstrap samples.
     """
     known = [np.asarray(task, np.float64) for task in tasks]
     pooled, sizes = np.concatenate(known), [len(task) for task in known]
@@ -115,14 +115,14 @@ def estimate(tasks: Sequence[ArrayLike], statistic: Statistic = mean, resamples:
     rng = np.random.default_rng(0)
     drawn = np.concatenate([
         np.stack([statistic(point[rows]) for point in points], axis=-1)
-        for rows in resampled_rows(sizes, resamples, rng)
+        for rows in resampled_rows(sizes, samples, rng)
     ])  # fmt: skip
     ends = percentile_interval(drawn, expanded_tail(len(pooled), len(sizes)))
     return Estimate(statistic(pooled.T), *(end.reshape(pooled.shape[1:]) for end in ends))
 
 
 def probability_of_improvement(
-    first: Sequence[ArrayLike], second: Sequence[ArrayLike], resamples: int = RESAMPLES
+    first: Sequence[ArrayLike], second: Sequence[ArrayLike], samples: int = RESAMPLES
 ) -> Estimate:
     """Returns the probability that a run of one algorithm has a higher score than one of another, averaged over tasks;
     a tie counts half. 0.5 means no difference.
@@ -130,18 +130,18 @@ def probability_of_improvement(
     Args:
         first: Scores ``[N]`` of the first algorithm's runs, in each task.
         second: Scores ``[M]`` of the second algorithm's runs, in the same tasks.
-        resamples: Number of bootstrap samples, which draw the runs of each algorithm within each task.
+        samples: Number of bootstrap samples, which draw the runs of each algorithm within each task.
     """
     rng = np.random.default_rng(0)
-    values, samples, count = [], [], 0
+    values, chances, count = [], [], 0
     for ours, others in zip(first, second, strict=True):
         apart = np.sign(np.asarray(ours, np.float64)[:, None] - np.asarray(others, np.float64))
         wins = (apart + 1.0) / 2.0
-        rows, columns = (np.concatenate([*resampled_rows([size], resamples, rng)]) for size in wins.shape)
+        rows, columns = (np.concatenate([*resampled_rows([size], samples, rng)]) for size in wins.shape)
         values.append(wins.mean())
-        samples.append(np.take_along_axis(wins[rows].mean(1), columns, axis=1).mean(1))
+        chances.append(np.take_along_axis(wins[rows].mean(1), columns, axis=1).mean(1))
         count += sum(wins.shape)
-    low, high = percentile_interval(np.mean(samples, axis=0), expanded_tail(count, 2 * len(values)))
+    low, high = percentile_interval(np.mean(chances, axis=0), expanded_tail(count, 2 * len(values)))
     return Estimate(np.mean(values), low, high)
 
 
