@@ -83,6 +83,9 @@ _HOME = {
     "write_generic": "rookery.onnx.generic",
     "evaluate_offline": "rookery.ope.offline_evaluation",
     "judge": "rookery.ope.offline_evaluation",
+    "aggregate_scores": "rookery.report.statistics",
+    "iqm": "rookery.report.statistics",
+    "probability_of_improvement": "rookery.report.statistics",
     "record_replay": "rookery.run.evaluate.recording",
     "import_replay": "rookery.replay.formats.names",
     "export_replay": "rookery.replay.formats.names",
@@ -172,6 +175,9 @@ if TYPE_CHECKING:
     from rookery.replay.buffer import ReplayConfig as ReplayConfig
     from rookery.replay.formats.names import export_replay as export_replay
     from rookery.replay.formats.names import import_replay as import_replay
+    from rookery.report.statistics import aggregate_scores as aggregate_scores
+    from rookery.report.statistics import iqm as iqm
+    from rookery.report.statistics import probability_of_improvement as probability_of_improvement
     from rookery.rollout.hooks import Episode as Episode
     from rookery.run.callbacks import Callback as Callback
     from rookery.run.evaluate.recording import record_replay as record_replay

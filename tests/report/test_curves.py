@@ -23,7 +23,7 @@ from rookery.report.curves import (
     on_grid,
     shared_title,
 )
-from rookery.report.statistics import estimate
+from rookery.report.statistics import aggregate_scores
 
 
 def curve(run="a", seed=None, y=(0.0, 1.0), **changes):
@@ -114,7 +114,7 @@ def test_few_seeds_are_drawn_one_by_one_and_four_have_an_interval():
     draw_mean(axes, seeds, "four", "#0072b2", 2.0)
     assert (len(axes.lines), len(axes.collections)) == (5, 1)
     area = axes.collections[0].get_paths()[0].vertices
-    ends = estimate([[0.0, 1.0, 4.0, 9.0]])
+    ends = aggregate_scores([[0.0, 1.0, 4.0, 9.0]])
     at_end = area[area[:, 0] == 2.0][:, 1]
     assert (at_end.min(), at_end.max()) == (ends.low, ends.high)
     draw_mean(axes, seeds, "iqm", "#0072b2", 2.0, statistic="iqm")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from rookery.report.statistics import (
+    aggregate_scores,
     bca_interval,
-    estimate,
     expanded_tail,
     iqm,
     mean,
@@ -51,7 +51,7 @@ def test_a_bootstrapped_interval_is_that_of_all_bootstrap_samples(statistic):
     values = np.array([0.3, 1.1, 2.0, 4.5, 9.7])
     every = statistic(values[np.array(list(itertools.product(range(5), repeat=5)))])  # 3,125 samples
     ends = percentile_interval(every, expanded_tail(5))
-    found = estimate([values], statistic, samples=200_000)
+    found = aggregate_scores([values], statistic, samples=200_000)
     assert found.value == pytest.approx(statistic(values))
     assert (float(found.low), float(found.high)) == (pytest.approx(ends[0], abs=0.05), pytest.approx(ends[1], abs=0.05))
 
@@ -63,18 +63,18 @@ def test_runs_are_drawn_within_their_task():
         for first, second in itertools.product(itertools.product(range(3), repeat=3), repeat=2)
     ]
     ends = percentile_interval(np.array(every), expanded_tail(6, 2))
-    found = estimate([easy, hard], samples=100_000)
+    found = aggregate_scores([easy, hard], samples=100_000)
     assert found.value == 51.0
     assert (float(found.low), float(found.high)) == (pytest.approx(ends[0], abs=0.05), pytest.approx(ends[1], abs=0.05))
-    apart = estimate([[*easy, *hard]])
+    apart = aggregate_scores([[*easy, *hard]])
     assert apart.high - apart.low > 50 * (found.high - found.low), "without strata the tasks' own difference enters"
 
 
 def test_points_of_curves_have_the_intervals_of_numbers():
     curves = np.random.default_rng(0).normal(size=(6, 3))
-    found = estimate([curves])
+    found = aggregate_scores([curves])
     for point in range(3):
-        alone = estimate([curves[:, point]])
+        alone = aggregate_scores([curves[:, point]])
         assert (found.low[point], found.high[point]) == (alone.low, alone.high)
         assert found.value[point] == pytest.approx(alone.value)
 
@@ -121,6 +121,8 @@ def test_the_probability_of_improvement_counts_pairs():
     assert probability_of_improvement([[1.0, 2.0]], [[1.0, 2.0]]).value == 0.5
     better = probability_of_improvement([[9.0, 8.0, 7.0, 6.0]], [[1.0, 2.0, 3.0, 4.0]])
     assert (better.value, better.low, better.high) == (1.0, 1.0, 1.0)
+    with pytest.raises(ValueError, match="low >= high"):
+        aggregate_scores([[1.0], []])
     with pytest.raises(ValueError, match="zip"):
         probability_of_improvement([[1.0]], [[1.0], [2.0]])
 

@@ -140,7 +140,7 @@ def effective_size(weight: np.ndarray) -> float:
 def bca_interval(quotient: Quotient, resamples: int, rng: np.random.Generator) -> tuple[float, float] | None:
     """Returns the 95 % interval of an estimate by the BCa bootstrap over episodes; None if there is no estimate.
 
-    It is not that of a mean (`statistics.estimate`): quotients of sums are biased, and their weights are skewed.
+    It is not that of a mean (`statistics.mean_interval`): quotients of sums are biased, and their weights are skewed.
     Bootstrap samples without weight are left out.
     """
     value = quotient.value

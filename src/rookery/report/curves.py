@@ -14,7 +14,7 @@ import numpy as np
 from rookery.core.errors import ConfigError
 from rookery.core.packages import install_line
 from rookery.report.experiment import format_value, short_names, varying_paths
-from rookery.report.statistics import FEWEST, STATISTICS, estimate
+from rookery.report.statistics import FEWEST, STATISTICS, aggregate_scores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -294,7 +294,7 @@ def draw_mean(
     x, y = np.array(curves[0].x), np.array(curves[0].y)
     if len(curves) >= FEWEST:
         x, values = on_grid(curves)
-        found = estimate([values], STATISTICS[statistic])
+        found = aggregate_scores([values], STATISTICS[statistic])
         y = found.value
         axes.fill_between(x, found.low, found.high, color=color, alpha=0.2, linewidth=0, zorder=order - 1)
     elif len(curves) > 1:

@@ -82,13 +82,13 @@ STATISTICS: dict[str, Statistic] = {"mean": mean, "iqm": iqm}
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
     """Returns the 95 % interval of the mean of independent values; of a single value, that value twice.
 
-    From `FEWEST` values on, it is that of `estimate`, which assumes no distribution and stays within the range of the
-    values. For two and three it is Student's t, which is exact for normal values of any number, whereas a bootstrap of
-    three contains their mean in 3 of 4 cases only. It is Student's t above `MOST` too, where both agree.
+    From `FEWEST` values on, it is that of `aggregate_scores`, which assumes no distribution and stays within the range
+    of the values. For two and three it is Student's t, which is exact for normal values of any number, whereas a
+    bootstrap of three contains their mean in 3 of 4 cases only. It is Student's t above `MOST` too, where both agree.
     """
     count = len(values)
     if FEWEST <= count <= MOST:
-        found = estimate([sorted(values)])  # the order of the values does not matter
+        found = aggregate_scores([sorted(values)])  # the order of the values does not matter
         return float(found.low), float(found.high)
     center = math.fsum(values) / count
     if count < 2:
@@ -98,7 +98,7 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
     return center - half, center + half
 
 
-def estimate(tasks: Sequence[ArrayLike], statistic: Statistic = mean, samples: int = RESAMPLES) -> Estimate:
+def aggregate_scores(tasks: Sequence[ArrayLike], statistic: Statistic = mean, samples: int = RESAMPLES) -> Estimate:
     """Returns a statistic of the runs of all tasks together, with its interval by the stratified bootstrap.
 
     Bootstrap samples draw runs within each task, a curve as a whole. Percentiles are expanded, because the spread of
@@ -108,6 +108,9 @@ def estimate(tasks: Sequence[ArrayLike], statistic: Statistic = mean, samples: i
         tasks: Scores of the N runs of each task, ``[N]``, or their curves ``[N, P]``. N may differ between tasks.
         statistic: Statistic of runs.
         samples: Number of bootstrap samples.
+
+    Raises:
+        ValueError: If a task has no runs, or the curves have different numbers of points.
     """
     known = [np.asarray(task, np.float64) for task in tasks]
     pooled, sizes = np.concatenate(known), [len(task) for task in known]
@@ -131,6 +134,9 @@ def probability_of_improvement(
         first: Scores ``[N]`` of the first algorithm's runs, in each task.
         second: Scores ``[M]`` of the second algorithm's runs, in the same tasks.
         samples: Number of bootstrap samples, which draw the runs of each algorithm within each task.
+
+    Raises:
+        ValueError: If a task has no runs, or the numbers of tasks differ.
     """
     rng = np.random.default_rng(0)
     values, chances, count = [], [], 0

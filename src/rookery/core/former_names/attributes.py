@@ -455,7 +455,7 @@ REMOVED: dict[str, str] = {
     "rookery.envs.unity.recognized:MadeBaseEnv": "use rookery.envs.schemes.NotSingleEnv",
     "rookery.native.critics:action_gradient": "use rookery.native.critics.ActionValues",
     "rookery.ope.estimators:resampled": "use rookery.report.statistics.resampled_rows",
-    "rookery.report.curves:average": "use rookery.report.statistics.estimate",
+    "rookery.report.curves:average": "use rookery.report.statistics.aggregate_scores",
     "rookery.rollout.fragments:times_before": "use rookery.rollout.worker_state.episodes_of",
     "rookery.run.checks.memory_check:explained_shortage": "use explain_memory_error, which is given the error",
     "rookery.run.compute:threads_for": "use Run.threads_of",
