@@ -41,7 +41,7 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Estimate:
+class ScoreEstimate:
     """An estimate and its 95 % interval.
 
     Attributes:
@@ -98,19 +98,21 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
     return center - half, center + half
 
 
-def aggregate_scores(tasks: Sequence[ArrayLike], statistic: Statistic = mean, samples: int = RESAMPLES) -> Estimate:
+def aggregate_scores(
+    tasks: Sequence[ArrayLike], statistic: Statistic = mean, samples: int = RESAMPLES
+) -> ScoreEstimate:
     """Returns a statistic of the runs of all tasks together, with its interval by the stratified bootstrap.
 
     Bootstrap samples draw runs within each task, a curve as a whole. Percentiles are expanded, because the spread of
     few runs is smaller than that of the distribution they are from.
 
     Args:
-        tasks: Scores of the N runs of each task, ``[N]``, or their curves ``[N, P]``. N may differ between tasks.
+        tasks: Scores of the N > 0 runs of each task, ``[N]``, or their curves ``[N, P]``. N may differ between tasks.
         statistic: Statistic of runs.
         samples: Number of bootstrap samples.
 
     Raises:
-        ValueError: If a task has no runs, or the curves have different numbers of points.
+        ValueError: If the curves have different numbers of points.
     """
     known = [np.asarray(task, np.float64) for task in tasks]
     pooled, sizes = np.concatenate(known), [len(task) for task in known]
@@ -121,12 +123,12 @@ def aggregate_scores(tasks: Sequence[ArrayLike], statistic: Statistic = mean, sa
         for rows in resampled_rows(sizes, samples, rng)
     ])  # fmt: skip
     ends = percentile_interval(drawn, expanded_tail(len(pooled), len(sizes)))
-    return Estimate(statistic(pooled.T), *(end.reshape(pooled.shape[1:]) for end in ends))
+    return ScoreEstimate(statistic(pooled.T), *(end.reshape(pooled.shape[1:]) for end in ends))
 
 
 def probability_of_improvement(
     first: Sequence[ArrayLike], second: Sequence[ArrayLike], samples: int = RESAMPLES
-) -> Estimate:
+) -> ScoreEstimate:
     """Returns the probability that a run of one algorithm has a higher score than one of another, averaged over tasks;
     a tie counts half. 0.5 means no difference.
 
@@ -136,7 +138,7 @@ def probability_of_improvement(
         samples: Number of bootstrap samples, which draw the runs of each algorithm within each task.
 
     Raises:
-        ValueError: If a task has no runs, or the numbers of tasks differ.
+        ValueError: If the numbers of tasks differ.
     """
     rng = np.random.default_rng(0)
     values, chances, count = [], [], 0
@@ -148,7 +150,7 @@ def probability_of_improvement(
         chances.append(np.take_along_axis(wins[rows].mean(1), columns, axis=1).mean(1))
         count += sum(wins.shape)
     low, high = percentile_interval(np.mean(chances, axis=0), expanded_tail(count, 2 * len(values)))
-    return Estimate(np.mean(values), low, high)
+    return ScoreEstimate(np.mean(values), low, high)
 
 
 def resampled_rows(sizes: Sequence[int], resamples: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
