@@ -163,8 +163,8 @@ def resampled_rows(sizes: Sequence[int], resamples: int, rng: np.random.Generato
     """
     starts = np.cumsum([0, *sizes[:-1]])
     most = max(PART // sum(sizes), 1)
-    for done in range(0, resamples, most):
-        number = min(most, resamples - done)
+    for begin in range(0, resamples, most):
+        number = min(most, resamples - begin)
         strata = zip(starts, sizes, strict=True)
         yield np.concatenate([start + rng.integers(0, size, (number, size)) for start, size in strata], axis=1)
 
