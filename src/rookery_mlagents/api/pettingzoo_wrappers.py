@@ -41,7 +41,7 @@ class UnityPettingzooBaseEnv:
         self._observations: dict[str, Any] = {}
         self._lives: dict[tuple[str, int], int] = {}
         self._over: set[str] = set()
-        self._rows: dict[str, tuple[str, int]] = {}  # of those who ask: behaviour and row
+        self._rows: dict[str, tuple[str, int]] = {}  # of requesting agents: behaviour and row
         self._actions: dict[str, ActionTuple] = {}
         self._observation_spaces: dict[str, spaces.Space[Any]] = {}
         self._action_spaces: dict[str, spaces.Space[Any]] = {}

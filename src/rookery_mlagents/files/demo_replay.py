@@ -181,7 +181,7 @@ def recording_of_demo(file: Path, demo: DemoFile, wanted: Spaces | None, growth:
         if info.ended:
             del agents[info.id]
     for one in agents.values():
-        if one.decisions > 1:  # the recording stopped: what came of the last decision is not known
+        if one.decisions > 1:  # the recording stopped: the outcome of the last decision is unknown
             last = one.without_last()
             episodes.append(_episode(one, False, False, last))
     return Recording(made_of, tuple(episodes))

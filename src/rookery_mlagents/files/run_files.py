@@ -247,7 +247,7 @@ class RunFiles(Callback):
             self.ledger(trainer, name)
         for name, ledger in self.ledgers.items():
             take_stock(folder / folder_name(name), ledger)
-            if ledger.steps and name in trainer.policies:  # the checkpoint says of the model before it
+            if ledger.steps and name in trainer.policies:  # the checkpoint refers to the previous model
                 self.write_final(trainer, name)
         self.write_logs(trainer)
 
@@ -505,7 +505,7 @@ def coefficients_of(
     if len(several) < 2:
         kind = "continuous_alpha" if action.num_numbers else "discrete_alpha"
         return {kind: learning["alpha"]} if "alpha" in learning else {}
-    choices = several[: len(action.sizes)]  # those of the numbers stand behind them
+    choices = several[: len(action.sizes)]  # those of continuous actions follow them
     found = {"discrete_alpha": sum(choices) / len(choices)} if choices else {}
     return found | ({"continuous_alpha": several[-1]} if action.num_numbers else {})
 

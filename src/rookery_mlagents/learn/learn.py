@@ -485,7 +485,7 @@ def finished_notes(trainer: Trainer) -> list[str]:
     elif trainer.progress is not None:
         until = "it plays on without learning until the iteration ends that was interrupted"
     else:
-        return []  # the trainer says that there is nothing to do
+        return []  # the trainer reports that there is nothing to do
     return [f"{line}; {until}; a larger max_steps lets it learn on" for line in lines]
 
 

@@ -271,7 +271,7 @@ class PlayerLink:
         self._threads = Threads(THREADS, f"unity player {lane}")
         self._server, self.port = _serve(self._exchange, self._threads, lane, port)
 
-    # -- what comes in -------------------------------------------------------------------------------------------------
+    # -- incoming calls ------------------------------------------------------------------------------------------------
 
     def _exchange(self, content: bytes, context: Any) -> bytes:
         """Serves one call; runs in a thread of the server."""
@@ -438,7 +438,7 @@ class PlayerLink:
         """Counts messages that are not from a player. Needs the lock."""
         self.num_strange, self.strange = self.num_strange + 1, what
 
-    # -- what goes out -------------------------------------------------------------------------------------------------
+    # -- outgoing ------------------------------------------------------------------------------------------------------
 
     @property
     def is_waiting(self) -> bool:

@@ -381,7 +381,7 @@ class BehaviorReader:
         Raises:
             WireError: If one cannot be read, or shows something else than agents of the behaviour do.
         """
-        infos = list(infos)  # objects that are kept need not be made anew for each field
+        infos = list(infos)  # cached objects need not be created again for each field
         gone = np.array([info.ended for info in infos], dtype=bool)
         if not gone.any():
             return self._asking(infos), None

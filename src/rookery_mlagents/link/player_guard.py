@@ -64,7 +64,7 @@ def main(line: int, log: str, command: list[str]) -> int:
     watcher.start()
     code = program.wait()
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(program.pid, signal.SIGKILL)  # what it has started and left behind
+        os.killpg(program.pid, signal.SIGKILL)  # processes it has started and not ended
     return code if code >= 0 else 128 - code
 
 

@@ -437,7 +437,7 @@ class UnityPlayers:
         """Checks that a player still runs and responds in time."""
         life = self._lanes[lane].life
         if life.stage in ("asking", "shown"):
-            return  # it waits for us; if it is gone, the answer is not read, and the next check finds out
+            return  # it waits for this answer; if it is gone, nothing reads the answer, and the next check detects it
         if life.process is not None and life.process.has_ended():
             self._lose(lane, "exited", life.process.end())
         elif now - life.since > self.settings.timeout_wait and not self._may_wait(life):

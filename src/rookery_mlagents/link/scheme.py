@@ -93,7 +93,7 @@ def _player_class(unity_env: Any, file_name: str | None) -> Any:
             super().__init__(num_lanes, file_name, **config)
 
     whole = inspect.signature(unity_env)
-    UnityPlayer.__signature__ = whole.replace(  # for who looks up what env.config can have
+    UnityPlayer.__signature__ = whole.replace(  # for look-ups of the keys of env.config
         parameters=[one for one in whole.parameters.values() if one.name != "file_name"]
     )
     return UnityPlayer

@@ -356,7 +356,7 @@ class PlayerSession:
             return b"\x07" * 33
         return side_channels.pack(messages)
 
-    # -- what goes wrong -----------------------------------------------------------------------------------------------
+    # -- simulated faults ----------------------------------------------------------------------------------------------
 
     def _is_at(self, step: int) -> bool:
         return self._scene is not None and step > 0 and self._scene.steps == step

@@ -76,7 +76,7 @@ class Recorder:
         try:
             return self._line.exchange(content)
         except LineLost as error:
-            self._line.close()  # the next caller dials anew
+            self._line.close()  # the next caller connects again
             self._line = Line(self._trainer, self._writer)
             context.abort(self._unavailable, str(error))
             raise

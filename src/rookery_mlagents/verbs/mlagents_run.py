@@ -23,5 +23,5 @@ def run_script(
     from rookery.script.runner import without_dashes
     from rookery_mlagents.api.running import run
 
-    Interrupt.ends_program = False  # the script may act on a second signal in a way of its own
+    Interrupt.ends_program = False  # the script may act on a second signal in its own way
     sys.exit(run(script, without_dashes(arguments or [])))
