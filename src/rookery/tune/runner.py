@@ -272,7 +272,7 @@ class Runner:
             return
         kept = self.kept(row)
         age, score = self.age_and_score(kept)
-        awaited = self.is_awaited(trial, age)  # may add a trial, so it comes before `on_result`
+        awaited = self.is_awaited(trial, age)  # may add a trial, so it is called before `on_result`
         actions = self.checked(self.scheduler.on_result(trial.name, age, score), trial)
         if reason:
             actions = {name: action for name, action in actions.items() if name != trial.name}
