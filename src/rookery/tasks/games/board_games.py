@@ -242,9 +242,7 @@ class ConnectFour(BoardGame):
 def dropped(moves: np.ndarray, taken: np.ndarray) -> np.ndarray:
     """Returns the stones, as bits, that fall into columns ``[...]`` that are not full, onto the stones `taken`."""
     lowest = np.left_shift(np.int64(1), moves * (ROWS + 1))
-    return np.asarray(
-        (taken + lowest) & ~taken & (lowest * ((1 << ROWS + 1) - 1))
-    )  # what is carried out of full places
+    return np.asarray((taken + lowest) & ~taken & (lowest * ((1 << ROWS + 1) - 1)))  # bits carried out of full columns
 
 
 def has_four(stones: np.ndarray) -> np.ndarray:

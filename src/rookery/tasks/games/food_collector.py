@@ -231,7 +231,7 @@ class FoodCollector(BatchedAgents):
         scale = self.view / (2 * SEEN)
         row = ((SEEN - ahead[inside]) * scale).astype(np.int64)
         column = ((SEEN + aside[inside]) * scale).astype(np.int64)
-        np.minimum(row, self.view - 1, out=row)  # what is rounded up to the edge
+        np.minimum(row, self.view - 1, out=row)  # values rounded up to the edge
         np.minimum(column, self.view - 1, out=column)
         lane, agent, _ = np.nonzero(inside)
         kind = np.broadcast_to(kinds, inside.shape)[inside]

@@ -101,12 +101,12 @@ class LineSoccer(BatchedAgents):
             {"blue": blue, "red": red},
             group_rewards=True,
         )
-        self._view = np.repeat([1.0, -1.0], self.teams)[:, None]  # red sees the pitch turned by 180 degrees
+        self._view = np.repeat([1.0, -1.0], self.teams)[:, None]  # red observes the pitch rotated by 180 degrees
         self._place, self._ball, self._speed = (
             np.zeros(shape) for shape in ((num_lanes, num, 2), *[(num_lanes, 2)] * 2)
         )
         self._seen = self._rows.obs["obs"].reshape(num_lanes, num, self._size)
-        # which players each player sees where in its observation: mates first, then opponents
+        # order of the other players in each player's observation: team mates first, then opponents
         team = np.repeat([0, 1], self.teams)
         self._pairs = [
             (player, other, OTHERS + 2 * slot)
