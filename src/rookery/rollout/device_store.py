@@ -71,7 +71,7 @@ class DeviceStore(SlotStore):
         self.on_device = False
         """Whether the tensors hold the open fragments; else the arrays do."""
         self._tensors: dict[str, Any] = {}
-        self._mirrored: dict[str, Any] | None = None  # the arrays that the tensors stand for
+        self._mirrored: dict[str, Any] | None = None  # the arrays mirrored by the tensors
         self._rows: dict[int, list[TensorRow]] = {}  # by `_base`
         self._finals_there: list[tuple[Tensor, TensorTree]] = []  # indices [K, 2], and final observations
         self._seen: TensorTree = {}

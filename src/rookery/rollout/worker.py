@@ -186,7 +186,7 @@ class RolloutWorker(WorkerState, Stateful):
         self._place_groups()
         self.policies = {one.name: one for one in sorted(self.policies.values(), key=lambda one: one.number)}
         if self.listeners is not None and self.now is not None:
-            for lane in range(self.env.num_lanes):  # lanes without listeners, or with lost episodes, begin anew
+            for lane in range(self.env.num_lanes):  # lanes without listeners, or with lost episodes, restart
                 if listeners is None or self._lost[lane] or listeners["episodes"][lane] is None:
                     self.listeners.begin(lane, self.now)
             if listeners is not None:

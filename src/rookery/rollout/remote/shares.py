@@ -287,7 +287,7 @@ class ShareWorker:
     def load_env(self, state: dict[str, Any]) -> dict[str, Kind]:
         """Restores the environments of a state; see `RolloutWorker.load_env`."""
         saved = LaneShare(**{**state["share"], "skipped": tuple(state["share"]["skipped"])})
-        if saved != self.share:  # these lanes had been lost and begun anew
+        if saved != self.share:  # these lanes were lost and restarted
             close_env(self.worker.env, self.worker.env.name)
             self.share, self.worker = saved, self._make(saved)
             self.worker.interrupt = self.interrupt
