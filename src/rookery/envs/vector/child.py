@@ -43,7 +43,7 @@ class ShareServer:
         self._commands, self._answers = channel.signals(self._words, bell, bool(self._words[STATUS]))
         self._share: SerialEnv
         self._player: ShareLoop
-        self._version = 0  # version of the layout that all shares know
+        self._version = 0  # layout version known to all shares
 
     def run(self) -> None:
         """Runs commands until the driver is gone."""
@@ -173,7 +173,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     bell, line = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
     die_with(int(sys.argv[4]), line, sys.argv[5] == "1")
-    faulthandler.register(signal.SIGUSR1, all_threads=False)  # a driver that stops waiting asks where it hangs
+    faulthandler.register(signal.SIGUSR1, all_threads=False)  # a driver that stops waiting requests the traceback
     control = SharedMemory(PAGE, os.fdopen(int(sys.argv[3]), "r+b", buffering=0))
     try:
         with watched_output():

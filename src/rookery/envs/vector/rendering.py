@@ -83,7 +83,7 @@ def last_picture(env: VectorBase, lane: int) -> np.ndarray | None:
     """Renders the final state of a lane's episode; None without images, or if the episode has not ended."""
     try:
         return drawn(env, lane)
-    except EnvError:  # of an environment that has removed what it draws
+    except EnvError:  # raised by an environment that has removed the objects it draws
         return None
 
 
