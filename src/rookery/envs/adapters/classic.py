@@ -29,7 +29,7 @@ POLE_MASS_LENGTH = POLE_MASS * HALF_POLE
 FORCE = 10.0  # N, to the left or to the right
 STEP_SECONDS = 0.02
 POSITION_LIMIT = 2.4  # m from the middle, beyond which an episode terminates
-ANGLE_LIMIT = 12 * 2 * math.pi / 360  # rad from upright, likewise
+ANGLE_LIMIT = 12 * 2 * math.pi / 360  # rad from upright
 
 SEEDS_AT_ONCE = 256
 """Number of episodes that are seeded together, but at least `SEEDS_A_LANE` of each lane."""
