@@ -120,7 +120,7 @@ def choose(factory: Callable[[], Any], num_lanes: int, name: str, only_here: str
         return _measured("serial", 0, f"{name}: {only_here}: {instead}")
     began = perf_counter()
     try:
-        one = SerialEnv(factory, 1, name)  # what it imports is needed anyway
+        one = SerialEnv(factory, 1, name)  # its imports are needed anyway
     except NotSingleEnv as made:
         close_env(made.made, name)
         return _measured("serial", 0)

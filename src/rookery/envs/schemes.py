@@ -39,7 +39,7 @@ class EnvScheme:
     A plug-in overrides `find`; its names are ``NAME:REST``, where NAME is that of its entry point.
     """
 
-    # -- names: what a user types -------------------------------------------------------------------
+    # -- names, as typed by users ---------------------------------------------------------------------
 
     def matches(self, name: str) -> bool:
         """Returns whether a name is of this kind; nothing is imported or run for that."""
@@ -77,7 +77,7 @@ class EnvScheme:
     def explain_missing(self, name: str) -> None:
         """Raises an EnvError with the reason if a name that does not exist looks like one of this kind."""
 
-    # -- makers: what a name refers to, or what a program passes --------------------------------------
+    # -- makers: objects named by users, or passed by a program ---------------------------------------
 
     def plays_many(self, maker: Any) -> bool:
         """Returns whether this kind has a maker, which makes vectorized environments."""

@@ -333,7 +333,7 @@ class TeamEnv(VectorBase):
                 where, tree, stale = self._finals(slab, team, own, truncated)
                 finals.append((where * len(slab.teams) + column, tree))
                 rows.final_stale += stale
-            team.over &= ~waiting  # an agent that acts again has come back
+            team.over &= ~waiting  # an agent that acts again has rejoined
             team.opened |= acts
         if any(len(where) for where, _ in finals):
             index = np.concatenate([where for where, _ in finals])
