@@ -166,7 +166,7 @@ class ObsSpec:
             if array.shape != leaf.shape:
                 if leaf.kind != "discrete" or array.size != 1:
                     raise SpaceError(f"{leaf.path}: shape {array.shape} where the space says {leaf.shape}")
-                array = array.reshape(())  # a Discrete observation often comes as an array of one
+                array = array.reshape(())  # a Discrete observation is often an array of one element
             if array.dtype != leaf.dtype or leaf.kind in CATEGORIES:
                 array = _stored(array, leaf)
             tree[leaf.path][row] = array
