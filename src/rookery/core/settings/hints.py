@@ -392,7 +392,7 @@ class ForeignNames:
         def __getattr__(self, name: str) -> object:
             if name in ATTRIBUTES and not hasattr(type(self), name):
                 raise no_attribute(self, name)
-            return object.__getattribute__(self, name)  # raises again what it raised, also inside of a property
+            return object.__getattribute__(self, name)  # raises the original error again, also one inside a property
 
 
 def suggestion(path: str, known: Iterable[str]) -> str:

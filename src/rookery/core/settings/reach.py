@@ -326,7 +326,7 @@ def argument_hints(maker: Any) -> dict[str, Any]:
         if not callable(one):
             break
         hints: dict[str, Any] = {}
-        with suppress(NameError, TypeError):  # of a type that is imported for type checkers alone: it says nothing
+        with suppress(NameError, TypeError):  # a type imported only for type checkers has no mark
             hints = get_type_hints(one, include_extras=True)
         try:
             parameters = inspect.signature(one).parameters
