@@ -130,7 +130,7 @@ def replace_lost(stream: TextIO, name: str, error: Exception, log: Path | None) 
     with open(os.devnull, "w", encoding="utf-8") as nothing:
         os.dup2(nothing.fileno(), number)
     with suppress(OSError, ValueError):
-        stream.flush()  # takes what it holds back out of the way
+        stream.flush()  # discards the buffered text
     os.dup2(file.fileno(), number)
     file.close()
     return None

@@ -174,7 +174,7 @@ def write_directory(
         if replace:
             _remove_replaced(path)
     except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)  # first: the message says how much is free then
+        shutil.rmtree(temporary, ignore_errors=True)  # first, so that the message reports the free space afterwards
         raise _failed(path, error, size, placed) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -426,7 +426,7 @@ def find_checkpoint(path: Path) -> Path:
     if path.name == "best" and path.parent.name == FOLDER and (name := best_name(path.parent)):
         return path.parent / name
     if path.is_dir() and path.parent.name == FOLDER and checkpoint_number(path.name):
-        return path  # its manifest is lost, which those who read it will say
+        return path  # its manifest is lost, which readers will report
     found = list_checkpoints(path / FOLDER)
     if found:
         return found[-1]
