@@ -41,7 +41,7 @@ def decayed_sums(term: Tensor, decay: Tensor) -> Tensor:
     """
     total, stretch = term.clone(), 1
     while stretch < len(term):
-        decay = decay[: len(term) - stretch]  # over so many rows, from each on
+        decay = decay[: len(term) - stretch]  # sums over this number of rows, starting at each
         stops = decay == 0
         total[:-stretch] += (decay * total[stretch:]).masked_fill_(stops, 0.0)
         decay = (decay[:-stretch] * decay[stretch:]).masked_fill_(stops[:-stretch], 0.0)

@@ -140,7 +140,7 @@ def _entry_point_files(folder: str) -> Iterator[tuple[str, str]]:
     try:
         with os.scandir(folder) as entries:
             inside = sorted((entry.name, entry.path) for entry in entries if entry.name.endswith(METADATA))
-    except OSError:  # no folder: an archive, or something that is gone
+    except OSError:  # no folder: an archive, or a removed path
         return
     for name, path in inside:
         try:
