@@ -191,7 +191,7 @@ class RayRanks(Gathered):
             loss = self.lost(error)
             raise loss from loss.__cause__
         vars(self).update(vars(ranks))
-        self._store = store  # lives as long as this
+        self._store = store  # must exist as long as this object
         self.watch_others()
 
     def lost(self, error: Exception) -> RookeryError:
