@@ -92,25 +92,28 @@ def echo_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
 def new(
     name: Annotated[str, typer.Argument(help="Path of the environment, without a suffix.", show_default=False)],
     in_c: Annotated[bool, typer.Option("--c", help="Write it in C.")] = False,
+    agents: Annotated[int, typer.Option(min=1, help="Number of agents; in C, one.")] = 1,
 ) -> None:
     """Write a small working environment and its test, as a start for your own.
+
+    rookery envs new my_env --agents 2
 
     rookery envs new --c my_env
     """
     from rookery.envs.native.template_files import write_template
+    from rookery.envs.templates import class_name, write_environment
 
-    if not in_c:
-        raise ConfigError(
-            "rookery envs new: add --c for an environment in C; docs/how-to/own-environment.md has some in Python"
-        )
-    source, test = write_template(Path(name))
-    for line in (
+    if in_c and agents > 1:
+        raise ConfigError("command line: --c and --agents exclude each other: the template in C has one agent")
+    source, test = write_template(Path(name)) if in_c else write_environment(Path(name), agents)
+    made = str(source) if in_c else f"{source.stem}:{class_name(source.stem)}"
+    lines = [
         f"wrote {source} and {test}",
-        f"check it:  rookery envs check {source}",
+        f"check it:  rookery envs check {made}",
         f"test it:   python -m pytest {test}",
-        f"train:     rookery train {source}",
-        f"ship it:   rookery envs build {source}",
-    ):
+        f"train:     rookery train {made}",
+    ]
+    for line in [*lines, *[f"ship it:   rookery envs build {source}"] * in_c]:
         typer.echo(line)
 
 

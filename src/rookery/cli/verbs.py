@@ -18,6 +18,7 @@ from rookery.core.settings.hints import OPTIONS, OTHER_VERBS
 
 HELP = {
     "Train": {
+        "init": "Write a project: environment, test, settings.",
         "train": "Train policies in an environment.",
         "resume": "Continue a run exactly from its last checkpoint.",
         "learn": "Train on replay buffers, without the environment.",

@@ -218,6 +218,7 @@ REPLAY_FORMATS = PluginTable(
 VERBS = PluginTable(
     "rookery.verbs",
     {
+        "init": "rookery.cli.new.init:init",
         "train": "rookery.cli.train:train",
         "resume": "rookery.cli.resume:resume",
         "learn": "rookery.cli.learn:learn",

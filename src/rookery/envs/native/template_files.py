@@ -57,12 +57,25 @@ def write_template(path: Path) -> tuple[Path, Path]:
     """
     source = path if path.suffix == ".c" else path.with_name(f"{path.name}.c")
     test, name = source.with_name(f"test_{source.stem}.py"), source.stem
-    if not name.isidentifier():
-        raise ConfigError(f"{source}: {name!r} is not a name of a module: use letters, digits and _")
+    check_new_files(source, test)
+    source.write_text(TEMPLATE.read_text(encoding="utf-8").replace("ENVIRONMENT", name), encoding="utf-8")
+    test.write_text(TEST.replace("NAME", name), encoding="utf-8")
+    return source, test
+
+
+def check_new_files(source: Path, test: Path) -> None:
+    """Refuses to write an environment and its test where that is impossible, or would replace a file.
+
+    Args:
+        source: File of the environment.
+        test: File of its test, in the same folder.
+
+    Raises:
+        ConfigError: If a file exists already, the name is not valid for a module, or the folder does not exist.
+    """
+    if not source.stem.isidentifier():
+        raise ConfigError(f"{source}: {source.stem!r} is not a name of a module: use letters, digits and _")
     if there := [file for file in (source, test) if file.exists()]:
         raise ConfigError(f"{there[0]} exists already; nothing was written: choose another name")
     if not source.parent.is_dir():
         raise ConfigError(f"{source}: there is no folder {source.parent}")
-    source.write_text(TEMPLATE.read_text(encoding="utf-8").replace("ENVIRONMENT", name), encoding="utf-8")
-    test.write_text(TEST.replace("NAME", name), encoding="utf-8")
-    return source, test
