@@ -10,7 +10,7 @@ from rookery import Callback, ConfigError, EnvError, PPOConfig, Trainer
 ARGUMENTS = {
     "total_timesteps": 'stop={"env_steps": 100_000}',
     "minutes": 'stop={"env_steps": 100_000}',
-    "verbose": 'console="live"',
+    "progress_bar": "verbose=True",
     "tensorboard_log": "run_dir=",
     "callback": "callbacks=[MyCallback()]",
     "on_episode_end": "callbacks=[MyCallback()]",

@@ -9,17 +9,20 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from importlib import import_module
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.text import Text
 
+from rookery.core.process.notebook import in_notebook
 from rookery.core.timers import Timers
 from rookery.report.live import Listener, LiveDisplay, console_style, write_line
 from rookery.report.panel import Panel, number, span
 from rookery.report.results import IterationResult, Number
+from rookery.report.shown import html_table
 
 THINNING = 0.05
 """Relative growth of the training time between two lines of the log."""
@@ -29,6 +32,9 @@ SILENCE = 10.0
 
 RAREST = 8.0
 """Longest time in seconds between lines of iterations, so that no line of progress comes between them."""
+
+NOTEBOOK_PAUSE = 0.5
+"""Shortest time in seconds between two tables in a notebook."""
 
 RESULT_LINES = 12
 """Lines of a terminal that stay free below the last panel."""
@@ -281,8 +287,52 @@ class LiveReporter(Reporter):
             display.draw(lambda: self._panel.draw(self._console, self._timers, display.height))
 
 
+class NotebookReporter(Reporter):
+    """Shows progress as a table below the cell of a notebook, which is replaced at most every `NOTEBOOK_PAUSE`."""
+
+    note_to_output = True
+
+    def start(self, run: RunFacts, timers: Timers) -> None:
+        """Shows the facts about the run, and an empty table."""
+        self._shown: Any = import_module("IPython.display")  # only here, in a kernel that has imported it
+        self._criteria, self._due = run.criteria, 0.0
+        self._title = f"{run.env}, seed {run.seed}"
+        self._result: IterationResult | None = None
+        write_line("\n".join(first_lines(run)))
+        first = html_table(self._title, [("iteration", "the first one")])
+        self._handle = self._shown.display(self._shown.HTML(first), display_id=True)
+
+    def iteration(self, result: IterationResult) -> None:
+        """Updates the table."""
+        self._result = result
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + NOTEBOOK_PAUSE
+            self._show()
+
+    def finish(self) -> None:
+        """Shows the last result."""
+        self._show()
+
+    def _show(self) -> None:
+        if self._result is not None:
+            rows = [*notebook_rows(self._result, self._criteria)]
+            self._handle.update(self._shown.HTML(html_table(self._title, rows)))
+
+
+def notebook_rows(result: IterationResult, criteria: Mapping[str, float]) -> Iterator[tuple[str, object]]:
+    """Yields labels and values of the table in a notebook, steps with the share of a budget."""
+    for name, value in result._facts().items():
+        budget = criteria.get(name.replace(" ", "_"))
+        if budget and isinstance(value, int | float):
+            yield name, f"{value:,.0f} of {budget:,.0f} ({100 * min(1.0, value / budget):.0f} %)"
+        elif value is not None:
+            yield name, value
+
+
 def reporter(style: str) -> Reporter:
     """Returns the reporter of a style: ``live``, ``plain``, ``quiet``, ``json`` or ``auto``."""
+    if style in ("auto", "live") and in_notebook():
+        return NotebookReporter()
     makers = {"live": LiveReporter, "plain": PlainReporter, "quiet": Reporter, "json": JsonReporter}
     made: Reporter = makers[console_style(style)]()
     return made

@@ -9,6 +9,7 @@ from typing import Any
 
 from rookery.core.errors import nearest
 from rookery.core.settings.hints import ForeignNames
+from rookery.report.shown import ShownAsFacts
 
 WINDOW = 100
 """Number of latest finished episodes in a training mean."""
@@ -66,8 +67,8 @@ class PolicyReturn(float):
         return PolicyReturn, (self.return_mean, self.episodes)
 
 
-@dataclass(frozen=True)
-class EvaluationResult:
+@dataclass(frozen=True, repr=False)
+class EvaluationResult(ShownAsFacts):
     """Result of an evaluation: episodes that measure policies and are not learned from.
 
     The return of an episode is the sum over its agents, and over its groups once each.
@@ -102,6 +103,12 @@ class EvaluationResult:
     returns: tuple[float, ...] = ()
     episodes_cut: int = 0
     groups: Mapping[str, float] = field(default_factory=dict)
+
+    def _facts(self) -> dict[str, object]:
+        low, high = self.return_interval
+        means = {f"return of {name}": float(mean) for name, mean in self.policies.items() if len(self.policies) > 1}
+        return {"return": self.return_mean, "95 % interval": f"{low:.2f} to {high:.2f}", **means,
+                "episodes": self.episodes, "length": self.length_mean, "env steps": self.env_steps}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -177,8 +184,8 @@ class SelfPlayResult:
         return ", ".join(parts) + ("" if self.learns else ", waits")
 
 
-@dataclass(frozen=True)
-class IterationResult(ForeignNames):
+@dataclass(frozen=True, repr=False)
+class IterationResult(ShownAsFacts, ForeignNames):
     """Result of an iteration, and the state of the run after it.
 
     The window of the run is its last 100 finished training episodes; the return of an episode is the sum over its
@@ -261,6 +268,18 @@ class IterationResult(ForeignNames):
     def gradient_steps(self) -> int:
         """Largest number of gradient steps of any policy on its replay so far; 0 if no policy has a replay."""
         return max((int(policy.learning.get("gradient_steps") or 0) for policy in self.policies.values()), default=0)
+
+    def _facts(self) -> dict[str, object]:
+        measured = None if self.evaluation is None else self.evaluation.return_mean
+        return {"iteration": self.iteration, "env steps": self.env_steps, "episodes": self.episodes,
+                "return": self.return_mean, "evaluation": measured, "seconds": self.seconds,
+                "stopped": self.stop_reason or None}  # fmt: skip
+
+    def _details(self) -> dict[str, object]:
+        several = len(self.policies) > 1
+        means: dict[str, object] = {f"{name} return": one.return_mean for name, one in self.policies.items() if several}
+        learned = [(name, key, value) for name, one in self.policies.items() for key, value in one.learning.items()]
+        return means | {f"{name} {key}" if several else key: value for name, key, value in learned}
 
     def row(self) -> dict[str, Any]:
         """Returns the result as a flat, JSON-ready dict with keys such as ``policies/main/kl``.

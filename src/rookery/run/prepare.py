@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from rookery.core.config import Resolved
 from rookery.core.device import check_compiler, check_device, has_bfloat16
 from rookery.core.errors import ConfigError, EnvError
 from rookery.core.process.cpu import usable_cores
+from rookery.core.process.notebook import in_notebook
 from rookery.core.process.torch_modes import call_in_user_modes, users_modes
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings.fields import Settings, object_name, paths_of
@@ -86,6 +88,10 @@ def code_values(
         if name == "model" and not isinstance(value, Settings | Mapping):
             values["algorithm.model.module"] = value
             called["algorithm.model.module",] = "model="
+        elif name == "verbose" and "console" in overrides:
+            wrong.append(f"code: verbose = {value!r}: console is given too; leave one of them out")
+        elif name == "verbose":
+            values["logging.console"] = "auto" if value else "quiet"
         elif name in ("replay", "memory"):  # `memory` is the former name
             values |= replay_values(value)
         elif name in SHORTHANDS or name in SECTIONS:
@@ -188,6 +194,8 @@ def prepare(
     Returns:
         Settings, environments, mapping, callbacks, notes and learners.
     """
+    if in_notebook():
+        task = replace(task, layers=[Layer("default in a notebook", {"logging.console": "auto"}), *task.layers])
     first = resolve_run(task.layers)
     callbacks = [*task.callbacks, *named_loggers(first.config.logging.loggers)]
     env_cfg = first.config.env

@@ -34,6 +34,7 @@ from rookery.envs.vector.closing import close_env
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
 from rookery.report.results import WINDOW
+from rookery.report.shown import ShownAsFacts
 from rookery.rollout.device_pool import make_local_pool
 from rookery.rollout.hooks import UNNAMED, EpisodeListener, EpisodeListeners, EpisodeResult, moments_of
 from rookery.rollout.mapping import PolicyMapping
@@ -238,7 +239,7 @@ class Windows(Stateful):
                 self.agent_episodes[policy] = self.agent_episodes.get(policy, 0) + 1
 
 
-class Run(ForeignNames, Stateful):
+class Run(ShownAsFacts, ForeignNames, Stateful):
     """State of a training, without the training loop.
 
     Args:
@@ -394,6 +395,19 @@ class Run(ForeignNames, Stateful):
             f"a {type(self).__name__} holds environments, processes and open files, and cannot be pickled or copied: "
             "save it with trainer.save(path), and load another one with Trainer.load(path)"
         )
+
+    def _facts(self) -> dict[str, object]:
+        totals = self.windows.totals
+        learned = {name: type(one).__name__ for name, one in self.learners.items()}
+        return {
+            "env": self.env.name,
+            **{f"policy {name}": learned.get(name, "frozen") for name in self.policies},
+            "seed": str(self.seed),
+            "iteration": self.iteration,
+            "env steps": self.env_steps,
+            "return": sum(totals) / len(totals) if totals else None,
+            "seconds": self.seconds,
+        }
 
     @property
     def replays(self) -> dict[str, Replay]:

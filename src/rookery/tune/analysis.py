@@ -28,6 +28,7 @@ from rookery.report.experiment import ExperimentSummary, Stage, Suggestion, Tria
 from rookery.report.experiment_page import write_page
 from rookery.report.metrics_file import read_rows
 from rookery.report.panel import number
+from rookery.report.shown import ShownAsRows
 from rookery.run.trainer import Trainer
 from rookery.tune.journal import FILE, ExperimentState, Record, read
 from rookery.tune.trial import SCOPES, Row, Status, Trial, per_metric, score_of
@@ -127,7 +128,7 @@ class TrialResult(TrialSummary):
         return place
 
 
-class Analysis:
+class Analysis(ShownAsRows):
     """Results of an experiment, read from its folder.
 
     Args:
@@ -154,8 +155,7 @@ class Analysis:
     ) -> None:
         self.folder = absolute(folder)
         self.records = records_of(self.folder)
-        self.experiment = self.records[0]
-        tune = self.experiment["tune"]
+        self.experiment, tune = self.records[0], self.records[0]["tune"]
         self.metrics, self.modes = per_metric(tune["metric"], tune["mode"])
         self.scope: str = tune["scope"]
         self._state = ExperimentState.of(self.folder, self.records)

@@ -164,7 +164,7 @@ ARGUMENTS: dict[str, str] = {
         ("total_timesteps", "timesteps", "max_steps", "env_steps", "iterations", "minutes", "seconds", "episodes"),
         'criteria end a training: stop={"env_steps": 100_000}, or iterations, episodes, seconds, minutes, any metric',
     ),
-    **dict.fromkeys(("verbose", "progress_bar"), 'console="live" shows progress, or "plain", "quiet", "json"'),
+    "progress_bar": 'verbose=True shows progress; or console="live", "plain", "quiet", "json"',
     **dict.fromkeys(
         ("tensorboard_log", "log_dir", "logdir", "monitor_dir"), 'run_dir="runs/x" stores event files and metrics'
     ),
