@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rookery.core.io.console_output import LOG as CONSOLE_LOG
     from rookery.core.io.console_output import survive_lost_output
     from rookery.core.io.encoding import EncodingError, encode
+    from rookery.core.io.file_names import as_file_name, name_refusal
     from rookery.core.io.files import (
         FOLDER,
         LONGEST_NAME,
@@ -229,6 +230,7 @@ _NAMES = {
     "rookery.core.flat": "Flat flatten",
     "rookery.core.io.console_output": "CONSOLE_LOG=LOG survive_lost_output",
     "rookery.core.io.encoding": "EncodingError encode",
+    "rookery.core.io.file_names": "as_file_name name_refusal",
     "rookery.core.io.files": (
         "FOLDER FileError LONGEST_NAME WriteError last_good list_checkpoints make_folder "
         "read_checkpoint_files read_manifest remove_directory write_directory write_file"

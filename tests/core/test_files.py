@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rookery.core.errors import RookeryError
-from rookery.core.io import files, leftovers
+from rookery.core.io import files, leftovers, open_files
 from rookery.core.io.files import (
     FileError,
     Stream,
@@ -88,6 +88,7 @@ def attempt(monkeypatch, write, at, kind):
     with monkeypatch.context() as patched:
         patched.setattr(files, "os", faulty)
         patched.setattr(leftovers, "os", faulty)
+        patched.setattr(open_files, "os", faulty)
         try:
             write()
         except FileError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -177,7 +178,7 @@ def test_where_there_are_no_locks_a_directory_is_put_back_and_nothing_is_swept(t
     def refuse(*_):
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
-    monkeypatch.setattr(leftovers.fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)
     (tmp_path / ".replaced-x").mkdir()
     left = tmp_path / f".tmp-{dead_process()}-0123abcd"
     left.mkdir()

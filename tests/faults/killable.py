@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from rookery import DQNConfig, Linear, PPOConfig, Trainer
-from rookery.core.io import files, leftovers
+from rookery.core.io import files, leftovers, open_files
 from rookery.core.process.interrupt import Interrupted
 
 OPERATIONS = ("open", "write", "fsync", "close", "mkdir", "rename", "replace", "link")
@@ -93,7 +93,7 @@ def sleep_in(trainer, at, seconds):
 def main(folder, iterations):
     folder = Path(folder)
     if "CRASH_AT" in os.environ:
-        files.os = leftovers.os = Deadly(int(os.environ["CRASH_AT"]))
+        files.os = leftovers.os = open_files.os = Deadly(int(os.environ["CRASH_AT"]))
     used = (folder / "checkpoints").is_dir() and files.list_checkpoints(folder / "checkpoints")
     with Trainer.load(folder, resume=True) if used else make(folder, force=True) as trainer:
         if "SLEEP_AT" in os.environ:

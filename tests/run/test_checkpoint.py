@@ -20,7 +20,7 @@ from lived_in import Saying, Turns, Walk
 from lives import FAST, digest, either, make, rows, weights
 
 from rookery import ConfigError, EnvError, EvaluationConfig, Linear, MultiAgentArena, PPOConfig, Trainer, load_policy
-from rookery.core.io import files
+from rookery.core.io import files, open_files
 from rookery.core.io.encoding import EncodingError
 from rookery.core.io.files import FileError, find_checkpoint, list_checkpoints, read_directory, write_directory
 from rookery.run.checkpoint import checkpoint
@@ -136,6 +136,7 @@ def test_a_trainer_can_be_loaded_whatever_operation_of_its_last_save_failed(tmp_
             trainer.train_iteration()
             with monkeypatch.context() as patched:
                 patched.setattr(files, "os", failing)
+                patched.setattr(open_files, "os", failing)
                 try:
                     trainer.save()
                 except (FileError, SystemError) as error:

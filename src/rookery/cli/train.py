@@ -22,6 +22,7 @@ from rookery.cli.runs import in_runs_folder
 from rookery.cli.terminal.json_output import json_rows, report_rows
 from rookery.cli.terminal.run_lines import SILENT_STYLES, next_commands, show_loading
 from rookery.core.errors import ConfigError, LearnerLostError, WorkerLostError
+from rookery.core.io.file_names import name_refusal
 from rookery.core.io.files import LONGEST_NAME
 from rookery.core.process.interrupt import Interrupted
 from rookery.core.settings.layers import Layer, override_layer, yaml_layer
@@ -338,6 +339,8 @@ def checked_name(option: str, name: str) -> str:
         raise ConfigError(f"{LINE}: {option}: the name has {size:,} bytes; a folder's name may have {LONGEST_NAME}")
     if not re.fullmatch(r"\w[\w.+-]*", name):
         raise ConfigError(f"{LINE}: {option} {name!r} must be made of letters, digits and . _ + -")
+    if reason := name_refusal(name):
+        raise ConfigError(f"{LINE}: {option}: {reason}; choose another name")
     return name
 
 

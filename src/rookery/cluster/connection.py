@@ -174,7 +174,7 @@ def node_is_gone() -> bool:
     sends or gets a large object. False in a version of Ray whose socket is not found.
     """
     place = getattr(getattr(ray_worker, "_global_node", None), "raylet_socket_name", None)
-    if place is None:
+    if place is None or sys.platform == "win32":  # Ray uses TCP there
         return False
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(HEAD_SECONDS)

@@ -43,6 +43,7 @@ from rookery.core.errors import ConfigError, RemoteError, WorkerLostError
 from rookery.core.process.activity import RESET, STEP, Activity, noted_in
 from rookery.core.process.heartbeats import HEARTBEAT_SECONDS
 from rookery.core.process.interrupt import Interrupt
+from rookery.core.process.signals import KILL
 from rookery.core.settings.starting_folder import module_paths, starting_folder
 
 LATE_SECONDS = 10.0
@@ -592,7 +593,7 @@ class RayHosts:
         ray.kill(host.actor)
         if host.node == str(ray.get_runtime_context().get_node_id()):
             with suppress(ProcessLookupError, PermissionError):
-                os.kill(host.process, signal.SIGKILL)  # Ray takes some seconds where a process is frozen
+                os.kill(host.process, KILL)  # Ray takes some seconds where a process is frozen
         self._monitor.forget(host.key)
 
     def close(self, at_once: bool = False) -> None:

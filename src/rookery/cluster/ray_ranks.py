@@ -35,6 +35,7 @@ from rookery.cluster.ray_waits import ready_of, value_of
 from rookery.cluster.same_code import ask_code, checked
 from rookery.cluster.working_directory import naming_machine
 from rookery.core.errors import ConfigError, LearnerLostError, RemoteError, RookeryError, TrainingError
+from rookery.core.process.signals import OF_TERMINAL
 from rookery.core.settings.starting_folder import module_paths, starting_folder
 
 LAST_WORDS = 20.0
@@ -59,7 +60,7 @@ class RankActor:
 
     def __init__(self, cores: int, cwd: str, path: list[str], environment: Mapping[str, str]) -> None:
         prepare_process(cores, cwd, path, environment)
-        for number in signal.SIGINT, signal.SIGHUP:
+        for number in OF_TERMINAL:
             with suppress(ValueError):  # where this is not the main thread
                 signal.signal(number, signal.SIG_IGN)  # rank 0 acts on them, for all
 

@@ -6,7 +6,7 @@ The choice affects speed only: rows, weights and checkpoints are the same.
 
 from __future__ import annotations
 
-import resource
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -19,6 +19,7 @@ import cloudpickle
 import numpy as np
 
 from rookery.core.errors import EnvError
+from rookery.core.process.child_process import NO_CHILDREN, STARTS_CHILDREN
 from rookery.core.process.cpu import usable_cores
 from rookery.core.process.thread_context import in_this_context
 from rookery.envs.base import SeedPlan, VectorEnv
@@ -26,6 +27,9 @@ from rookery.envs.random_play import FEW_STEPS, random_answers
 from rookery.envs.schemes import NotSingleEnv
 from rookery.envs.vector.closing import close_env
 from rookery.envs.vector.serial import SerialEnv
+
+if sys.platform != "win32":
+    import resource
 
 MEASURED = "measured"
 """Source of settings that were measured; stored with them."""
@@ -146,6 +150,8 @@ def choose(factory: Callable[[], Any], num_lanes: int, name: str, only_here: str
     threads, processes = (f"{helpers} {what} beside this one" for what in one_or_more)
     if scales:
         return _measured("threads", helpers, f"{measured}: {threads}, because it releases Python's lock")
+    if not STARTS_CHILDREN:
+        return _measured("serial", 0, f"{measured} are worth {processes}, but {NO_CHILDREN}: stepped in this one")
     try:
         cloudpickle.dumps(factory)
     except Exception as error:  # whatever an object does when it is pickled
@@ -203,7 +209,11 @@ def _cost(env: SerialEnv) -> float:
 
 
 def _voluntary_switches() -> int:
-    """Returns how often this thread has released the CPU by itself, to wait for something."""
+    """Returns how often this thread has released the CPU by itself, to wait for something; 0 if the system does not
+    count it.
+    """
+    if sys.platform == "win32":
+        return 0
     who = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
     return resource.getrusage(who).ru_nvcsw
 

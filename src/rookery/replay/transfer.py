@@ -16,6 +16,7 @@ import numpy as np
 
 from rookery.core.io.files import Content, Stream, WriteError
 from rookery.core.io.leftovers import sweep, take_lock, temporary_in
+from rookery.core.io.open_files import replace_file
 from rookery.replay.frames import observations_of
 from rookery.replay.segment_arrays import SegmentArrays, rows_in
 from rookery.replay.segments import (
@@ -122,7 +123,7 @@ def write_arrays(memory: StoredReplay, path: Path, advance: Advance) -> None:
                     np.lib.format.write_array(file, np.array(json.dumps(about)), allow_pickle=False)
             whole.flush()
             os.fsync(whole.fileno())
-        os.replace(temporary, path)
+        replace_file(temporary, path)
     except OSError as error:
         raise WriteError(f"{path}: cannot be written: {error.strerror or error}") from None
     finally:

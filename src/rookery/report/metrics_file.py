@@ -12,6 +12,7 @@ from typing import Any
 
 from rookery.core.io.files import WriteError, write_file
 from rookery.core.io.json_text import parse_json
+from rookery.core.io.open_files import sync_folder
 
 METRICS = "metrics.jsonl"
 
@@ -23,7 +24,7 @@ def append_row(folder: Path, row: Mapping[str, Any]) -> None:
         FileError: If the disk is full.
     """
     try:
-        with (folder / METRICS).open("a", encoding="utf-8") as file:
+        with (folder / METRICS).open("a", encoding="utf-8", newline="\n") as file:
             file.write(json.dumps(row) + "\n")
     except OSError as error:
         raise WriteError(f"{folder / METRICS}: cannot be written: {error.strerror}") from None
@@ -36,12 +37,9 @@ def sync_rows(folder: Path) -> None:
         FileError: If it cannot be flushed.
     """
     try:
-        for path in (folder / METRICS, folder):
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        with (folder / METRICS).open("rb+") as file:  # Windows flushes no file that is open for reading alone
+            os.fsync(file.fileno())
+        sync_folder(folder)
     except FileNotFoundError:
         return  # no iteration is over yet
     except OSError as error:

@@ -8,7 +8,6 @@ analysis.dataframe()
 from __future__ import annotations
 
 import copy
-import fcntl
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.io.files import FOLDER, checkpoint_number, list_checkpoints
+from rookery.core.io.open_files import lock_file
 from rookery.core.packages import install_line
 from rookery.core.settings.layers import flow, yaml_layer
 from rookery.core.settings.starting_folder import absolute, shown
@@ -195,7 +195,7 @@ class Analysis(ShownAsRows):
         """Whether a process is writing the journal now."""
         with (self.folder / FILE).open("rb") as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                lock_file(file.fileno(), shared=True)
             except OSError:
                 return True
         return False

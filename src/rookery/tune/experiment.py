@@ -19,6 +19,7 @@ from rookery.core.io.console_output import LOG, survive_lost_output
 from rookery.core.io.files import write_file
 from rookery.core.io.signing import is_signed, signed
 from rookery.core.packages import install_line
+from rookery.core.process.child_process import STARTS_CHILDREN
 from rookery.core.process.cpu import usable_cores
 from rookery.core.seeding import Streams
 from rookery.core.settings.fields import Settings, fields_of, is_undecided, show
@@ -441,7 +442,7 @@ def make_executor(job: Job, cfg: TuneConfig, folder: str) -> Executor:
     cpus = cfg.cpus or job.cpus
     kind = cfg.place
     if kind == "auto":
-        kind = "here" if cfg.max_concurrent == 1 or usable_cores() < 2 * cpus else "processes"
+        kind = "here" if cfg.max_concurrent == 1 or usable_cores() < 2 * cpus or not STARTS_CHILDREN else "processes"
     if kind == "ray" and find_spec("ray") is None:
         raise ConfigError(f"tune.place = ray: Ray is not installed: {install_line('ray')}; processes needs none")
     with started_in(folder, enter=False):

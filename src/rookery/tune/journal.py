@@ -13,7 +13,6 @@ record alone (`ExperimentState.apply`), so that reading the journal after a kill
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,6 +23,7 @@ from typing import Any
 from rookery.core.errors import ConfigError
 from rookery.core.io.files import FileError, WriteError
 from rookery.core.io.json_text import parse_json
+from rookery.core.io.open_files import BINARY, lock_file
 from rookery.tune.scheduler import Action, Actions, Exploit
 from rookery.tune.space import Domain, to_json
 from rookery.tune.trial import Status, Trial
@@ -53,11 +53,11 @@ class Journal:
         self.path = folder / FILE
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | BINARY, 0o644)
         except OSError as error:
             raise WriteError(f"{self.path}: cannot be written: {error.strerror}; choose another folder") from None
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(self._file)
             self.records = [] if anew else read(folder)
             os.ftruncate(self._file, 0 if anew else whole_bytes(self.path.read_bytes()))
         except BlockingIOError:

@@ -38,6 +38,7 @@ from rookery.face import (
     Trainer,
     WriteError,
     algorithm_family,
+    as_file_name,
     clean,
     groups_of,
     make_folder,
@@ -517,7 +518,7 @@ def next_multiple(steps: int, every: int) -> int:
 
 def folder_name(behavior: str) -> str:
     """Returns the file name of a behaviour."""
-    return re.sub(r"[/\\\0]", "_", behavior)
+    return as_file_name(behavior)
 
 
 def take_stock(folder: Path, ledger: Ledger) -> None:

@@ -38,6 +38,7 @@ from rookery.face import (
     locked,
     logs_in,
     make_env,
+    name_refusal,
     nearest,
     override_layer,
     own_files,
@@ -187,6 +188,8 @@ def check_folder(options: RunOptions) -> Path:
     settings, folder = options.checkpoint_settings, folder_of(options)
     if Path(settings.run_id).name != settings.run_id or settings.run_id in ("", ".", ".."):
         raise ConfigError(f"--run-id {settings.run_id!r}: must be the name of a folder, not a path")
+    if reason := name_refusal(settings.run_id):
+        raise ConfigError(f"--run-id: {reason}; choose another name")
     if (size := len(os.fsencode(settings.run_id))) > LONGEST_NAME:
         raise ConfigError(f"--run-id: the name has {size:,} bytes; a folder's name may have {LONGEST_NAME}")
     recover(folder)

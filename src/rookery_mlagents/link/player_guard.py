@@ -1,8 +1,9 @@
 """Supervises a Unity player, so that it does not outlive the training that has started it.
 
-``python guard.py LINE LOG PROGRAM ARGUMENTS...`` starts the program in a process group of its own, its output going to
-the file LOG, and ends as it ends. Only the training has the other end of the pipe LINE: where that closes, however the
-training has ended, the program and what it has started are ended too. It needs nothing but the standard library.
+``python guard.py LOG PROGRAM ARGUMENTS...`` starts the program in a process group of its own, its output going to the
+file LOG, and ends as it ends. Standard input is a pipe of which the training alone has the other end: where that
+closes, however the training has ended, the program is ended too, and on POSIX what it has started. It needs nothing but
+the standard library.
 """
 
 import ctypes
@@ -21,18 +22,21 @@ GRACE = 2.0
 PR_SET_PDEATHSIG = 1
 
 
-def main(line: int, log: str, command: list[str]) -> int:
-    """Runs a program until it ends, or until the other end of a pipe is closed.
+ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+"""Signals that ask a program to end."""
+
+
+def main(log: str, command: list[str]) -> int:
+    """Runs a program until it ends, or until the other end of standard input is closed.
 
     Args:
-        line: Our end of the pipe.
         log: File that the program's output is added to.
         command: The program and its arguments.
 
     Returns:
         The exit code of the program; of one that was ended by a signal, 128 and the number of that.
     """
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING:
         signal.signal(number, signal.SIG_IGN)  # the end of the pipe ends the program
     with open(log, "ab") as out:
         try:
@@ -42,15 +46,18 @@ def main(line: int, log: str, command: list[str]) -> int:
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
-                preexec_fn=_before_program,
+                preexec_fn=None if sys.platform == "win32" else _before_program,
             )
         except OSError as error:
             out.write(f"{command[0]} cannot be started: {error.strerror}\n".encode())
             return 127
 
     def watch() -> None:
-        while os.read(line, 1):
+        while os.read(0, 1):
             pass
+        if sys.platform == "win32":
+            program.kill()
+            return
         for number in (signal.SIGTERM, signal.SIGKILL):
             try:
                 os.killpg(program.pid, number)
@@ -63,18 +70,19 @@ def main(line: int, log: str, command: list[str]) -> int:
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     code = program.wait()
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(program.pid, signal.SIGKILL)  # processes it has started and not ended
+    if sys.platform != "win32":
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(program.pid, signal.SIGKILL)  # processes it has started and not ended
     return code if code >= 0 else 128 - code
 
 
 def _before_program() -> None:
     """Makes a program end at signals that this process ignores, and at the end of this process."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING:
         signal.signal(number, signal.SIG_DFL)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2], sys.argv[3:]))
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

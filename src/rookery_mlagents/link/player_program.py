@@ -181,22 +181,17 @@ class PlayerProcess:
         self.log, self.output = log, log.with_name(f"{log.stem}-output{log.suffix}")
         for old in (self.log, self.output):
             old.write_bytes(b"")
-        read_end, self._line = os.pipe()
         try:
             self._guard = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(guard.__file__), str(read_end), str(self.output), str(program),
+                [sys.executable, "-I", "-S", str(guard.__file__), str(self.output), str(program),
                  *arguments, "-logFile", str(log)],
-                pass_fds=(read_end,),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C at a terminal is for the training alone
             )  # fmt: skip
         except OSError as error:
-            os.close(self._line)
             raise EnvError(f"player {program}: cannot be started: {error.strerror}") from None
-        finally:
-            os.close(read_end)
 
     def has_ended(self) -> bool:
         """Returns whether the player has ended."""
@@ -235,9 +230,8 @@ class PlayerProcess:
     def close(self, patience: float) -> None:
         """Ends the player, if it does not end by itself within some seconds."""
         self.wait(patience)
-        if self._line >= 0:
-            os.close(self._line)
-            self._line = -1
+        if self._guard.stdin is not None:
+            self._guard.stdin.close()
         if exit_code_of(self._guard, 2 * guard.GRACE + 1.0) is None:
             self._guard.kill()
             exit_code_of(self._guard)

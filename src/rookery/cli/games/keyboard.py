@@ -67,6 +67,8 @@ class TerminalKeys:
     def __init__(self, descriptor: int, out: TextIO) -> None:
         if not os.isatty(descriptor):
             raise ConfigError("--from keyboard: standard input is not a terminal, so it has no keys")
+        if sys.platform == "win32":
+            raise ConfigError("--view terminal: on Windows keys of a terminal cannot be read; use --view window")
         import termios
         import tty
 
@@ -106,9 +108,10 @@ class TerminalKeys:
 
     def close(self) -> None:
         """Restores the settings of the terminal."""
-        import termios
+        if sys.platform != "win32":
+            import termios
 
-        termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
+            termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
 
 
 class WindowKeys:
@@ -348,7 +351,7 @@ def key_source(view: str) -> KeySource:
     """
     if view not in ("auto", "terminal", "window"):
         raise ConfigError(f"--view {view}: must be auto, terminal or window")
-    has_display = sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    has_display = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
     if view == "window":
         return WindowKeys()
     if view == "auto" and has_display:

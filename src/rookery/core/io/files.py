@@ -26,8 +26,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rookery.core.errors import RookeryError
+from rookery.core.io.file_names import splits
 from rookery.core.io.json_text import parse_json
 from rookery.core.io.leftovers import aside_of, discard, locked, restore, restore_all, sweep, take_lock, temporary_in
+from rookery.core.io.open_files import BINARY, NO_WAIT, replace_file, sync_folder
 from rookery.core.io.signing import is_signed, signed
 from rookery.core.settings.starting_folder import shown
 
@@ -113,9 +115,9 @@ def write_file(path: Path, content: bytes) -> None:
     temporary, placed = temporary_in(path.parent), False
     try:
         _write(temporary, [content])
-        os.replace(temporary, path)
+        replace_file(temporary, path)
         placed = True
-        _sync_directory(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
@@ -166,11 +168,11 @@ def write_directory(
             listed = {name: _put(temporary / name, content) for name, content in files.items()}
             manifest = signed(MANIFEST, {**facts, "files": listed})
             _write(temporary / MANIFEST, [_with_digest(manifest)])
-            _sync_directory(temporary)
+            sync_folder(temporary)
             with _moved_aside(path) if replace else contextlib.nullcontext():
                 os.rename(temporary, path)
             placed = True
-            _sync_directory(path.parent)
+            sync_folder(path.parent)
         if replace:
             _remove_replaced(path)
     except OSError as error:
@@ -238,7 +240,7 @@ def open_file(path: Path) -> BinaryIO:
     Raises:
         OSError: If it cannot be opened, or is not a regular file.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    descriptor = os.open(path, os.O_RDONLY | BINARY | NO_WAIT)
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
@@ -361,7 +363,7 @@ def remove_directory(path: Path) -> None:
 
 def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> tuple[int, str]:
     """Writes a file and flushes it to the disk; returns its size in bytes and its hash."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o644)
     size, digest = 0, hashlib.sha256()
     try:
         take_lock(descriptor, 0.0)  # so that `sweep` leaves the file alone
@@ -375,14 +377,6 @@ def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> tuple[int, str]:
     finally:
         os.close(descriptor)
     return size, digest.hexdigest()
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _failed(path: Path, error: OSError, size: int, placed: bool) -> WriteError:
@@ -516,10 +510,9 @@ def split_name(path: str | Path) -> tuple[Path, str | None]:
     text = str(path)
     if Path(text).exists():
         return Path(text), None
-    before, colon, name = text.rpartition(":")
-    while colon and not Path(before).exists():
-        before, colon, _ = before.rpartition(":")
-    if colon:
-        return Path(before), text[len(before) + 1 :]
-    before, colon, name = text.rpartition(":")
-    return (Path(before), name) if colon and "/" not in name else (Path(text), None)
+    found = splits(text)
+    for before, name in found:
+        if Path(before).exists():
+            return Path(before), name
+    before, name = found[0] if found else ("", "/")
+    return (Path(text), None) if "/" in name or os.sep in name else (Path(before), name)

@@ -8,7 +8,6 @@ the place puts the old one back. Writers lock the files that they write, so that
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import secrets
@@ -17,6 +16,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from rookery.core.io.open_files import lock_file
+from rookery.core.process.signals import is_alive
 
 TEMPORARY = ".tmp-"
 """Beginning of the names of unfinished directories and files."""
@@ -68,7 +70,7 @@ def take_lock(descriptor: int, patience: float) -> bool | None:
     until = time.monotonic() + patience
     while True:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(descriptor)
         except BlockingIOError:
             if time.monotonic() >= until:
                 return False
@@ -121,20 +123,10 @@ def sweep(parent: Path) -> None:
     """Removes unfinished files and directories of processes that have ended; other processes may be writing there."""
     for path in parent.glob(f"{TEMPORARY}*"):
         match = NUMBERED.fullmatch(path.name)
-        if match and not _is_alive(int(match[1])):
+        if match and not is_alive(int(match[1])):
             with locked(path, patience=0.0) as is_free:  # the process may run on another machine
                 if is_free:
                     _remove(path)
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def _remove(path: Path) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.errors import RookeryError
+from rookery.core.io.open_files import BINARY, is_private
 
 SIGNATURE = "signature"
 """Key of the signature in a JSON file."""
@@ -29,8 +30,6 @@ KEY = "signing-key"
 BYTES = 32
 
 PRIVATE = 0o600
-OTHERS = 0o077
-"""Permission bits of group and others in a file's mode."""
 
 
 class NoKeyError(RookeryError):
@@ -133,8 +132,8 @@ def _key(file: Path) -> bytes:
 def _read(file: Path) -> bytes:
     """Reads a key; refuses one that other users can read."""
     with file.open("rb") as opened:
-        found, key = os.fstat(opened.fileno()), opened.read(BYTES + 1)
-    if found.st_mode & OTHERS or found.st_uid != os.geteuid():
+        is_own, key = is_private(opened.fileno()), opened.read(BYTES + 1)
+    if not is_own:
         raise NoKeyError(f"{file}: is open to others, so that it proves nothing; make it yours alone, chmod 600")
     if len(key) != BYTES:
         raise NoKeyError(f"{file}: is no key (it has not {BYTES} bytes); remove it, and a new one is made")
@@ -146,7 +145,7 @@ def _make(file: Path) -> None:
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = file.with_name(f".{KEY}-{os.getpid()}-{secrets.token_hex(4)}")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, PRIVATE)
         try:
             os.write(descriptor, secrets.token_bytes(BYTES))
             os.fsync(descriptor)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import select
-import signal
 import socket
 import struct
 import subprocess
@@ -22,6 +22,8 @@ from typing import Any
 
 import cloudpickle
 
+from rookery.core.errors import ConfigError
+from rookery.core.process.signals import KILL, name_of
 from rookery.core.process.waits import exit_code_of
 from rookery.core.settings.starting_folder import cwd_of_children
 
@@ -29,6 +31,12 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 """Variables by which libraries choose their number of threads."""
 
 PR_SET_PDEATHSIG = 1
+
+STARTS_CHILDREN = hasattr(socket, "send_fds")
+"""Whether a child can inherit and receive open files here: not on Windows."""
+
+NO_CHILDREN = f"{platform.system()} has no processes that inherit open files"
+"""Reason why no child can be started, for messages."""
 
 
 class ConnectionClosed(Exception):
@@ -42,7 +50,15 @@ def start_child(
 
     The child inherits `files` under the same numbers. Its environment limits the threads of libraries to `threads`, and
     has the changes in `variables`. It begins in the starting folder (`core/settings/starting_folder.py`).
+
+    Raises:
+        ConfigError: If no child can be started on this operating system.
     """
+    if not STARTS_CHILDREN:
+        raise ConfigError(
+            f"{NO_CHILDREN}, which learners and trials beside this process need: set cluster.learners=1 or "
+            "tune.place=here"
+        )
     # A parent death signal is sent when the starting thread ends; only the main thread lasts.
     lasting = int(threading.current_thread() is threading.main_thread())
     source = str(Path(__file__).parents[3])
@@ -64,7 +80,7 @@ def die_with(driver: int, line: socket.socket, by_signal: bool) -> None:
     lasts.
     """
     if by_signal and sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, KILL)
         if os.getppid() != driver:
             os._exit(1)
 
@@ -82,7 +98,7 @@ def describe_end(process: subprocess.Popen[bytes]) -> str:
     code = exit_code_of(process, 1.0)
     if code is None:
         return "closed its connection"
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended by itself with exit code {code}"
+    return f"was killed by {name_of(-code)}" if code < 0 else f"ended by itself with exit code {code}"
 
 
 def send_frame(line: socket.socket, message: Any, files: tuple[int, ...] = ()) -> None:

@@ -10,8 +10,8 @@ wait for another process. Therefore another thread also receives signals: see `S
 from __future__ import annotations
 
 import os
-import select
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -21,6 +21,7 @@ from typing import ClassVar, Protocol
 from weakref import WeakSet
 
 from rookery.core.errors import HeadLostError
+from rookery.core.process.signals import HANGUP, name_of
 
 
 class Interrupted(KeyboardInterrupt):
@@ -32,7 +33,7 @@ class Interrupted(KeyboardInterrupt):
 
     def __init__(self, number: int) -> None:
         self.signal = number
-        super().__init__(f"stopped by {signal.Signals(number).name}")
+        super().__init__(f"stopped by {name_of(number)}")
 
     def as_error(self, hint: str = "") -> BaseException:
         """Returns the exception to raise where a run has stopped.
@@ -143,7 +144,7 @@ class Interrupt:
 
         def note(number: int, frame: FrameType | None) -> None:
             if self.number:  # not TIME_UP
-                if number == signal.SIGHUP:
+                if number == HANGUP:
                     return
                 raise KeyboardInterrupt
             for each in Interrupt.watchers:
@@ -151,9 +152,9 @@ class Interrupt:
                 if each.line:
                     say(each.line)
 
-        watched = [signal.SIGINT, signal.SIGTERM]
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            watched.append(signal.SIGHUP)
+        watched: list[int] = [signal.SIGINT, signal.SIGTERM]
+        if HANGUP is not None and signal.getsignal(HANGUP) is not signal.SIG_IGN:
+            watched.append(HANGUP)
         self.number, self._watched, self.line = None, True, line
         Interrupt.watchers.append(self)
         before = {number: signal.signal(number, note) for number in watched}
@@ -223,39 +224,42 @@ class SignalWatch:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Receives signals inside; does nothing in a program that already uses a wake-up file descriptor."""
-        read, write = os.pipe()
-        os.set_blocking(write, False)
-        before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        read, write = socket.socketpair()  # not a pipe: Windows waits for sockets only
+        write.setblocking(False)
+        before = signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
         if before not in {-1, SignalWatch._active}:
             signal.set_wakeup_fd(before, warn_on_full_buffer=False)
-            os.close(read)
-            os.close(write)
+            read.close()
+            write.close()
             yield
             return
         thread = threading.Thread(target=self._watch, args=[read], name="rookery: signals", daemon=True)
         thread.start()
-        SignalWatch._active = write
+        SignalWatch._active = write.fileno()
         try:
             yield
         finally:
             signal.set_wakeup_fd(before)
             SignalWatch._active = before
-            os.close(write)  # which ends the thread
+            write.close()  # which ends the thread
             thread.join(1.0)
             Interrupt.second = None
 
-    def _watch(self, read: int) -> None:
+    def _watch(self, read: socket.socket) -> None:
         first, is_said = 0, False
-        with open(read, "rb", buffering=0) as signals:
+        with read:
             while True:
-                if not select.select([signals], [], [], SAID_AFTER if first and not is_said else None)[0]:
+                read.settimeout(SAID_AFTER if first and not is_said else None)
+                try:
+                    came = read.recv(1)
+                except TimeoutError:
                     is_said = True
                     if not any(each.number and each.line for each in Interrupt.watchers):
                         say(LEAVING if self._of_program else STOPPING)
                     continue
-                if not (came := signals.read(1)):
+                if not came:
                     return
-                if came[0] not in self._numbers or (first and came[0] == signal.SIGHUP):
+                if came[0] not in self._numbers or (first and came[0] == HANGUP):
                     continue
                 if self._of_program and not Interrupt.ends_program:
                     continue

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from rookery.core.errors import EnvError
+from rookery.core.io.open_files import NO_LINK
 from rookery.core.settings.reach import Harmless, Reaches, Within
 from rookery.envs.async_copies.async_env import AsyncCopiesEnv
 from rookery.envs.async_copies.step_message import Answer, StepMessage
@@ -241,7 +242,7 @@ def find_token(token: str | None, file: str | None) -> tuple[str, str]:
     path = Path(str(file))
     try:
         try:
-            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
+            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | NO_LINK, 0o600)
         except FileExistsError:
             return _long_enough(path.read_text(encoding="utf-8").strip(), str(path)), str(path)
         made = secrets.token_urlsafe(24)

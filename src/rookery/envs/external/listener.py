@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import heapq
 import hmac
-import resource
 import secrets
 import selectors
 import socket
+import sys
 import threading
 import time
 from collections import deque
@@ -26,6 +26,9 @@ from rookery.core.errors import EnvError
 from rookery.envs.external.client import PROTOCOL, keep_alive, proof
 from rookery.envs.external.wire import FIRST_BYTES, MessageError, MessageReader, pack
 
+if sys.platform != "win32":
+    import resource
+
 MOST_UNREAD = 1 << 20
 """Unread bytes of a client after which it is dropped."""
 
@@ -38,6 +41,8 @@ def max_unauthenticated(max_connections: int) -> int:
     Args:
         max_connections: Most connections of all kinds.
     """
+    if sys.platform == "win32":  # it has no such limit
+        return max_connections
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max_connections if files == resource.RLIM_INFINITY else min(max_connections, max(files // 4, 1))
 

@@ -5,8 +5,8 @@ Libraries are stored in the user's cache folder, under a digest of their inputs.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
+import math
 import os
 import re
 import shlex
@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from rookery.core.errors import EnvError, nearest
+from rookery.core.io.leftovers import take_lock
 
 FOLDER = Path(__file__).parent
 """Folder that contains ``rookery_env.h``."""
@@ -98,7 +99,7 @@ def compiled(source: Path, options: Sequence[str] = ()) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / f"{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be compiling it
+            take_lock(lock.fileno(), math.inf)  # another process may be compiling it
             if not target.is_file():
                 build(source, target, options)
     except OSError as error:

@@ -21,7 +21,15 @@ from typing import Any
 import cloudpickle
 
 from rookery.core.errors import EnvError, RemoteError
-from rookery.core.process.child_process import ConnectionClosed, describe_end, receive_frame, send_frame, start_child
+from rookery.core.process.child_process import (
+    NO_CHILDREN,
+    STARTS_CHILDREN,
+    ConnectionClosed,
+    describe_end,
+    receive_frame,
+    send_frame,
+    start_child,
+)
 from rookery.core.process.cpu import usable_cores
 from rookery.core.process.waits import exit_code_of
 from rookery.core.settings.starting_folder import module_paths, started_in, starting_folder
@@ -74,6 +82,8 @@ def processes_env(
     Raises:
         EnvError: If the environment cannot be sent to another process, built or used.
     """
+    if not STARTS_CHILDREN:
+        raise EnvError(f"{name}: {NO_CHILDREN}: set env.implementation=threads, or sampling.env_processes=0")
     try:
         pickled = cloudpickle.dumps(factory)
     except Exception as error:

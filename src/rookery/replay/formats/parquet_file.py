@@ -12,6 +12,7 @@ import numpy as np
 
 from rookery.core.errors import ConfigError, RookeryError, SpaceError
 from rookery.core.io.files import FileError, WriteError
+from rookery.core.io.open_files import replace_file
 from rookery.core.packages import install_line
 from rookery.replay.formats.columns import (
     Wanted,
@@ -180,7 +181,7 @@ def write_parquet(recording: Recording, path: Path) -> None:
     temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:
         writer.write_table(table, temporary)
-        os.replace(temporary, path)
+        replace_file(temporary, path)
     except OSError as error:
         raise WriteError(f"{path}: cannot be written: {error.strerror or error}") from None
     finally:

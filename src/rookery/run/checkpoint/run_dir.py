@@ -12,7 +12,6 @@ runs/<run-id>/
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import platform
@@ -34,6 +33,7 @@ from rookery.core.io.console_output import LOG, survive_lost_output
 from rookery.core.io.files import FOLDER, FileError, WriteError, write_file
 from rookery.core.io.json_text import parse_json
 from rookery.core.io.leftovers import clean
+from rookery.core.io.open_files import BINARY, NO_LINK, OPENS_FOLDERS, lock_file
 from rookery.core.io.signing import signed_text, without_signature
 from rookery.core.settings.layers import flow
 from rookery.core.settings.secrets import secrets_in, without_secrets
@@ -86,7 +86,7 @@ class RunDir:
         """Makes the directory if it is missing, and takes its lock."""
         own_files.refuse_links(self.path)
         self.checkpoints.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self.path / "run.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        self._lock = os.open(self.path / "run.lock", os.O_RDWR | os.O_CREAT | BINARY | NO_LINK, 0o644)
         try:
             self._claim()
         except BaseException:
@@ -96,7 +96,7 @@ class RunDir:
     def _claim(self) -> None:
         """Takes the lock, and writes into it which process holds it."""
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(self._lock)
         except BlockingIOError:
             holder = os.read(self._lock, 1000).decode(errors="replace").strip() or "unknown"
             raise FileError(
@@ -156,6 +156,9 @@ class RunDir:
         """Renames the directory and makes a new one; returns the new path of the old directory."""
         aside, before = own_files.aside_of_killed(self.path), self._lock
         try:
+            if not OPENS_FOLDERS:  # and none with an open file is renamed
+                os.close(before)
+                self._lock = -1
             os.rename(self.path, aside)
             self._open()
             for name in (TOKEN_FILE, PLAYER_LOGS):  # written by this start
@@ -163,7 +166,8 @@ class RunDir:
                     os.rename(aside / name, self.path / name)
         except OSError as error:
             raise _unusable(self.path, "written", error) from None
-        os.close(before)
+        if OPENS_FOLDERS:
+            os.close(before)
         return aside
 
     def write_settings(self, resolved: Resolved[RunConfig]) -> None:
@@ -261,10 +265,10 @@ def _unusable(path: Path, what: str, error: OSError) -> FileError:
 @cache
 def versions() -> Mapping[str, str]:
     """Returns the versions of Python, the platform and the packages of a run."""
-    system = os.uname()  # platform.platform() would start a process
+    system = platform.uname()  # platform.platform() would start a process
     return {
         "python": platform.python_version(),
-        "platform": f"{system.sysname}-{system.release}-{system.machine}",
+        "platform": f"{system.system}-{system.release}-{system.machine}",
         "rookery": __version__,
         **{package: version(package) for package in PACKAGES},
     }

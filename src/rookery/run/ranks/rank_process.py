@@ -22,6 +22,7 @@ from rookery.cluster.local_ranks import joined, send_error
 from rookery.cluster.ranks import Gathered
 from rookery.core.process.child_process import ConnectionClosed, die_with
 from rookery.core.process.interrupt import Interrupted
+from rookery.core.process.signals import OF_TERMINAL
 from rookery.core.settings.layers import Layer
 from rookery.core.settings.starting_folder import starting_folder
 from rookery.run.checkpoint.rank_shards import load_shard
@@ -53,7 +54,7 @@ def serve(ranks: Gathered, task: RankTask) -> None:
 
 
 if __name__ == "__main__":
-    for number in signal.SIGINT, signal.SIGHUP:
+    for number in OF_TERMINAL:
         signal.signal(number, signal.SIG_IGN)  # rank 0 handles signals for all
     line = socket.socket(fileno=int(sys.argv[1]))
     die_with(int(sys.argv[2]), line, bool(int(sys.argv[3])))

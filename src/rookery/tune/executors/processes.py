@@ -21,6 +21,7 @@ from rookery.cluster.allotments import GPUS, Allotment, deal, visible_gpus
 from rookery.core.process.child_process import ConnectionClosed, receive_frame, send_frame, start_child
 from rookery.core.process.cpu import LIMIT, usable_cores
 from rookery.core.process.heartbeats import ChildHeartbeats
+from rookery.core.process.signals import KILL
 from rookery.core.process.waits import exit_code_of
 from rookery.core.settings.starting_folder import module_paths, started_in, starting_folder
 from rookery.tune.executor import Event, Executor, Failed, Order, pickled_job
@@ -197,5 +198,5 @@ def _end_process(process: subprocess.Popen[bytes], line: socket.socket, owner: i
         return
     line.close()
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(process.pid, KILL)
     exit_code_of(process)
