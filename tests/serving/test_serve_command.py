@@ -112,7 +112,6 @@ def test_a_run_without_checkpoints_says_how_it_gets_one(tmp_path):
 @pytest.mark.parametrize(
     ("content", "mode", "message"),
     [
-        (None, 0, "there is no such file; make one"),
         ("", 0o600, "is empty"),
         ("short", 0o600, "8 to 1000 printable"),
         ("x" * 2000, 0o600, "8 to 1000 printable"),
@@ -121,15 +120,23 @@ def test_a_run_without_checkpoints_says_how_it_gets_one(tmp_path):
 )
 def test_token_files_that_will_not_do(run, tmp_path, content, mode, message):
     file = tmp_path / "a-token"
-    if content is not None:
-        file.write_text(content)
-        file.chmod(mode)
+    file.write_text(content)
+    file.chmod(mode)
     result = CliRunner().invoke(app, ["serve", str(run), "--token-file", str(file)])
     assert isinstance(result.exception, ConfigError)
     assert message in str(result.exception) and f"--token-file {file}: " in str(result.exception)
     file.write_text("long-enough\n")
     file.chmod(0o600)
     assert read_token(file) == "long-enough"
+
+
+def test_a_missing_token_file_is_created_for_its_owner_alone_and_keeps_its_token(tmp_path):
+    file = tmp_path / "token"
+    token = read_token(file)
+    assert read_token(file) == token == file.read_text().strip()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    with pytest.raises(ConfigError, match="there is no folder"):
+        read_token(tmp_path / "missing" / "token")
 
 
 @pytest.mark.parametrize("package", ["uvicorn", "httptools"])

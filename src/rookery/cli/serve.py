@@ -32,6 +32,20 @@ Token = Annotated[
     ),
 ]
 
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(help="File with the token, readable by its owner only; created if missing.", show_default=False),
+]
+
+Origins = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="ORIGIN",
+        help="Origin whose web pages may send requests; repeatable.",
+        show_default=False,
+    ),
+]
+
 
 def serve(
     run: SavedRun,
@@ -40,12 +54,11 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of HTTP; 0 = any free port.")] = 0,
     socket: SocketPort = None,
     token: Token = None,
-    token_file: Annotated[
-        Path | None, typer.Option(help="File with the token, readable by its owner only.", show_default=False)
-    ] = None,
+    token_file: TokenFile = None,
     no_token: Annotated[
         bool, typer.Option("--no-token", help="Accept all clients on this machine without a token.")
     ] = False,
+    allow_origin: Origins = None,
     deterministic: Annotated[
         bool, typer.Option("--deterministic/--sampled", help="Most likely actions, or sampled ones.")
     ] = True,
@@ -83,7 +96,8 @@ def serve(
         check_token(token)
     shown = None if no_token else token or new_token()
     limits = {"max_batch": max_batch, "max_sessions": max_sessions, "max_bytes": max_bytes, "num_threads": threads}
-    options = ServingOptions(host, port, socket, shown, deterministic, seconds=reload, **limits)
+    origins = tuple(allow_origin or ())
+    options = ServingOptions(host, port, socket, shown, deterministic, seconds=reload, origins=origins, **limits)
     check_options(options)
     folder = saved.parent.parent if saved.parent.name == FOLDER else saved
     follows = bool(reload) and saved not in (run, run.resolve()) and checkpoint in ("last", "best")

@@ -22,6 +22,7 @@ from rookery.core.process.interrupt import Interrupt
 from rookery.core.settings.trust import TrustCode
 from rookery.envs.external.listener import ConnectionLimits, max_unauthenticated
 from rookery.serving.batcher import Batcher
+from rookery.serving.origins import check_origins
 from rookery.serving.socket_clients import SocketClients
 from rookery.serving.tokens import has_token, is_loopback
 from rookery.serving.versions import load_version
@@ -54,6 +55,7 @@ class ServingOptions:
         seconds: Time between two checks for a newer checkpoint; 0 = never.
         num_threads: Threads of torch in a forward pass.
         draws: Random seed of sampled actions; None = random.
+        origins: Origins whose pages in a browser may use the server, or ``*`` for all.
     """
 
     host: str = "127.0.0.1"
@@ -70,6 +72,7 @@ class ServingOptions:
     seconds: float = 1.0
     num_threads: int = 1
     draws: int | None = None
+    origins: tuple[str, ...] = ()
 
 
 class PolicyServer:
@@ -205,6 +208,7 @@ class PolicyServer:
             options.max_bytes,
             self.health,
             self._internal_errors,
+            options.origins,
         )
 
     def close(self) -> None:
@@ -224,6 +228,7 @@ def check_options(options: ServingOptions) -> None:
         ConfigError: With the problem and a way out.
     """
     require_uvicorn()
+    check_origins(options.origins, options.token is not None)
     if options.token is None and not is_loopback(options.host):
         raise ConfigError(
             f"--no-token: host {options.host} can be reached from other machines, which requires a token; leave "

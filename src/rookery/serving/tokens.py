@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
@@ -65,30 +66,34 @@ def stored_token(path: Path | None, token: str) -> Iterator[None]:
 
 
 def read_token(path: Path) -> str:
-    """Reads a token from a file that its owner alone can read.
+    """Reads a token from a file that its owner alone can read. A missing file is created with a new token.
 
     Raises:
-        ConfigError: If there is no such file, others can read it, or its content is not a token.
+        ConfigError: If the file cannot be created, others can read it, or its content is not a token.
     """
     option = f"--token-file {path}"
     try:
+        with suppress(FileExistsError), open(path, "x", encoding="utf-8", opener=_private) as file:
+            file.write(f"{new_token()}\n")
         with path.open(encoding="utf-8") as file:
             mode = os.fstat(file.fileno()).st_mode
             token = file.read(MAX_TOKEN + 2).strip()
     except FileNotFoundError:
-        raise ConfigError(
-            f"{option}: there is no such file; make one: (umask 077; openssl rand -hex 24 > {path})"
-        ) from None
+        raise ConfigError(f"{option}: there is no folder {path.parent}; create it first") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"{option}: the file cannot be read as text: {getattr(error, 'strerror', '') or 'not UTF-8'}"
         ) from None
-    if mode & 0o077:
+    if mode & 0o077 and sys.platform != "win32":
         raise ConfigError(f"{option}: other users can read or write the file; chmod 600 {path}")
     if not token:
         raise ConfigError(f"{option}: the file is empty; write a token to it: openssl rand -hex 24 > {path}")
     check_token(token, option)
     return token
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def check_token(token: str, option: str = "--token") -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from contextlib import suppress
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 from rookery.core.errors import RookeryError, nearest
@@ -20,7 +21,9 @@ from rookery.serving.batcher import (
     ServedActions,
     ServerStopping,
 )
+from rookery.serving.metrics import CONTENT_TYPE, RequestMetrics
 from rookery.serving.observations import WrongObservation
+from rookery.serving.origins import PREFLIGHT, answer_headers, is_allowed, is_preflight
 from rookery.serving.requests import (
     FIELDS,
     answer_fields,
@@ -37,7 +40,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-ADDRESSES = ("/act", "/policies", "/health", "/sessions/ID")
+ADDRESSES = ("/act", "/policies", "/health", "/metrics", "/sessions/ID")
 """Routes of the server."""
 
 BODY_SECONDS = 30.0
@@ -110,6 +113,7 @@ class PolicyApp:
         max_bytes: Maximum size of a request's body.
         health: Returns the state of the server for ``/health``.
         internal_errors: Logs internal errors; a client gets only the id.
+        origins: Origins whose pages may use the server.
     """
 
     def __init__(
@@ -121,8 +125,9 @@ class PolicyApp:
         max_bytes: int,
         health: Callable[[], dict[str, Any]],
         internal_errors: InternalErrors,
+        origins: Collection[str] = (),
     ) -> None:
-        self._internal_errors = internal_errors
+        self._internal_errors, self._origins, self._metrics = internal_errors, origins, RequestMetrics()
         self._batcher, self._default, self._deterministic = batcher, default, deterministic
         self._token, self._max_bytes, self._health = token, max_bytes, health
         self._outbox: Outbox | None = None
@@ -131,7 +136,11 @@ class PolicyApp:
         """Answers one request."""
         if scope["type"] != "http":
             return
-        allowed = ""
+        allowed, began = "", perf_counter()
+        fields = dict(scope["headers"])
+        if is_preflight(scope["method"], fields, self._origins):
+            await self._send(send, 204, b"", [*answer_headers(fields, self._origins), *PREFLIGHT])
+            return
         try:
             status, body = 200, await self._answer(scope, receive)
         except Refused as refused:
@@ -139,18 +148,26 @@ class PolicyApp:
         except Exception as error:
             status, body = 500, {"error": self._internal_errors.report(error)}
         try:
-            encoded = json.dumps(body, separators=(",", ":")).encode()
+            is_text = isinstance(body, bytes)
+            encoded = body if is_text else json.dumps(body, separators=(",", ":")).encode()
         except (TypeError, ValueError) as error:  # an action that JSON cannot represent
             status, encoded = 500, json.dumps({"error": self._internal_errors.report(error)}).encode()
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(encoded)).encode())]
+        headers = [(b"content-type", CONTENT_TYPE if is_text else b"application/json")]
+        headers += answer_headers(fields, self._origins)
         if status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
         if allowed:
             headers.append((b"allow", allowed.encode()))
         if status in (401, 403, 408, 413):
             headers.append((b"connection", b"close"))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": encoded})
+        self._metrics.count(_route(scope["path"]), status, perf_counter() - began)
+        await self._send(send, status, encoded, headers)
+
+    @staticmethod
+    async def _send(send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+        length = [] if status == 204 else [(b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers + length})
+        await send({"type": "http.response.body", "body": body})
 
     async def _answer(self, scope: MutableMapping[str, Any], receive: Receive) -> Any:
         """Returns the body of the answer; raises `Refused`."""
@@ -163,6 +180,10 @@ class PolicyApp:
         if path == "/health":
             _only(method, "GET, HEAD", path)
             return {"status": "ok" if self._batcher.is_running else "stopped", **(self._health() if known else {})}
+        if path == "/metrics":
+            _only(method, "GET, HEAD", path)
+            version, errors = self._batcher.version.name, self._internal_errors.count
+            return self._metrics.text(version, self._batcher.counts, errors).encode()
         if path == "/policies":
             _only(method, "GET, HEAD", path)
             policies = self._batcher.version.policies
@@ -185,9 +206,10 @@ class PolicyApp:
                 return False
             problem = "the token is wrong" if b"authorization" in headers else "the token is missing"
             raise Refused(401, f"{problem}; send the header Authorization: Bearer TOKEN")
-        # Without a token, web pages in a browser on this machine must not have access.
+        # Without a token, web pages in a browser on this machine must not have access, except those that are allowed.
         host = headers.get(b"host", b"").decode("latin-1")
-        if b"origin" in headers or not is_loopback_host(host):
+        foreign = b"origin" in headers and not is_allowed(headers, self._origins)
+        if foreign or not is_loopback_host(host):
             raise Refused(403, "without a token, this server answers only programs on its own machine")
         return True
 
@@ -252,6 +274,12 @@ class PolicyApp:
         if self._outbox is None:
             self._outbox = Outbox(loop)
         return self._outbox, loop.create_future()
+
+
+def _route(path: str) -> str:
+    """Returns the route of a path, so that clients cannot add names to the metrics."""
+    route = "/sessions/ID" if path.startswith("/sessions/") else path
+    return route if route in ADDRESSES else "other"
 
 
 def _only(method: str, allowed: str, path: str) -> None:
