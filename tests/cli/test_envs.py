@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 
 import pytest
+
+from rookery.cli.environments.listing import names_by_suite
+from rookery.envs.make import make_env
 
 ENVS = """
 import gymnasium
@@ -44,8 +48,46 @@ def own(tmp_path, monkeypatch):
 def test_envs_without_a_verb_lists(rookery):
     code, out, _ = rookery("envs")
     assert code == 0
-    assert out.startswith("environment ")
-    assert rookery("envs", "list") == (0, out, "")
+    assert out.startswith("Rookery\n")
+    assert "\n  CartPole-v1               Balance a pole on a cart.\n" in out
+    assert "\n      1 agent; observes Box(4); acts in Discrete(2); presets: ppo, a2c, impala," in out
+    assert rookery("envs", "list")[:2] == (0, out)
+
+
+def test_every_name_of_the_list_has_a_description_and_can_be_trained(rookery):
+    names = [name for found in names_by_suite().values() for name in found]
+    _, out, _ = rookery("envs")
+    rows = [line.split(maxsplit=1) for line in out.partition("\n\n")[0].splitlines() if re.match(r"  \S+ +\D", line)]
+    listed = [(name, text) for name, text in rows if name in names]
+    assert len(listed) > 25
+    assert all(len(text) > 5 for _, text in listed)
+    for name, _ in listed:
+        make_env(name, {}, (), 1, "auto").close()  # as a training makes it
+
+
+def test_a_part_of_a_name_or_suite_lists_all_of_it(rookery):
+    code, out, _ = rookery("envs", "list", "cartpole")
+    assert code == 0
+    names = [line.split()[0] for line in out.splitlines() if line.startswith("  ") and line[2] != " "]
+    assert {"StatelessCartPole", "TensorCartPole", "CartPole-v1"} <= set(names)
+    assert "Pendulum-v1" not in names
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("dm_control/cheetah-run-v0", "shimmy:dm_control/cheetah-run-v0"),
+        ("procgen:coinrun", "envpool:CoinrunEasy-v0"),
+        ("minihack", "minihack:MiniHack-Room-5x5-v0"),
+        ("highway-v0", "highway_env:highway-v0"),
+        ("metaworld", "metaworld:Meta-World/MT1 env.config.env_name=reach-v3"),
+        ("mo-hopper-v5", "mo_gymnasium:mo-hopper-v5"),
+    ],
+)
+def test_environments_of_other_suites_are_answered_with_their_package_and_name(rookery, name, hint):
+    code, _, err = rookery("train", name)
+    assert code in (1, 2)
+    assert "needs pip install '" in err and hint in err
 
 
 def test_a_sound_environment_passes(rookery, own):
@@ -103,6 +145,7 @@ def test_what_is_not_installed_is_listed_with_the_extra_that_adds_it(rookery, mo
 def test_presets_by_name_are_no_environments(rookery):
     _, out, _ = rookery("envs")
     here, by_name, *_ = out.split("\n\n")
+    assert "rainbow" not in here
     assert by_name.startswith("preset by name")
     for name in ("simpleq", "rainbow", "apex"):
         assert f"\n{name} " not in here and f"\n{name} " in by_name

@@ -1,4 +1,4 @@
-"""``rookery envs``: lists environments with presets or fast implementations; checks, creates and builds your own."""
+"""``rookery envs``: lists the environments that are installed; checks, creates and builds your own."""
 
 from __future__ import annotations
 
@@ -22,48 +22,45 @@ COLORS = {"error": "red", "warning": "yellow", "note": "bright_black"}
 
 @app.callback()
 def envs(context: typer.Context) -> None:
-    """List environments with presets; check, create or compile your own."""
+    """List the environments that are installed; check, create or compile your own."""
     if context.invoked_subcommand is None:
-        list_envs()
+        list_envs("")
 
 
 @app.command("list")
-def list_envs() -> None:
-    """List environments with a preset or a fast implementation (C or batched), missing extras, and presets by name.
+def list_envs(
+    text: Annotated[
+        str, typer.Argument(help="Part of a name or suite; all of them are listed.", show_default=False)
+    ] = "",
+) -> None:
+    """List the environments that are installed, by suite, with agents, spaces and presets; and missing packages.
 
     Any other Gymnasium id works too, and so does your own environment, as my.module:MyEnv.
-    """
-    from rookery.core.plugins import ENV_SCHEMES
-    from rookery.core.settings.layers import import_object
-    from rookery.envs.adapters.bundled import OURS, TENSORS
-    from rookery.envs.adapters.classic import BATCHED_VARIANTS
-    from rookery.envs.catalog import family_of, missing_families
-    from rookery.envs.make import is_vector
-    from rookery.envs.native.variants import IDS_IN_C, native_unavailable_reason, native_variant_of, prefer_native
-    from rookery.run.presets import ENV_PRESETS, NAMED_PRESETS
 
-    missing = missing_families()
-    shipped = {name: path for name, path in OURS.items() if family_of(name) not in missing}
-    twins = {**dict.fromkeys(() if native_unavailable_reason() else IDS_IN_C, "c"), **dict.fromkeys(TENSORS, "tensors")}
-    imported = ((name, import_object(path)) for name, path in shipped.items() if name not in TENSORS)
-    for name, found in [*BATCHED_VARIANTS.items(), *imported]:
-        batched = getattr(found, "batched", None) or (found if name in BATCHED_VARIANTS or is_vector(found) else None)
-        if batched is not None:
-            twins[name] = "c" if native_variant_of(batched) or prefer_native(batched) else "batched"
-    presets = {name: sizes for name, sizes in sizes_of(ENV_PRESETS).items() if family_of(name) not in missing}
-    names = [*presets, *sorted({*twins, *shipped} - presets.keys())]
-    rows = [(name, twins.get(name, "serial"), presets.get(name, "none")) for name in names]
-    echo_table(("environment", "implementation", "preset"), rows)
+    rookery envs list MiniGrid
+    """
+    from rookery.cli.environments.listing import lines
+    from rookery.core.plugins import ENV_SCHEMES
+    from rookery.envs.catalog import OTHER_SUITES, missing_families
+    from rookery.run.presets import NAMED_PRESETS
+
+    for line in lines(text):
+        typer.echo(line)
+    if text:
+        return
     typer.echo()
     echo_table(("preset by name", "for any environment, as in --preset rainbow"), list(sizes_of(NAMED_PRESETS).items()))
     if ENV_SCHEMES.added:
         typer.echo()
         plugged = [(f"{name}:...", plugin.package) for name, plugin in ENV_SCHEMES.added.items()]
         echo_table(("of a plug-in", "package"), plugged)
-    if missing:
+    if missing := missing_families():
         typer.echo()
         more = [(", ".join(one.names), f"pip install '{one.install}'", one.about) for one in missing]
         echo_table(("not installed", "install with", ""), more)
+    typer.echo()
+    others = [(suite.title, f"pip install '{suite.install}'", suite.example) for suite in OTHER_SUITES]
+    echo_table(("other suites", "install with", "named, for example"), others)
 
 
 def sizes_of(presets: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, str]:

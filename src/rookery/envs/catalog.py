@@ -67,3 +67,46 @@ def family_of(name: str) -> Family | None:
 def missing_families() -> tuple[Family, ...]:
     """Returns the families whose module is not installed."""
     return tuple(one for one in FAMILIES if not one.is_here)
+
+
+@dataclass(frozen=True)
+class OtherSuite:
+    """Environments of a package of which Rookery knows only how to name them.
+
+    Attributes:
+        title: Name of the suite.
+        names: Patterns of names by which users look for it.
+        install: Requirement for `pip install`.
+        example: Name of an environment, and settings that it needs, as on the command line.
+    """
+
+    title: str
+    names: tuple[str, ...]
+    install: str
+    example: str
+
+
+OTHER_SUITES = (
+    OtherSuite("DeepMind Control", ("dm_control*", "dmc*"), "shimmy[dm-control]", "shimmy:dm_control/cheetah-run-v0"),
+    OtherSuite("Procgen", ("procgen*",), extra("envpool"), "envpool:CoinrunEasy-v0"),
+    OtherSuite("MiniHack", ("minihack*",), "minihack", "minihack:MiniHack-Room-5x5-v0"),
+    OtherSuite("highway-env", ("highway*",), "highway-env", "highway_env:highway-v0"),
+    OtherSuite("Meta-World", ("metaworld*", "meta-world*"), "metaworld",
+               "metaworld:Meta-World/MT1 env.config.env_name=reach-v3"),
+    OtherSuite("MO-Gymnasium", ("mo-*", "mo_gym*"), "mo-gymnasium",
+               "mo_gymnasium:mo-hopper-v5 env.wrappers='[\"mo_gymnasium.wrappers:LinearReward\"]'"),
+    OtherSuite("Gymnasium-Robotics", ("Fetch*", "*Maze*", "Adroit*", "HandReach*", "gymnasium_robotics*"),
+               "gymnasium-robotics", "gymnasium_robotics:FetchReach-v4"),
+    OtherSuite("panda-gym", ("panda*",), "panda-gym", "panda_gym:PandaReach-v3"),
+    OtherSuite("ViZDoom", ("vizdoom*",), "vizdoom", "vizdoom.gymnasium_wrapper:VizdoomBasic-v1"),
+    OtherSuite("Safety-Gymnasium", ("safety*",), "safety-gymnasium", "safety_gymnasium:SafetyPointGoal1Gymnasium-v0"),
+)  # fmt: skip
+"""Suites that users look for, other than those of `FAMILIES`."""
+
+
+def other_suite_hint(name: str) -> str:
+    """Returns how an environment of another suite is installed and named; an empty text for a name of none."""
+    for suite in OTHER_SUITES:
+        if any(fnmatchcase(name.lower(), pattern.lower()) for pattern in suite.names):
+            return f"; {suite.title} needs pip install '{suite.install}' and is named as in {suite.example}"
+    return ""

@@ -9,6 +9,7 @@ import gymnasium
 
 from rookery.core.errors import EnvError, UnknownEnvError, nearest
 from rookery.envs.adapters.bundled import OURS
+from rookery.envs.catalog import other_suite_hint
 from rookery.envs.schemes import NAMED, EnvScheme, scheme
 
 PROVIDERS = {
@@ -46,7 +47,7 @@ class Provided(EnvScheme):
                 import_provider(name, provider, package)
         if name in gymnasium.registry:
             return gymnasium.spec(name)
-        hint = nearest(name, [*OURS, *gymnasium.registry])
+        hint = other_suite_hint(name) or nearest(name, [*OURS, *gymnasium.registry])
         if not hint:
             for kind in NAMED:
                 scheme(kind).explain_missing(name)

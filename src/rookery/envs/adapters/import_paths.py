@@ -16,6 +16,7 @@ from rookery.core.moved import new_name, why_removed
 from rookery.core.process.tracebacks import described
 from rookery.core.settings.trust import CodeKind, a_kind, is_ours
 from rookery.envs.adapters.bundled import OURS
+from rookery.envs.catalog import other_suite_hint
 from rookery.envs.schemes import MODULE_NAME, EnvScheme
 
 DATA_FILES = (".csv", ".parquet", ".npz", ".hdf5", ".h5", ".json", ".jsonl", ".demo")
@@ -123,7 +124,10 @@ def import_module(module: str, what: str, hint: str = "") -> ModuleType:
     except Exception as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and f"{module}.".startswith(f"{missing}."):
-            raise EnvError(f"{what}: there is no module {missing!r}{hint or '; is it on the Python path?'}") from error
+            found = other_suite_hint(module)
+            raise EnvError(
+                f"{what}: there is no module {missing!r}{hint or found or '; is it on the Python path?'}"
+            ) from error
         raise EnvError(f"{what}: importing {module} raised {described(error)}") from error
 
 
