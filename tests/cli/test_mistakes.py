@@ -19,7 +19,7 @@ ALONE = [
     ("envs check CartPole-v1 lenght=3", "lenght = 3: there is no such setting"),
     ("envs new --c my-env", "my-env.c: 'my-env' is not a name of a module"),
     ("envs new --c nowhere/my_env", "nowhere/my_env.c: there is no folder nowhere"),
-    ("envs new my_env", "add --c for an environment in C"),
+    ("envs new my-env", "is not a name of a module: use letters, digits and _"),
     # train: the environment
     ("train", "error: command line: the environment is missing: rookery train CartPole-v1"),
     ("train algorithm.lr=1e-3", "the environment is missing"),
