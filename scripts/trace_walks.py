@@ -49,7 +49,7 @@ FEATURES = {
     "workers elsewhere": r"Pool\.waits$|WaitsPart\.",
     "weights one update behind": r"Pool\.lag$|\.correction$",
     "KL penalty": r"adapt_penalty$",
-    "policies that stop learning": r"Run\.retire$|MaxDecisionsPart\.|is_learning$",
+    "policies that stop learning": r"Run\._retire$|MaxDecisionsPart\.|is_learning$",
     "other reward signals": r"RewardSignals\.",
     "another device": r"Staging\.",
     "replay on the disk": r"MemmapArrays\.",

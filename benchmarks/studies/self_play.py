@@ -70,7 +70,7 @@ def games(trainer: Trainer, side: str, player: str, number: int, deterministic: 
         deterministic=deterministic,
         episodes=number,
         limit=limit,
-        draws=trainer.draws,
+        draws=trainer._draws,
     )
     played.play()
     env.close()

@@ -136,7 +136,7 @@ def test_a_rollout_is_on_the_storage_of_the_device_and_not_copied():
         assert rollout.reward.data_ptr() == store._tensors["reward"].data_ptr()
         assert rollout.obs["obs"].data_ptr() == store._tensors["obs"]["obs"].data_ptr()
         assert rollout.reward.shape == (8, 6)
-        assert trainer.staging is None or trainer.staging.send_rollout(rollout) is rollout
+        assert trainer._staging is None or trainer._staging.send_rollout(rollout) is rollout
 
 
 # --- nothing waits for the device -----------------------------------------------------------------------------------

@@ -229,7 +229,7 @@ def test_evaluations_play_the_last_lesson_unless_the_current_one_is_asked_for():
         config = {"curriculum.wind": course, "evaluation.lesson": lesson}
         with make(Windy, config=config) as trainer:
             trainer.evaluate(3)
-            played[lesson] = {lane.env.wind for lane in trainer.measure._env._lanes}
+            played[lesson] = {lane.env.wind for lane in trainer._measure._env._lanes}
     assert played == {"last": {2}, "current": {0}}
 
 

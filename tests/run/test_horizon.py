@@ -136,7 +136,7 @@ def test_a_later_stop_given_to_train_says_once_that_schedules_have_ended(stop, c
     with pole() as trainer:
         trainer.train({"env_steps": 128})
         assert capsys.readouterr().err == ""
-        trainer.stop_function, trainer.criteria = None, {}
+        trainer._stop_function, trainer.criteria = None, {}
         assert lr_of(trainer.train(stop)) == 0
         trainer.train_iteration()
     assert capsys.readouterr().err == (

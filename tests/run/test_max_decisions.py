@@ -53,13 +53,13 @@ def test_a_run_goes_on_exactly_after_somebody_has_stopped_learning(tmp_path):
     with two(100, 1000, run_dir=tmp_path / "run") as trainer:
         for _ in range(6):
             trainer.train_iteration()
-        assert trainer.retired == {"red"}
+        assert trainer._retired == {"red"}
         path = trainer.save()
         for _ in range(3):
             trainer.train_iteration()
         wanted = digest(trainer)
     with Trainer.load(path) as again:
-        assert again.retired == {"red"}
+        assert again._retired == {"red"}
         for _ in range(3):
             again.train_iteration()
         assert digest(again) == wanted
@@ -75,7 +75,7 @@ def test_a_higher_limit_lets_it_learn_on(tmp_path):
         for _ in range(6):
             again.train_iteration()
         assert again.decisions["red"] >= at + 100
-        assert "red" in again.retired
+        assert "red" in again._retired
         assert not torch.equal(weights(again, "red"), before)
 
 
@@ -83,7 +83,7 @@ def test_where_two_learn_in_turn_the_other_has_all_turns_then():
     each = {"team_change_every": 150, "rating_games": 0}
     with two(150, 2000, self_play={"red": each, "blue": each}) as trainer:
         trainer.train(stop={"finished_policies": 1})
-        assert trainer.retired == {"red"}
+        assert trainer._retired == {"red"}
         for _ in range(12):
             trainer.train_iteration()
         assert trainer.self_play.turn == "blue"
@@ -112,7 +112,7 @@ def test_nobody_keeps_the_turn_who_has_learned_all_it_is_to_by_new_limits(tmp_pa
         path = trainer.save()
     config = {f"policies.{name}.max_decisions": new for name, new in changed.items()}
     with Trainer.load(path, config=config) as again:
-        assert again.retired == {other}
+        assert again._retired == {other}
         before = dict(again.decisions)
         for _ in range(6):
             again.train_iteration()
@@ -127,7 +127,7 @@ def test_where_nobody_learns_any_more_a_run_that_goes_on_changes_nothing(tmp_pat
         trainer.train(stop={"finished_policies": 2})
         path, turn, wanted = trainer.save(), trainer.self_play.turn, digest(trainer)
     with Trainer.load(path) as again:
-        assert again.retired == {"red", "blue"}
+        assert again._retired == {"red", "blue"}
         assert again.self_play.turn == turn
         assert digest(again) == wanted
 

@@ -45,10 +45,10 @@ def test_what_cannot_be_drawn_is_refused_with_its_path_and_a_way_out(env, values
 def test_layers_reach_inside_of_a_sampler_and_a_plain_value_takes_its_place():
     first = {"env.parameters.mass": MASS}
     with Trainer("Pendulum-v1", FAST, config=[first, {"env.parameters.mass.low": 1.5}], num_envs=1) as trainer:
-        assert trainer.draws.samplers["mass"].low == 1.5
+        assert trainer._draws.samplers["mass"].low == 1.5
         assert trainer.resolved.explain("env.parameters.mass.low").startswith("env.parameters.mass.low = 1.5")
     with Trainer("Pendulum-v1", FAST, config=first, parameters={"mass": 3.0}, num_envs=1) as trainer:
-        assert trainer.draws.samplers["mass"].value == 3.0
+        assert trainer._draws.samplers["mass"].value == 3.0
 
 
 def test_a_sampler_with_a_seed_draws_the_same_in_runs_of_any_seed():

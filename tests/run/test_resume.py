@@ -737,7 +737,7 @@ def paused_while_it_rests():
     trainer = make(Weary, cfg=None, num_envs=1, config={**config, "sampling.iteration_steps": 90})
     trainer.train({"iterations": 2})
     while not trainer.resting:
-        trainer.count_played(trainer.pool.sample(1))
+        trainer._count_played(trainer.pool.sample(1))
     trainer.pause_sampling()
     learner = trainer.learners["main"]
     learner.explore = lambda: setattr(trainer.interrupt, "number", signal.SIGINT)

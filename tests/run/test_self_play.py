@@ -181,8 +181,8 @@ def test_teams_learn_in_turn_and_who_waits_keeps_its_weights():
 def test_a_policy_with_two_sides_plays_the_other_one_itself_in_rating_games():
     with podium({"both": "ac", "one": "b"}) as trainer:
         both, one = trainer.policies["both"], trainer.policies["one"]
-        assert trainer.match("both", both, {"one": one}, 4, "x") == [("one", 1.0), ("one", 0.0)] * 4
-        assert trainer.match("one", one, {"both": both}, 4, "x") == [("both", 0.0), ("both", 1.0)] * 4
+        assert trainer._match("both", both, {"one": one}, 4, "x") == [("one", 1.0), ("one", 0.0)] * 4
+        assert trainer._match("one", one, {"both": both}, 4, "x") == [("both", 0.0), ("both", 1.0)] * 4
         trainer.train_iteration()
         assert trainer.self_play.ratings.win_rate("both", "one@1") == 0.5
 

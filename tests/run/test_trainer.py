@@ -182,7 +182,7 @@ def test_a_mapping_function_deals_agents_to_policies_episode_by_episode():
     trainer = Trainer(MultiAgentArena, cfg, policies=["a", "b"], policy_mapping=mapping, config=config, seed=0)
     sample = trainer.pool.sample(max_env_steps=24)
     assert asked[:6] == [(agent, 0, index) for index in range(3) for agent in ("agent1", "agent2")]
-    trainer.count_played(sample)
+    trainer._count_played(sample)
     assert [episode.policies for episode in sample.finished[:2]] == [
         {"agent1": "a", "agent2": "b"},
         {"agent1": "b", "agent2": "a"},

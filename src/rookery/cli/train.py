@@ -448,12 +448,18 @@ def train_and_report(trainer: Trainer, stop: Mapping[str, float], episodes: int)
         "evaluation": None if evaluation is None else asdict(evaluation),
     }
     trainer.run_dir.write("result.json", json.dumps(outcome, indent=1) + "\n")
-    if trainer.config.logging.console != "json":
-        for label, text in result_lines(result, evaluation, trainer.run_dir.path).items():
-            typer.echo(f"{label:<12}{text}")
-    if trainer.config.logging.console not in SILENT_STYLES:
-        for number, command in enumerate(next_commands(folder, trainer.config.env.name is not None)):
-            typer.echo(f"{'' if number else 'next':<12}{command}")
+    print_outcome(trainer, result, evaluation, place)
+
+
+def print_outcome(trainer: Trainer, result: IterationResult, evaluation: EvaluationResult | None, folder: Path) -> None:
+    """Prints the final result, and the next commands, as far as the style of the output has them."""
+    style = trainer.config.logging.console
+    lines = [] if style == "json" else list(result_lines(result, evaluation, folder).items())
+    if style not in SILENT_STYLES:
+        commands = next_commands(shown(folder), trainer.config.env.name is not None)
+        lines += [("" if number else "next", command) for number, command in enumerate(commands)]
+    for label, text in lines:
+        typer.echo(f"{label:<12}{text}")
 
 
 def result_lines(result: IterationResult, evaluation: EvaluationResult | None, folder: Path) -> Mapping[str, str]:

@@ -39,9 +39,9 @@ def learn_from_replay(run: Run, this: Round, progress: Progress) -> None:
     Raises:
         Interrupted: If the run is to stop; the round contains the remaining steps.
     """
-    for name in this.each(run.check_stop):
+    for name in this.each(run._check_stop):
         learner, replay = run.learners[name], run.replays[name]
-        with run.timers["learn"], run.threads_of(name):
+        with run.timers["learn"], run._threads_of(name):
             if this.left is None:
                 this.left = replay.due(
                     replay.cfg.train_every if this.env_steps is None else this.env_steps / run.ranks.size
@@ -80,7 +80,7 @@ def make_in_parts(run: Run, number: int, make: Callable[[int], None]) -> None:
         number -= part
         if not number:
             return
-        run.check_stop()
+        run._check_stop()
         took = perf_counter() - began
         if run.ranks.size > 1:  # all ranks check after the same steps
             took = max(each for (each,) in run.ranks.numbers(took))

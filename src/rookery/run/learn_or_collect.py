@@ -47,7 +47,7 @@ class LearnOnly:
         def make(part: int) -> None:
             for name in self.names:
                 learner = run.learners[name]
-                with run.timers["learn"], run.threads_of(name):
+                with run.timers["learn"], run._threads_of(name):
                     learner.learn(part)
                 progress.learned.setdefault(name, [])
             self.left -= part
@@ -98,13 +98,13 @@ class CollectOnly:
             while run.env_steps < end:
                 with run.timers["sample"]:
                     sample = run.pool.sample(end - run.env_steps)
-                run.count_played(sample)
+                run._count_played(sample)
                 for name in run.replays:
                     if name in sample.rollouts:
                         _store(run, name, sample.rollouts[name], progress)
                 run.pool.set_weights({name: run.learners[name].behaviour for name in sample.rollouts})
                 if run.env_steps < end:
-                    run.check_request()
+                    run._check_request()
         finally:
             if run.progress is not None:  # does not count for an interrupted iteration of `train`
                 run.progress.pass_over(run.env_steps - env_steps, run.lane_steps - lane_steps)
@@ -121,11 +121,11 @@ class CollectOnly:
 def _store(run: Run, name: str, rollout: Rollout, progress: Progress) -> None:
     """Stores a rollout in replay, without learning from it."""
     learner = run.learners[name]
-    rollout = rollout if run.staging is None else run.staging.send_rollout(rollout)
-    run.set_clock(name, rollout)
+    rollout = rollout if run._staging is None else run._staging.send_rollout(rollout)
+    run._set_clock(name, rollout)
     run.replays[name].store(rollout)
     learner.explore()
-    run.count_learned(name, rollout)
+    run._count_learned(name, rollout)
     progress.note(name, {}, rollout)
 
 

@@ -37,7 +37,7 @@ def remaining(run: Run, progress: Progress) -> int:
     on_policy = {
         name: one
         for name, one in run.learners.items()
-        if one.replay is None and (all(learns(name) for learns in run.parts.is_learning) or name in progress.learned)
+        if one.replay is None and (all(learns(name) for learns in run._parts.is_learning) or name in progress.learned)
     }
     if not on_policy:
         left = int(run.criteria.get("env_steps", 0)) - progress.env_steps  # a run ends at its criterion
@@ -52,7 +52,7 @@ def remaining(run: Run, progress: Progress) -> int:
 def ahead(run: Run, progress: Progress) -> int:
     """Returns the steps that may be sampled ahead: the rest of this iteration, or else those of the next."""
     rest = remaining(run, progress)
-    return rest if rest > 0 else remaining(run, run.begin_iteration())
+    return rest if rest > 0 else remaining(run, run._begin_iteration())
 
 
 def measured_pace(run: Run, replay: Replay, progress: Progress) -> Row:
@@ -110,11 +110,11 @@ class MaxDecisionsPart(RunPart):
 
     def after_update(self, name: str) -> None:
         """Ends the learning of a policy that has reached its `max_decisions`; it continues to act."""
-        self._run.retire(name)
+        self._run._retire(name)
 
     def is_learning(self, name: str) -> bool:
         """Returns whether a policy has not reached its `max_decisions`."""
-        return name not in self._run.retired
+        return name not in self._run._retired
 
 
 def check_can_pause(run: Run) -> None:

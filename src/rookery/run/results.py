@@ -55,10 +55,10 @@ def result_of(run: Run, progress: Progress) -> IterationResult:
         reported=dict(windows.reported),
         groups={group: math.fsum(values) / len(values) for group, values in windows.groups.items()},
         sampling=run.lane_steps > progress.lane_steps,
-        finished_policies=len(run.retired),
-        finished_share=len(run.retired) / max(1, len(run.learners)),
+        finished_policies=len(run._retired),
+        finished_share=len(run._retired) / max(1, len(run.learners)),
     )
-    for add in run.parts.in_result:
+    for add in run._parts.in_result:
         result = add(result)
     return result
 
@@ -75,7 +75,7 @@ def iteration_within(run: Run, make: Callable[[], IterationResult], rule: Stop) 
         result = make()
         return result, rule.reason(result)
     except TimeUp:
-        result = replace(result_of(run, run.under_way or run.begin_iteration()), whole=False)
+        result = replace(result_of(run, run._under_way or run._begin_iteration()), whole=False)
         return result, f"{rule.late(run.seconds)}, in the middle of iteration {run.iteration + 1}"
 
 

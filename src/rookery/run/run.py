@@ -267,18 +267,18 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
         iteration: Iterations so far.
         seconds: Seconds of training so far: wall time, with checkpoints, evaluations and callbacks.
         decisions: Decisions that each policy has learned from.
-        retired: Policies that have reached their `max_decisions`.
+        _retired: Policies that have reached their `max_decisions`.
         last_learning: Metrics of the algorithms in the last iteration in which they learned.
         paused: Whether iterations learn from replay only.
         progress: The current iteration, so that a run can be stopped and resumed in the middle of it.
         apart: The same for an iteration of `learn` or `collect`, by the name of the call.
-        measured: The current evaluation, or None.
+        _measured: The current evaluation, or None.
         criteria: Criteria of the last training.
         curriculum: Lessons of environment parameters, and their progress.
         self_play: Opponents of policies in self-play.
-        draws: Samplers of environment parameters.
-        parts: Features that take part in iterations; a trainer makes them.
-        check_request: Raises `Interrupted` if the run is to stop, on all ranks at the same point.
+        _draws: Samplers of environment parameters.
+        _parts: Features that take part in iterations; a trainer makes them.
+        _check_request: Raises `Interrupted` if the run is to stop, on all ranks at the same point.
         horizon: Environment step at which schedules without their own length end (`run/horizon.py`); None = not known
             yet, infinity = they stay constant.
         score: Score of the best checkpoint: the last evaluation's mean return, or else that of training.
@@ -298,18 +298,18 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
         "streams",
         "env",
         "mapping",
-        "staging",
+        "_staging",
         "interrupt",
-        "clock",
+        "_clock",
         "note",
-        "draws",
-        "match",
-        "retired",
+        "_draws",
+        "_match",
+        "_retired",
         "ranks",
-        "measured",
+        "_measured",
         "folder",
-        "parts",
-        "check_request",
+        "_parts",
+        "_check_request",
     )
 
     def __init__(
@@ -333,12 +333,12 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
         self.streams = Streams(self.seed)
         self.timers = Timers()
         self.interrupt = Interrupt()
-        self.check_request: Callable[[], None] = (
+        self._check_request: Callable[[], None] = (
             partial(ranks.check, self.interrupt) if ranks.size > 1 else self.interrupt.check
         )
-        self.parts = Parts()
-        self.clock = Clock()
-        self.staging = staging_to(torch.device(self.config.device))
+        self._parts = Parts()
+        self._clock = Clock()
+        self._staging = staging_to(torch.device(self.config.device))
         self.policies: dict[str, Policy] = {}
         self.learners: dict[str, Algorithm[Any]] = {}
         self.frozen: list[str] = []
@@ -352,19 +352,19 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
         self.iteration = 0
         self.seconds = 0.0
         self.decisions: dict[str, int] = {}
-        self.retired: set[str] = set()
+        self._retired: set[str] = set()
         self.last_learning: dict[str, Row] = {}
         self.paused = False
         self.progress: Progress | None = None
         self.apart: dict[str, Progress] = {}
-        self.measured: Measured | None = None
+        self._measured: Measured | None = None
         self.criteria: dict[str, float] = {}
         self.score: float | None = None
         self.horizon: float | None = horizon_of(self.config.stop)
-        self.draws = check_parameters(resolved, env)
+        self._draws = check_parameters(resolved, env)
         self.curriculum = Curriculum(self.config.curriculum)
         self.self_play = SelfPlay(resolved, env, mapping, self.streams)
-        self.match = RatingGames(self.config, self.draws, self.streams, mapping, self.copies)
+        self._match = RatingGames(self.config, self._draws, self.streams, mapping, self._copies)
         self.pool = self._make_pool(listeners)
         self.counters = self.pool.counters()
         self.introduce(self.self_play.with_exploiters(kinds_of(env, mapping)))
@@ -373,12 +373,12 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
         """Returns a worker in this process, or remote workers."""
         if isinstance(self.env, RemoteEnvStub):
             recipe = WorkerRecipe(
-                as_typed(self.resolved), self.mapping, self.streams, self.draws, tuple(listeners), make_copies
+                as_typed(self.resolved), self.mapping, self.streams, self._draws, tuple(listeners), make_copies
             )
             return start_remote_workers(recipe, self.env, self.timers, self.interrupt, self.note)
         sampling, several = self.config.sampling, self.ranks.size > 1
         share = LaneShare(self.ranks.rank, *self.ranks.share(sampling.num_envs), (0,) * self.env.num_lanes)
-        seeds = training_plan(self.draws, self.streams, share.place if several else None)
+        seeds = training_plan(self._draws, self.streams, share.place if several else None)
         mapping = ShareMapping(self.mapping, share) if several else self.self_play.mapping
         interrupt = None if several else self.interrupt  # several learners stop together, after a round
         worker = RolloutWorker(self.env, mapping, self.streams, seeds, self.timers, interrupt=interrupt)
@@ -415,7 +415,7 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
         return {name: one.replay for name, one in self.learners.items() if one.replay is not None}
 
     @property
-    def under_way(self) -> Progress | None:
+    def _under_way(self) -> Progress | None:
         """The current iteration, or the last interrupted one."""
         return next(iter(list(self.apart.values())), self.progress)
 
@@ -424,10 +424,10 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
         """Criteria of a training without given criteria: those of the last call, or else those of settings."""
         return self.criteria or criteria_of(self.config.stop)
 
-    def check_stop(self) -> None:
+    def _check_stop(self) -> None:
         """Raises `Interrupted` if the run is to stop, on all ranks; keeps unused rollouts."""
         try:
-            self.check_request()
+            self._check_request()
         except Interrupted:
             if self.progress is not None and self.progress.round is not None:
                 self.progress.round.keep()
@@ -460,7 +460,7 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
         self.pool.threads = acting_threads(self.learners, self.threads)
 
     @contextmanager
-    def copies(self, lanes: int, *, render: bool = False) -> Iterator[VectorEnv]:
+    def _copies(self, lanes: int, *, render: bool = False) -> Iterator[VectorEnv]:
         """Context with vectorized environments for use outside the training.
 
         If only one process can have the environments, the run lends its own: its running episodes are abandoned, and
@@ -474,13 +474,13 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
             with self.pool.lent() as env:
                 yield env
         else:
-            env = self.make_copies(lanes, render=render)
+            env = self._make_copies(lanes, render=render)
             try:
                 yield env
             finally:
                 close_env(env, env.name)
 
-    def make_copies(self, lanes: int, *, render: bool = False) -> VectorEnv:
+    def _make_copies(self, lanes: int, *, render: bool = False) -> VectorEnv:
         """Returns further environments, made in the folder in which the run was started.
 
         Args:
@@ -490,35 +490,35 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
         with started_in(self.folder):
             return make_copies(self.config, lanes, render=render)
 
-    def begin_iteration(self) -> Progress:
+    def _begin_iteration(self) -> Progress:
         """Returns an iteration that begins now."""
         made = {name: replay.gradient_steps for name, replay in self.replays.items()}
         return Progress(self.env_steps, self.lane_steps, self.seconds, made)
 
-    def count_played(self, sample: Sample) -> None:
+    def _count_played(self, sample: Sample) -> None:
         """Takes the counts of a sample, and makes missing policies."""
         self.env_steps, self.lane_steps = sample.env_steps, sample.lane_steps
         self.resting, self.running_length, self.counters = sample.resting, sample.running_length, sample.counters
         self.finished += sample.finished
-        for take in self.parts.after_sample:
+        for take in self._parts.after_sample:
             take(sample)
         if sample.newcomers:
             self.introduce(sample.newcomers)
 
-    def set_clock(self, name: str, rollout: Rollout) -> None:
+    def _set_clock(self, name: str, rollout: Rollout) -> None:
         """Sets the env steps, horizon and decisions of a learner before it takes a rollout."""
         learner = self.learners[name]
         learner.env_steps, learner.horizon = self.env_steps, self.horizon
         learner.decisions = self.decisions.get(name, 0) + self.pool.delivered(name, rollout)
 
-    def threads_of(self, name: str) -> AbstractContextManager[None]:
+    def _threads_of(self, name: str) -> AbstractContextManager[None]:
         """Context in which a learner computes with its threads, of kernels or of torch: with kernels, torch has too
         little work for a second thread.
         """
         number = self.threads[name]
         return kernel_threads(number) if number > 1 and self.learners[name].on_kernels else torch_threads(number)
 
-    def count_learned(self, name: str, rollout: Rollout) -> None:
+    def _count_learned(self, name: str, rollout: Rollout) -> None:
         """Updates observation statistics and the count of decisions after a learner has taken a rollout.
 
         Args:
@@ -530,10 +530,10 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
             rows = rollout.valid_rows()
             normalizer.update({path: flat(leaf, rows) for path, leaf in rollout.obs.items()})
         self.decisions[name] = self.decisions.get(name, 0) + self.pool.delivered(name, rollout)
-        for take in self.parts.after_update:
+        for take in self._parts.after_update:
             take(name)
 
-    def end_round(self, this: Round, progress: Progress) -> None:
+    def _end_round(self, this: Round, progress: Progress) -> None:
         """Distributes the weights after a round; while all environments rest, a round of replay follows.
 
         Raises:
@@ -542,17 +542,17 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
         progress.unplayed += this.env_steps or 0
         self.pool.set_weights({name: self.learners[name].behaviour for name in this.all_names})
         progress.round = Round(self.replays) if self.resting and not this.alone else None
-        self.check_request()
+        self._check_request()
 
-    def is_learning(self, name: str) -> bool:
+    def _is_learning(self, name: str) -> bool:
         """Returns whether a policy learns from current samples."""
-        return all(learns(name) for learns in self.parts.is_learning)
+        return all(learns(name) for learns in self._parts.is_learning)
 
-    def retire(self, name: str) -> None:
+    def _retire(self, name: str) -> None:
         """Ends the learning of a policy that has reached its `max_decisions`; it continues to act."""
         limit = self.config.policies[name].max_decisions
-        if limit is not None and self.decisions.get(name, 0) >= limit and name not in self.retired:
-            self.retired.add(name)
+        if limit is not None and self.decisions.get(name, 0) >= limit and name not in self._retired:
+            self._retired.add(name)
             self.self_play.retired.append(name)
             self.pool.retire(name)
 
@@ -572,12 +572,12 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
         """Restores the result of `state_dict`, including environments in the middle of episodes."""
         self.introduce(self.pool.load_env(state["pool"]))
         state = self.upgraded(state)
-        self.progress = None if state["progress"] is None else self.begin_iteration()
-        self.apart = {call: self.begin_iteration() for call in state["apart"]}
+        self.progress = None if state["progress"] is None else self._begin_iteration()
+        self.apart = {call: self._begin_iteration() for call in state["apart"]}
         super().load_state_dict({**state, "finished": []})
         for name, learner in self.learners.items():
             learner.decisions = self.decisions.get(name, 0)
-            self.retire(name)
+            self._retire(name)
         self.self_play.skip_retired(self.pool)  # limits may have changed since the turn was given
         self.finished = [EpisodeResult(**episode) for episode in state["finished"]]
         if self.config.threads is not None:

@@ -92,8 +92,8 @@ class Trainer(Run):
 
     state_version: ClassVar[int] = 2
     saved: ClassVar[tuple[str, ...]] = ("callback_states",)
-    fixed: ClassVar[tuple[str, ...]] = ("reporter", "run_dir", "notes", "stop_function", "callbacks",
-                                        "measure", "saved_replays", "remarks", "horizon_notes", "watch")  # fmt: skip
+    fixed: ClassVar[tuple[str, ...]] = ("reporter", "run_dir", "notes", "callbacks", "_stop_function", "_measure",
+                                        "_saved_replays", "_remarks", "_horizon_notes", "_watch")  # fmt: skip
 
     def __init__(
         self,
@@ -119,16 +119,16 @@ class Trainer(Run):
             resolved, vector_env, mapping, self.callbacks, self.notes, ranks = prepare(task, stand_in, ranks)
             self.reporter: Reporter = reporter(resolved.config.logging.console)
             super().__init__(resolved, vector_env, mapping, self.callbacks, self.reporter.note, ranks)
-        self.measure, self.watch = Measure(self, lambda: self.evaluate()), Watch(self, lambda: self.reporter)
-        self.remarks, self.horizon_notes = Remarks(self), HorizonNotes(self)
+        self._measure, self._watch = Measure(self, lambda: self.evaluate()), Watch(self, lambda: self.reporter)
+        self._remarks, self._horizon_notes = Remarks(self), HorizonNotes(self)
         self.run_dir: RunDir | None = None
-        self.parts = self._make_parts()
-        check_criteria(resolved, result_of(self, self.begin_iteration()))
+        self._parts = self._make_parts()
+        check_criteria(resolved, result_of(self, self._begin_iteration()))
         self.callback_states = CallbackStates(
             self.callbacks, self.windows, self.note, self.notes, not isinstance(vector_env, PlaceholderEnv)
         )
-        self.stop_function: StopFunction | None = None
-        self.saved_replays = SavedReplays()
+        self._stop_function: StopFunction | None = None
+        self._saved_replays = SavedReplays()
         if run_dir is not None:
             self.run_dir = RunDir(Path(self.folder, run_dir))
             try:
@@ -146,12 +146,12 @@ class Trainer(Run):
                 RanksPart(self) if self.ranks.size > 1 else None,
                 LagPart(self) if config.sampling.lag else None,
                 WaitsPart(self) if isinstance(self.env, RemoteEnvStub) else None,
-                self.horizon_notes if self.horizon is not None else None,
+                self._horizon_notes if self.horizon is not None else None,
                 MaxDecisionsPart(self) if limited else None,
-                self.measure if config.evaluation.every else None,
+                self._measure if config.evaluation.every else None,
                 LessonsPart(self) if config.curriculum else None,
                 SelfPlayPart(self) if config.self_play else None,
-                self.remarks,
+                self._remarks,
                 CallbacksPart(self._notify) if self.callbacks else None,
                 CheckpointPart(config.checkpoint, self.save, self.reporter) if self.run_dir is not None else None,
             )
@@ -165,64 +165,64 @@ class Trainer(Run):
         While sampling is paused, the iteration makes the gradient steps on replay that belong to as many env steps.
         """
         with self._timed():
-            progress = self.progress = self.progress or self.begin_iteration()
+            progress = self.progress = self.progress or self._begin_iteration()
             while (this := progress.round) or (budget := remaining(self, progress)) > 0:
                 if this is None and self.paused:
                     this = progress.round = Round(self.replays, env_steps=min(budget, CHUNK))
                 elif this is None:
                     with self.timers["sample"]:
                         sample = self.pool.sample(budget)
-                    self.count_played(sample)
+                    self._count_played(sample)
                     if sample.rollouts and self.pool.plays_ahead:  # samples the next rollouts meanwhile
                         self.pool.play_ahead(ahead(self, progress))
                     this = progress.round = Round(sample.rollouts, sample.rollouts)
                 if this.alone:
                     learn_from_replay(self, this, progress)
-                for name in this.each(self.check_stop):
+                for name in this.each(self._check_stop):
                     self._learn(name, this, progress)
-                self.end_round(this, progress)
+                self._end_round(this, progress)
         return self._end_iteration(progress)
 
     def _learn(self, name: str, this: Round, progress: Progress) -> None:
         """Makes one update of one policy; its observation statistics change afterwards, and only here."""
         learner, played = self.learners[name], this.rollouts[name]
-        self.set_clock(name, played)
-        rollout = played if self.staging is None else self.staging.send_rollout(played)
-        with self.timers["training_step"], self.threads_of(name):
+        self._set_clock(name, played)
+        rollout = played if self._staging is None else self._staging.send_rollout(played)
+        with self.timers["training_step"], self._threads_of(name):
             if learner.in_parts:
                 row = update_in_parts(self, this, name, rollout)
             else:
                 row = learner.training_step(learner.before_targets(rollout, this.rollouts))
-        for add in self.parts.in_update:
+        for add in self._parts.in_update:
             row = {**row, **add(name, played)}
         progress.note(name, row, played)
-        self.count_learned(name, rollout)
+        self._count_learned(name, rollout)
 
     @contextmanager
     def _timed(self, call: str = "train_iteration", task: Any = None) -> Iterator[Any]:
         """Context of every iteration: counts its time, and gives torch one thread unless a learner requests more.
         Yields the task of rank 0.
         """
-        self.clock.begin()
+        self._clock.begin()
         self.apart = {name: stopped for name, stopped in self.apart.items() if name == call}
         try:
             with own_torch(1), self.timers["train_iteration"]:
-                for begin in self.parts.before_call:
+                for begin in self._parts.before_call:
                     task = begin(call, task)
                 yield task
-                for end in self.parts.after_call:
+                for end in self._parts.after_call:
                     end(call)
         except (MemoryError, RuntimeError) as error:
             explain_memory_error(error)
             raise
         finally:
-            self.seconds += self.clock.lap()
+            self.seconds += self._clock.lap()
 
     def _end_iteration(self, progress: Progress) -> IterationResult:
         """Counts an iteration, and returns and writes its result."""
         self.apart, self.progress = {}, None if progress is self.progress else self.progress
         self.iteration += 1
-        for take in self.parts.before_result:
+        for take in self._parts.before_result:
             take()
         self.windows.add(self.finished, self.env)
         self.finished = []
@@ -231,7 +231,7 @@ class Trainer(Run):
             pace = {} if learner.replay is None else measured_pace(self, learner.replay, progress)
             self.last_learning[name] = mean_rows(rows) | learner.summary() | pace
         result = result_of(self, progress)
-        for add in self.parts.after_iteration:
+        for add in self._parts.after_iteration:
             result = add(result)
         if result.sampling:
             self.score = result.score
@@ -274,27 +274,27 @@ class Trainer(Run):
             return
         given = isinstance(stop, Mapping) and bool(stop)
         standing = criteria_of(self.config.stop) if given else self.current_criteria
-        rule = stop_rule(stop, standing, self.stop_function, self.config.evaluation.every)
-        self.criteria, self.stop_function = dict(rule.criteria), rule.function
+        rule = stop_rule(stop, standing, self._stop_function, self.config.evaluation.every)
+        self.criteria, self._stop_function = dict(rule.criteria), rule.function
         if given and self.run_dir is not None:
             self.run_dir.write_criteria(history_of(self.resolved, self.config.stop, self.criteria))
-        self.horizon_notes.begin(rule.criteria)
+        self._horizon_notes.begin(rule.criteria)
         with self._session(rule.criteria):
             self._notify("on_train_start")
-            result = result_of(self, self.begin_iteration())
+            result = result_of(self, self._begin_iteration())
             rule.check(result)
             reason = rule.reason(result) if self.iteration and self.progress is None else rule.late(self.seconds)
             if reason:
                 self.note(nothing_to_do(self, reason))
                 result = replace(result, stop_reason=reason)
-                with self.clock.held():
+                with self._clock.held():
                     yield result
-            with self.watch.over(rule.limit):
+            with self._watch.over(rule.limit):
                 while not reason:
                     result, reason = iteration_within(self, self.train_iteration, rule)
                     result = replace(result, stop_reason=reason)
                     self._report(result)
-                    with self.clock.held():
+                    with self._clock.held():
                         yield result
             self.interrupt.check()
             self._notify("on_train_end", result)
@@ -305,11 +305,11 @@ class Trainer(Run):
         """Context of one training: starts and ends the reporter, signal handling and the parts of the run."""
         facts = run_facts(self, [*self.notes, *notes_of_directory(self.run_dir)], criteria)
         self.reporter.start(facts, self.timers)
-        self.parts = self._make_parts()
+        self._parts = self._make_parts()
         try:
-            with self.interrupt.watching(), self.clock.running():
+            with self.interrupt.watching(), self._clock.running():
                 yield
-                self.seconds += self.clock.lap()
+                self.seconds += self._clock.lap()
         except Interrupted as stopped:
             if self.run_dir is not None:
                 self.reporter.event(f"stopped; checkpoint {self.save()}")
@@ -324,7 +324,7 @@ class Trainer(Run):
     def _report(self, result: IterationResult) -> None:
         """Shows the result of an iteration, and passes it to the parts."""
         self.reporter.iteration(result)
-        for take in self.parts.after_report:
+        for take in self._parts.after_report:
             take(result)
 
     def learn(self, gradient_steps: int = ITERATION, policies: Sequence[str] | None = None,
@@ -369,16 +369,16 @@ class Trainer(Run):
     def _run_task(self, call: str, task: LearnOnly | CollectOnly) -> IterationResult:
         """Makes iterations of a task; an interrupted iteration of `train` is left unchanged."""
         if self.ranks.rank:
-            *_, last = serve_rank(self.ranks, self.interrupt, call, lambda: self.task_iteration(call, task), self.save)
+            *_, last = serve_rank(self.ranks, self.interrupt, call, lambda: self._task_iteration(call, task), self.save)
             return last
         with self._session(task.criteria(self)):
             reason = task.rule.late(self.seconds)
-            result = replace(result_of(self, self.begin_iteration()), stop_reason=reason)
+            result = replace(result_of(self, self._begin_iteration()), stop_reason=reason)
             if reason:
                 self.note(nothing_to_do(self, reason))
-            with self.watch.over(task.rule.limit):
+            with self._watch.over(task.rule.limit):
                 while not reason:
-                    result, late = iteration_within(self, lambda: self.task_iteration(call, task), task.rule)
+                    result, late = iteration_within(self, lambda: self._task_iteration(call, task), task.rule)
                     reason = task.reason(self) or late
                     result = replace(result, stop_reason=reason)
                     self._report(result)
@@ -388,9 +388,9 @@ class Trainer(Run):
             self.ranks.broadcast_call("end", result)
         return result
 
-    def task_iteration(self, call: str, task: LearnOnly | CollectOnly | None) -> IterationResult:
+    def _task_iteration(self, call: str, task: LearnOnly | CollectOnly | None) -> IterationResult:
         """Makes an iteration of learning only or collecting only; rank 0 gives the task."""
-        progress = self.apart.get(call) or self.begin_iteration()
+        progress = self.apart.get(call) or self._begin_iteration()
         self.apart = {call: progress}
         with self._timed(call, task) as given:
             given(self, progress)
@@ -421,8 +421,8 @@ class Trainer(Run):
         count = cfg.episodes if episodes is None else episodes
         if count < 1:
             raise ConfigError(f"evaluate: episodes = {count}: must be at least 1")
-        with own_torch(1), self.timers["evaluate"], self.watch.over():
-            evaluation = self.measure(count, cfg.deterministic if deterministic is None else deterministic)
+        with own_torch(1), self.timers["evaluate"], self._watch.over():
+            evaluation = self._measure(count, cfg.deterministic if deterministic is None else deterministic)
         self._notify("on_evaluate", evaluation)
         return evaluation
 
@@ -443,7 +443,7 @@ class Trainer(Run):
             progress: Called after each encoded frame with the number of encoded frames and of all frames.
             seconds: Longest duration of the video; None = no limit but `max_frames`.
         """
-        with own_torch(1), self.watch.over():
+        with own_torch(1), self._watch.over():
             return record(
                 self,
                 absolute(path),
@@ -470,8 +470,8 @@ class Trainer(Run):
             FileError: If it cannot be written; names the last good checkpoint.
         """
         if self.ranks.rank:
-            return write_shard(self, self.saved_replays, self.state_dict())
-        target = save_run(self, self.saved_replays, self.run_dir, path, pin)
+            return write_shard(self, self._saved_replays, self.state_dict())
+        target = save_run(self, self._saved_replays, self.run_dir, path, pin)
         self._notify("on_checkpoint", target)
         return shown(target)
 
@@ -531,8 +531,8 @@ class Trainer(Run):
                 trainer.load_state_dict(mine.state)
             trainer.criteria = criteria
             move_horizon(trainer, fresh, str(saved.path), keep_schedules)
-            trainer.parts = trainer._make_parts()  # the loaded horizon may need one
-            trainer.saved_replays.restore(mine, trainer.replays, trainer.note)
+            trainer._parts = trainer._make_parts()  # the loaded horizon may need one
+            trainer._saved_replays.restore(mine, trainer.replays, trainer.note)
             if run_dir is not None:
                 checkpoint.delete_later_checkpoints(saved.path)  # before rows: a later start can still cut these
                 run_dir.write_settings(trainer.resolved)
@@ -560,7 +560,7 @@ class Trainer(Run):
     def close(self) -> None:
         """Closes the environments and the run directory."""
         self.pool.close()
-        self.measure.close()
+        self._measure.close()
         self.ranks.close()
         if self.run_dir is not None:
             self.run_dir.close()

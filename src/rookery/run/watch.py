@@ -65,9 +65,9 @@ class Watch:
         pause = LOOK_SECONDS
         while not ended.wait(pause):
             pause = LOOK_SECONDS
-            if run.clock.is_held:
+            if run._clock.is_held:
                 continue
-            now = run.seconds + run.clock.passed()
+            now = run.seconds + run._clock.passed()
             if limit is not None and now >= limit[1]:
                 run.interrupt.time_is_up()
                 continue
@@ -93,12 +93,12 @@ class Watch:
     def standing(self) -> str:
         """Returns the progress of an iteration or an evaluation in one line."""
         run = self._run
-        if run.measured is not None:
-            return run.measured.standing()
+        if run._measured is not None:
+            return run._measured.standing()
         progress = self._progress()
         if progress is None:
             return f"after iteration {run.iteration}"
-        now = run.seconds + run.clock.passed()
+        now = run.seconds + run._clock.passed()
         parts = [f"iteration {run.iteration + 1}, {span(now - progress.seconds)} so far"]
         if not run.apart:
             parts.append(f"{max(run.pool.acted() - self._acted, 0):,} decisions")
@@ -114,7 +114,7 @@ class Watch:
     def _progress(self) -> Progress | None:
         """Returns the current iteration; records the decisions at its beginning."""
         run = self._run
-        progress = run.under_way
+        progress = run._under_way
         if progress is not self._under_way:
             self._under_way, self._acted, self._first = progress, run.pool.acted(), None
         return progress

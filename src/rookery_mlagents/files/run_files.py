@@ -381,7 +381,7 @@ class RunFiles(Callback):
         ledger, seen = self.ledgers[name], self.seen(trainer, name, result)
         trainer_type = algorithm_family(settings_of(trainer.config, name)) if name in trainer.learners else ""
         shown = tags_of(seen, trainer_type)
-        learns = name in trainer.learners and trainer.is_learning(name)
+        learns = name in trainer.learners and trainer._is_learning(name)
         sums = {"Environment/Cumulative Reward": sum(seen.returns), "Environment/Episode Length": sum(seen.lengths)}
         for tag, value in shown.items():
             self.gauges.note(name, tag, value, sums.get(tag))

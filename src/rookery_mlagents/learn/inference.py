@@ -139,7 +139,7 @@ def _play(trainer: Trainer, options: RunOptions, request: Request, seconds: Call
     earned = {name: Earned([], 0, 0, 0.0, 0.0, every) for name, every in freq.items()}
     count = _copies(options, request) or trainer.config.sampling.num_envs
     episodes = request.episodes or ENDLESS
-    with trainer.copies(count) as copies:
+    with trainer._copies(count) as copies:
         played, began = bounded(trainer, copies, episodes, likeliest, trainer.interrupt), seconds()
         with trainer.interrupt.watching():
             try:

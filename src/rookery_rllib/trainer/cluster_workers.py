@@ -202,7 +202,7 @@ class RemoteEvaluation:
         lanes = max(min(episodes, config.evaluation.num_envs), min(episodes, evaluation["workers"]))
         config = replace(config, evaluation=replace(config.evaluation, num_envs=lanes))
         self._run, self._episodes, self._deterministic = run, episodes, not evaluation["explore"]
-        self._workers = EvaluationWorkers(config, run.streams, run.draws, run.interrupt, run.note)
+        self._workers = EvaluationWorkers(config, run.streams, run._draws, run.interrupt, run.note)
 
     def ask(self) -> None:
         """Starts an evaluation of the current policies."""

@@ -88,7 +88,7 @@ class TrainerEvaluation:
         try:
             with (
                 copied_explorations(run.policies),
-                run.copies(lanes) if is_only_one(run.env) else closing(make_copies(config, lanes)) as env,
+                run._copies(lanes) if is_only_one(run.env) else closing(make_copies(config, lanes)) as env,
                 trainer._played_in(maker or trainer.env_maker, env),
             ):
                 played = bounded(run, env, count, deterministic, listeners=book.listeners())

@@ -43,7 +43,7 @@ def restore_checkpoint(trainer: Any, path: Path) -> dict[str, Any]:
         except EnvError:  # the number or the settings of environments differ
             same = False
     if same:
-        run.saved_replays.restore(saved, run.replays, lambda line: say_once(f"{trainer}: {line}"))
+        run._saved_replays.restore(saved, run.replays, lambda line: say_once(f"{trainer}: {line}"))
     else:
         trainer.book.forget()
         _load_policies(trainer, saved.state)

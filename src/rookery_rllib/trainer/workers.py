@@ -190,12 +190,12 @@ class RolloutWorker:
         """Samples until the batch of a policy is complete; returns the complete ones, postprocessed."""
         run = self._trainer.rookery
         sample = run.pool.sample(MOST_STEPS)
-        run.count_played(sample)
+        run._count_played(sample)
         while not sample.rollouts:
             run.introduce(sample.newcomers)
             self._trainer.welcome()
             sample = run.pool.sample(MOST_STEPS)
-            run.count_played(sample)
+            run._count_played(sample)
         return {name: self._postprocessed(name, sample.rollouts) for name in sample.rollouts}
 
     def _postprocessed(self, name: str, rollouts: Mapping[str, Rollout]) -> SampleBatch:

@@ -81,7 +81,7 @@ def elo(
     with Trainer.load(saved, trust_code=trust_code, console="quiet") as trainer:
         rated = rated_players(trainer, snapshots, str(saved.parent.parent))
         others = other_players(trainer, given)
-        with trainer.copies(trainer.config.sampling.num_envs) as env:
+        with trainer._copies(trainer.config.sampling.num_envs) as env:
             entrants = entrants_of(trainer, env, rated, others, seed)
             names = [entrant.name for entrant in entrants]
             start = trainer.self_play.ratings.initial

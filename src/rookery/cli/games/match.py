@@ -56,7 +56,7 @@ def match(
     other = None if function else find_saved(Path(second), checkpoint)
     with ExitStack() as stack:
         a = stack.enter_context(Trainer.load(saved, trust_code=trust_code, console="quiet"))
-        env = stack.enter_context(a.copies(a.config.sampling.num_envs))
+        env = stack.enter_context(a._copies(a.config.sampling.num_envs))
         names = names_of(saved, other or second, policy_a, policy_b)
         mine = entrant_of_run(a, env, policy_a, names[0])
         if other is None:

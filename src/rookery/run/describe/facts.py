@@ -34,7 +34,7 @@ def run_facts(run: Run, notes: Sequence[str], criteria: Mapping[str, float]) -> 
 def finished_lines(run: Run) -> list[str]:
     """Returns a line for each policy that has reached its `max_decisions`, with the source of that setting."""
     lines = []
-    for name in sorted(run.retired):
+    for name in sorted(run._retired):
         path = f"policies.{name}.max_decisions"
         source, most = run.resolved.history[path][-1]
         learned = f"{name} has learned from {run.decisions.get(name, 0):,} decisions"

@@ -102,7 +102,7 @@ class Measure(RunPart):
         if self._workers is None:
             with started_in(run.folder):
                 self._workers = EvaluationWorkers(
-                    as_typed(run.resolved), run.streams, run.draws, run.interrupt, run.note
+                    as_typed(run.resolved), run.streams, run._draws, run.interrupt, run.note
                 )
         if self.is_due and not self._workers.under_way:
             policies, mapping = run.self_play.to_measure(run.policies)
@@ -119,7 +119,7 @@ class Measure(RunPart):
             with measuring(run, workers):
                 return summarize(run, *workers.answer())
         if is_only_one(run.env):
-            with run.copies(run.env.num_lanes) as env:
+            with run._copies(run.env.num_lanes) as env:
                 played = bounded(run, env, episodes, deterministic, run.interrupt)
                 with measuring(run, played):
                     played.play()
@@ -128,7 +128,7 @@ class Measure(RunPart):
         if self._env is None or self._env.num_lanes != lanes:
             if self._env is not None:
                 close_env(self._env, self._env.name)
-            self._env = run.make_copies(lanes)
+            self._env = run._make_copies(lanes)
         played = bounded(run, self._env, episodes, deterministic, run.interrupt)
         with measuring(run, played):
             played.play()
@@ -146,11 +146,11 @@ class Measure(RunPart):
 @contextmanager
 def measuring(run: Run, played: Measured) -> Iterator[None]:
     """Context in which a run reports the progress of an evaluation."""
-    run.measured = played
+    run._measured = played
     try:
         yield
     finally:
-        run.measured = None
+        run._measured = None
 
 
 def limit_of(run: Run) -> int:
@@ -182,14 +182,14 @@ def bounded(
         limit=limit_of(run),
         interrupt=interrupt,
         listeners=listeners,
-        draws=run.draws,
+        draws=run._draws,
         lessons=lessons_of(run),
     )
 
 
 def lessons_of(run: Run) -> Mapping[str, int]:
     """Returns the lesson of each parameter that has lessons, from 0, in which policies are evaluated."""
-    return run.draws.last() if run.config.evaluation.lesson == "last" else run.curriculum.lessons
+    return run._draws.last() if run.config.evaluation.lesson == "last" else run.curriculum.lessons
 
 
 def summarize(run: Run, played: PlayedEpisodes, env_steps: int) -> EvaluationResult:
@@ -272,7 +272,7 @@ def record(
         FileError: If the file cannot be written.
     """
     check_suffix(path)
-    with run.copies(1, render=True) as env:
+    with run._copies(1, render=True) as env:
         speed = video_speed(env) if frames_per_second is None else frames_per_second
         video = Video(episodes, max_frames, speed, math.inf if seconds is None else seconds)
         if isinstance(env, VectorBase):

@@ -269,8 +269,8 @@ class Matches:
             episodes=self.games * len(self.pairs),
             limit=run.config.evaluation.max_episode_steps,
             interrupt=interrupt,
-            draws=run.draws,
-            lessons=run.draws.last() if run.config.evaluation.lesson == "last" else run.curriculum.lessons,
+            draws=run._draws,
+            lessons=run._draws.last() if run.config.evaluation.lesson == "last" else run.curriculum.lessons,
         )
 
     def _seated(self, a: str, b: str) -> list[dict[str, str]]:

@@ -27,7 +27,7 @@ class RatingGames:
         draws: Samplers of environment parameters, in their last lessons.
         streams: Streams of the run.
         mapping: The policy of each agent.
-        copies: Returns vectorized environments of a size (`Run.copies`).
+        copies: Returns vectorized environments of a size (`Run._copies`).
     """
 
     def __init__(

@@ -23,7 +23,7 @@ class SelfPlayPart(RunPart):
     def after_update(self, name: str) -> None:
         """Takes a snapshot, draws opponents again or changes the learning team, if it is time."""
         run = self._run
-        run.self_play.learned(name, run.decisions[name], run.learners[name], run.pool, run.match)
+        run.self_play.learned(name, run.decisions[name], run.learners[name], run.pool, run._match)
 
     def is_learning(self, name: str) -> bool:
         """Returns whether it is a policy's turn to learn."""

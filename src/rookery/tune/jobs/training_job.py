@@ -311,10 +311,10 @@ class TrainingWork(Work):
         if self.iteration and trainer.progress is None:
             row = row_at(start.folder, self.iteration) or {}
             self.reason = reached_criterion(criteria, row)
-            if stop is not None and stop(result_of(trainer, trainer.begin_iteration())):
+            if stop is not None and stop(result_of(trainer, trainer._begin_iteration())):
                 self.reason = self.reason or "the stop function said so"
         if any(isinstance(threshold, AtMost) for threshold in criteria.values()):
-            trainer.stop_function = stop  # holds in addition to the criteria
+            trainer._stop_function = stop  # holds in addition to the criteria
             self._results = trainer.results(criteria)
         else:
             self._results = trainer.results(stop)
