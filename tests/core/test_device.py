@@ -8,7 +8,7 @@ import torch
 
 from rookery import A2CConfig, APPOConfig, IMPALAConfig, ModelConfig, PPOConfig, ReinforceConfig, Trainer
 from rookery.core.batch import Rollout
-from rookery.core.device import Staging, check_compiler, check_device, has_bfloat16, staging_to
+from rookery.core.device import Staging, check_compiler, check_device, devices, has_bfloat16, staging_to
 from rookery.core.errors import ConfigError
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no graphics card")
@@ -62,6 +62,54 @@ def test_a_missing_graphics_card_is_told(monkeypatch):
     monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: True)
     with pytest.raises(ConfigError, match="torch .* finds no GPU; use device: cpu, or check whether nvidia-smi"):
         check_device("cuda")
+
+
+def with_devices(monkeypatch, gpus, mps):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "mps", "there"),
+    [
+        (0, False, ["cpu"]),
+        (0, True, ["mps", "cpu"]),
+        (2, False, ["cuda", "cuda:0", "cuda:1", "cpu"]),
+        (1, True, ["cuda", "cuda:0", "mps", "cpu"]),
+    ],
+)
+def test_devices_are_listed_the_preferred_first_and_others_refused(monkeypatch, gpus, mps, there):
+    with_devices(monkeypatch, gpus, mps)
+    assert devices() == there
+    for device in ("cpu", "cuda", "cuda:0", "cuda:1", "cuda:7", "mps", "gpu", "cuda:", "cpu:0", "CUDA"):
+        if device in there:
+            check_device(device)
+        else:
+            with pytest.raises(ConfigError, match=f"device = '{device}'"):
+                check_device(device)
+    with pytest.raises(ConfigError, match=f"must be auto, cpu, cuda, cuda:N or mps; here are {', '.join(there)}"):
+        check_device("gpu")
+
+
+def test_a_missing_number_and_a_missing_gpu_of_apple_are_refused_with_what_exists(monkeypatch):
+    with_devices(monkeypatch, 1, False)
+    with pytest.raises(ConfigError, match="no GPU of this number; use one of cuda, cuda:0, cpu"):
+        check_device("cuda:1")
+    with pytest.raises(ConfigError, match="no GPU of Apple; use one of cuda, cuda:0, cpu"):
+        check_device("mps")
+
+
+def test_auto_chooses_what_exists_and_says_so(monkeypatch, tmp_path):
+    with_devices(monkeypatch, 0, False)
+    with Trainer("CartPole-v1", device="auto", seed=0, run_dir=tmp_path / "run") as trainer:
+        assert trainer.config.device == "cpu" and "device = auto: cpu (here are cpu)" in trainer.notes
+        trainer.train_iteration()
+        trainer.save()
+    with Trainer.load(tmp_path / "run", resume=True) as trainer:
+        assert trainer.config.device == "cpu"
+    with Trainer("CartPole-v1", seed=0) as trainer:
+        assert trainer.config.device == "cpu" and not any("auto" in note for note in trainer.notes)
 
 
 def test_a_missing_compiler_is_told_before_anything_is_made(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -16,6 +17,18 @@ from torch import Tensor, nn
 from rookery.core.batch import Rollout, TensorTree
 from rookery.core.errors import ConfigError
 
+AUTO = "auto"
+"""Device of a run that chooses the first of CUDA, MPS (GPUs of Apple) and the CPU."""
+
+DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
+
+
+def devices() -> list[str]:
+    """Returns the devices on which networks can train here, the preferred ones first."""
+    gpus = range(torch.cuda.device_count() if torch.cuda.is_available() else 0)
+    found = ["cuda", *(f"cuda:{number}" for number in gpus)] if gpus else []
+    return [*found, *(["mps"] if torch.backends.mps.is_available() else []), "cpu"]
+
 
 def check_device(device: str) -> None:
     """Raises ConfigError if networks cannot train on a device.
@@ -23,17 +36,27 @@ def check_device(device: str) -> None:
     Raises:
         ConfigError: If there is no such device; names what is missing.
     """
-    if device == "cpu" or torch.cuda.is_available():
+    there = devices()
+    if device in there:
         return
-    why = "finds no GPU; use device: cpu, or check whether nvidia-smi and CUDA_VISIBLE_DEVICES show one"
-    if not torch.backends.cuda.is_built():
+    if not DEVICE.fullmatch(device):
+        raise ConfigError(f"device = {device!r}: must be auto, cpu, cuda, cuda:N or mps; here are {', '.join(there)}")
+    if device == "mps":
+        why = f"finds no GPU of Apple; use one of {', '.join(there)}"
+    elif "cuda" in there:
+        why = f"finds no GPU of this number; use one of {', '.join(there)}"
+    elif torch.backends.cuda.is_built():
+        why = "finds no GPU; use device: cpu, or check whether nvidia-smi and CUDA_VISIBLE_DEVICES show one"
+    else:
         why = "was built without CUDA; use device: cpu, or install a build with it (https://pytorch.org/get-started)"
     raise ConfigError(f"device = {device!r}: torch {torch.__version__} {why}")
 
 
 def has_bfloat16(device: str) -> bool:
     """Whether a device has bfloat16 instructions, which are faster than float32 instructions."""
-    if device == "cuda":
+    if device == "mps":
+        return False
+    if device.startswith("cuda"):
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     asked = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")  # private: without them, float32 is used
     return any(getattr(torch.cpu, name, bool)() for name in asked)
@@ -85,7 +108,7 @@ class Staging:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self.device = device
+        self.device, self._is_cuda = device, device.type == "cuda"
         self._pinned: dict[str, Tensor] = {}
         self._sent: torch.cuda.Event | None = None
 
@@ -105,6 +128,8 @@ class Staging:
 
     def fetch(self, *tensors: Tensor) -> list[np.ndarray]:
         """Copies tensors to arrays; synchronizes with the device once for all of them."""
+        if not self._is_cuda:
+            return [tensor.cpu().numpy() for tensor in tensors]
         arriving = [
             self._room(f"fetched {number}", tensor).copy_(tensor, non_blocking=True)
             for number, tensor in enumerate(tensors)
@@ -114,6 +139,8 @@ class Staging:
 
     def _move(self, name: str, tensor: Tensor) -> Tensor:
         """Starts to copy an array to the device."""
+        if not self._is_cuda:  # page-locked memory and events are CUDA's
+            return tensor.to(self.device)
         if self._sent is not None:
             self._sent.synchronize()  # otherwise its buffer might be overwritten before it was read
             self._sent = None
@@ -121,8 +148,9 @@ class Staging:
 
     def _depart(self) -> None:
         """Records an event after all copies started so far."""
-        self._sent = torch.cuda.Event()
-        self._sent.record(torch.cuda.current_stream(self.device))
+        if self._is_cuda:
+            self._sent = torch.cuda.Event()
+            self._sent.record(torch.cuda.current_stream(self.device))
 
     def _room(self, name: str, tensor: Tensor) -> Tensor:
         """Returns page-locked memory in the shape of `tensor`."""

@@ -13,7 +13,7 @@ from rookery.algorithms.algorithm import Algorithm
 from rookery.algorithms.capabilities import algorithms_with, one_of
 from rookery.cluster.ranks import Ranks
 from rookery.core.config import Resolved
-from rookery.core.device import check_compiler, check_device, has_bfloat16
+from rookery.core.device import AUTO, check_compiler, check_device, devices, has_bfloat16
 from rookery.core.errors import ConfigError, EnvError
 from rookery.core.process.cpu import usable_cores
 from rookery.core.process.notebook import in_notebook
@@ -197,6 +197,9 @@ def prepare(
     if in_notebook():
         task = replace(task, layers=[Layer("default in a notebook", {"logging.console": "auto"}), *task.layers])
     first = resolve_run(task.layers)
+    if is_auto := first.config.device == AUTO:
+        task = replace(task, layers=[*task.layers, Layer(AUTO, {"device": devices()[0]})])
+        first = resolve_run(task.layers)
     callbacks = [*task.callbacks, *named_loggers(first.config.logging.loggers)]
     env_cfg = first.config.env
     stand_in = stand_in or env_of_data(first.config)
@@ -210,6 +213,8 @@ def prepare(
     layers, notes = [*presets, *capacity_layers(first.config), *task.layers], [layer.source for layer in presets]
     second = first if layers == task.layers else resolve_run(layers)
     check_device(second.config.device)
+    if is_auto:
+        notes.append(f"device = auto: {second.config.device} (here are {', '.join(devices())})")
     learning = [entry.algorithm for entry in second.config.policies.values() if not entry.frozen]
     if any(cfg.model.compile for cfg in learning or [second.config.algorithm]):
         check_compiler()

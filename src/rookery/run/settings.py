@@ -261,8 +261,10 @@ class RunConfig(Settings):
     """Console output and metric files."""
     seed: Structural[CountFromZero | None] = None
     """Random seed of the run; none = drawn once and stored."""
-    device: Structural[Literal["cpu", "cuda"]] = "cpu"
-    """Device of the networks; environments step on the CPU."""
+    device: Structural[Label] = "cpu"
+    """Device of the networks: ``cpu``, ``cuda``, ``cuda:N``, ``mps``, or ``auto`` for the first of CUDA, MPS and the
+    CPU; environments step on the CPU.
+    """
     threads: Processes | None = None
     """Threads for learning; none = one; half of the cores where torch learns from images or with large layers; up to
     all cores for large updates with kernels. Inference uses one thread, except for image policies.
