@@ -98,8 +98,6 @@ OTHER_SUITES = (
     OtherSuite("Gymnasium-Robotics", ("Fetch*", "*Maze*", "Adroit*", "HandReach*", "gymnasium_robotics*"),
                "gymnasium-robotics", "gymnasium_robotics:FetchReach-v4"),
     OtherSuite("panda-gym", ("panda*",), "panda-gym", "panda_gym:PandaReach-v3"),
-    OtherSuite("ViZDoom", ("vizdoom*",), "vizdoom", "vizdoom.gymnasium_wrapper:VizdoomBasic-v1"),
-    OtherSuite("Safety-Gymnasium", ("safety*",), "safety-gymnasium", "safety_gymnasium:SafetyPointGoal1Gymnasium-v0"),
 )  # fmt: skip
 """Suites that users look for, other than those of `FAMILIES`."""
 
