@@ -128,6 +128,13 @@ def test_on_the_processor_nothing_is_copied():
     assert isinstance(staging_to(torch.device("meta")), Staging)
 
 
+def test_without_cuda_arrays_are_copied_at_once():
+    staging, given = Staging(torch.device("cpu")), torch.arange(6.0).view(2, 3)
+    sent = staging.send({"obs": given})["obs"]
+    (fetched,) = staging.fetch(sent)
+    assert torch.equal(sent, given) and fetched.tolist() == given.tolist()
+
+
 @CUDA
 def test_rollouts_arrive_whole_on_the_card():
     staging = Staging(torch.device("cuda"))
