@@ -159,10 +159,10 @@ fused_adam: Callable[..., Any] = getattr(torch, "_fused_adam_", adam_by_parts)
 """A step of Adam in one operation; the name in torch is private."""
 
 
-def copy_all(to: Sequence[Tensor], values: Sequence[Tensor]) -> None:
-    """Copies tensors, in one operation if torch has it: the name is private there."""
-    if at_once := getattr(torch, "_foreach_copy_", None):
-        at_once(to, values)
-    else:
-        for there, value in zip(to, values, strict=True):
-            there.copy_(value)
+def _copy_each(to: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    for there, value in zip(to, values, strict=True):
+        there.copy_(value)
+
+
+copy_all: Callable[[Sequence[Tensor], Sequence[Tensor]], Any] = getattr(torch, "_foreach_copy_", _copy_each)
+"""Copies tensors to others, in one operation if torch has it; the name in torch is private."""
