@@ -18,7 +18,9 @@ WIDTH = 10_000
 def verbs(command: Any, above: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
     """Yields each verb with its full name and what it is asked in, groups first."""
     command.rich_markup_mode = None  # so that help is plain text, as where Rich is not installed
-    context = command.context_class(command, info_name=name, parent=above, terminal_width=WIDTH)
+    context = command.context_class(
+        command, info_name=name, parent=above, terminal_width=WIDTH, **command.context_settings
+    )
     yield context.command_path, command, context
     for below, verb in getattr(command, "commands", {}).items():
         yield from verbs(load_verb(below) if isinstance(command, VerbGroup) else verb, context, below)

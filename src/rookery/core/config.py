@@ -314,12 +314,10 @@ class _Merge:
         today = with_current_names(cls, node.value, node.layer.stored)
         node = replace(node, value=today.values, former=today.former)
         if not node.inherited:
-            self.problems += [
-                f"{node.source}: {f'{node.path}: ' if node.path else ''}{line}" for line in today.problems
-            ]
-            notes = [] if today.problems or node.layer.stored else today.notes
-            parts = [(node.at(name, None), note) for name, note in notes]
-            self.notes += [f"{part.source}: {part.path}{note}" for part, note in parts]
+            where = f"{node.source}: {node.path}{': ' if node.path else ''}"
+            self.problems += [f"{where}{line}" for line in today.problems]
+            for name, note in () if today.problems or node.layer.stored else today.notes:
+                self.notes.append(f"{node.at(name, None).source}: {node.at(name, None).path}{note}")
         return node
 
     def field(self, cls: type, name: str, path: str, parts: list[_Node], start: Any) -> Any:

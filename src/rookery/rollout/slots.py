@@ -526,10 +526,8 @@ class WorkerPolicy(Stateful):
         """Returns its own weights and statistics, and those of a policy of the same shape, in the same order."""
         if source is not self._source:  # walking through modules takes longer than copying
             self._source = source
-            own_tensors, source_tensors = (
-                [*policy.parameters(), *policy.buffers()] for policy in (self.policy, source)
-            )
-            self._tensors = own_tensors, source_tensors
+            own, given = ([*policy.parameters(), *policy.buffers()] for policy in (self.policy, source))
+            self._tensors = own, given
         return self._tensors
 
     def use_weights(self) -> None:

@@ -186,6 +186,22 @@ def callbacks_of(callbacks: Any) -> list[EpisodeListener]:
     return list(callbacks)
 
 
+def _resolve_here(task: RankTask) -> tuple[RankTask, Resolved[RunConfig], list[Layer]]:
+    """Resolves settings that depend on where the program runs: the console in a notebook, and ``device=auto``.
+
+    Returns:
+        The task with these layers, its settings, and the layers to report.
+    """
+    if in_notebook():
+        task = replace(task, layers=[Layer("default in a notebook", {"logging.console": "auto"}), *task.layers])
+    resolved = resolve_run(task.layers)
+    if resolved.config.device != AUTO:
+        return task, resolved, []
+    chosen = Layer(f"device = auto: {devices()[0]} (here are {', '.join(devices())})", {"device": devices()[0]})
+    task = replace(task, layers=[*task.layers, chosen])
+    return task, resolve_run(task.layers), [chosen]
+
+
 def prepare(
     task: RankTask, stand_in: VectorEnv | None, ranks: Ranks
 ) -> tuple[Resolved[RunConfig], VectorEnv, PolicyMapping, list[EpisodeListener], list[str], Ranks]:
@@ -194,12 +210,7 @@ def prepare(
     Returns:
         Settings, environments, mapping, callbacks, notes and learners.
     """
-    if in_notebook():
-        task = replace(task, layers=[Layer("default in a notebook", {"logging.console": "auto"}), *task.layers])
-    first = resolve_run(task.layers)
-    if is_auto := first.config.device == AUTO:
-        task = replace(task, layers=[*task.layers, Layer(AUTO, {"device": devices()[0]})])
-        first = resolve_run(task.layers)
+    task, first, here = _resolve_here(task)
     callbacks = [*task.callbacks, *named_loggers(first.config.logging.loggers)]
     env_cfg = first.config.env
     stand_in = stand_in or env_of_data(first.config)
@@ -210,11 +221,9 @@ def prepare(
     name = DATA if env_cfg.name is None else env_name(env_cfg.name)
     found = find_preset(task.preset, name, algorithm_family(first.config.algorithm))
     presets = [] if found is None else [Layer(f"preset {found[0]}", found[1])]
-    layers, notes = [*presets, *capacity_layers(first.config), *task.layers], [layer.source for layer in presets]
+    layers, notes = [*presets, *capacity_layers(first.config), *task.layers], [one.source for one in (*presets, *here)]
     second = first if layers == task.layers else resolve_run(layers)
     check_device(second.config.device)
-    if is_auto:
-        notes.append(f"device = auto: {second.config.device} (here are {', '.join(devices())})")
     learning = [entry.algorithm for entry in second.config.policies.values() if not entry.frozen]
     if any(cfg.model.compile for cfg in learning or [second.config.algorithm]):
         check_compiler()
