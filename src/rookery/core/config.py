@@ -311,12 +311,11 @@ class _Merge:
 
     def renamed(self, cls: type, node: _Node) -> _Node:
         """Returns a layer's values under present names, with a note for each former name and value."""
-        today = with_current_names(cls, node.value, node.layer.stored)
-        node = replace(node, value=today.values, former=today.former)
+        now = with_current_names(cls, node.value, node.layer.stored)
+        node = replace(node, value=now.values, former=now.former)
         if not node.inherited:
-            where = f"{node.source}: {node.path}{': ' if node.path else ''}"
-            self.problems += [f"{where}{line}" for line in today.problems]
-            for name, note in () if today.problems or node.layer.stored else today.notes:
+            self.problems += [f"{node.source}: {f'{node.path}: ' if node.path else ''}{line}" for line in now.problems]
+            for name, note in () if now.problems or node.layer.stored else now.notes:
                 self.notes.append(f"{node.at(name, None).source}: {node.at(name, None).path}{note}")
         return node
 
