@@ -94,7 +94,7 @@ def test_a_training_goes_on_without_its_console_and_writes_on_in_log_txt(tmp_pat
     reason = "No space left on device" if what == "a full disk" else "Broken pipe"
     assert f"note: standard output cannot be written ({reason}); what it would show is here from now on\n" in log
     assert "written     runs/x/\n" in log
-    assert ("CartPole-v1, in C: 2 copies" in log) == ("stopped: env_steps 64" in log) == (style == "--plain")
+    assert ("CartPole-v1, in C: 2 environments" in log) == ("stopped: env_steps 64" in log) == (style == "--plain")
 
 
 @SURVIVED

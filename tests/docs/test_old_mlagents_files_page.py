@@ -15,9 +15,10 @@ PAGE = ROOT / "docs" / "how-to" / "old-mlagents-files.md"
 
 def test_the_page_shows_what_the_first_command_writes_and_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    command, *files, new, said = blocks(PAGE)
-    for block in files:
-        (tmp_path / block.file).write_text(block.code)
+    command, *others, new, said = blocks(PAGE)
+    for block in others:
+        if block.file:
+            (tmp_path / block.file).write_text(block.code)
     app = typer.Typer()
     app.command()(convert)
     done = CliRunner().invoke(app, shlex.split(command.code.splitlines()[0])[3:])

@@ -272,9 +272,7 @@ def test_a_picture_too_small_for_a_network_is_refused_with_its_sensor(translate,
     text = network(f"{{vis_encode_type: {encoder}}}")
     assert values_of(translate(text, seen(smallest)))[f"{M}cnn_features"][0] == 128
     if smallest > 3:
-        told = (
-            f"ball.yaml:1: B: network_settings.vis_encode_type: {encoder} needs pictures of at least {smallest} pixels"
-        )
+        told = f"ball.yaml:1: B: network_settings.vis_encode_type: {encoder} needs images of at least {smallest} pixels"
         with pytest.raises(ConfigError, match=rf"{told} a side, and sensor 'camera' shows {smallest - 1} x 40: use "):
             translate(text, seen(smallest - 1))
     signal = signals(f"{{rnd: {{network_settings: {{vis_encode_type: {encoder}}}}}}}")

@@ -350,7 +350,7 @@ def test_names_of_numpy_and_of_plans_as_scripts_have_them() -> None:
     numpy = finder._view("numpy")
     assert numpy.product is np.prod and numpy.float is float and numpy.ndarray is np.ndarray
     assert unsupported.LocalIterator[dict] is unsupported.LocalIterator
-    with pytest.raises(ConfigError, match="the loop is Rookery's"):
+    with pytest.raises(ConfigError, match="execution plans are not supported"):
         unsupported.LocalIterator()
 
 
