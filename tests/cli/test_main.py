@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import signal
-import subprocess
 import sys
 from textwrap import dedent
 
@@ -27,14 +26,6 @@ def test_help_lists_the_verbs(rookery):
 def test_version_needs_no_command(rookery):
     code, out, err = rookery("--version")
     assert (code, out.splitlines()[0], err) == (0, f"rookery {__version__}", "")
-
-
-def test_envs_lists_presets_and_twins_without_torch(tmp_path):
-    script = "import sys; from rookery.cli.envs import list_envs; list_envs(); print('torch' in sys.modules)"
-    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert "CartPole-v1" in out
-    assert "MultiAgentArena" in out
-    assert out.endswith("False\n")
 
 
 def test_train_writes_what_it_was_and_what_came_out(trained, tmp_path):

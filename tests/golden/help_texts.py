@@ -10,7 +10,8 @@ from unittest import mock
 from typer.main import get_command
 
 from rookery.cli.main import app
-from rookery.cli.verbs import VerbGroup, load_verb
+from rookery.cli.verbs import VerbGroup, verb
+from rookery.core.plugins import VERBS
 
 WIDTH = 10_000
 
@@ -22,8 +23,9 @@ def verbs(command: Any, above: Any, name: str) -> Iterator[tuple[str, Any, Any]]
         command, info_name=name, parent=above, terminal_width=WIDTH, **command.context_settings
     )
     yield context.command_path, command, context
-    for below, verb in getattr(command, "commands", {}).items():
-        yield from verbs(load_verb(below) if isinstance(command, VerbGroup) else verb, context, below)
+    for below, inner in getattr(command, "commands", {}).items():
+        # made anew: a command that another test has used keeps the names of its option for help
+        yield from verbs(verb(below, VERBS.load(below)) if isinstance(command, VerbGroup) else inner, context, below)
 
 
 def parser_lines(parser: argparse.ArgumentParser) -> Iterator[str]:
