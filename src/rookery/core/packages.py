@@ -44,7 +44,11 @@ def check_alone(folder: str) -> None:
     Raises:
         ImportError: If there is one. The command ``rookery`` ends with that line instead.
     """
-    for entry in os.listdir(folder):
+    try:
+        entries = os.listdir(folder)
+    except OSError:  # no folder: an archive
+        return
+    for entry in entries:
         if entry.startswith("rookery-") and entry.endswith(".dist-info") and not _is_ours(os.path.join(folder, entry)):
             problem = (
                 f"another program, {entry.removesuffix('.dist-info')}, is installed over {DISTRIBUTION} in {folder} "
