@@ -127,7 +127,7 @@ def evaluation_return_of_100(trainer: Trainer) -> float:
 
 def training_return(trainer: Trainer) -> float:
     """Mean return of the last 100 training episodes."""
-    return fmean(trainer.windows.totals)
+    return fmean(trainer._windows.totals)
 
 
 def training_return_an_agent(trainer: Trainer) -> float:
@@ -139,7 +139,7 @@ def return_of(policy: str) -> Callable[[Trainer], float]:
     """The mean return of one policy over the last 100 training episodes."""
 
     def training_return_of_policy(trainer: Trainer) -> float:
-        return fmean(trainer.windows.policies[policy])
+        return fmean(trainer._windows.policies[policy])
 
     training_return_of_policy.__name__ = f"training_return_of_{policy}"
     return training_return_of_policy

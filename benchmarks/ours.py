@@ -207,7 +207,7 @@ def train(make: Make, seed: int, seconds: float, target: float | None) -> None:
         while not enough:
             result = made.train_iteration()
             enough = meter.iteration(result.env_steps, result.return_mean)
-        decisions = sum(made.decisions.values())
+        decisions = sum(made._decisions.values())
         playing = sum(row.seconds for row in made.timers.rows() if row.label == "sample")
         meter.report(**about(made), playing_us_per_decision=round(1e6 * playing / decisions, 2))
 
@@ -247,7 +247,7 @@ def about(made: Trainer) -> dict[str, Any]:
     return {
         "threads": describe(made)["torch_threads"],
         "num_envs": made.env.num_lanes,
-        "notes": list(made.notes),
+        "notes": list(made._notes),
         "versions": {"python": platform.python_version(), "rookery": __version__, "torch": version("torch")},
     }
 

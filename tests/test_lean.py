@@ -96,7 +96,7 @@ def least_cost(limit: Cost, measure: Callable[[], Cost]) -> Cost:
 
 def quiet_step(trainer: Trainer):
     """A vector step in which no episode ends and no fragment begins: the first few steps of the run have been made."""
-    worker = trainer.pool.worker
+    worker = trainer._pool.worker
     worker.sample(2 * trainer.env.num_lanes)
 
     def step() -> None:
@@ -211,7 +211,7 @@ def test_a_gradient_step_costs_no_more_than_it_did(name, computes):
     def measure() -> Cost:
         with Trainer("CartPole-v1", cfg, num_envs=8, seed=0) as trainer:
             learner = trainer.learners["main"]
-            rollout = trainer.pool.sample(10_000).rollouts["main"]
+            rollout = trainer._pool.sample(10_000).rollouts["main"]
             if name == "a2c":
                 return cost_of(lambda: learner.training_step(rollout))
             batch = next(learner.targets(rollout).shuffled(256, learner.rng))
@@ -248,7 +248,7 @@ def test_learning_from_replay_costs_no_more_than_it_did(name, computes):
         with Trainer(env, cfg, num_envs=1, seed=0) as trainer:
             learner = trainer.learners["main"]
             while learner.replay.is_warming_up:
-                learner.replay.store(trainer.pool.sample(64).rollouts["main"])
+                learner.replay.store(trainer._pool.sample(64).rollouts["main"])
             learner.learn(1)
             return cost_of(lambda: learner.learn(1))
 

@@ -70,13 +70,13 @@ def played(agents: int, steps: int) -> dict[str, float]:
     """Microseconds of a step by timer, with a policy of 2 x 64 that plays and stores."""
     config = {"env.config": {"agents": agents}, "sampling.iteration_steps": steps, "algorithm.model.hidden": [64, 64]}
     with Trainer(CrowdEnv, "ppo", config=config, num_envs=1, seed=0, console="quiet") as trainer:
-        trainer.pool.sample(200)
+        trainer._pool.sample(200)
         before = {row.label: row.seconds for row in trainer.timers.rows()}
-        count = trainer.pool.worker.vector_steps
+        count = trainer._pool.worker.vector_steps
         start = perf_counter()
-        while trainer.pool.worker.vector_steps < count + steps:
-            trainer.pool.sample(steps)
-        made = trainer.pool.worker.vector_steps - count
+        while trainer._pool.worker.vector_steps < count + steps:
+            trainer._pool.sample(steps)
+        made = trainer._pool.worker.vector_steps - count
         took = {"all": perf_counter() - start}
         took |= {row.label: row.seconds - before.get(row.label, 0.0) for row in trainer.timers.rows()}
         return {label: 1e6 * seconds / made for label, seconds in took.items()}

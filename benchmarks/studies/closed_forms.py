@@ -99,7 +99,7 @@ def update_of(trainer: Trainer) -> Callable[[], object]:
         return lambda: learner.learn(10)
     rollouts: Mapping[str, Rollout] = {}
     while name not in rollouts:
-        rollouts = trainer.pool.sample(1_000).rollouts
+        rollouts = trainer._pool.sample(1_000).rollouts
     rollout = rollouts[name].map(lambda _, tensor: tensor.clone())
     return lambda: learner.training_step(rollout)
 

@@ -37,7 +37,7 @@ def measure(env: Any, algorithm: str, normalize: bool, seed: int, steps: int) ->
     }
     with Trainer(env, config=settings, seed=seed) as trainer:
         rows = [next(iter(result.policies.values())).learning for result in trainer.results()]
-        score = fmean(trainer.windows.totals)
+        score = fmean(trainer._windows.totals)
     last = rows[-max(1, len(rows) // 10) :]
     return score, fmean(row["explained_variance"] or 0.0 for row in last)
 

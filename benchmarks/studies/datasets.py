@@ -99,7 +99,7 @@ def cartpole(folder: Path) -> None:
     """Makes all sets of CartPole."""
     env = ENVS["cartpole"]
     with Trainer(env, DQNConfig(), preset="auto", seed=SEED - 1) as trainer:  # with seed 1 it never reaches 500
-        trainer.horizon = 50_000  # that of the whole training, for schedules
+        trainer._horizon = 50_000  # that of the whole training, for schedules
         trainer.train({"env_steps": 25_000})
         trainer.save(folder / "25000")
         trainer.train({"return_mean": 200, "env_steps": 50_000})
@@ -116,12 +116,12 @@ def hopper(folder: Path) -> None:
     """Makes all sets of Hopper."""
     env, names = ENVS["hopper"], []
     with Trainer(env, PPOConfig(), preset="auto", seed=SEED) as trainer:
-        trainer.horizon = 1_000_000
+        trainer._horizon = 1_000_000
         for earned in (300, 1_000, 2_000):
             result = trainer.train({"return_mean": earned, "env_steps": 1_000_000})
             print(f"  Hopper: {result.return_mean:.0f} after {result.env_steps:,} env steps", flush=True)
             trainer.save(folder / f"run-{earned}")
-            length = float(np.mean(trainer.windows.lengths))
+            length = float(np.mean(trainer._windows.lengths))
             names.append(folder / f"played-{earned}")
             played(env, folder / f"run-{earned}", round(50_000 / length), names[-1], drawn=True)
     keep("hopper-medium-replay", *names)

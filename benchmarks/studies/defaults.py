@@ -93,7 +93,7 @@ def measure(task: Task, settings: dict[str, Any], seed: int) -> dict[str, float]
     }
     with Trainer(task.env, config=[plain, task.settings, settings], seed=seed) as trainer:
         rows = [next(iter(result.policies.values())).learning for result in trainer.results()]
-        score = fmean(trainer.windows.totals)
+        score = fmean(trainer._windows.totals)
     last = rows[-max(1, len(rows) // 10) :]
     mean: Callable[[str], float] = lambda name: fmean(row[name] for row in last if row.get(name) is not None)  # noqa: E731
     found = {name: mean(name) for name in ("kl", "clip_fraction", "explained_variance")}

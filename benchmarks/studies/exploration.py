@@ -64,9 +64,9 @@ def explore(
     solved = None
     with Trainer(env, cfg, num_envs=32, seed=seed, config=settings, run_dir=run_dir) as run:
         for result in run.results():
-            if solved is None and len(run.windows.totals) == 100 and fmean(run.windows.totals) >= SOLVED:
+            if solved is None and len(run._windows.totals) == 100 and fmean(run._windows.totals) >= SOLVED:
                 solved = result.env_steps
-        return fmean(run.windows.totals), solved
+        return fmean(run._windows.totals), solved
 
 
 def row(title: str, name: str, found: list[tuple[float, int | None]]) -> str:

@@ -54,7 +54,7 @@ def train(task: str, cfg: PPOConfig, seed: int, decisions: int) -> tuple[float, 
     solved, began = None, perf_counter()
     with Trainer(f"rookery.tasks:{task}", cfg, num_envs=32, seed=seed, config=settings, run_dir=None) as run:
         for result in run.results():
-            returns = run.windows.totals
+            returns = run._windows.totals
             if solved is None and len(returns) == 100 and fmean(returns) >= 0.9 * TASKS[task]:
                 solved = result.policies["main"].decisions
         return run.evaluate(episodes=100).return_mean, solved, perf_counter() - began

@@ -48,7 +48,7 @@ def policies(env: str) -> dict[int, Path]:
     if all(place.is_dir() for place in places.values()):
         return places
     with Trainer(env, PPOConfig(), preset="auto", seed=1, config={"evaluation.max_episode_steps": HORIZON}) as trainer:
-        trainer.horizon = max(places)
+        trainer._horizon = max(places)
         for steps, place in places.items():
             if steps:
                 trainer.train({"env_steps": steps})

@@ -91,7 +91,7 @@ def measure(work: Workload, repeats: int, seconds: float) -> tuple[list[list[flo
             first, began = trainer.env_steps, time.perf_counter()
             while time.perf_counter() - began < seconds:
                 trainer.train_iteration()
-            trainer.pool.settle()  # nothing plays while the other is measured
+            trainer._pool.settle()  # nothing plays while the other is measured
             if turn:  # the first one warms up
                 kept.append((trainer.env_steps - first) / (time.perf_counter() - began))
     parts = trainers[0].timers.root.children["train_iteration"].children

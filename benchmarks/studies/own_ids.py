@@ -78,7 +78,7 @@ def train(way: str, iterations: int) -> None:
         points.append((time.perf_counter(), result.env_steps))
     helpers = trainer.config.sampling.env_processes
     trainer.close()
-    print(json.dumps({"helpers": helpers, "notes": len(trainer.notes), "rate": rate(points)}))
+    print(json.dumps({"helpers": helpers, "notes": len(trainer._notes), "rate": rate(points)}))
 
 
 def rate(points: list[tuple[float, int]]) -> float:

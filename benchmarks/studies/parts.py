@@ -144,7 +144,7 @@ def main() -> None:
         rows = {row.label: row for row in trainer.timers.rows()}
         found["training_step"] = 1e6 * rows["training_step"].seconds / rows["training_step"].count
         learner, now = trainer.learners["main"], trainer.learners["main"].now()
-        rollout = trainer.pool.sample(10_000).rollouts["main"]
+        rollout = trainer._pool.sample(10_000).rollouts["main"]
         batch = next(learner.targets(rollout).shuffled(ppo.minibatch_size, learner.rng))
         forward, optimizer = learner.forward, learner.optimizer
         found["targets"] = microseconds(lambda: learner.targets(rollout))
@@ -157,7 +157,7 @@ def main() -> None:
             found[f"clip and Adam {path}"] = microseconds(
                 lambda: apply_gradients(optimizer, lr=1e-12, max_grad_norm=now.max_grad_norm)
             )
-        player = trainer.pool.worker.policies["main"]
+        player = trainer._pool.worker.policies["main"]
         seen = {path: leaf[0] for path, leaf in rollout.obs.items()}
         decisions = DecisionSlab.on(
             {path: leaf.numpy() for path, leaf in seen.items()}, player.policy.obs_spec, player.policy.action_spec

@@ -54,7 +54,7 @@ def train(steps: int) -> Trainer:
 def measured(run: Trainer, games: int, seed: int) -> tuple[list[str], list[Game]]:
     """Plays each player against each, once; returns the names of the players, and the games."""
     with closing(make_copies(run.config, 64)) as env:
-        names = [*(f"main@{number}" for number in sorted(run.self_play.snapshots["main"])), "main"]
+        names = [*(f"main@{number}" for number in sorted(run._self_play.snapshots["main"])), "main"]
         entrants = [entrant_of_run(run, env, name, name) for name in names]
         streams = Streams(seed)
         entrants += [scripted_entrant(env, ANCHOR, ANCHOR, streams), scripted_entrant(env, PERFECT, "perfect", streams)]

@@ -109,7 +109,7 @@ def connect_four(seed: int, scale: float, settings: Mapping[str, Any]) -> dict[s
     with boards("rookery.tasks:ConnectFour", seed, int(400_000 * scale), {**settings, **own}) as trainer:
         for moves in (50_000, 200_000, 400_000):
             trainer.train({"env_steps": int(moves * scale)})
-            rating = trainer.self_play.standing()["main"].rating
+            rating = trainer._self_play.standing()["main"].rating
             found[f"rating after {moves:,} moves (random: 1200)"] = rating
         found["% score against one ply"] = 100 * on_both_sides(trainer, ONE_PLY, 200).mean()
     return found

@@ -37,21 +37,21 @@ def trainer(lanes: int, snapshots: int, seed: int) -> Trainer:
         seed=seed,
         self_play={"main": settings},
     )
-    kept = made.self_play.snapshots["main"]
+    kept = made._self_play.snapshots["main"]
     generator = torch.Generator().manual_seed(seed)
     for number in range(2, snapshots + 1):
         kept[number] = frozen(kept[1])
         for weight in kept[number].parameters():
             weight.add_(0.1 * torch.randn(weight.shape, generator=generator))
-    contender = made.self_play.contenders["main"]
+    contender = made._self_play.contenders["main"]
     contender.window = list(range(1, snapshots + 1))
     names = [f"main@{number}" for number in contender.window]
     pool = {"names": names, "shares": [1.0 / max(snapshots, 1)] * snapshots, "deal": 1, "each": True}
-    lineup = {**made.self_play.lineup, "pools": {"main": {"main": pool}}, "kept": {"main": contender.window}}
+    lineup = {**made._self_play.lineup, "pools": {"main": {"main": pool}}, "kept": {"main": contender.window}}
     if snapshots == 0:  # the policy that plays as it is, on its own kernel
         pool.update(names=["main@now"], shares=[1.0])
-    made.pool.change_opponents(lineup)
-    play(made.pool.worker, 200)
+    made._pool.change_opponents(lineup)
+    play(made._pool.worker, 200)
     return made
 
 
@@ -75,9 +75,9 @@ def main() -> None:
     took: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(args.repeats):
         for name, run in runs.items():
-            took[name].append(play(run.pool.worker, 50))
+            took[name].append(play(run._pool.worker, 50))
     base = median(took["one frozen opponent"])
-    distinct = len(np.unique(runs[many].pool.worker.policies["main@"].member))
+    distinct = len(np.unique(runs[many]._pool.worker.policies["main@"].member))
     lines = ["# What snapshots cost", "", fill((__doc__ or "").split("\n\n", 1)[1].replace("``", "`"), 120), ""]
     lines += ["| opponents | us a vector step | times one |", "|---|---|---|"]
     for name, each in took.items():

@@ -66,7 +66,7 @@ def learned(task: Task, algorithm: str, seed: int, more: dict[str, Any]) -> tupl
     with Trainer(task.env, algorithm, preset="none", seed=seed, config=settings) as run:
         for _ in run.results():
             pass
-        return fmean(run.windows.totals) / task.agents, perf_counter() - began
+        return fmean(run._windows.totals) / task.agents, perf_counter() - began
 
 
 def row(task: Task, algorithm: str, seeds: int, more: dict[str, Any]) -> str:

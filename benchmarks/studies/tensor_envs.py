@@ -65,10 +65,10 @@ def made(way: Way, device: str) -> Trainer:
     config = {"threads": usable_cores(), "logging.console": "quiet"}
     trainer = Trainer(way.env, settings, num_envs=COPIES, seed=0, device=device, config=config)
     if way.by_rows:
-        trainer.pool.worker.fast_loop = None
+        trainer._pool.worker.fast_loop = None
     elif way.env == "TensorCartPole":
-        assert isinstance(trainer.pool, DevicePool)
-        assert not trainer.pool.obstacle
+        assert isinstance(trainer._pool, DevicePool)
+        assert not trainer._pool.obstacle
     return trainer
 
 
@@ -82,10 +82,10 @@ def finish(device: str) -> float:
 def playing(way: Way, device: str) -> float:
     """Env steps a second of playing alone."""
     with made(way, device) as trainer:
-        trainer.pool.sample(STEPS * COPIES)
+        trainer._pool.sample(STEPS * COPIES)
         began = finish(device)
         for _ in range(PLAYED):
-            trainer.pool.sample(STEPS * COPIES)
+            trainer._pool.sample(STEPS * COPIES)
         return PLAYED * STEPS * COPIES / (finish(device) - began)
 
 

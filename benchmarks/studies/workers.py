@@ -136,11 +136,11 @@ def transfers(sizes: list[int]) -> list[str]:
             sent, played = [], []
             for _ in range(5):
                 began = time.perf_counter()
-                trainer.pool.set_weights({"main": trainer.learners["main"].behaviour})
-                trainer.pool.settle()
+                trainer._pool.set_weights({"main": trainer.learners["main"].behaviour})
+                trainer._pool.settle()
                 sent.append(1e3 * (time.perf_counter() - began))
                 began = time.perf_counter()
-                sample = trainer.pool.sample(16)
+                sample = trainer._pool.sample(16)
                 played.append(1e3 * (time.perf_counter() - began))
             (rollout,) = sample.rollouts.values()
             tensors: list[torch.Tensor] = []

@@ -22,7 +22,7 @@ SAME = {
 def pair(env, **settings):
     """A2C and PPO with the same first weights, and a rollout."""
     trainers = [Trainer(env, cls(**SAME | settings), seed=3, num_envs=4) for cls in (A2CConfig, PPOConfig)]
-    (rollout,) = trainers[0].pool.sample(10_000).rollouts.values()
+    (rollout,) = trainers[0]._pool.sample(10_000).rollouts.values()
     return *(trainer.learners["main"] for trainer in trainers), rollout
 
 
@@ -115,7 +115,7 @@ def test_a_learner_goes_on_from_its_saved_state_bit_by_bit():
         old.train_iteration()
     mine, theirs = old.learners["main"], new.learners["main"]
     theirs.load_state_dict(mine.state_dict())
-    (rollout,) = old.pool.sample(10_000).rollouts.values()
+    (rollout,) = old._pool.sample(10_000).rollouts.values()
     for learner in (mine, theirs):
         learner.training_step(rollout)
     assert torch.equal(mine.optimizer.flat.data, theirs.optimizer.flat.data)

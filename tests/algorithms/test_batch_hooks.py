@@ -63,7 +63,7 @@ def test_every_algorithm_asks(cfg):
         counts = Counts()
         trainer.learners["main"].hooks.append(counts)
         trainer.train_iteration()
-        assert counts.seen["before_targets"] == trainer.decisions["main"]
+        assert counts.seen["before_targets"] == trainer._decisions["main"]
         assert counts.seen["before_update"] >= 1
 
 

@@ -171,7 +171,7 @@ def test_the_policy_keeps_the_weights_that_fit_best_what_was_held_out(tmp_path):
         assert seen[-1][0] > seen[lowest][0] == learner.best
         assert torch.equal(weights(trainer.policies["main"]), seen[lowest][1])
         assert not torch.equal(weights(learner.net), weights(trainer.policies["main"]))
-        row = trainer.last_learning["main"]
+        row = trainer._last_learning["main"]
         assert (row["validation_loss"], row["best_validation_loss"]) == (learner.validation_loss, learner.best)
         assert row["held_out"] == 20
 
@@ -181,7 +181,7 @@ def test_without_anything_held_out_the_policy_has_the_last_weights(tmp_path):
         trainer.learn(7)
         learner = trainer.learners["main"]
         assert torch.equal(weights(learner.net), weights(trainer.policies["main"]))
-        assert trainer.last_learning["main"]["validation_loss"] is None
+        assert trainer._last_learning["main"]["validation_loss"] is None
 
 
 def test_observations_are_normalized_by_the_data(tmp_path):
@@ -239,7 +239,7 @@ def test_a_squashed_gaussian_can_be_cloned_from_actions_at_its_bounds(tmp_path):
     data = keep(tmp_path / "data", SEEN, spaces.Box(-2, 2, (1,), np.float32), [one] * 3)
     with Trainer(None, QUICK.replace(distribution="squashed", lr=3e-3), replay=data, seed=0) as trainer:
         trainer.learn(300)
-        assert trainer.last_learning["main"]["skipped_steps"] == 0
+        assert trainer._last_learning["main"]["skipped_steps"] == 0
         with torch.no_grad():
             found = trainer.policies["main"]({"obs": torch.from_numpy(seen.astype(np.float32))}).mode()[:, 0]
         clear = np.abs(seen[:, 0]) > 0.2

@@ -69,7 +69,7 @@ def trainer_of(algorithm=PPOConfig, lanes=4, seed=0, memory=None, native=True, e
 
 
 def rollout_of(trainer):
-    (rollout,) = trainer.pool.sample(1000).rollouts.values()
+    (rollout,) = trainer._pool.sample(1000).rollouts.values()
     return rollout
 
 

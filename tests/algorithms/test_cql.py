@@ -171,7 +171,7 @@ def test_a_learned_multiplier_goes_where_it_should(gap, tmp_path):
     cfg = CQLConfig(model=SMALL, batch_size=32, lagrange_gap=gap, num_actions=2, lr=1e-2)
     with Trainer(None, cfg, replay=data_of(tmp_path / "data"), seed=0) as trainer:
         trainer.learn(30)
-        row = trainer.last_learning["main"]
+        row = trainer._last_learning["main"]
         assert (row["multiplier"] < 1) == (gap > 100)
         assert row["conservative_gap"] > 0.5
 

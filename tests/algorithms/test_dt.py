@@ -110,7 +110,7 @@ def test_the_learning_rate_warms_up(tmp_path):
         rates = []
         for _ in range(6):
             trainer.learn(1)
-            rates.append(trainer.last_learning["main"]["learning_rate"])
+            rates.append(trainer._last_learning["main"]["learning_rate"])
     assert rates == pytest.approx([0.0025, 0.005, 0.0075, 0.01, 0.01, 0.01])
 
 
@@ -151,7 +151,7 @@ def test_the_target_is_the_best_return_unless_settings_say_another(tmp_path):
     with Trainer(None, QUICK, replay=path, seed=0, run_dir=tmp_path / "run") as trainer:
         trainer.learn(3)
         assert target(trainer) == pytest.approx(10.0)
-        assert trainer.last_learning["main"]["return_scale"] == pytest.approx(40.0)
+        assert trainer._last_learning["main"]["return_scale"] == pytest.approx(40.0)
     with Trainer.load(tmp_path / "run", config={"algorithm.target_return": -25.0}) as trainer:
         assert target(trainer) == -25.0
         trainer.learn(1)
@@ -163,7 +163,7 @@ def test_the_target_is_the_best_return_unless_settings_say_another(tmp_path):
     with Trainer(None, QUICK.replace(target_return=3.0, return_scale=2.0), replay=path, seed=0) as trainer:
         assert target(trainer) == 3.0
         trainer.learn(1)
-        assert target(trainer) == 3.0 and trainer.last_learning["main"]["return_scale"] == 2.0
+        assert target(trainer) == 3.0 and trainer._last_learning["main"]["return_scale"] == 2.0
 
 
 def test_a_policy_that_is_saved_acts_as_it_did_and_is_told_its_rewards(tmp_path):

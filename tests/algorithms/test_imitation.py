@@ -55,7 +55,7 @@ def test_pretraining_comes_before_the_first_step_and_leaves_values_alone(shown):
         assert torch.equal(weights(learner.net.value_head), weights(other.net.value_head))
         assert not learner.optimizer.steps  # of PPO itself
         assert trainer.evaluate(5).return_mean > 2 * plain.evaluate(5).return_mean
-        acting = trainer.pool.worker.policies["main"].policy
+        acting = trainer._pool.worker.policies["main"].policy
         assert torch.equal(weights(acting), weights(trainer.policies["main"])), "what plays is what was pre-trained"
         first = trainer.train_iteration().policies["main"]
         assert first.imitation_strength == 0
@@ -91,11 +91,11 @@ def test_its_strength_falls_to_0(shown):
         imitation, seen, steps = trainer.learners["main"].imitation, [], []
         for _ in range(5):
             trainer.train_iteration()
-            seen.append(trainer.last_learning["main"]["imitation_strength"])
+            seen.append(trainer._last_learning["main"]["imitation_strength"])
             steps.append(float(imitation.optimizer.steps))
         assert seen == pytest.approx([0.5 * 2 / 3, 0.5 / 3, 0, 0, 0])
         assert steps[1] == steps[2] == steps[4] > steps[0] > 0
-        assert trainer.last_learning["main"]["imitation_loss"] is None
+        assert trainer._last_learning["main"]["imitation_loss"] is None
 
 
 def test_its_strength_may_fall_by_decisions(shown):
@@ -104,7 +104,7 @@ def test_its_strength_may_fall_by_decisions(shown):
         seen = []
         for _ in range(4):
             trainer.train_iteration()
-            seen.append(trainer.last_learning["main"]["imitation_strength"])
+            seen.append(trainer._last_learning["main"]["imitation_strength"])
         assert seen == pytest.approx([0.5 * 2 / 3, 0.5 / 3, 0, 0])
 
 
@@ -132,7 +132,7 @@ def test_sac_imitates_with_each_gradient_step(swung):
         trainer.train({"env_steps": 60})
         learner = trainer.learners["main"]
         assert float(learner.imitation.optimizer.steps) == learner.replay.gradient_steps > 0
-        assert trainer.last_learning["main"]["imitation_loss"] is not None
+        assert trainer._last_learning["main"]["imitation_loss"] is not None
 
 
 def test_sac_is_pretrained(swung):

@@ -83,7 +83,7 @@ def trainer_of(algorithm=MAPPOConfig, env=None, seed=0, lanes=4, **settings):
 
 
 def rollout_of(trainer):
-    (rollout,) = trainer.pool.sample(1000).rollouts.values()
+    (rollout,) = trainer._pool.sample(1000).rollouts.values()
     return rollout
 
 

@@ -63,14 +63,14 @@ def trainer_of(env, memory, algorithm=PPOConfig, lanes=3, seed=0, T=13, **settin
         for learner in trainer.learners.values():
             for weight in learner.policy.head.parameters():
                 weight.mul_(100.0)  # first heads are nearly blind to what they stand on
-    trainer.pool.set_weights(trainer.policies)
+    trainer._pool.set_weights(trainer.policies)
     return trainer
 
 
 def rollouts_of(trainer, number):
     found = []
     while len(found) < number:
-        played = trainer.pool.sample(1000).rollouts.values()
+        played = trainer._pool.sample(1000).rollouts.values()
         found += [rollout.map(lambda _, tensor: tensor.clone()) for rollout in played]
     return found
 

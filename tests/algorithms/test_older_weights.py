@@ -105,7 +105,7 @@ def test_ratios_and_values_are_those_of_the_target_network():
     with appo(target_every=1000, rho_bar=1.5, batch_uses=1) as trainer:
         learner = trainer.learners["main"]
         trainer.train_iteration()
-        (rollout,) = trainer.pool.sample(10_000).rollouts.values()
+        (rollout,) = trainer._pool.sample(10_000).rollouts.values()
         with torch.no_grad():
             learner.target_net.policy.head.linear.bias[0] += 3.0  # the target prefers the first choice
             obs = rollout.obs["obs"].flatten(0, 1)
@@ -123,7 +123,7 @@ def test_the_penalty_is_on_the_divergence_from_the_target_network():
         learner = trainer.learners["main"]
         for _ in range(2):
             row = trainer.train_iteration().policies["main"].learning
-        (rollout,) = trainer.pool.sample(10_000).rollouts.values()
+        (rollout,) = trainer._pool.sample(10_000).rollouts.values()
         data = learner.targets(rollout)
         assert isinstance(data, PenaltyMinibatch)
         with torch.no_grad():
@@ -140,7 +140,7 @@ def test_an_update_learns_from_the_new_batch_and_from_kept_ones(env):
         rows = [trainer.train_iteration().policies["main"] for _ in range(5)]
         assert [row.learning["kept_batches"] for row in rows] == [1, 2, 2, 2, 2]
         learner = trainer.learners["main"]
-        (rollout,) = trainer.pool.sample(10_000).rollouts.values()
+        (rollout,) = trainer._pool.sample(10_000).rollouts.values()
         kept = list(learner.ring.batches)
         action = learner.targets(rollout).action.view(16, 3, 4, -1).transpose(0, 1)
     drawn = [[torch.equal(part, batch.action.view(16, 4, -1)) for batch in (rollout, *kept)] for part in action]
@@ -149,7 +149,7 @@ def test_an_update_learns_from_the_new_batch_and_from_kept_ones(env):
 
 
 def a_batch(trainer):
-    (rollout,) = trainer.pool.sample(10_000).rollouts.values()
+    (rollout,) = trainer._pool.sample(10_000).rollouts.values()
     rollout = rollout.map(lambda _, tensor: tensor.clone())
     return RewardedRollout(**vars(rollout), rewards=rollout.reward.unsqueeze(-1))
 

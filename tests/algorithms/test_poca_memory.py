@@ -53,14 +53,14 @@ def trainer_of(memory, lanes=2, T=13, **settings):
     with torch.no_grad():
         for weight in trainer.policies["main"].head.parameters():
             weight.mul_(100.0)  # first heads are nearly blind to what they stand on
-    trainer.pool.set_weights(trainer.policies)
+    trainer._pool.set_weights(trainer.policies)
     return trainer
 
 
 def rollouts_of(trainer, number):
     found = []
     while len(found) < number:
-        played = trainer.pool.sample(1000).rollouts.values()
+        played = trainer._pool.sample(1000).rollouts.values()
         found += [rollout.map(lambda _, tensor: tensor.clone()) for rollout in played]
     return found
 

@@ -222,7 +222,7 @@ def test_every_decision_of_a_finished_episode_is_learned_from_exactly_once(lanes
             trainer.train_iteration()
         finished = {episode for episode, _ in found}
         kept = [(e, t) for e, t in subject.kept["obs"]["obs"].tolist()]
-        assert len(found) + len(kept) == trainer.decisions["main"]
+        assert len(found) + len(kept) == trainer._decisions["main"]
         assert not finished & {episode for episode, _ in kept}
         for episode in finished:
             values = [found[episode, t] for t in range(sum(e == episode for e, _ in found))]
@@ -241,7 +241,7 @@ def test_a_learner_goes_on_from_its_saved_state_with_what_it_had_kept():
     assert len(mine.kept["slot"])
     theirs.load_state_dict(mine.state_dict())
     for _ in range(2):
-        (rollout,) = old.pool.sample(10_000).rollouts.values()
+        (rollout,) = old._pool.sample(10_000).rollouts.values()
         for learner in (mine, theirs):
             learner.training_step(rollout)
     assert torch.equal(mine.optimizer.flat.data, theirs.optimizer.flat.data)

@@ -331,9 +331,9 @@ def test_stopping_in_the_middle_of_an_iteration_changes_nothing(option, tmp_path
 
             def come(worker, stop=stop, trainer=trainer):
                 if worker.vector_steps == stop:
-                    trainer.interrupt.number = signal.SIGINT
+                    trainer._interrupt.number = signal.SIGINT
 
-            after_each_step(trainer.pool.worker, come)
+            after_each_step(trainer._pool.worker, come)
             trainer.train({"iterations": 2})
     with Trainer.load(tmp_path, resume=True) as trainer:
         trainer.train({"iterations": 2})

@@ -119,7 +119,7 @@ def test_a_very_unlikely_action_counts_no_more_than_the_bound():
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
 def test_without_staleness_the_correction_corrects_nothing(env):
     with Trainer(env, PPOConfig(fragment_length=40, normalize_values=False), seed=3, num_envs=4) as trainer:
-        (rollout,) = trainer.pool.sample(10_000).rollouts.values()
+        (rollout,) = trainer._pool.sample(10_000).rollouts.values()
         ppo = trainer.learners["main"]
         plain = ppo.targets(rollout)
         ppo.correction = ONE_UPDATE_LATE

@@ -92,7 +92,7 @@ def test_with_alpha_0_it_clones(tmp_path):
         with torch.no_grad():
             found = trainer.policies["main"]({"obs": torch.from_numpy(seen[:-1].astype(np.float32))}).mode().numpy()
         assert np.abs(found - one["action"]).mean() < 0.05
-        assert trainer.last_learning["main"]["cloning_loss"] < 0.01
+        assert trainer._last_learning["main"]["cloning_loss"] < 0.01
 
 
 def test_observations_are_normalized_by_the_data_and_stay_so(tmp_path):

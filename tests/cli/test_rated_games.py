@@ -91,10 +91,10 @@ def test_match_plays_two_runs_a_function_and_chance(rookery, games):
 
 
 def test_an_anchor_that_is_called_random_and_is_not_keeps_its_name():
-    trainer = SimpleNamespace(self_play=SimpleNamespace(anchors={"random": PERFECT.partition("=")[2]}))
-    assert other_players(trainer, {}) == trainer.self_play.anchors
-    trainer.self_play.anchors = {"good": PERFECT.partition("=")[2]}
-    assert other_players(trainer, {}) == {**trainer.self_play.anchors, "random": "random"}
+    trainer = SimpleNamespace(_self_play=SimpleNamespace(anchors={"random": PERFECT.partition("=")[2]}))
+    assert other_players(trainer, {}) == trainer._self_play.anchors
+    trainer._self_play.anchors = {"good": PERFECT.partition("=")[2]}
+    assert other_players(trainer, {}) == {**trainer._self_play.anchors, "random": "random"}
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_a_learner_that_is_killed_ends_the_run_which_can_be_taken_up(tmp_path):
 def test_a_learner_that_is_frozen_is_named_and_ended_and_the_run_can_be_taken_up(tmp_path, monkeypatch):
     monkeypatch.setattr(heartbeats, "SILENT_SECONDS", 4.0)
     with Trainer(Fragile, PPO, run_dir=tmp_path / "a", config=fragile("freeze", 900), num_envs=4) as trainer:
-        (process,) = trainer.ranks._processes
+        (process,) = trainer._ranks._processes
         with pytest.raises(TrainingError, match=r"learner 1 of 2 on \S+ \(process \d+\) is frozen: .* for 4 seconds"):
             trainer.train({"iterations": 20})
         assert process.wait(5) == -signal.SIGKILL

@@ -103,13 +103,13 @@ def test_a_missing_number_and_a_missing_gpu_of_apple_are_refused_with_what_exist
 def test_auto_chooses_what_exists_and_says_so(monkeypatch, tmp_path):
     with_devices(monkeypatch, 0, False)
     with Trainer("CartPole-v1", device="auto", seed=0, run_dir=tmp_path / "run") as trainer:
-        assert trainer.config.device == "cpu" and "device = auto: cpu (here are cpu)" in trainer.notes
+        assert trainer.config.device == "cpu" and "device = auto: cpu (here are cpu)" in trainer._notes
         trainer.train_iteration()
         trainer.save()
     with Trainer.load(tmp_path / "run", resume=True) as trainer:
         assert trainer.config.device == "cpu"
     with Trainer("CartPole-v1", seed=0) as trainer:
-        assert trainer.config.device == "cpu" and not any("auto" in note for note in trainer.notes)
+        assert trainer.config.device == "cpu" and not any("auto" in note for note in trainer._notes)
 
 
 def test_a_missing_compiler_is_told_before_anything_is_made(monkeypatch):

@@ -46,8 +46,8 @@ def changed(parts=2):
 
 
 def test_names_add_up_along_the_base_classes():
-    assert Part.saved_names() == ["count", "rng", "array", "tensor", "net", "by_name", "several", "maybe"]
-    assert Part.fixed_names() == ["setting"]
+    assert Part._saved_names() == ["count", "rng", "array", "tensor", "net", "by_name", "several", "maybe"]
+    assert Part._fixed_names() == ["setting"]
 
 
 def test_a_new_object_takes_over_everything_that_was_saved_and_nothing_else():
@@ -158,8 +158,8 @@ def test_a_state_of_an_older_version_is_upgraded_class_by_class(wrote, state):
 @pytest.mark.regression("data lost", "Older saved states are upgraded when they load, newer ones refused")
 def test_a_state_that_is_up_to_date_is_not_upgraded_again():
     one = Longer()
-    state = one.upgraded({"count": 1, "attempts": 4, "index": 3})
-    assert one.upgraded(state) is state
+    state = one._upgraded({"count": 1, "attempts": 4, "index": 3})
+    assert one._upgraded(state) is state
 
 
 @pytest.mark.regression("data lost", "Older saved states are upgraded when they load, newer ones refused")
@@ -174,7 +174,7 @@ def test_a_state_of_a_newer_version_is_refused_with_its_class_and_both_versions(
 
 def test_a_class_that_has_never_changed_writes_no_version():
     assert VERSIONS not in Part().state_dict()
-    assert Part.state_versions() == {}
+    assert Part._state_versions() == {}
 
 
 def test_a_version_without_an_upgrade_is_refused_when_the_class_is_made():
@@ -190,3 +190,32 @@ def test_a_list_of_objects_is_not_replaced_by_the_states_of_another_number():
     with pytest.raises(StateError, match="there are 2 Part, and the state has 1"):
         one.load_state_dict(Part(parts=1).state_dict() | {"by_name": one.state_dict()["by_name"]})
     assert all(isinstance(part, Part) for part in one.several)
+
+
+class Underscored(Stateful):
+    """Its attributes got an underscore, and its stored states keep the names without one."""
+
+    saved = ("_count", "part")
+
+    def __init__(self):
+        self._count, self.part = 0, Part()
+
+    @classmethod
+    def _key_of(cls, name):
+        return name.removeprefix("_")
+
+
+def test_an_attribute_may_have_another_key_in_a_state():
+    one, other = Underscored(), Underscored()
+    one._count, one.part.count = 3, 4
+    state = one.state_dict()
+    assert state.keys() == {"count", "part"}
+    other.load_state_dict(state)
+    assert (other._count, other.part.count) == (3, 4)
+    with pytest.raises(StateError, match=r"state has \['_count', 'part'\], expected \['count', 'part'\]"):
+        other.load_state_dict({"_count": 3, "part": state["part"]})
+
+
+def test_two_attributes_with_the_same_key_are_refused():
+    with pytest.raises(TypeError, match="two saved attributes have the same key"):
+        type("Both", (Underscored,), {"saved": ("count",)})

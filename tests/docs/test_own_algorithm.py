@@ -54,4 +54,4 @@ def test_every_attribute_is_either_saved_or_fixed():
     trainer = Trainer("CartPole-v1", SMALL, num_envs=2, seed=0)
     trainer.train_iteration()
     learner = trainer.learners["main"]
-    assert vars(learner).keys() == {*learner.saved_names(), *learner.fixed_names()}
+    assert vars(learner).keys() == {*learner._saved_names(), *learner._fixed_names()}

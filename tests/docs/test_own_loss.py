@@ -64,7 +64,7 @@ def test_each_value_has_its_discount_and_counts_by_its_strength():
         cfg = KINDS["two values"].replace(**settings)
         with Trainer("CartPole-v1", cfg, num_envs=4, seed=0) as trainer:
             learner = trainer.learners["main"]
-            return learner.targets(trainer.pool.sample(10_000).rollouts["main"])
+            return learner.targets(trainer._pool.sample(10_000).rollouts["main"])
 
     both, none, short = targets(), targets(novelty_strength=0.0), targets(novelty_gamma=0.0)
     assert both.value.shape == both.value_target.shape == (128, 2)

@@ -81,7 +81,7 @@ def sleep_in(trainer, at, seconds):
     step = trainer.env.step
 
     def slow(actions):
-        if trainer.pool.worker.vector_steps == at:
+        if trainer._pool.worker.vector_steps == at:
             print("asleep", flush=True)
             time.sleep(seconds)
             print("awake", flush=True)
@@ -102,7 +102,7 @@ def main(folder, iterations):
         try:
             trainer.train({"iterations": int(iterations)})
         except Interrupted as stopped:
-            print(f"interrupted {trainer.iteration} {trainer.pool.worker.vector_steps}", flush=True)
+            print(f"interrupted {trainer.iteration} {trainer._pool.worker.vector_steps}", flush=True)
             sys.exit(128 + stopped.signal)
     print("finished", flush=True)
 

@@ -36,11 +36,11 @@ def trained(env, disturb=None, iterations=4, **settings):
             step = trainer.env.step
 
             def disturbed(actions):
-                disturb(trainer.pool.worker.vector_steps, processes_of(trainer.env))
+                disturb(trainer._pool.worker.vector_steps, processes_of(trainer.env))
                 return step(actions)
 
             trainer.env.step = disturbed
-            trainer.pool.worker.fast_loop = None  # a burst makes many steps in a call (tests/rollout/test_bursts.py)
+            trainer._pool.worker.fast_loop = None  # a burst makes many steps in a call (tests/rollout/test_bursts.py)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             result = trainer.train({"iterations": iterations})
@@ -102,7 +102,7 @@ def test_a_helper_killed_after_a_resume_is_replaced_from_where_the_run_was_taken
         trainer.train({"iterations": 2})
     with Trainer.load(tmp_path / "run", resume=True) as trainer:
         assert trainer.config.sampling.env_processes == 2
-        trainer.pool.sample(3 * LANES)
+        trainer._pool.sample(3 * LANES)
         os.kill(processes_of(trainer.env)[1].pid, signal.SIGKILL)
         with pytest.warns(RuntimeWarning, match="killed by SIGKILL"):
             result = trainer.train({"iterations": 4})

@@ -35,7 +35,7 @@ def test_a_node_that_joins_gets_a_worker_of_an_asynchronous_run(monkeypatch, cap
         sampling = {"num_envs": 4, "workers": 3, "asynchronous": True, "iteration_steps": 500}
         algorithm = A2CConfig(fragment_length=16, rollout_size=64)
         with Trainer("CartPole-v1", algorithm, seed=5, sampling=sampling) as trainer:
-            ledger, hosts = Ledger(trainer), trainer.pool.hosts
+            ledger, hosts = Ledger(trainer), trainer._pool.hosts
 
             def homes():
                 trainer.train_iteration()

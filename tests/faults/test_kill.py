@@ -187,7 +187,7 @@ def test_asked_to_stop_a_run_writes_a_checkpoint_and_goes_on_from_there(tmp_path
     assert [path.name for path in list_checkpoints(tmp_path / "run" / "checkpoints")][-1] == "000006-1"
     assert leftovers(tmp_path / "run") == []
     with Trainer.load(tmp_path / "run", resume=True) as trainer:
-        assert (trainer.iteration, trainer.pool.worker.vector_steps) == (6, 101)
+        assert (trainer.iteration, trainer._pool.worker.vector_steps) == (6, 101)
         trainer.train({"iterations": ITERATIONS})
     assert digest(tmp_path / "run") == uninterrupted[0]
     assert rows(tmp_path / "run") == uninterrupted[1]

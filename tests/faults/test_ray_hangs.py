@@ -45,7 +45,7 @@ def hang(trainer, folder):
 
 
 def freeze(trainer, folder):
-    os.kill(trainer.pool.hosts.home(1).process, signal.SIGSTOP)
+    os.kill(trainer._pool.hosts.home(1).process, signal.SIGSTOP)
 
 
 @pytest.mark.regression(
@@ -58,7 +58,7 @@ def test_a_worker_that_hangs_is_ended_named_and_replaced(nodes, how, asynchronou
     with trainer_of(tmp_path, **sampling) as trainer:
         for _ in range(2):
             trainer.train_iteration()
-        before = {trainer.pool.hosts.home(share).process for share in range(2)}
+        before = {trainer._pool.hosts.home(share).process for share in range(2)}
         how(trainer, tmp_path)
         began = time.monotonic()
         while (result := trainer.train_iteration()).counters.get("workers_lost", 0) < 1:
@@ -67,7 +67,7 @@ def test_a_worker_that_hangs_is_ended_named_and_replaced(nodes, how, asynchronou
         for _ in range(2):
             result = trainer.train_iteration()
         assert result.counters["workers_lost"] == 1
-        after = {trainer.pool.hosts.home(share).process for share in range(2)}
+        after = {trainer._pool.hosts.home(share).process for share in range(2)}
         (gone,) = before - after
         eventually(lambda: not is_alive(gone))
     said = capsys.readouterr().err
@@ -85,12 +85,12 @@ def test_the_environments_own_count_of_lost_steps_lies_between_both_counts(nodes
         trainer.learners["main"].training_step = lambda some: (learned.append(some.num_decisions), step(some))[1]
         for number in range(KILLS):
             trainer.train_iteration()
-            process = trainer.pool.hosts.home(number % 2).process
+            process = trainer._pool.hosts.home(number % 2).process
             threading.Timer(0.01 * number, os.kill, (process, signal.SIGKILL)).start()
             while trainer.train_iteration().counters.get("workers_lost", 0) <= number:
                 pass
-        trainer.pool.settle()
-        counters, kept = trainer.pool.counters(), trainer.pool.undelivered("main")
+        trainer._pool.settle()
+        counters, kept = trainer._pool.counters(), trainer._pool.undelivered("main")
         lost = steps_made(tmp_path) - sum(learned) - kept
     least, most = counters["decisions_lost"], counters["decisions_lost_at_most"]
     assert counters["workers_lost"] == KILLS

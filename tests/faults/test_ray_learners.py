@@ -71,7 +71,7 @@ def test_learners_on_two_nodes_come_to_the_weights_of_learners_of_one_machine(no
                 trainer = Trainer("CartPole-v1", PPO, run_dir=tmp_path / name, config=config(where, 3), **settings)
             with trainer:
                 trainer.train({"iterations": stop})
-                assert "this process" in trainer.ranks.description
+                assert "this process" in trainer._ranks.description
                 found = weights(trainer)
         return found
 

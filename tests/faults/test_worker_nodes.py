@@ -110,7 +110,7 @@ def test_workers_of_one_process_play_beside_each_other(nodes):
     sampling = {"num_envs": 2, "workers": 2, "warmup_steps": 0}
     with Trainer(Meeting, SMALL, seed=1, sampling=sampling, cluster=cluster) as trainer:
         assert trainer.train_iteration().env_steps == 64
-        assert trainer.pool.hosts.home(0) is trainer.pool.hosts.home(1)
+        assert trainer._pool.hosts.home(0) is trainer._pool.hosts.home(1)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -125,7 +125,7 @@ def test_a_run_that_loses_workers_and_nodes_reaches_its_return(nodes, asynchrono
             result = trainer.train_iteration()
             best = max(best, result.return_mean or 0.0)
             if kills and number % 3 == 2:
-                other, kills = lose_something(nodes, other, trainer.pool, rng), kills - 1
+                other, kills = lose_something(nodes, other, trainer._pool, rng), kills - 1
             if best >= ENOUGH and not kills:
                 break
         lost = result.counters["workers_lost"]

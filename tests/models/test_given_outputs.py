@@ -138,7 +138,7 @@ def test_values_of_actions_that_a_model_gives_are_learned_as_those_of_layers():
             for net in (learner.net, learner.target_net):
                 for mine, other in zip(order_of(net), first, strict=True):
                     mine.data.copy_(other)
-        trainer.pool.set_weights({"main": learner.behaviour})
+        trainer._pool.set_weights({"main": learner.behaviour})
         trainer.train(stop={"env_steps": 200})
         net = learner.net
         after = list(net.parameters()) if not weights else order_of(net)

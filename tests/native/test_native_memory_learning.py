@@ -104,14 +104,14 @@ def learn_alike(memory, updates=10, staleness=0, **settings):
         assert (native.on_kernels, by_torch.on_kernels) == (True, False)
         rng, cut = np.random.default_rng(0), 0
         for _ in range(updates):
-            (rollout,) = trainer.pool.sample(1000).rollouts.values()
+            (rollout,) = trainer._pool.sample(1000).rollouts.values()
             rollout.logp.add_(torch.from_numpy(0.2 * rng.standard_normal(rollout.logp.shape, dtype=np.float32)))
             mine = native.training_step(rollout.map(lambda _, tensor: tensor.clone()))
             theirs = by_torch.training_step(rollout)
             for name, value in theirs.items():
                 # means of uneven minibatches are weighted by rows in one and not in the other
                 assert mine[name] == pytest.approx(value, rel=0.01, abs=0.005), name
-            trainer.pool.set_weights(trainer.policies)
+            trainer._pool.set_weights(trainer.policies)
             cut += rollout.num_cut
         went = (weights(by_torch) - start).norm()
         assert went > 0.001
@@ -194,6 +194,6 @@ def test_without_kernels_it_learns_in_torch(monkeypatch):
     with trainer_of("lstm") as mine, trainer_of("lstm", native=False) as theirs:
         for trainer in (mine, theirs):
             assert trainer.learners["main"].forward.kernels is None
-            assert trainer.pool.worker.policies["main"].actor is None
+            assert trainer._pool.worker.policies["main"].actor is None
             trainer.train_iteration()
         assert torch.equal(weights(mine.learners["main"]), weights(theirs.learners["main"]))

@@ -509,8 +509,8 @@ def test_a_picture_is_stored_once_however_many_see_it():
     space = SHOWN["picture, channels last"]
     settings = PPOConfig(fragment_length=20, model={"hidden": (16,), "memory": {"frame_stack": FRAMES}})
     with Trainer(Shown, settings, env_config={"space": space}, seed=3, num_envs=3) as trainer:
-        (rollout,) = trainer.pool.sample(1000).rollouts.values()
-        store = trainer.pool.worker.policies["main"].store
+        (rollout,) = trainer._pool.sample(1000).rollouts.values()
+        store = trainer._pool.worker.policies["main"].store
         assert store._store["obs"]["obs"].shape == (20, 3, 8, 9, 3)
         assert rollout.memory.shape == (1, 3, 1 + (FRAMES - 1) * 8 * 9 * 3)
         data = trainer.learners["main"].targets(rollout)

@@ -200,7 +200,7 @@ def test_every_attribute_of_a_memory_is_saved_or_made_again(sort):
 
     for part in (memory, memory.observations, *memory.observations.leaves.values()):
         if isinstance(part, Stateful):
-            assert set(vars(part)) == {*part.saved_names(), *part.fixed_names()}
+            assert set(vars(part)) == {*part._saved_names(), *part._fixed_names()}
 
 
 def test_priorities_follow_the_kind_a_memory_is_now():

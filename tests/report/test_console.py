@@ -322,8 +322,8 @@ def test_the_opening_lines_say_what_is_trained_and_what_ends_it():
 def test_json_writes_a_row_an_iteration_and_nothing_else(capsys):
     with tiny("json") as trainer:
         trainer.train({"iterations": 3})
-        trainer.reporter.event("checkpoint")
-        trainer.reporter.note("careful")
+        trainer._reporter.event("checkpoint")
+        trainer._reporter.note("careful")
     out, err = capsys.readouterr()
     assert [json.loads(line)["iteration"] for line in out.splitlines()] == [1, 2, 3]
     assert err == "note: careful\n"
@@ -331,10 +331,10 @@ def test_json_writes_a_row_an_iteration_and_nothing_else(capsys):
 
 def test_plain_lines_tell_events_and_the_end(capsys):
     with tiny("plain") as trainer:
-        trainer.reporter.event("checkpoint 000000")
+        trainer._reporter.event("checkpoint 000000")
         trainer.train({"iterations": 3})
-        trainer.reporter.event("checkpoint 000003")
-        trainer.reporter.finish()
+        trainer._reporter.event("checkpoint 000003")
+        trainer._reporter.finish()
     out, _ = capsys.readouterr()
     assert re.search(r"^iteration 1 .* \| checkpoint 000000$", out, re.MULTILINE)
     assert "stopped: iterations 3 reached 3\n" in out
@@ -372,7 +372,7 @@ def test_lines_at_a_terminal_come_as_they_did(monkeypatch, capsys):
 def test_the_live_panel_leaves_its_last_state_on_the_screen():
     file = io.StringIO()
     with tiny("quiet") as trainer:
-        trainer.reporter = LiveReporter(
+        trainer._reporter = LiveReporter(
             Console(file=file, width=100, height=30, force_terminal=True, color_system=None)
         )
         trainer.train({"iterations": 3})

@@ -100,22 +100,22 @@ def test_an_experiment_is_a_table_of_its_trials():
 def test_a_notebook_shows_progress_by_default_and_a_program_does_not(notebook, capsys):
     assert in_notebook()
     with tiny() as trainer:
-        assert type(trainer.reporter) is NotebookReporter
+        assert type(trainer._reporter) is NotebookReporter
         last = trainer.train({"env_steps": 100})
     assert "CartPole-v1" in capsys.readouterr().out
     assert "the first one" in notebook[0] and f"{last.env_steps} of 100 (100 %)" in notebook[-1]
     with tiny(console="quiet") as trainer:
-        assert type(trainer.reporter) is Reporter
+        assert type(trainer._reporter) is Reporter
     with tiny(verbose=False) as trainer:
-        assert type(trainer.reporter) is Reporter
+        assert type(trainer._reporter) is Reporter
 
 
 def test_verbose_shows_progress_in_a_program():
     assert not in_notebook()
     with tiny() as trainer:
-        assert type(trainer.reporter) is Reporter
+        assert type(trainer._reporter) is Reporter
     with tiny(verbose=True) as trainer:
-        assert type(trainer.reporter) is PlainReporter
+        assert type(trainer._reporter) is PlainReporter
     with pytest.raises(ConfigError, match="verbose = True: console is given too"):
         tiny(verbose=True, console="live")
 

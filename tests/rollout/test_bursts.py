@@ -65,10 +65,10 @@ def played(env, settings, at_once=True, iterations=4, algorithm=PPO, whole=False
     """Returns the result of a run, with the worker's state if wanted, and its number of bursts."""
     with Trainer(env, algorithm, seed=3, config=[settings], **{"num_envs": 5, **more}) as trainer:
         if not at_once:
-            trainer.pool.worker.fast_loop = None
+            trainer._pool.worker.fast_loop = None
         results = [trainer.train_iteration() for _ in range(iterations)]
         bursts = next((row.count for row in trainer.timers.rows() if row.label == "fragments"), 0)
-        state = digest(trainer.pool.worker.state_dict()) if whole else ""
+        state = digest(trainer._pool.worker.state_dict()) if whole else ""
         return (*told(trainer, results), state), bursts
 
 
@@ -123,7 +123,7 @@ def test_the_pace_is_that_of_the_steps_that_were_made(monkeypatch):
     clock, short = itertools.count(), 0
     monkeypatch.setattr(playing_bursts, "perf_counter", lambda: float(next(clock)))
     with Trainer(bursting.Pausing, PPO, seed=3, num_envs=5, config=[helpers(1)]) as trainer:
-        player = trainer.pool.worker.fast_loop
+        player = trainer._pool.worker.fast_loop
         play = player._play
 
         def noted(mine, steps, *rest):

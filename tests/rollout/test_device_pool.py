@@ -69,15 +69,15 @@ def told(result):
 def played(env, algorithm, by_tensors, iterations=3, **more):
     """Returns the results and the state of a run."""
     with Trainer(env, algorithm, seed=3, **{"num_envs": 6, **more}) as trainer:
-        assert isinstance(trainer.pool, DevicePool)
-        assert trainer.pool.obstacle == ""
+        assert isinstance(trainer._pool, DevicePool)
+        assert trainer._pool.obstacle == ""
         if not by_tensors:
-            trainer.pool.worker.fast_loop = None
+            trainer._pool.worker.fast_loop = None
         for _ in range(iterations):
             result = trainer.train_iteration()
         assert (calls_of(trainer) > 0) == by_tensors
-        finished = list(trainer.windows.totals), list(trainer.windows.lengths)
-        return hash_of(trainer), told(result), finished, trainer.pool.state_dict()
+        finished = list(trainer._windows.totals), list(trainer._windows.lengths)
+        return hash_of(trainer), told(result), finished, trainer._pool.state_dict()
 
 
 def assert_alike(one, other, path="state"):
@@ -129,8 +129,8 @@ def test_tensors_come_to_the_bits_of_rows(number, apart):
 
 def test_a_rollout_is_on_the_storage_of_the_device_and_not_copied():
     with Trainer(Ticking, PPO, seed=3, num_envs=6) as trainer:
-        worker = trainer.pool.worker
-        sample = trainer.pool.sample(1000)
+        worker = trainer._pool.worker
+        sample = trainer._pool.sample(1000)
         rollout, store = sample.rollouts["main"], worker.policies["main"].store
         assert store.on_device
         assert rollout.reward.data_ptr() == store._tensors["reward"].data_ptr()
@@ -188,14 +188,14 @@ def test_a_vector_step_is_so_many_operations_whatever_happens_and_none_waits(env
     watched = Watched()
     with Trainer(env, TORCH, seed=3, num_envs=6) as trainer:
         for _ in range(3):
-            trainer.pool.sample(48)  # rooms are made, and noise is drawn, for 256 steps
+            trainer._pool.sample(48)  # rooms are made, and noise is drawn, for 256 steps
         monkeypatch.setattr(TensorRows, "step_tensors", watched_step)
         monkeypatch.setattr(DeviceLoop, "_hand_over", watched_end)
         monkeypatch.setattr(DeviceLoop, "_room_for", watched_begin)
         totals, ended = [], 0
         for _ in range(6):
             before = watched.count
-            sample = trainer.pool.sample(48)
+            sample = trainer._pool.sample(48)
             totals.append(watched.count - before)
             ended += len(sample.finished)
     assert waited == []
@@ -282,8 +282,8 @@ def test_on_a_graphics_card_rollouts_stay_there_and_runs_repeat(env):
     found = []
     for _ in range(2):
         with Trainer(env, PPO, seed=3, num_envs=64, device="cuda") as trainer:
-            assert trainer.pool.obstacle == ""
-            rollout = trainer.pool.sample(8 * 64).rollouts["main"]
+            assert trainer._pool.obstacle == ""
+            rollout = trainer._pool.sample(8 * 64).rollouts["main"]
             assert {leaf.device.type for leaf in (rollout.reward, rollout.length, *rollout.obs.values())} == {"cuda"}
             found.append(rollout.obs["obs"].cpu())
             trainer.train_iteration()
@@ -304,7 +304,7 @@ def test_a_run_that_goes_on_comes_to_the_same(algorithm, tmp_path, apart):
             result = trainer.train_iteration()
         whole = hash_of(trainer), told(result)
     with Trainer.load(tmp_path / "half") as trainer:
-        assert isinstance(trainer.pool, DevicePool)
+        assert isinstance(trainer._pool, DevicePool)
         for _ in range(3):
             result = trainer.train_iteration()
         assert (hash_of(trainer), told(result)) == whole
@@ -342,7 +342,7 @@ def test_a_signal_ends_playing_between_two_steps_and_the_run_goes_on_to_the_same
         def interrupting(self, actions):
             steps.append(1)
             if len(steps) == 13:  # in the middle of the second fragment
-                trainer.interrupt.number = 2
+                trainer._interrupt.number = 2
             return step(self, actions)
 
         monkeypatch.setattr(TensorRows, "step_tensors", interrupting)
@@ -350,7 +350,7 @@ def test_a_signal_ends_playing_between_two_steps_and_the_run_goes_on_to_the_same
             trainer.train(stop={"iterations": 4})
         monkeypatch.undo()
         assert len(steps) == 13
-        assert trainer.pool.worker.vector_steps == 13
+        assert trainer._pool.worker.vector_steps == 13
         trainer.save(tmp_path / "middle")
     with Trainer.load(tmp_path / "middle") as trainer:
         assert trainer.iteration == 1
@@ -402,7 +402,7 @@ def test_where_time_goes_is_told_by_part():
 )
 def test_what_tensors_alone_cannot_play_is_played_by_rows_and_a_line_says_why(why, algorithm, more, capsys):
     with Trainer(Ticking, algorithm, seed=3, **{"num_envs": 4, **more}) as trainer:
-        assert isinstance(trainer.pool, LocalPool)
+        assert isinstance(trainer._pool, LocalPool)
         trainer.train_iteration()
         assert calls_of(trainer) == 0
         assert trainer.env_steps > 0
@@ -423,7 +423,7 @@ def test_a_policy_that_has_learned_enough_plays_on_by_rows():
         for _ in range(4):
             trainer.train_iteration()
         assert trainer.env_steps == 4 * 48
-        assert trainer.decisions["main"] == 96
+        assert trainer._decisions["main"] == 96
 
 
 def test_a_policy_elsewhere_than_the_environment_is_played_by_rows():
@@ -449,7 +449,7 @@ def test_what_an_environment_does_wrong_is_told_in_the_same_words(mistake):
         config = {"mistake": mistake}
         with Trainer(Broken, PPO, seed=3, num_envs=3, env_config=config, sampling={"warmup_steps": 0}) as trainer:
             if not by_tensors:
-                trainer.pool.worker.fast_loop = None
+                trainer._pool.worker.fast_loop = None
             with pytest.raises(EnvError) as caught:
                 trainer.train_iteration()
             said.append(str(caught.value))
@@ -466,5 +466,5 @@ def test_numbers_too_large_to_be_added_up_are_no_mistake():
             return shown, torch.full_like(reward, 3e38), *rest
 
     with Trainer(Huge, PPO, seed=3, num_envs=6) as trainer:
-        rollout = trainer.pool.sample(48).rollouts["main"]
+        rollout = trainer._pool.sample(48).rollouts["main"]
         assert bool(torch.isfinite(rollout.reward).all())

@@ -31,7 +31,7 @@ def state_of(trainer):
 def played(env, algorithm, at_once, iterations=3, **more):
     """Returns the result of a run, and its number of calls for many steps."""
     with Trainer(env, algorithm, seed=3, **{"num_envs": 6, **more}) as trainer:
-        worker = trainer.pool.worker
+        worker = trainer._pool.worker
         if not at_once:
             assert worker.fast_loop is not None
             worker.fast_loop = None
@@ -86,7 +86,7 @@ def test_where_something_is_to_be_done_in_between_steps_are_made_one_by_one(more
 
 def test_an_environment_whose_steps_need_python_is_stepped_one_by_one():
     with Trainer("Acrobot-v1", PPO, seed=3, num_envs=2) as trainer:  # NumPy shows the beginning of its episodes
-        assert trainer.pool.worker.fast_loop is None
+        assert trainer._pool.worker.fast_loop is None
         trainer.train_iteration()
 
 
@@ -119,7 +119,7 @@ def test_what_an_environment_does_wrong_within_a_call_is_told_as_ever(tmp_path):
     for at_once in (True, False):
         with Trainer(str(source), PPO, seed=3, num_envs=3, sampling={"warmup_steps": 0}) as trainer:
             if not at_once:
-                trainer.pool.worker.fast_loop = None
+                trainer._pool.worker.fast_loop = None
             with pytest.raises(EnvError) as caught:
                 trainer.train_iteration()
             said.append(str(caught.value))

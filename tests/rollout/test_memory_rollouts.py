@@ -352,7 +352,7 @@ def test_policies_with_other_memories_and_none_play_together_and_each_learns(rul
         before = {name: weights_of(policy) for name, policy in trainer.policies.items()}
         for _ in range(6):
             trainer.train_iteration()
-        playing = trainer.pool.worker.policies
+        playing = trainer._pool.worker.policies
         assert len(playing) >= 2
         for name in playing:
             assert not torch.equal(weights_of(trainer.policies[name]), before[name]), name
@@ -372,7 +372,7 @@ def test_frozen_policies_remember_as_those_that_learn(decided):
     with Trainer(Relay, cfg("lstm"), policies=policies, policy_mapping=rule, seed=1, num_envs=2) as trainer:
         for _ in range(6):
             trainer.train_iteration()
-        assert trainer.pool.worker.policies["b"].store is None
+        assert trainer._pool.worker.policies["b"].store is None
     for name in "ab":
         assert check_lives([entry for entry in decided if entry[0] == name]) >= 5
 
@@ -389,7 +389,7 @@ def test_an_episode_that_raises_is_forgotten(decided):
 def test_over_the_turns_of_others_nothing_moves():
     moved = []
     with Trainer(Relay, cfg("lstm"), seed=1, num_envs=2) as trainer:
-        worker = trainer.pool.worker
+        worker = trainer._pool.worker
         before = {}
 
         def look(worker):
@@ -413,8 +413,8 @@ def test_lockstep_and_the_general_way_keep_the_same_memories(memory, monkeypatch
     def rollouts():
         with Trainer("StatelessCartPole", cfg(memory, rollout_size=70), seed=1, num_envs=4) as trainer:
             for _ in range(6):
-                for rollout in trainer.pool.sample(1000).rollouts.values():
-                    yield rollout, trainer.pool.worker.policies["main"].store._lockstep
+                for rollout in trainer._pool.sample(1000).rollouts.values():
+                    yield rollout, trainer._pool.worker.policies["main"].store._lockstep
 
     entered = SlotStore._enter_lockstep
     fast, slow, rows = rollouts(), rollouts(), 0

@@ -644,7 +644,7 @@ def test_every_attribute_is_declared_saved_or_fixed():
     worker = play(CountingAEC, T=4)
     worker.sample()
     for part in (worker, *worker.policies.values(), *worker.tables, *(seat.store for seat in worker.policies.values())):
-        assert set(vars(part)) == {*part.saved_names(), *part.fixed_names()}
+        assert set(vars(part)) == {*part._saved_names(), *part._fixed_names()}
 
 
 def test_gymnasium_wrappers_that_truncate_count_as_truncation():

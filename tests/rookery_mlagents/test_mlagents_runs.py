@@ -97,7 +97,7 @@ behaviors:
         trainer.train_iteration()
         assert float(learner.imitation.optimizer.steps) == 3 * 10
         assert learner.signals.columns(0.9)[0].strength == 0.0
-        assert trainer.last_learning["Pole"]["imitation_strength"] == pytest.approx(0.5 * (1 - 128 / 1000))
+        assert trainer._last_learning["Pole"]["imitation_strength"] == pytest.approx(0.5 * (1 - 128 / 1000))
 
 
 def test_demonstrations_of_one_name_stay_apart(config, tmp_path):

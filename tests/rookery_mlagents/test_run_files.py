@@ -174,7 +174,7 @@ def test_a_run_that_goes_on_keeps_the_checkpoint_that_its_end_has_written(tmp_pa
     again = RunFiles(CONFIGURATION, lambda name: pace, None, write_model)
     with Trainer.load(tmp_path, resume=True, callbacks=[again]) as trainer:
         again.on_train_start(trainer)
-        assert status(tmp_path)["main"]["final_checkpoint"]["steps"] == trainer.decisions["main"]
+        assert status(tmp_path)["main"]["final_checkpoint"]["steps"] == trainer._decisions["main"]
         (entry,) = again.ledgers["main"].checkpoints
         assert {"main-512", "main-512.onnx"} <= {path.name for path in (tmp_path / "main").iterdir()}
         assert not (tmp_path / "main" / "main-600.onnx").exists()
@@ -204,7 +204,7 @@ def test_files_are_there_before_the_run_ends(tmp_path):
         assert (tmp_path / "configuration.yaml").is_file()
         assert (tmp_path / "main.onnx").is_file()
         assert (tmp_path / "main" / "main-320.onnx").is_file() or (tmp_path / "main" / "main-384.onnx").is_file()
-        assert status(tmp_path)["main"]["final_checkpoint"]["steps"] == trainer.decisions["main"]
+        assert status(tmp_path)["main"]["final_checkpoint"]["steps"] == trainer._decisions["main"]
         assert "main.Step.mean" in json.loads((tmp_path / "run_logs" / "timers.json").read_text())["gauges"]
         assert scalars(tmp_path, "Policy/Entropy")
 

@@ -51,7 +51,7 @@ def train(folder, env, cfg, steps=600, **settings):
     values = {"num_envs": 2, "seed": 1, "config": {"logging.tensorboard": False}, **settings}
     with Trainer(env, cfg, run_dir=folder, callbacks=[files], **values) as trainer:
         trainer.train({"env_steps": steps})
-        learning = trainer.last_learning["main"]
+        learning = trainer._last_learning["main"]
     return written(folder), learning
 
 

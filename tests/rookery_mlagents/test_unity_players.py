@@ -88,7 +88,7 @@ def test_a_run_in_players_goes_on_with_all_that_is_ours(rookery, game):
         mine, theirs = (trainer.policies["main"].state_dict() for trainer in (one, other))
         assert all(np.array_equal(mine[name], theirs[name]) for name in mine)
         assert one.learners["main"].state_dict().keys() == other.learners["main"].state_dict().keys()
-        before = other.decisions["main"]
+        before = other._decisions["main"]
         result = other.train_iteration()
         assert result.policies["main"].decisions > before
         assert not result.exact

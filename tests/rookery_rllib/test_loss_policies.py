@@ -89,7 +89,7 @@ def test_it_is_learned_from_trajectories_cut_where_fragments_end():
 
 def test_whoever_plays_has_a_model_of_its_own_with_the_same_weights():
     trainer = trainer_of(config={"lr": 0.1})
-    actor, playing = trainer.rookery.policies["default_policy"], trainer.rookery.pool.worker.policies["default_policy"]
+    actor, playing = trainer.rookery.policies["default_policy"], trainer.rookery._pool.worker.policies["default_policy"]
     assert type(actor) is LossActor
     learned = dict(trainer.get_policy().model.named_parameters())
     for _ in range(2):

@@ -261,7 +261,7 @@ def test_an_environment_that_may_ask_an_actor_is_stepped_where_the_actor_lives(m
     trainer = PPOTrainer(config={"num_workers": 4, "train_batch_size": 64, "sgd_minibatch_size": 32}, env=Asks)
     trainer.train()
     assert len(ray.get(actor.add.remote(1))) > 64
-    notes = [note for note in trainer.rookery.notes if "the actor 'counter' lives in this process" in note]
+    notes = [note for note in trainer.rookery._notes if "the actor 'counter' lives in this process" in note]
     trainer.stop()
     assert len(notes) == 1
     ray.shutdown()

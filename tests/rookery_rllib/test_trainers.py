@@ -633,7 +633,7 @@ def test_two_trainers_of_different_algorithms_stand_side_by_side():
     for trainer in (sac, ppo):
         assert json.dumps(trainer.train()["info"])
         trainer.stop()
-    assert {"actor_loss", "critic_loss"} <= set(sac.rookery.last_learning["default_policy"])
+    assert {"actor_loss", "critic_loss"} <= set(sac.rookery._last_learning["default_policy"])
 
 
 class Following(DefaultCallbacks):

@@ -189,4 +189,4 @@ def test_a_checkpoint_of_an_older_version_loads(tmp_path):
         state["callbacks"][0]["count"] = 7
     with Trainer("CartPole-v1", FAST, num_envs=2, seed=1, callbacks=[Count()]) as trainer:
         trainer.load_state_dict(state)
-        assert trainer.callbacks[0].count == 7
+        assert trainer._callbacks[0].count == 7

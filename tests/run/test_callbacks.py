@@ -117,12 +117,12 @@ def test_callbacks_are_called_in_the_order_they_were_given_and_share_the_episode
     account = Account()
     trainer = arena(callbacks=[Fields(), account], env_config=SHORT)
     trainer.train(stop={"iterations": 2})
-    assert len(account.found) == trainer.windows.episodes > 0  # the second one sees the metrics of the first
+    assert len(account.found) == trainer._windows.episodes > 0  # the second one sees the metrics of the first
 
 
 def test_a_callback_that_overrides_nothing_about_episodes_costs_nothing():
     trainer = arena(callbacks=[Callback(), Diary()])
-    assert trainer.pool.worker.listeners is None
+    assert trainer._pool.worker.listeners is None
     assert trainer.env.keep_infos == "none"
     ((_, told),) = arena(callbacks=[Callback(), Fields()]).pool.worker.listeners._listening["on_episode_step"]
     assert isinstance(told, Fields)
@@ -169,7 +169,7 @@ def test_a_metric_measured_in_some_episodes_is_averaged_over_those():
 
     trainer = arena(callbacks=[Sometimes()], env_config=SHORT)
     result = trainer.train(stop={"episodes": 16})
-    ended = trainer.windows.episodes // 4  # in each of the four lanes, which end together
+    ended = trainer._windows.episodes // 4  # in each of the four lanes, which end together
     odd = [index for index in range(ended) if index % 2]
     assert result.metrics["index"] == (1.0, sum(odd) / len(odd), max(odd))
 
@@ -191,7 +191,7 @@ def test_what_a_callback_counts_in_an_episode_survives_a_restart_in_the_middle_o
     expected = [without_time(through.train_iteration().row()) for _ in range(8)]
     first = arena(callbacks=[Fields()], env_config={"max_timesteps": 50})
     found = [without_time(first.train_iteration().row()) for _ in range(4)]
-    assert 0 < first.pool.worker.listeners.episodes[0].length < 50
+    assert 0 < first._pool.worker.listeners.episodes[0].length < 50
     second = Trainer.load(first.save(tmp_path / "half"), callbacks=[Fields()])
     found += [without_time(second.train_iteration().row()) for _ in range(4)]
     assert found == expected
@@ -206,7 +206,7 @@ def test_user_data_that_cannot_be_saved_is_lost_and_nothing_else(tmp_path):
     trainer = arena(callbacks=[Keeps()])
     trainer.train_iteration()
     restored = Trainer.load(trainer.save(tmp_path / "saved"), callbacks=[Keeps()])
-    assert all(episode.user_data == {} for episode in restored.pool.worker.listeners.episodes)
+    assert all(episode.user_data == {} for episode in restored._pool.worker.listeners.episodes)
     trainer.train_iteration()
     restored.train_iteration()
     assert weights(restored) == weights(trainer)

@@ -162,7 +162,7 @@ def test_a_trainer_can_be_loaded_whatever_operation_of_its_last_save_failed(tmp_
 def test_the_last_the_best_and_pinned_ones_stay(tmp_path):
     with make("CartPole-v1", run_dir=tmp_path, config={"checkpoint.keep_last": 2}) as trainer:
         for number, score in enumerate((5.0, 9.0, 3.0, 9.0, 1.0, None, 2.0)):
-            trainer.iteration, trainer.score = number, score
+            trainer.iteration, trainer._score = number, score
             trainer.save(pin=number == 2)
     # the first of the two that scored 9 is the best
     assert names(tmp_path) == ["000001", "000002", "000005", "000006"]
@@ -459,7 +459,7 @@ def test_a_policy_starts_with_the_weights_and_the_normalizer_of_another_run(taug
         assert state(trainer.policies["main"]) == state(taken)
         assert taken.normalizer is not None
         assert int(taken.normalizer.statistics[0].count) > 100
-        assert state(trainer.pool.worker.policies["main"].policy) == state(taken)
+        assert state(trainer._pool.worker.policies["main"].policy) == state(taken)
         trainer.train_iteration()
         assert state(trainer.policies["main"]) != state(taken)
 

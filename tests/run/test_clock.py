@@ -84,7 +84,7 @@ def test_seconds_and_speed_count_the_writing_of_checkpoints(tmp_path):
     assert result.stop_reason.startswith("minutes ")
     assert result.iteration <= 4  # the third checkpoint passes the time, whatever iterations take beside them
     assert 0.15 <= result.seconds <= took
-    assert trainer.seconds >= 0.06 * result.iteration
+    assert trainer._seconds >= 0.06 * result.iteration
     assert result.steps_per_second < 16 / 0.06
 
 

@@ -66,19 +66,19 @@ def test_a_run_goes_on_from_any_step_with_kinds_that_had_appeared_late(tmp_path)
                  policies=policies["policies"]) as one:  # fmt: skip
         for _ in range(3):
             one.train_iteration()
-        one.pool.sample(7)  # fragments are open
-        before, worker = weights(one), one.pool.worker
-        steps, stood, counts = worker.env_steps, worker.standstills, dict(one.decisions)
+        one._pool.sample(7)  # fragments are open
+        before, worker = weights(one), one._pool.worker
+        steps, stood, counts = worker.env_steps, worker.standstills, dict(one._decisions)
         kinds = [kind.agents for kind in one.env.kinds]
         assert len(kinds) == 2 and set(one.policies) == {"A", "B"}
         complete = {name: policy.store.complete for name, policy in worker.policies.items()}
         kept = one.save()
     with Trainer.load(kept, env=LateEnv, console="quiet") as again:
-        worker = again.pool.worker
+        worker = again._pool.worker
         assert not again.env.exact and list(again.policies) == ["A", "B"]
         assert [kind.agents for kind in again.env.kinds] == kinds
         assert all(torch.equal(value, before[key]) for key, value in weights(again).items())
-        assert (worker.env_steps, worker.standstills, dict(again.decisions)) == (steps, stood, counts)
+        assert (worker.env_steps, worker.standstills, dict(again._decisions)) == (steps, stood, counts)
         for name, policy in worker.policies.items():
             assert policy.store.complete >= complete[name], "open decisions are cut off where they stood, none is lost"
         row = again.train_iteration()

@@ -43,7 +43,7 @@ def test_teams_of_a_behaviour_are_one_kind_and_the_sides_of_the_game():
     with trainer() as one:
         (kind,) = one.env.kinds
         assert kind.agents == ("Striker#0?team=0", "Striker#1?team=0", "Striker#0?team=1", "Striker#1?team=1")
-        assert {side: len(agents) for side, agents in one.self_play.sides.items()} == {"team=0": 2, "team=1": 2}
+        assert {side: len(agents) for side, agents in one._self_play.sides.items()} == {"team=0": 2, "team=1": 2}
 
 
 def test_players_of_a_game_are_the_learner_and_one_opponent_and_who_comes_later_joins_its_team():
@@ -51,7 +51,7 @@ def test_players_of_a_game_are_the_learner_and_one_opponent_and_who_comes_later_
     with trainer([watch], env={"late": 100}) as one:
         for _ in range(5):
             one.train_iteration()
-        assert len(one.env.kinds[0].agents) > 4 and one.self_play.games > 300
+        assert len(one.env.kinds[0].agents) > 4 and one._self_play.games > 300
         assert any("@1" in name for _, _, who, _ in watch.ended for name in who.values())
         together = {}
         for lane, index, who, _ in watch.ended:
@@ -77,8 +77,8 @@ def test_games_of_several_groups_that_end_in_one_step_are_counted_one_by_one():
     alone = [replace(one, groups={}) for one in won]
     assert games_apart({0: alone, 1: lost}) == [{0: alone, 1: lost}]
     with trainer() as one:
-        one.self_play.on_episodes([*won, *lost], pytest.fail)
-        assert one.self_play.games == 2
+        one._self_play.on_episodes([*won, *lost], pytest.fail)
+        assert one._self_play.games == 2
 
 
 @pytest.mark.slow
@@ -88,7 +88,7 @@ def test_a_learner_that_gets_better_is_rated_higher_and_one_that_does_not_keeps_
         for _ in range(15):
             row = one.train_iteration()
         games, wins = one.env.copies.results, np.mean([won for _, won, _ in one.env.copies.results])
-        assert one.self_play.games > 0.7 * len(games) > 500 and abs(wins) < 0.2, "sides are exchanged"
+        assert one._self_play.games > 0.7 * len(games) > 500 and abs(wins) < 0.2, "sides are exchanged"
         rating = row.self_play["main"].rating
         assert rating > 1350 if learns else abs(rating - 1200) < 60
 

@@ -58,7 +58,7 @@ def test_small_numbers_are_codes(end, high, found):
     with make(end, high) as trainer:
         assert codes(trainer) == found
         assert trainer.resolved.history["algorithm.model.categorical_images"][-1][0] == "random warm-up"
-        told = [note for note in trainer.notes if "categories" in note]
+        told = [note for note in trainer._notes if "categories" in note]
         assert told == (
             [
                 f"policy main reads numbers as categories, not as brightness, in view (up to {end - 1} in the random "
@@ -119,7 +119,7 @@ def test_a_run_goes_on_to_the_same_bit_and_its_policy_reads_codes(tmp_path):
     before = Grid.metadata["made"]
     with Trainer.load(tmp_path / "run") as resumed:
         assert Grid.metadata["made"] == before + 2  # no second random play
-        assert not any("brightness" in note for note in resumed.notes)
+        assert not any("brightness" in note for note in resumed._notes)
         resumed.train(stop={"iterations": 4})
         assert weights(resumed) == expected
         policy = load_policy(tmp_path / "run")

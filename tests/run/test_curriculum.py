@@ -170,7 +170,7 @@ def test_lanes_have_a_new_lesson_from_their_next_episode_on(tmp_path):
     seen = []
     config = {"curriculum.wind": {"lessons": [0, 1, 2], "threshold": -1e9, "min_episodes": 2, "smoothing": False}}
     with make(Windy, tmp_path, config=config) as trainer:
-        worker, lessons = trainer.pool.worker, [0]
+        worker, lessons = trainer._pool.worker, [0]
         for _ in range(8):
             before = {lane: int(episode) for lane, episode in enumerate(worker.env.episode)}
             result = trainer.train_iteration()
@@ -196,14 +196,14 @@ def test_lanes_have_a_new_lesson_from_their_next_episode_on(tmp_path):
 def test_a_lesson_with_reset_begins_at_once_and_loses_no_decision():
     config = {"curriculum.wind": {"lessons": [0, 1], "threshold": -1e9, "min_episodes": 6, "require_reset": True}}
     with make(Windy, config=config) as trainer:
-        worker = trainer.pool.worker
+        worker = trainer._pool.worker
         while not (result := trainer.train_iteration()).lessons["wind"].lesson == 2:
             episode = worker.env.episode.copy()
         assert [lane.env.wind for lane in worker.env._lanes] == [1, 1, 1]
         assert (worker.env.episode > episode).all()
         assert not worker.lengths.any()
         trainer.train_iteration()
-        decisions = trainer.decisions["main"] + sum(policy.store.complete for policy in worker.policies.values())
+        decisions = trainer._decisions["main"] + sum(policy.store.complete for policy in worker.policies.values())
         assert decisions in range(worker.env_steps - worker.env.num_lanes, worker.env_steps + 1)
         assert result.exact
 
@@ -215,7 +215,7 @@ def test_where_a_course_stands_is_part_of_a_checkpoint(tmp_path):
             pass
         saved = trainer.save(tmp_path / "saved")
         with Trainer.load(saved) as again:
-            assert again.curriculum.lessons == trainer.curriculum.lessons
+            assert again._curriculum.lessons == trainer._curriculum.lessons
             assert digest(again) == digest(trainer)
             for one in (trainer, again):
                 one.train_iteration()

@@ -34,7 +34,7 @@ def test_the_rate_falls_with_what_the_policy_has_learned_from(tmp_path: Path) ->
         learner = trainer.learners["main"]
         for _ in range(2):
             trainer.train_iteration()
-            counted = trainer.decisions["main"]
+            counted = trainer._decisions["main"]
             assert learner.decisions == counted
             assert learner.now().lr == pytest.approx(1e-3 * (1 - counted / 256))
         saved = trainer.save(tmp_path / "saved")

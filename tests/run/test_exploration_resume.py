@@ -44,7 +44,7 @@ def test_a_run_goes_on_exactly_in_the_middle_of_its_exploration(tmp_path, env, a
                 resumed.train_iteration()
             one, other = whole.policies["main"].state_dict(), resumed.policies["main"].state_dict()
             assert all(torch.equal(one[name], other[name]) for name in one)
-            seats = [who.pool.worker.policies["main"] for who in (whole, resumed)]
+            seats = [who._pool.worker.policies["main"] for who in (whole, resumed)]
             if seats[0].memory is not None:
                 assert np.array_equal(*(seat.memory.memory for seat in seats))
                 assert seats[0].memory.memory.any()

@@ -57,8 +57,8 @@ class Slow:
     """
 
     def __init__(self, trainer, share):
-        self.hosts, self.share, self.holds, self.hurried = trainer.pool.hosts, share, False, []
-        trainer.pool.hosts = self
+        self.hosts, self.share, self.holds, self.hurried = trainer._pool.hosts, share, False, []
+        trainer._pool.hosts = self
 
     def __getattr__(self, name):
         return getattr(self.hosts, name)
@@ -81,7 +81,7 @@ class Slow:
 def interrupted_when_played(trainer, share, holds):
     """Makes the first Ctrl-C arrive while the worker of a share is called."""
     slow = holds(trainer, share)
-    order = trainer.pool._order
+    order = trainer._pool._order
 
     def ordered(one, *given):
         order(one, *given)
@@ -89,7 +89,7 @@ def interrupted_when_played(trainer, share, holds):
             slow.holds = True
             signal.raise_signal(signal.SIGINT)
 
-    trainer.pool._order = ordered
+    trainer._pool._order = ordered
     with pytest.raises(Interrupted):
         trainer.train({"iterations": 50})
     return slow
@@ -105,14 +105,14 @@ def test_after_a_signal_a_share_that_hangs_begins_anew_in_the_checkpoint(asynchr
         trainer.train_iteration()
         slow = interrupted_when_played(trainer, 1, Slow)
         assert slow.hurried == [True]
-        assert trainer.pool.counters()["workers_lost"] == 1
-        assert [one.is_absent for one in trainer.pool.standing] == [False, True]
-        steps, skipped = trainer.env_steps, trainer.pool.standing[1].share.skipped
+        assert trainer._pool.counters()["workers_lost"] == 1
+        assert [one.is_absent for one in trainer._pool.standing] == [False, True]
+        steps, skipped = trainer.env_steps, trainer._pool.standing[1].share.skipped
     with Trainer.load(tmp_path / "run") as trainer:
         result = trainer.train_iteration()
         assert not result.exact
         assert result.env_steps > steps
-        assert trainer.pool.standing[1].share.skipped == skipped
+        assert trainer._pool.standing[1].share.skipped == skipped
         assert result.counters["workers_lost"] == 1
         trainer.train_iteration()
 
@@ -122,7 +122,7 @@ def test_a_run_goes_on_in_its_process_after_a_share_has_begun_anew(tmp_path):
         slow = interrupted_when_played(trainer, 0, Slow)
         result = trainer.train({"iterations": 3})
         assert slow.hurried == [True, False]
-        assert not any(one.is_absent for one in trainer.pool.standing)
+        assert not any(one.is_absent for one in trainer._pool.standing)
         assert result.iteration == 3
 
 
@@ -146,7 +146,7 @@ def test_a_round_that_is_stopped_in_its_middle_comes_to_the_weights_of_one_that_
     with trainer_of(run_dir=tmp_path / "run") as trainer:
         trainer.train_iteration()
         interrupted_when_played(trainer, share, Stopped)
-        steps = {one.vector_steps for one in trainer.pool.standing}
+        steps = {one.vector_steps for one in trainer._pool.standing}
         assert len(steps) == 2, "one worker has stopped early, the other has not"
     with Trainer.load(tmp_path / "run") as trainer:
         while trainer.iteration < 4:
@@ -165,7 +165,7 @@ def test_a_round_that_is_stopped_in_its_middle_comes_to_the_weights_of_one_that_
 def test_what_lost_workers_had_played_lies_between_the_two_counts(asynchronous):
     sampling = {"asynchronous": asynchronous, "iteration_steps": 240}
     with trainer_of(3, algorithm=A2CConfig(fragment_length=10, rollout_size=66), sampling=sampling) as trainer:
-        seen, made, gone, pool = [], {}, 0, trainer.pool
+        seen, made, gone, pool = [], {}, 0, trainer._pool
         step = trainer.learners["main"].training_step
         trainer.learners["main"].training_step = lambda rollout: (seen.append(rollout.num_decisions), step(rollout))[1]
         for number in range(12):
@@ -188,12 +188,12 @@ def test_what_lost_workers_had_played_lies_between_the_two_counts(asynchronous):
 def test_rows_that_wait_for_what_comes_of_them_are_counted():
     with trainer_of() as trainer:
         trainer.train_iteration()
-        before = trainer.pool.counters().get("decisions_lost", 0)
-        trainer.pool.standing[0].pending = 3
-        trainer.pool.standing[0].complete = {"main": 4}
-        trainer.pool.hosts.lose(0)
+        before = trainer._pool.counters().get("decisions_lost", 0)
+        trainer._pool.standing[0].pending = 3
+        trainer._pool.standing[0].complete = {"main": 4}
+        trainer._pool.hosts.lose(0)
         trainer.train_iteration()
-        assert trainer.pool.counters()["decisions_lost"] - before == 7
+        assert trainer._pool.counters()["decisions_lost"] - before == 7
 
 
 # --- activity ---------------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def test_a_worker_that_begins_to_play_or_hands_over_is_in_a_step(monkeypatch):
     at, said = Activity(), []
     with trainer_of(1, lanes=2) as trainer:
         trainer.train_iteration()
-        worker = trainer.pool.hosts._workers[0]
+        worker = trainer._pool.hosts._workers[0]
         set_weights = worker.set_weights
         monkeypatch.setattr(worker, "set_weights", lambda *given: (said.append(at.what), set_weights(*given)))
         with noted_in(at):

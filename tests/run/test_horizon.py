@@ -40,7 +40,7 @@ def test_settings_end_schedules_in_a_loop_of_ones_own():
 def test_a_stop_given_to_train_does_not_move_the_end_that_settings_give():
     with pole(stop={"env_steps": 256}) as trainer:
         assert lr_of(trainer.train({"env_steps": 128})) == pytest.approx(5e-4)
-        assert trainer.horizon == 256
+        assert trainer._horizon == 256
 
 
 @pytest.mark.regression(
@@ -73,9 +73,9 @@ def test_a_larger_stop_on_load_moves_the_end_of_all_schedules_and_says_so(tmp_pa
         assert lr_of(trainer.train_iteration()) == pytest.approx(2.5e-4)
         trainer.save()
     with Trainer.load(tmp_path / "run", resume=True) as trainer:  # which is stored
-        assert trainer.horizon == 256
+        assert trainer._horizon == 256
     with Trainer.load(tmp_path / "run", config={"stop.env_steps": 192}) as trainer:  # which is no larger one
-        assert trainer.horizon == 256
+        assert trainer._horizon == 256
 
 
 def test_a_stop_that_the_run_has_passed_moves_no_end_of_schedules(tmp_path, capsys):
@@ -85,7 +85,7 @@ def test_a_stop_that_the_run_has_passed_moves_no_end_of_schedules(tmp_path, caps
         trainer.train()
     capsys.readouterr()
     with Trainer.load(tmp_path / "run", config={"stop.env_steps": 192}) as trainer:
-        assert trainer.horizon == 128
+        assert trainer._horizon == 128
     assert "schedules end at" not in capsys.readouterr().err
 
 
@@ -115,7 +115,7 @@ def test_keep_schedules_leaves_their_end_where_it_is(tmp_path, capsys):
         assert lr_of(trainer.train()) == 0
     assert capsys.readouterr().err.count("schedules") == 1  # which have ended
     with Trainer.load(tmp_path / "run") as trainer:
-        assert trainer.horizon == 128
+        assert trainer._horizon == 128
 
 
 def test_schedules_of_a_run_without_an_end_stay_constant_where_they_are_kept(tmp_path):
@@ -136,7 +136,7 @@ def test_a_later_stop_given_to_train_says_once_that_schedules_have_ended(stop, c
     with pole() as trainer:
         trainer.train({"env_steps": 128})
         assert capsys.readouterr().err == ""
-        trainer._stop_function, trainer.criteria = None, {}
+        trainer._stop_function, trainer._criteria = None, {}
         assert lr_of(trainer.train(stop)) == 0
         trainer.train_iteration()
     assert capsys.readouterr().err == (

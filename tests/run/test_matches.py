@@ -122,7 +122,7 @@ def test_a_policy_plays_the_agents_that_the_run_maps_to_it(board_run):
     rule = {"x": "cross", "o": "nought"}
     nobody = SimpleNamespace(snapshots={}, exploiters={})
     policies = {"cross": policy, "nought": policy}
-    run = SimpleNamespace(policies=policies, mapping=PolicyMapping(rule, list(policies)), self_play=nobody)
+    run = SimpleNamespace(policies=policies, _mapping=PolicyMapping(rule, list(policies)), _self_play=nobody)
     assert set(entrant_of_run(run, env, "cross", "cross").policies) == {"x"}
     assert set(entrant_of_run(run, env, None, "all").policies) == {"x", "o"}
     crosses = [entrant_of_run(run, env, "cross", name) for name in ("one", "two")]
@@ -133,7 +133,7 @@ def test_a_policy_plays_the_agents_that_the_run_maps_to_it(board_run):
     assert {game.sides for game in games} == {("x",)}  # nothing to exchange
     with pytest.raises(ConfigError, match="there is no policy 'cros'; there are cross, nought; did you mean 'cross'"):
         entrant_of_run(run, env, "cros", "cros")
-    run.mapping = PolicyMapping(lambda agent, episode: "cross", list(policies))
+    run._mapping = PolicyMapping(lambda agent, episode: "cross", list(policies))
     assert set(entrant_of_run(run, env, "cross", "cross").policies) == set(kind.agents)
     with pytest.raises(ConfigError, match="is decided in every episode; name one of cross, nought"):
         entrant_of_run(run, env, None, "all")

@@ -28,21 +28,21 @@ def weights(trainer, name):
 
 def test_who_has_learned_all_it_is_to_plays_on_as_it_is_and_others_learn():
     with two(100, 1000) as trainer:
-        while trainer.decisions.get("red", 0) < 100:
+        while trainer._decisions.get("red", 0) < 100:
             trainer.train_iteration()
         trainer.train_iteration()
-        at, learned = weights(trainer, "red"), trainer.decisions["red"]
-        other, before = weights(trainer, "blue"), trainer.decisions["blue"]
+        at, learned = weights(trainer, "red"), trainer._decisions["red"]
+        other, before = weights(trainer, "blue"), trainer._decisions["blue"]
         for _ in range(3):
             result = trainer.train_iteration()
         assert torch.equal(weights(trainer, "red"), at)
-        assert trainer.decisions["red"] == learned < 200
+        assert trainer._decisions["red"] == learned < 200
         assert not torch.equal(weights(trainer, "blue"), other)
-        assert trainer.decisions["blue"] > before
+        assert trainer._decisions["blue"] > before
         assert result.finished_policies == 1
         assert result.finished_share == 0.5
         assert torch.equal(
-            torch.cat([w.flatten() for w in trainer.pool.worker.policies["red"].policy.parameters()]), at
+            torch.cat([w.flatten() for w in trainer._pool.worker.policies["red"].policy.parameters()]), at
         )
         last = trainer.train(stop={"finished_policies": 2})
         assert last.stop_reason == "finished_policies 2 reached 2"
@@ -69,12 +69,12 @@ def test_a_higher_limit_lets_it_learn_on(tmp_path):
     with two(100, 1000, run_dir=tmp_path / "run") as trainer:
         for _ in range(6):
             trainer.train_iteration()
-        path, at = trainer.save(), trainer.decisions["red"]
+        path, at = trainer.save(), trainer._decisions["red"]
     with Trainer.load(path, config={"policies.red.max_decisions": at + 100}) as again:
         before = weights(again, "red").clone()
         for _ in range(6):
             again.train_iteration()
-        assert again.decisions["red"] >= at + 100
+        assert again._decisions["red"] >= at + 100
         assert "red" in again._retired
         assert not torch.equal(weights(again, "red"), before)
 
@@ -86,8 +86,8 @@ def test_where_two_learn_in_turn_the_other_has_all_turns_then():
         assert trainer._retired == {"red"}
         for _ in range(12):
             trainer.train_iteration()
-        assert trainer.self_play.turn == "blue"
-        assert trainer.decisions["blue"] > 600
+        assert trainer._self_play.turn == "blue"
+        assert trainer._decisions["blue"] > 600
 
 
 @pytest.mark.parametrize(
@@ -107,28 +107,28 @@ def test_nobody_keeps_the_turn_who_has_learned_all_it_is_to_by_new_limits(tmp_pa
         if limit < 10_000:
             trainer.train(stop={"finished_policies": 2})
         else:
-            while trainer.self_play.turn != other or len(trainer.decisions) < 2:
+            while trainer._self_play.turn != other or len(trainer._decisions) < 2:
                 trainer.train_iteration()
         path = trainer.save()
     config = {f"policies.{name}.max_decisions": new for name, new in changed.items()}
     with Trainer.load(path, config=config) as again:
         assert again._retired == {other}
-        before = dict(again.decisions)
+        before = dict(again._decisions)
         for _ in range(6):
             again.train_iteration()
-        assert again.self_play.turn == learns
-        assert again.decisions[learns] > before[learns]
-        assert again.decisions[other] == before[other]
+        assert again._self_play.turn == learns
+        assert again._decisions[learns] > before[learns]
+        assert again._decisions[other] == before[other]
 
 
 def test_where_nobody_learns_any_more_a_run_that_goes_on_changes_nothing(tmp_path):
     each = {"team_change_every": 60, "rating_games": 0}
     with two(150, 150, self_play={"red": each, "blue": each}, run_dir=tmp_path / "run") as trainer:
         trainer.train(stop={"finished_policies": 2})
-        path, turn, wanted = trainer.save(), trainer.self_play.turn, digest(trainer)
+        path, turn, wanted = trainer.save(), trainer._self_play.turn, digest(trainer)
     with Trainer.load(path) as again:
         assert again._retired == {"red", "blue"}
-        assert again.self_play.turn == turn
+        assert again._self_play.turn == turn
         assert digest(again) == wanted
 
 
@@ -149,5 +149,5 @@ def test_a_run_ends_when_its_policy_has_learned(cfg, staleness):
         assert 160 <= last.policies["main"].decisions <= 192
         learner = trainer.learners["main"]
         trainer.train_iteration()
-        assert trainer.decisions["main"] == last.policies["main"].decisions
+        assert trainer._decisions["main"] == last.policies["main"].decisions
         assert learner is trainer.learners["main"]

@@ -109,6 +109,6 @@ def test_what_an_environment_raises_there_is_raised_here():
 
 def test_a_user_is_told_what_has_no_effect_and_how_many_there_are():
     with Trainer("CartPole-v1", CFG, num_envs=2, evaluation={"workers": 2}) as trainer:
-        assert any(note.startswith("evaluation.workers: without effect") for note in trainer.notes)
+        assert any(note.startswith("evaluation.workers: without effect") for note in trainer._notes)
     with Trainer("CartPole-v1", CFG, num_envs=2, evaluation={"workers": 9, "every": 1, "episodes": 3}) as trainer:
-        assert any("only 3 environments to share" in note for note in trainer.notes)
+        assert any("only 3 environments to share" in note for note in trainer._notes)

@@ -94,12 +94,12 @@ def stopped_and_taken_up(folder, steps, make_it):
 
             def come(worker, trainer=trainer, step=step):
                 if worker.vector_steps == step:
-                    trainer.interrupt.number = signal.SIGINT
+                    trainer._interrupt.number = signal.SIGINT
 
-            after_each_step(trainer.pool.worker, come)
+            after_each_step(trainer._pool.worker, come)
             with contextlib.suppress(Interrupted):
                 trainer.train({"iterations": ITERATIONS})
-            assert trainer.pool.worker.vector_steps == step or trainer.iteration == ITERATIONS
+            assert trainer._pool.worker.vector_steps == step or trainer.iteration == ITERATIONS
         trainer = Trainer.load(folder, resume=True)
     with trainer:
         trainer.train({"iterations": ITERATIONS})
@@ -170,7 +170,7 @@ def test_threads_of_kernels_change_nothing(name):
     found = []
     for threads in (1, 2):
         with run(name, cfg=remembering(name, minibatch_size=1000), num_envs=40) as trainer:
-            trainer.threads = dict.fromkeys(trainer.threads, threads)
+            trainer._threads = dict.fromkeys(trainer._threads, threads)
             with kernel_threads(threads), torch_threads(1):
                 trainer.train({"iterations": 2})
             found.append(weights(trainer))
@@ -245,15 +245,15 @@ def test_an_episode_that_cannot_be_taken_up_is_forgotten(tmp_path):
 
         def come(worker):
             if worker.vector_steps == 9:
-                trainer.interrupt.number = signal.SIGINT
+                trainer._interrupt.number = signal.SIGINT
 
-        after_each_step(trainer.pool.worker, come)
+        after_each_step(trainer._pool.worker, come)
         with pytest.raises(Interrupted):
             trainer.train({"iterations": 2})
         odd = [lane.env.odd for lane in trainer.env._lanes]
     assert 0 < sum(odd) < 6
     with Trainer.load(tmp_path, resume=True) as trainer:
-        memory = trainer.pool.worker.policies["main"].memory
+        memory = trainer._pool.worker.policies["main"].memory
         assert memory.starts.tolist() == odd
         assert memory.memory.any(1).all()
         remembered = memory.before(None)

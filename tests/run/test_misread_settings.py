@@ -9,7 +9,7 @@ from rookery import A2CConfig, APPOConfig, DQNConfig, PPOConfig, Trainer
 
 def notes_of(cfg, **arguments):
     with Trainer("CartPole-v1", cfg, **{"num_envs": 8, "seed": 0, **arguments}) as trainer:
-        return [note for note in trainer.notes if "rollout_size" in note]
+        return [note for note in trainer._notes if "rollout_size" in note]
 
 
 @pytest.mark.regression(

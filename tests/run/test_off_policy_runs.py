@@ -92,7 +92,7 @@ def test_schedules_go_by_env_steps_of_the_run():
         learner = trainer.learners["main"]
         assert (learner.env_steps, learner.horizon) == (240, 240)
         assert float(learner.policy.head.epsilon) == pytest.approx(0.2)
-        played = trainer.pool.worker.policies["main"].policy
+        played = trainer._pool.worker.policies["main"].policy
         assert float(played.head.epsilon) == pytest.approx(0.2)
 
 
@@ -109,9 +109,9 @@ def test_who_plays_is_the_algorithms_behaviour(monkeypatch):
     monkeypatch.setattr(Algorithm, "behaviour", property(behaviour))
     with make("CartPole-v1") as trainer:
         handed = []
-        monkeypatch.setattr(trainer.pool, "set_weights", handed.append)
+        monkeypatch.setattr(trainer._pool, "set_weights", handed.append)
         trainer.train_iteration()
-        assert trainer.pool.policies["main"] is handed[0]["main"] is shifted["main"]
+        assert trainer._pool.policies["main"] is handed[0]["main"] is shifted["main"]
         assert shifted["main"] is not trainer.policies["main"]
 
 
@@ -188,8 +188,8 @@ def test_nothing_is_stored_of_a_rest_and_its_rewards_belong_to_the_decision_befo
         expected = np.ones(24, np.float32)
         expected[[9, 19]] = 1.0 + 20 * 0.1
         np.testing.assert_allclose(piece["reward"], expected, rtol=1e-6)
-        assert (trainer.env_steps, trainer.lane_steps) == (25, 65)
-        assert trainer.counters["resting_steps"] == 40
+        assert (trainer.env_steps, trainer._lane_steps) == (25, 65)
+        assert trainer._counters["resting_steps"] == 40
         batch = memory.sample(64, n_step=1, gamma=0.9, beta=1.0)
         seen, then = (tree[""].ravel() if "" in tree else next(iter(tree.values())).ravel()
                       for tree in (batch.obs, batch.next_obs))  # fmt: skip
@@ -227,7 +227,7 @@ def test_one_copy_at_rest_does_not_hold_up_the_others():
 
     with make(Half, cfg=EAGER, num_envs=6, config={"sampling.iteration_steps": 300}) as trainer:
         result = trainer.train_iteration()
-        at_rest = int(trainer.pool.worker.now.at_rest().sum())
+        at_rest = int(trainer._pool.worker.now.at_rest().sum())
         assert 0 < at_rest < 6
         assert result.counters["resting_steps"] == at_rest * 45
         assert result.env_steps == 300 - at_rest * 45
@@ -263,7 +263,7 @@ def test_helpers_change_nothing_where_copies_rest(how, staleness):
         }
         with make(Weary, cfg=REPLAYING, config=config) as trainer:
             trainer.train({"iterations": 2})
-            assert trainer.counters["resting_steps"] > 10
+            assert trainer._counters["resting_steps"] > 10
             found.append((weights(trainer), trainer.env_steps))
     assert found[0] == found[1]
 
@@ -280,7 +280,7 @@ def test_a_rest_of_all_copies_ends_as_it_would_have_without_being_stopped(tmp_pa
             with trainer:
                 trainer.train({"iterations": number})
                 if number == 1:
-                    assert trainer.resting
+                    assert trainer._resting
                 found.append((digest(trainer), weights(trainer), rows(folder)))
     assert found[0] == found[-1]
 
@@ -289,4 +289,4 @@ def test_walks_do_not_rest():
     with make(Walk, cfg=LIVELY, config={"sampling.iteration_steps": 30}) as trainer:
         result = trainer.train_iteration()
         assert "resting_steps" not in result.counters
-        assert not trainer.resting
+        assert not trainer._resting

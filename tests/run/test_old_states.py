@@ -59,9 +59,9 @@ def test_a_run_resumes_from_states_of_the_first_versions():
 @pytest.mark.regression("data lost", "Older saved states are upgraded when they load, newer ones refused")
 def test_opponents_of_the_first_version_have_been_drawn_no_second_time():
     with trainer() as run:
-        state = run.self_play.state_dict()
-        run.self_play.load_state_dict({**as_first_written(state, set()), "lineup": {"kept": {"main": [1]}}})
-        assert run.self_play.lineup == {"kept": {"main": [1]}, "round": 0}
+        state = run._self_play.state_dict()
+        run._self_play.load_state_dict({**as_first_written(state, set()), "lineup": {"kept": {"main": [1]}}})
+        assert run._self_play.lineup == {"kept": {"main": [1]}, "round": 0}
 
 
 @pytest.mark.regression("data lost", "Older saved states are upgraded when they load, newer ones refused")

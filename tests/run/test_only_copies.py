@@ -45,7 +45,7 @@ def test_an_evaluation_borrows_the_copies_and_training_goes_on():
 
 def test_a_warm_up_that_was_asked_for_is_said_not_to_be():
     with trainer(**{"sampling.warmup_steps": 100}) as one:
-        assert any("sampling.warmup_steps = 100" in note and "no random warm-up" in note for note in one.notes)
+        assert any("sampling.warmup_steps = 100" in note and "no random warm-up" in note for note in one._notes)
 
 
 def test_copies_that_are_there_are_trained_in():

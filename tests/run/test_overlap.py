@@ -42,7 +42,7 @@ def slowed(trainer, learning=0.0, playing=0.0):
 
         learner.training_step = step
     if playing:
-        after_each_step(trainer.pool.worker, lambda worker: time.sleep(playing))
+        after_each_step(trainer._pool.worker, lambda worker: time.sleep(playing))
     return trainer
 
 
@@ -97,18 +97,18 @@ def test_steps_and_episodes_are_counted_when_their_rollout_is_handed_over():
     with overlapping("CartPole-v1") as trainer:
         for iteration in range(1, 4):
             result = trainer.train_iteration()
-            trainer.pool.settle()
-            assert trainer.pool.worker.env_steps == (iteration + 1) * 24 * 3
+            trainer._pool.settle()
+            assert trainer._pool.worker.env_steps == (iteration + 1) * 24 * 3
             assert result.env_steps == trainer.env_steps == trainer.learners["main"].env_steps == iteration * 24 * 3
-            assert trainer.finished == []
+            assert trainer._finished == []
 
 
 def test_no_episode_is_lost_or_counted_twice():
     with overlapping("CartPole-v1") as trainer:
         for _ in range(6):
             result = trainer.train_iteration()
-        trainer.pool.settle()
-        waiting = len(trainer.pool.ready.finished)
+        trainer._pool.settle()
+        waiting = len(trainer._pool.ready.finished)
         assert result.episodes + waiting == int(trainer.env.episode.sum())
 
 
@@ -152,7 +152,7 @@ def test_playing_ahead_has_the_threads_of_acting_however_late_it_begins(env, thr
     monkeypatch.setattr(pool._PlayAhead, "run", late)
     with slowed(overlapping(env, threads=2), learning=0.1) as trainer:
         trainer.train_iteration()
-        trainer.pool.settle()
+        trainer._pool.settle()
     assert set(found) == {threads}
 
 
@@ -190,13 +190,13 @@ def test_a_policy_met_while_playing_ahead_is_made_by_the_trainers_thread_when_it
         arguments = {"policies": {"a": FAST, "b": FAST, "c": FAST}, "policy_mapping": by_name}
         with slowed(overlapping(Arrivals, **arguments), **delays) as trainer:
             threads = {}
-            introduce = trainer.introduce
+            introduce = trainer._introduce
 
             def note(kinds, introduce=introduce, threads=threads):
                 threads.update(dict.fromkeys(kinds, threading.current_thread()))
                 introduce(kinds)
 
-            trainer.introduce = note
+            trainer._introduce = note
             known = []
             for _ in range(6):
                 trainer.train_iteration()
@@ -233,9 +233,9 @@ def test_stopping_anywhere_changes_nothing(name, tmp_path):
 
                 def come(worker, trainer=trainer, stop=stop):
                     if worker.vector_steps == stop:
-                        trainer.interrupt.number = signal.SIGINT
+                        trainer._interrupt.number = signal.SIGINT
 
-                after_each_step(trainer.pool.worker, come)
+                after_each_step(trainer._pool.worker, come)
                 with contextlib.suppress(Interrupted):
                     trainer.train({"iterations": ITERATIONS})
             trainer = Trainer.load(folder, resume=True)
@@ -252,15 +252,15 @@ def test_stopping_between_iterations_keeps_what_was_played_ahead(tmp_path):
         expected = digest(trainer)
     with overlapping("CartPole-v1", run_dir=tmp_path / "parts") as trainer:
         trainer.train({"iterations": 2})
-        trainer.pool.settle()
-        (ready,) = trainer.pool.ready.rollouts.values()
+        trainer._pool.settle()
+        (ready,) = trainer._pool.ready.rollouts.values()
     for iteration in range(3, ITERATIONS + 1):
         with Trainer.load(tmp_path / "parts", resume=True) as trainer:
             if iteration == 3:
-                (kept,) = trainer.pool.ready.rollouts.values()
+                (kept,) = trainer._pool.ready.rollouts.values()
                 assert torch.equal(kept.logp, ready.logp)
                 assert torch.equal(kept.obs["obs"], ready.obs["obs"])
-                assert trainer.pool.waiting == ["main"]
+                assert trainer._pool.waiting == ["main"]
             trainer.train({"iterations": iteration})
             found = digest(trainer)
     assert found == expected
@@ -342,20 +342,20 @@ def test_close_ends_playing_ahead_after_the_step_under_way():
     here = threading.current_thread()
     # 2000 of them would take 10 s
     after_each_step(
-        trainer.pool.worker, lambda worker: time.sleep(0.0 if threading.current_thread() is here else 0.005)
+        trainer._pool.worker, lambda worker: time.sleep(0.0 if threading.current_thread() is here else 0.005)
     )
     trainer.train_iteration()
-    playing = trainer.pool._ahead
+    playing = trainer._pool._ahead
     trainer.close()
     assert not playing.is_alive()
-    assert trainer.pool.worker.vector_steps < 3500
+    assert trainer._pool.worker.vector_steps < 3500
 
 
 def test_playing_ahead_is_timed_apart_from_the_loop():
     with overlapping("CartPole-v1") as trainer:
         for _ in range(4):
             trainer.train_iteration()
-        trainer.pool.settle()
+        trainer._pool.settle()
         tree = trainer.timers.state_dict()["children"]
     assert list(tree) == ["train_iteration", "play_ahead"]
     assert tree["train_iteration"]["children"]["sample"]["children"]["act"]["count"] == 24  # the first rollout
@@ -368,13 +368,13 @@ def test_playing_ahead_is_timed_apart_from_the_loop():
 
 def test_cartpole_is_learned_with_stale_weights():
     with Trainer("CartPole-v1", preset="auto", seed=1, config=AHEAD) as trainer:
-        begin = trainer.pool.play_ahead
+        begin = trainer._pool.play_ahead
 
         def play_ahead(budget):
             begin(budget)
-            trainer.pool.settle()  # the same rollouts, by a test that does not strain two cores
+            trainer._pool.settle()  # the same rollouts, by a test that does not strain two cores
 
-        trainer.pool.play_ahead = play_ahead
+        trainer._pool.play_ahead = play_ahead
         result = trainer.train({"return_mean": 195, "env_steps": 80_000})
     assert result.return_mean >= 195
 

@@ -55,7 +55,7 @@ def test_a_sampler_with_a_seed_draws_the_same_in_runs_of_any_seed():
     def drawn_by(run, **sampler):
         config = {"env.parameters.mass": {**MASS, **sampler}}
         with Trainer("Pendulum-v1", FAST, config=config, num_envs=1, seed=run) as trainer:
-            return [trainer.pool.worker.seeds.parameters(0, episode)["mass"] for episode in range(3)]
+            return [trainer._pool.worker.seeds.parameters(0, episode)["mass"] for episode in range(3)]
 
     assert drawn_by(1, seed=7) == drawn_by(2, seed=7) != drawn_by(1, seed=8)
     assert drawn_by(1) != drawn_by(2)
@@ -98,7 +98,7 @@ def test_what_was_drawn_is_told_to_callbacks_mappings_results_and_logs(tmp_path)
     with make(Windy, tmp_path, config=config, callbacks=[diary], policy_mapping=mapping) as trainer:
         for _ in range(4):
             result = trainer.train_iteration()
-        plan = trainer.pool.worker.seeds
+        plan = trainer._pool.worker.seeds
     for lane, index, parameters in (*asked, *diary.began, *diary.ended):
         assert parameters == plan.parameters(lane, index)
     assert diary.ended

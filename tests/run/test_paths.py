@@ -61,7 +61,7 @@ def test_without_kernels_everything_runs_in_torch(monkeypatch):
     with cart_pole() as trainer:
         trainer.train_iteration()
         assert trainer.paths == {"main": "torch"}
-        assert trainer.pool.worker.policies["main"].actor is None
+        assert trainer._pool.worker.policies["main"].actor is None
 
 
 @needs_kernels
@@ -149,7 +149,7 @@ def test_a_second_thread_changes_no_bit():
     found = []
     for threads in (1, 2):
         with cart_pole() as trainer, kernel_threads(threads):
-            trainer.threads = {"main": threads}
+            trainer._threads = {"main": threads}
             for _ in range(3):
                 trainer.train_iteration()
             found.append(weights(trainer).clone())

@@ -17,12 +17,12 @@ def test_picture_networks_learn_in_bfloat16_where_the_processor_has_it(processor
     processor(True)
     with Trainer(Noise, num_envs=2) as trainer:
         assert trainer.config.policies["main"].algorithm.model.precision == "bfloat16"
-        assert "image networks learn in bfloat16 (main; model.precision)" in trainer.notes
+        assert "image networks learn in bfloat16 (main; model.precision)" in trainer._notes
         assert trainer.policies["main"].trunk.images[0].learns_in_bfloat16
     processor(False)
     with Trainer(Noise, num_envs=2) as trainer:
         assert trainer.config.policies["main"].algorithm.model.precision == "float32"
-        assert not any("bfloat16" in note for note in trainer.notes)
+        assert not any("bfloat16" in note for note in trainer._notes)
 
 
 def test_numbers_custom_models_and_those_who_say_float32_stay_float32(processor):
@@ -52,5 +52,5 @@ def test_a_run_keeps_its_precision_on_another_machine_and_says_so_if_it_is_slow(
     processor(goes_on)
     with Trainer.load(tmp_path / "run", env=Noise) as trainer:
         assert trainer.config.policies["main"].algorithm.model.precision == ("bfloat16" if began else "float32")
-        slow = [note for note in trainer.notes if "has no such instructions, so learning is slow" in note]
+        slow = [note for note in trainer._notes if "has no such instructions, so learning is slow" in note]
         assert len(slow) == (1 if began else 0)

@@ -149,7 +149,7 @@ def test_an_environment_preset_belongs_to_one_algorithm():
 @pytest.mark.parametrize("name", ["a2c", "reinforce"])
 def test_another_algorithm_gets_its_own_preset_and_none_of_ppos_settings(name):
     with Trainer("CartPole-v1", config={"algorithm.name": name}, preset="auto") as trainer:
-        assert trainer.notes == ["preset CartPole-v1"]
+        assert trainer._notes == ["preset CartPole-v1"]
         assert algorithm_name(trainer.config.algorithm) == name
         assert trainer.config.stop == {"env_steps": 200_000}
         assert trainer.config.algorithm.given == frozenset()
@@ -212,9 +212,9 @@ def test_of_two_policies_the_one_that_remembers_gets_the_memory_preset():
 
 def test_in_code_no_environment_preset_is_used_unless_asked_for():
     assert Trainer("CartPole-v1").config.sampling.num_envs == 8
-    assert Trainer("CartPole-v1").notes == []
+    assert Trainer("CartPole-v1")._notes == []
     trainer = Trainer("CartPole-v1", preset="auto")
-    assert trainer.notes == ["preset CartPole-v1"]
+    assert trainer._notes == ["preset CartPole-v1"]
     assert trainer.config.algorithm.gae_lambda == 0.8
     assert trainer.config.stop == {"env_steps": 100_000}
 
@@ -265,6 +265,6 @@ def test_a_memory_that_learns_through_less_time_than_it_was_told_is_noted():
     memory = {"kind": "gru", "sequence_length": 64}
     short = Trainer("CartPole-v1", A2CConfig(model={"memory": memory}), seed=0)
     told = "policy main learns through 5 consecutive decisions, its fragment_length, and not through 64"
-    assert any(told in note for note in short.notes)
+    assert any(told in note for note in short._notes)
     long = Trainer("CartPole-v1", PPOConfig(fragment_length=64, model={"memory": memory}), seed=0)
-    assert not any("decisions in a row" in note for note in long.notes)
+    assert not any("decisions in a row" in note for note in long._notes)

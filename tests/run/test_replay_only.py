@@ -72,7 +72,7 @@ def test_a_run_goes_on_bit_for_bit_after_learning_where_its_environment_is_not(n
         expected = digest(trainer), weights(trainer), rows(tmp_path / "never stopped")
     with make(run_dir=tmp_path / "run", **case) as trainer:
         trainer.train({"iterations": 2})
-        assert trainer.pool.worker.lengths.any(), "no episode is under way, so that nothing was to be kept"
+        assert trainer._pool.worker.lengths.any(), "no episode is under way, so that nothing was to be kept"
     forbidding()
     with Trainer.load(tmp_path / "run", resume=True, play=False) as trainer:
         assert isinstance(trainer.env, PlaceholderEnv)
@@ -152,7 +152,7 @@ def test_learning_is_reported_by_the_thousand_steps_and_saved(tmp_path, monkeypa
 def test_weights_that_learned_alone_are_those_that_play(tmp_path):
     with replaying(tmp_path) as trainer:
         trainer.learn(20)
-        played = dict(trainer.pool.worker.policies["main"].policy.state_dict())
+        played = dict(trainer._pool.worker.policies["main"].policy.state_dict())
         learned = dict(trainer.policies["main"].state_dict())
         assert all(played[name].equal(learned[name]) for name in learned)
 
@@ -175,7 +175,7 @@ def test_ctrl_c_ends_learning_between_two_steps_and_keeps_what_was_learned(tmp_p
 
         def interrupted(*arguments):
             if learner.replay.gradient_steps == before + 14:
-                trainer.interrupt.number = signal.SIGINT
+                trainer._interrupt.number = signal.SIGINT
             return record(*arguments)
 
         before = learner.replay.gradient_steps
@@ -284,9 +284,9 @@ def test_an_iteration_that_was_stopped_goes_on_as_far_after_collecting(tmp_path)
 
         def come(worker):
             if worker.vector_steps == 5:
-                trainer.interrupt.number = signal.SIGINT
+                trainer._interrupt.number = signal.SIGINT
 
-        after_each_step(trainer.pool.worker, come)
+        after_each_step(trainer._pool.worker, come)
         with pytest.raises(Interrupted):
             trainer.train({"iterations": 2})
         assert trainer.env_steps == 15
@@ -312,7 +312,7 @@ def test_a_paused_iteration_makes_the_gradient_steps_of_its_env_steps_and_leaves
         assert trainer.env_steps == env_steps
         forbidding(False)
     with Trainer.load(tmp_path, resume=True) as trainer:
-        assert trainer.paused
+        assert trainer._paused
         trainer.resume_sampling()
         trainer.train({"iterations": 5})
         assert trainer.env_steps == env_steps + 90
@@ -339,7 +339,7 @@ def test_a_paused_iteration_can_be_stopped_in_the_middle(tmp_path):
             if stopped:
                 learner = trainer.learners["main"]
                 learner.explore = lambda learn=learner.explore, run=trainer: (
-                    learn(), setattr(run.interrupt, "number", signal.SIGINT))  # fmt: skip
+                    learn(), setattr(run._interrupt, "number", signal.SIGINT))  # fmt: skip
                 with pytest.raises(Interrupted):
                     trainer.train({"iterations": 4})
             else:
@@ -347,7 +347,7 @@ def test_a_paused_iteration_can_be_stopped_in_the_middle(tmp_path):
                 found.append((digest(trainer), weights(trainer), rows(folder)))
         if stopped:
             with Trainer.load(folder, resume=True) as trainer:
-                assert 0 < trainer.progress.unplayed < 60
+                assert 0 < trainer._progress.unplayed < 60
                 trainer.train({"iterations": 5})
                 found.append((digest(trainer), weights(trainer), rows(folder)))
     assert found[0] == found[1]

@@ -112,7 +112,7 @@ def test_stopping_half_way_changes_nothing(name, tmp_path, uninterrupted):
     half = 3 if name == "lessons, with resets" else ITERATIONS // 2  # the second ends where a lesson begins
     with make(run_dir=tmp_path, **arguments_of(name)) as trainer:
         trainer.train({"iterations": half})
-        lengths = trainer.pool.worker.lengths
+        lengths = trainer._pool.worker.lengths
         assert lengths.any(), "no episode is under way, so that nothing was to be taken up"
     with Trainer.load(tmp_path, resume=True) as trainer:
         assert trainer.iteration == half
@@ -139,9 +139,9 @@ def interrupted_at(trainer, step, ending=False):
 
     def come(worker):
         if worker.vector_steps == step if not ending else worker.vector_steps > step and worker.now.ended.any():
-            trainer.interrupt.number = signal.SIGINT
+            trainer._interrupt.number = signal.SIGINT
 
-    after_each_step(trainer.pool.worker, come)
+    after_each_step(trainer._pool.worker, come)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_stopping_in_the_middle_of_iterations_changes_nothing(name, tmp_path, un
             interrupted_at(trainer, step)
             with contextlib.suppress(Interrupted):  # a few runs are over before the last of these steps
                 trainer.train({"iterations": ITERATIONS})
-            assert trainer.pool.worker.vector_steps == step or trainer.iteration == ITERATIONS
+            assert trainer._pool.worker.vector_steps == step or trainer.iteration == ITERATIONS
     with Trainer.load(tmp_path, resume=True) as trainer:
         trainer.train({"iterations": ITERATIONS})
         assert outcome(trainer, tmp_path) == expected
@@ -177,7 +177,7 @@ def test_stopping_in_the_middle_of_an_evaluation_changes_nothing(tmp_path, monke
 
         def come(worker):
             if worker.vector_steps == 30:
-                trainer.interrupt.number = signal.SIGTERM
+                trainer._interrupt.number = signal.SIGTERM
 
         def stopped(*arguments, **options):
             played = bounded(*arguments, **options)
@@ -188,7 +188,7 @@ def test_stopping_in_the_middle_of_an_evaluation_changes_nothing(tmp_path, monke
         with pytest.raises(Interrupted, match="SIGTERM"):
             trainer.train({"iterations": ITERATIONS})
         assert trainer.iteration == 1  # the second iteration has learned, and is not over
-        assert trainer.progress is not None
+        assert trainer._progress is not None
         assert len(rows(tmp_path)) == 1
     monkeypatch.undo()
     with Trainer.load(tmp_path, resume=True) as trainer:
@@ -321,7 +321,7 @@ def test_an_episode_that_replays_differently_is_given_up_and_the_run_is_inexact_
             trainer.train({"iterations": 2})
         before = trainer.env.episode.copy()
         odd = np.array([lane.env.odd for lane in trainer.env._lanes])
-        seen = trainer.pool.worker.now.rows[0].obs["obs"].copy()
+        seen = trainer._pool.worker.now.rows[0].obs["obs"].copy()
     assert odd.any()
     assert not odd.all()
     with Trainer.load(tmp_path, resume=True) as trainer:
@@ -329,7 +329,7 @@ def test_an_episode_that_replays_differently_is_given_up_and_the_run_is_inexact_
         assert "unfinished episodes could not be resumed: this run is no longer exact" in capsys.readouterr().err
         # only the lanes whose replay showed something else begin their next episode
         assert (trainer.env.episode - before).tolist() == odd.astype(int).tolist()
-        assert ((trainer.pool.worker.lengths == 0) == odd).all()
+        assert ((trainer._pool.worker.lengths == 0) == odd).all()
         rollouts = caught_rollouts(trainer)
         result = trainer.train({"iterations": 2})
         assert not result.exact
@@ -351,7 +351,7 @@ def test_an_episode_too_long_for_its_log_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(history, "LOG_LIMIT", 5)
     with make(Walk, run_dir=tmp_path) as trainer:
         trainer.train({"iterations": 1})
-        long = trainer.pool.worker.lengths > 5
+        long = trainer._pool.worker.lengths > 5
         before = trainer.env.episode.copy()
         state = trainer.env.state_dict()
     assert long.any()
@@ -393,13 +393,13 @@ def test_players_of_an_episode_that_is_given_up_are_all_cut_off(tmp_path):
         interrupted_at(trainer, 7)
         with pytest.raises(Interrupted):
             trainer.train({"iterations": 3})
-        store = trainer.pool.worker.policies["main"].store
+        store = trainer._pool.worker.policies["main"].store
         decided = store._filled.copy()
         assert decided.sum() == 14  # one a step and lane: x, y and z in two lanes
         assert len(decided) == 6
         assert store._pending.sum() == 4  # one of three is on turn
     with Trainer.load(tmp_path, resume=True) as trainer:
-        store = trainer.pool.worker.policies["main"].store
+        store = trainer._pool.worker.policies["main"].store
         assert store.complete == 14
         assert not store._pending.any()
         rollouts = caught_rollouts(trainer)
@@ -624,9 +624,9 @@ def stopped_at(step, **arguments):
     interrupted_at(trainer, step, ending=True)
     with pytest.raises(Interrupted):
         trainer.train({"iterations": 9})
-    assert trainer.progress is not None
-    assert trainer.pool.worker.now.ended.any()
-    as_ever(trainer.pool.worker)
+    assert trainer._progress is not None
+    assert trainer._pool.worker.now.ended.any()
+    as_ever(trainer._pool.worker)
     return trainer
 
 
@@ -722,10 +722,10 @@ def stopped_after(iterations, steps, **arguments):
     """A trainer that has many things to remember: after some iterations, in the middle of the next."""
     trainer = trained(iterations, **arguments)
     trainer.train({"env_steps": trainer.env_steps + 1_000_000, "iterations": 1})
-    interrupted_at(trainer, trainer.pool.worker.vector_steps + steps)
+    interrupted_at(trainer, trainer._pool.worker.vector_steps + steps)
     with pytest.raises(Interrupted):
         trainer.train({"iterations": 99})
-    as_ever(trainer.pool.worker)
+    as_ever(trainer._pool.worker)
     return trainer
 
 
@@ -736,11 +736,11 @@ def paused_while_it_rests():
     config = {"algorithm.name": "dqn", **{f"algorithm.{path}": value for path, value in small.items()}}
     trainer = make(Weary, cfg=None, num_envs=1, config={**config, "sampling.iteration_steps": 90})
     trainer.train({"iterations": 2})
-    while not trainer.resting:
-        trainer._count_played(trainer.pool.sample(1))
+    while not trainer._resting:
+        trainer._count_played(trainer._pool.sample(1))
     trainer.pause_sampling()
     learner = trainer.learners["main"]
-    learner.explore = lambda: setattr(trainer.interrupt, "number", signal.SIGINT)
+    learner.explore = lambda: setattr(trainer._interrupt, "number", signal.SIGINT)
     with pytest.raises(Interrupted):
         trainer.train({"iterations": 3})
     del learner.explore
@@ -758,9 +758,9 @@ def lessons_that_wait():
     """A trainer whose next lesson waits until what is played ahead is over."""
     many = {"lessons": [number / 50 for number in range(50)], "threshold": -1e9, "min_episodes": 1}
     trainer = trained(1, staleness=1, env=Windy, config={"curriculum.wind": many})
-    while trainer.pool.lessons is None:
+    while trainer._pool.lessons is None:
         trainer.train_iteration()
-    trainer.curriculum.courses["wind"].told = True
+    trainer._curriculum.courses["wind"].told = True
     return loaded(trainer)
 
 
@@ -768,7 +768,7 @@ def opponents_that_wait():
     """A trainer whose next opponents wait until what is played ahead is over."""
     alone = {"main": {"snapshot_every": 20, "swap_every": 10}}
     trainer = trained(1, staleness=1, env="rookery.tasks:TicTacToe", cfg=FAST, self_play=alone)
-    while trainer.pool.lineup is None:
+    while trainer._pool.lineup is None:
         trainer.train_iteration()
     return loaded(trainer)
 
@@ -792,7 +792,7 @@ def between_gradient_steps(paused=False):
         own(metrics)
         made.append(metrics)
         if len(made) == 4:
-            trainer.interrupt.number = signal.SIGINT
+            trainer._interrupt.number = signal.SIGINT
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gradient_steps, "CHUNK", 1)
@@ -841,7 +841,7 @@ TWICE = {
     "Algorithm.policy": "the trainer's policies and the learner's network hold it too",
     "RolloutWorker.layout": "set from the environment",
     "WorkerPolicy.number": "policies are introduced in the same order, if they all are before playing",
-    "Run.frozen": "likewise",
+    "Run._frozen": "likewise",
     "RolloutWorker.asked": "the mapping is asked again, and answers the same by the same random numbers",
     "ReplayBuffer.first": "the rows that a memory gets back say it too",
     "ReplayBuffer.observations": "likewise, of all but pictures, which tests/replay/ looks at",
@@ -854,7 +854,7 @@ TWICE = {
     "RolloutWorker.standstills": "copies with clocks of their own are in tests/run/test_clocked_resume.py",
     "RowTable.decisions": "likewise: agents with episodes of their own",
     "SelfPlay.told": "a line for a user after many even games, which none of these plays",
-    "Run.threads": "the same rule gives the same number on the same machine; a test below asks for it",
+    "Run._threads": "the same rule gives the same number on the same machine; a test below asks for it",
 }
 """Names that are saved and that no test below misses, with the reason."""
 
@@ -875,19 +875,19 @@ def test_every_name_that_is_saved_would_be_missed(tmp_path, monkeypatch):
     by_name = {cls.__name__: cls for cls in known}
     for about, trainer in trainers.items():
         trainer.save(tmp_path / about)
-        callbacks = [type(callback)() for callback in trainer.callbacks]
+        callbacks = [type(callback)() for callback in trainer._callbacks]
         assert differences(trainer, Trainer.load(tmp_path / about, callbacks=callbacks))[0] == {}
         for entry in sorted(unmissed):
             owner, name = entry.split(".")
             with monkeypatch.context() as patched:
                 patched.setattr(by_name[owner], "saved", tuple(n for n in by_name[owner].saved if n != name))
                 path = tmp_path / f"{about}, {entry}"
-                callbacks = [type(callback)() for callback in trainer.callbacks]
+                callbacks = [type(callback)() for callback in trainer._callbacks]
                 try:
                     trainer.save(path)
                     other = Trainer.load(path, callbacks=callbacks)
                     missed = bool(differences(trainer, other)[0])
-                    missed |= [vars(one) for one in callbacks] != [vars(one) for one in trainer.callbacks]
+                    missed |= [vars(one) for one in callbacks] != [vars(one) for one in trainer._callbacks]
                 except (KeyError, AttributeError, TypeError, IndexError, ValueError, RookeryError):
                     missed = True
             if missed:
@@ -897,9 +897,9 @@ def test_every_name_that_is_saved_would_be_missed(tmp_path, monkeypatch):
 
 def test_a_run_that_moves_to_another_machine_keeps_its_number_of_threads(tmp_path):
     trainer = trained(1, env="CartPole-v1")
-    trainer.threads["main"] = 7
+    trainer._threads["main"] = 7
     trainer.save(tmp_path / "saved")
-    assert Trainer.load(tmp_path / "saved").threads == {"main": 7}
+    assert Trainer.load(tmp_path / "saved")._threads == {"main": 7}
 
 
 def classes_in(trainer):

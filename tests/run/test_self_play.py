@@ -92,8 +92,8 @@ def test_helpers_change_nothing():
     for helpers in (0, 2):
         with make("pettingzoo.classic.tictactoe_v3", cfg=BRIEF, helpers=helpers, **settings) as trainer:
             trainer.train({"iterations": 4})
-            assert trainer.self_play.contenders["main"].taken > 1
-            outcomes.append((weights(trainer), trainer.self_play.ratings.standing()))
+            assert trainer._self_play.contenders["main"].taken > 1
+            outcomes.append((weights(trainer), trainer._self_play.ratings.standing()))
     assert outcomes[0] == outcomes[1]
 
 
@@ -114,16 +114,16 @@ def test_opponents_that_are_lost_to_are_drawn_more_often():
 def test_snapshots_are_taken_when_they_are_due_and_the_latest_stay():
     with game(snapshot_every=100, window=2, latest_ratio=0.0) as trainer:
         first = {name: tensor.clone() for name, tensor in trainer.policies["main"].state_dict().items()}
-        assert list(trainer.self_play.snapshots["main"]) == [1]
+        assert list(trainer._self_play.snapshots["main"]) == [1]
         taken = []
         for _ in range(8):
             result = trainer.train_iteration()
             taken.append((result.policies["main"].decisions // 100, result.self_play["main"].snapshots - 1))
         assert all(due == snapshots for due, snapshots in taken)
-        mine = trainer.self_play.contenders["main"]
+        mine = trainer._self_play.contenders["main"]
         assert mine.window == [mine.taken - 1, mine.taken]
-        players = {name for pair in trainer.pool.worker.mapping.players for name in pair if name != "main"}
-        kept = trainer.self_play.snapshots["main"]
+        players = {name for pair in trainer._pool.worker.mapping.players for name in pair if name != "main"}
+        kept = trainer._self_play.snapshots["main"]
         assert {*mine.window} <= set(kept) <= {*mine.window, *(int(name[5:]) for name in players)}
         now = trainer.policies["main"].state_dict()
         latest = kept[mine.taken].state_dict()
@@ -137,8 +137,8 @@ def test_a_policy_that_meets_itself_learns_from_both_sides_and_from_one_against_
     for ratio in (0.0, 1.0):
         with game(latest_ratio=ratio) as trainer:
             trainer.train({"iterations": 3})
-            decisions[ratio] = trainer.policies, trainer.decisions["main"] / trainer.env_steps
-            players = {name for pair in trainer.pool.worker.mapping.players for name in pair}
+            decisions[ratio] = trainer.policies, trainer._decisions["main"] / trainer.env_steps
+            players = {name for pair in trainer._pool.worker.mapping.players for name in pair}
             assert players == ({"main"} if ratio else {"main", "main@1"})
     assert decisions[1.0][1] > 0.9
     assert 0.35 < decisions[0.0][1] < 0.65
@@ -161,15 +161,15 @@ def test_fragments_go_on_in_the_next_game_on_the_other_side():
 def test_teams_learn_in_turn_and_who_waits_keeps_its_weights():
     each = {"team_change_every": 260, "rating_games": 0}
     with make(**SOCCER, self_play={"red": each, "blue": each}) as trainer:
-        turns, learned = [trainer.self_play.turn], []
+        turns, learned = [trainer._self_play.turn], []
         for _ in range(16):
             before = {name: policy.trunk.layers[0].weight.clone() for name, policy in trainer.policies.items()}
             result = trainer.train_iteration()
             now = {name: policy.trunk.layers[0].weight for name, policy in trainer.policies.items()}
             learned.append([name for name in before if not torch.equal(before[name], now[name])])
-            turns.append(trainer.self_play.turn)
+            turns.append(trainer._self_play.turn)
             assert result.self_play[turns[-1]].learns
-            acting = trainer.pool.worker.policies["blue@now"].policy
+            acting = trainer._pool.worker.policies["blue@now"].policy
             assert torch.equal(acting.trunk.layers[0].weight, now["blue"])
         # games that began in a turn are played to their end, and learned from, so the iteration after it is left out
         settled = [k for k in range(1, 16) if turns[k - 1] == turns[k] == turns[k + 1]]
@@ -184,14 +184,14 @@ def test_a_policy_with_two_sides_plays_the_other_one_itself_in_rating_games():
         assert trainer._match("both", both, {"one": one}, 4, "x") == [("one", 1.0), ("one", 0.0)] * 4
         assert trainer._match("one", one, {"both": both}, 4, "x") == [("both", 0.0), ("both", 1.0)] * 4
         trainer.train_iteration()
-        assert trainer.self_play.ratings.win_rate("both", "one@1") == 0.5
+        assert trainer._self_play.ratings.win_rate("both", "one@1") == 0.5
 
 
 def test_of_three_teams_each_is_rated_against_the_other_two():
     with podium({"b": "b", "a": "a", "c": "c"}, anchors={"chance": "random"}) as trainer:
-        before = trainer.self_play.ratings.games("b", "chance")
+        before = trainer._self_play.ratings.games("b", "chance")
         result = trainer.train_iteration()
-        ratings = trainer.self_play.ratings
+        ratings = trainer._self_play.ratings
         assert [(ratings.games("b", one), ratings.win_rate("b", one)) for one in ("a@1", "c@1")] == [(4, 0.0), (4, 1.0)]
         assert ratings.games("b", "chance") == before + 2 * 4  # it plays both of the others
         assert result.self_play["b"].anchors == {"chance": 0.5}
@@ -199,13 +199,13 @@ def test_of_three_teams_each_is_rated_against_the_other_two():
 
 def test_a_team_is_told_how_it_does_against_the_latest_of_the_other_team():
     with podium({"both": "ac", "one": "b"}) as trainer:
-        assert trainer.self_play.standing()["both"].win_rate_latest is None
+        assert trainer._self_play.standing()["both"].win_rate_latest is None
         for rival, won in (("one@1", 1.0), ("one", 0.0)):
             earned = {"a": 2.0 * won, "b": 1.0, "c": 2.0 * won}
             played = EpisodeResult(0, 0, 1, 0.0, earned, {"a": "both", "b": rival, "c": "both"})
-            trainer.self_play.on_episodes([played] * 3, print)
-        assert trainer.self_play.standing()["both"].win_rate_latest == 1.0
-        assert trainer.self_play.standing()["one"].win_rate_latest is None  # it does not learn
+            trainer._self_play.on_episodes([played] * 3, print)
+        assert trainer._self_play.standing()["both"].win_rate_latest == 1.0
+        assert trainer._self_play.standing()["one"].win_rate_latest is None  # it does not learn
 
 
 # --- the league -------------------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ def test_a_team_is_told_how_it_does_against_the_latest_of_the_other_team():
 
 def test_an_exploiter_meets_the_policy_as_it_is_becomes_an_opponent_and_begins_anew():
     with game(opponents="league", snapshot_every=40) as trainer:
-        play = trainer.self_play
+        play = trainer._self_play
         first = {name: tensor.clone() for name, tensor in trainer.policies["main_exploiter"].state_dict().items()}
         assert list(play.lineup["pools"]["main_exploiter"]["main"]["names"]) == ["main@now"]
         while not play.contenders["main_exploiter"].taken:
@@ -230,7 +230,7 @@ def test_an_exploiter_meets_the_policy_as_it_is_becomes_an_opponent_and_begins_a
 def test_an_exploiter_is_told_how_it_does_against_the_policy_as_it_is_and_the_policy_how_against_its_snapshot():
     with game(opponents="league", latest_ratio=0.0, swap_every=0) as trainer:
         trainer.train({"iterations": 3})
-        play, standing = trainer.self_play, trainer.self_play.standing()
+        play, standing = trainer._self_play, trainer._self_play.standing()
         for name, rival in (("main_exploiter", "main"), ("main", "main@1")):
             mine = play.contenders[name]
             assert list(mine.scores) == [rival]
@@ -244,9 +244,9 @@ def test_an_exploiter_is_told_how_it_does_against_the_policy_as_it_is_and_the_po
 def test_games_are_rated_and_what_they_say_is_told(tmp_path):
     anchors = {"random": "random", "perfect": PERFECT}
     with game(run_dir=tmp_path, latest_ratio=0.0, snapshot_every=100, rating_games=4, anchors=anchors) as trainer:
-        total = sum(trainer.self_play.ratings.standing().values())
+        total = sum(trainer._self_play.ratings.standing().values())
         trainer.train({"iterations": 3, "self_play.main.rating": 9999})
-        play = trainer.self_play
+        play = trainer._self_play
         assert play.ratings.of("random") == 1200.0
         assert play.ratings.games("main", "perfect") == 4 * (play.contenders["main"].taken - 1)
         assert total == 3 * 1200 + 1200  # main, its first snapshot, two anchors
@@ -273,10 +273,10 @@ def test_rewards_that_never_differ_are_told_of_once():
     notes = []
     with game() as trainer:
         even = EpisodeResult(0, 0, 5, 0.0, {"x": 0.0, "o": 0.0}, {"x": "main", "o": "main@1"})
-        trainer.self_play.on_episodes([even] * 199, notes.append)
+        trainer._self_play.on_episodes([even] * 199, notes.append)
         assert not notes
-        trainer.self_play.on_episodes([even] * 5, notes.append)
-        trainer.self_play.on_episodes([even] * 500, notes.append)
+        trainer._self_play.on_episodes([even] * 5, notes.append)
+        trainer._self_play.on_episodes([even] * 500, notes.append)
     (line,) = notes
     assert "no side has earned more than another" in line
 
@@ -286,7 +286,7 @@ def test_an_evaluation_has_the_policy_play_its_latest_snapshot_on_each_side():
         trainer.train({"iterations": 3})
         before = digest(trainer)
         result = trainer.evaluate(20, deterministic=False)
-        latest = f"main@{trainer.self_play.contenders['main'].taken}"
+        latest = f"main@{trainer._self_play.contenders['main'].taken}"
         assert set(result.policies) == {"main", latest}
         assert result.return_mean == 0.0
         assert digest(trainer) == before
@@ -295,15 +295,15 @@ def test_an_evaluation_has_the_policy_play_its_latest_snapshot_on_each_side():
 def test_snapshots_come_back_with_a_checkpoint(tmp_path):
     with game(run_dir=tmp_path, snapshot_every=100, window=None) as trainer:
         trainer.train({"iterations": 5})
-        expected = trainer.self_play.snapshots["main"]
+        expected = trainer._self_play.snapshots["main"]
         with Trainer.load(tmp_path) as again:
-            found = again.self_play.snapshots["main"]
+            found = again._self_play.snapshots["main"]
             assert list(found) == list(expected)
             assert len(found) > 2
             for number, policy in expected.items():
                 for name, tensor in policy.state_dict().items():
                     assert torch.equal(found[number].state_dict()[name], tensor)
-            assert again.self_play.ratings.standing() == trainer.self_play.ratings.standing()
+            assert again._self_play.ratings.standing() == trainer._self_play.ratings.standing()
             again.evaluate(2)
             assert list(snapshots_of(again.state_dict())) == [f"main@{number}" for number in expected]
 
@@ -379,7 +379,7 @@ def test_what_does_not_fit_the_game_is_refused_at_once(settings, told):
 def test_runs_without_self_play_have_nothing_of_it():
     with make("CartPole-v1") as trainer:
         result = trainer.train_iteration()
-        assert trainer.self_play.mapping is trainer.mapping
+        assert trainer._self_play.mapping is trainer._mapping
         assert not result.self_play
         assert not [name for name in result.row() if "self_play" in name]
 
@@ -390,4 +390,4 @@ def test_a_rating_rises_against_a_frozen_anchor():
     settings = {"snapshot_every": 2000, "swap_every": 0, "anchors": {"random": "random"}}
     with Trainer(GAME, cfg, seed=1, num_envs=32, self_play={"main": settings}) as trainer:
         trainer.train({"env_steps": 20_000})
-        assert trainer.self_play.ratings.of("main") > 1300
+        assert trainer._self_play.ratings.of("main") > 1300

@@ -145,7 +145,7 @@ def test_workers_are_made_where_the_run_was_started(folders):
     with Trainer(**told, run_dir="runs/x") as trainer:
         os.chdir(away)
         trainer.train_iteration()  # begins the workers that evaluate
-        trainer.pool.hosts.lose(0)
+        trainer._pool.hosts.lose(0)
         trainer.train({"iterations": 2})
     check_whole(start, away, 2)
 
@@ -220,7 +220,7 @@ def test_a_run_resumes_from_another_folder_with_paths_as_they_were_typed(stored)
     shutil.move("../start/more", "more")  # where the path is not there any more, the working directory is looked at
     with Trainer.load("../start/runs/x") as trainer:
         assert reward_mixed_in(trainer) == 1.0
-        (note,) = (note for note in trainer.notes if "is not in" in note)
+        (note,) = (note for note in trainer._notes if "is not in" in note)
         moved = trainer.resolved.folders["algorithm.replay.mix.more"]
     assert note == (
         f"algorithm.replay.mix.more = more: is not in {start}, where the run was started; {away}/more is used"

@@ -126,12 +126,12 @@ def test_criteria_of_train_stand_beside_those_of_settings_until_others_are_given
             "stop.iterations": [["train(stop)", "2"]],
         }
         assert trainer.train({"env_steps": 64}).stop_reason == "env_steps 64 reached 64"
-        assert trainer.criteria == {"episodes": 1000.0, "env_steps": 64}
+        assert trainer._criteria == {"episodes": 1000.0, "env_steps": 64}
     with Trainer.load(tmp_path, resume=True) as trainer:
-        assert trainer.current_criteria == {"episodes": 1000.0, "env_steps": 64}
+        assert trainer._current_criteria == {"episodes": 1000.0, "env_steps": 64}
         assert provenance(tmp_path)["stop.env_steps"] == [["train(stop)", "64"]]
     with Trainer.load(tmp_path, config={"stop.env_steps": 80}) as trainer:
-        assert trainer.current_criteria == {"episodes": 1000.0, "env_steps": 80.0}
+        assert trainer._current_criteria == {"episodes": 1000.0, "env_steps": 80.0}
 
 
 def test_a_criterion_with_dots_stands_for_the_one_with_slashes():

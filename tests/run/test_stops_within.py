@@ -71,7 +71,7 @@ def stop_at(trainer, number, asked=signal.SIGINT):
             own(metrics)
             counted[0] += 1
             if counted[0] == number:
-                trainer.interrupt.number = asked
+                trainer._interrupt.number = asked
 
         replay.record = record
 
@@ -92,7 +92,7 @@ def test_a_run_that_stops_between_two_gradient_steps_is_the_run_that_did_not(nam
                 stop_at(trainer, number)
             with contextlib.suppress(Interrupted):
                 trainer.train({"iterations": ITERATIONS})
-            within += trainer.progress is not None and bool(trainer.progress.round and trainer.progress.round.left)
+            within += trainer._progress is not None and bool(trainer._progress.round and trainer._progress.round.left)
             if number is None:
                 assert (digest(trainer), weights(trainer), rows(folder)) == expected
     assert within >= 2  # more than one stop was in the middle of the steps of a round
@@ -109,7 +109,7 @@ def test_a_trainer_that_stopped_between_two_gradient_steps_goes_on_in_the_same_p
         stop_at(trainer, 5)
         with pytest.raises(Interrupted):
             trainer.train({"iterations": ITERATIONS})
-        assert trainer.progress.round.left
+        assert trainer._progress.round.left
         trainer.train({"iterations": ITERATIONS})
         assert (digest(trainer), weights(trainer), rows(tmp_path / "stopped")) == expected
 
@@ -127,7 +127,7 @@ def test_a_stop_while_sampling_is_paused_is_between_gradient_steps(tmp_path, mon
                 stop_at(trainer, 25)
                 with pytest.raises(Interrupted):
                     trainer.train({"iterations": 4})
-                assert trainer.progress.round.left
+                assert trainer._progress.round.left
             else:
                 trainer.train({"iterations": 4})
         with Trainer.load(folder, resume=True) as trainer:
@@ -168,7 +168,7 @@ def test_seconds_end_a_run_whose_iteration_takes_much_longer(tmp_path, capsys):
         assert (result.iteration, result.whole, trainer.iteration) == (0, False, 0)
         assert result.stop_reason.endswith("and seconds=0.7 ends it, in the middle of iteration 1")
         assert 0 < trainer.replays["main"].gradient_steps < 100
-        assert trainer.interrupt.number is None  # what was asked is done
+        assert trainer._interrupt.number is None  # what was asked is done
     assert not (tmp_path / "metrics.jsonl").exists() or not rows(tmp_path)
     assert "stopped: " in capsys.readouterr().out
     with Trainer.load(tmp_path, resume=True, console="plain") as trainer:
@@ -205,7 +205,7 @@ def test_a_time_that_is_up_during_an_evaluation_ends_it_and_it_is_made_again(tmp
         evaluate = trainer.evaluate
 
         def late():
-            trainer.interrupt.time_is_up()
+            trainer._interrupt.time_is_up()
             return evaluate()
 
         trainer.evaluate = late
@@ -218,11 +218,11 @@ def test_a_time_that_is_up_during_an_evaluation_ends_it_and_it_is_made_again(tmp
 
 def test_a_signal_counts_more_than_the_time_and_the_next_training_begins_without_either():
     with make("CartPole-v1") as trainer:
-        trainer.interrupt.number = TIME_UP
-        with trainer.interrupt.watching():
-            trainer.interrupt.time_is_up()
+        trainer._interrupt.number = TIME_UP
+        with trainer._interrupt.watching():
+            trainer._interrupt.time_is_up()
             signal.raise_signal(signal.SIGINT)
-            assert trainer.interrupt.number == signal.SIGINT
+            assert trainer._interrupt.number == signal.SIGINT
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
         assert trainer.train({"iterations": 1}).whole
@@ -261,14 +261,14 @@ def test_learning_alone_and_playing_alone_have_the_same_rows_stopped_or_not(call
                 if call == "learn":
                     stop_at(trainer, 75)
                 else:
-                    own = trainer.pool.sample
+                    own = trainer._pool.sample
 
                     def sample(budget, own=own, trainer=trainer):
                         if trainer.env_steps >= 195:
-                            trainer.interrupt.number = signal.SIGTERM
+                            trainer._interrupt.number = signal.SIGTERM
                         return own(budget)
 
-                    trainer.pool.sample = sample
+                    trainer._pool.sample = sample
                 before = trainer.replays["main"].gradient_steps, trainer.env_steps
                 with pytest.raises(Interrupted):
                     getattr(trainer, call)(wanted)
@@ -295,7 +295,7 @@ def test_learning_alone_ends_by_seconds_and_by_no_other_criterion(tmp_path):
         trainer.train({"iterations": 2})
         with pytest.raises(ConfigError, match="learn: stop.return_mean: learn ends after"):
             trainer.learn(10, stop={"return_mean": 3})
-        result = trainer.learn(5000, stop={"seconds": trainer.seconds + 0.4})
+        result = trainer.learn(5000, stop={"seconds": trainer._seconds + 0.4})
         assert not result.whole and result.stop_reason.endswith("in the middle of iteration 3")
         assert trainer.learn(10, stop={"seconds": 0.001}).stop_reason.startswith("0")  # nothing to do
     assert len(rows(tmp_path)) == 2

@@ -129,7 +129,7 @@ def test_a_learner_goes_on_from_its_state_as_if_nothing_had_happened():
         learner.load_state_dict(old.learners[name].state_dict())
     assert weights(new) == weights(old)
     assert digest(new.policies["main"].state_dict()) == digest(old.policies["main"].state_dict())
-    (rollout,) = old.pool.sample(10_000).rollouts.values()
+    (rollout,) = old._pool.sample(10_000).rollouts.values()
     for trainer in (old, new):
         trainer.learners["main"].training_step(rollout)
     assert weights(new) == weights(old)
@@ -154,9 +154,9 @@ def test_a_frozen_policy_keeps_its_weights_and_nothing_it_does_is_stored():
     after(trainer)
     result = trainer.train_iteration()
     assert digest(trainer.policies["b"].state_dict()) == before
-    assert digest(trainer.pool.worker.policies["b"].policy.state_dict()) == before
+    assert digest(trainer._pool.worker.policies["b"].policy.state_dict()) == before
     assert digest(trainer.policies["a"].state_dict()) != learning
-    assert trainer.pool.worker.policies["b"].store is None
+    assert trainer._pool.worker.policies["b"].store is None
     assert "b" not in trainer.learners
     assert (result.policies["b"].decisions, result.policies["b"].learning) == (0, {})
     assert result.policies["a"].decisions == 4 * 64
@@ -180,7 +180,7 @@ def test_a_mapping_function_deals_agents_to_policies_episode_by_episode():
     config = {"env.config": {"max_timesteps": 8}, "sampling.num_envs": 1}
     cfg = FAST.replace(fragment_length=32)
     trainer = Trainer(MultiAgentArena, cfg, policies=["a", "b"], policy_mapping=mapping, config=config, seed=0)
-    sample = trainer.pool.sample(max_env_steps=24)
+    sample = trainer._pool.sample(max_env_steps=24)
     assert asked[:6] == [(agent, 0, index) for index in range(3) for agent in ("agent1", "agent2")]
     trainer._count_played(sample)
     assert [episode.policies for episode in sample.finished[:2]] == [
@@ -299,9 +299,9 @@ def test_a_schedule_ends_at_the_first_stop_by_env_steps(capsys):
     assert capsys.readouterr().err == ""
     # the last of two updates is made with what holds when its rollout is complete: after 128 of 128 steps
     assert result.policies["main"].lr == pytest.approx(0.0)
-    assert trainer.horizon == 128
+    assert trainer._horizon == 128
     trainer.train({"env_steps": 192})
-    assert trainer.horizon == 128
+    assert trainer._horizon == 128
 
 
 # --- what is reported -------------------------------------------------------------------------------------------
@@ -441,9 +441,9 @@ def test_the_timer_tree_has_the_names_of_the_main_path():
     assert tree["training_step"]["count"] == tree["set_weights"]["count"] == 1
     for owner, name in (
         (trainer, "train_iteration"),
-        (trainer.pool, "sample"),
+        (trainer._pool, "sample"),
         (trainer.learners["main"], "training_step"),
-        (trainer.pool, "set_weights"),
+        (trainer._pool, "set_weights"),
         (trainer, "evaluate"),
         (trainer.policies["main"], "act"),
     ):
@@ -470,7 +470,7 @@ FORGETTABLE = {
     "PolicyMapping": "made again from the settings; it remembers nothing",
     "ActionNoise": "its block follows from the streams and the vector step",
     "Interrupt": "whether somebody asked to stop, asked anew by every train()",
-    "Clock": "when the lap under way began; what has passed is in Run.seconds",
+    "Clock": "when the lap under way began; what has passed is in Run._seconds",
     "Guard": "the latest calls of an environment in C, kept for a message",
     "GuardedEntry": "the same, as C reads it",
     "Watch": "what it has seen of the iteration under way, looked at anew by every train()",
@@ -603,7 +603,7 @@ def reached(tmp_path_factory):
         )
     ):
         trainer.train_iteration()
-        trainer.interrupt.number = signal.SIGINT
+        trainer._interrupt.number = signal.SIGINT
         with pytest.raises(Interrupted):  # so that it stands in the middle of an iteration
             trainer.train_iteration()
         walk(trainer, f"trainer{number}", {}, found)
@@ -659,17 +659,33 @@ def test_every_attribute_of_a_stateful_object_is_saved_or_fixed(reached):
     forgotten = {
         f"{path}.{name}"
         for path, thing in stateful.items()
-        for name in attributes(thing).keys() - set(thing.saved_names()) - set(thing.fixed_names())
+        for name in attributes(thing).keys() - set(thing._saved_names()) - set(thing._fixed_names())
     }
     assert forgotten == set()
     invented = {
         f"{path}.{name}"
         for path, thing in stateful.items()
-        for name in {*thing.saved_names(), *thing.fixed_names()} - attributes(thing).keys()
+        for name in {*thing._saved_names(), *thing._fixed_names()} - attributes(thing).keys()
     }
     assert invented == set()
-    twice = {path for path, thing in stateful.items() if set(thing.saved_names()) & set(thing.fixed_names())}
+    twice = {path for path, thing in stateful.items() if set(thing._saved_names()) & set(thing._fixed_names())}
     assert twice == set()
+
+
+PUBLIC = """close collect config env env_steps evaluate fixed iteration iterations learn learners load load_state_dict
+paths pause_sampling policies record replays resolved results resume_sampling run_dir save saved seed state_dict
+state_version timers train train_iteration upgrade""".split()
+
+STORED = """@versions apart callback_states counters criteria curriculum decisions env_steps finished frozen horizon
+iteration lane_steps last_learning learners paused policies pool progress resting running_length score seconds self_play threads
+timers windows""".split()
+
+
+def test_a_trainer_has_these_public_names_and_its_stored_state_these_keys():
+    with cart_pole() as trainer:
+        assert [name for name in dir(trainer) if not name.startswith("_")] == PUBLIC
+        assert sorted(trainer.state_dict()) == STORED
+        assert not hasattr(trainer, "pool")
 
 
 def test_every_other_object_that_changes_is_known_to(reached):

@@ -8,7 +8,7 @@ from small_envs import Noise
 
 def told(what="picture", cfg=None, **config):
     with Trainer(Noise, cfg, num_envs=1, config={"env.config": {"what": what}, **config}) as trainer:
-        return [note for note in trainer.notes if "changes nothing" in note]
+        return [note for note in trainer._notes if "changes nothing" in note]
 
 
 NORMALIZED = (
@@ -49,13 +49,13 @@ def test_defaults_and_what_matters_for_another_policy_are_not_told():
     assert told("bytes", **{"algorithm.model.obs_clip": 5.0, "algorithm.model.normalize_obs": True}) == []
     config = {"env.config": {"what": "bytes"}, "algorithm.model": {"obs_clip": 5.0, "normalize_obs": True}}
     with Trainer(Noise, policies=policies, policy_mapping=lambda agent, episode: "a", config=config) as trainer:
-        assert not any("changes nothing" in note for note in trainer.notes)
+        assert not any("changes nothing" in note for note in trainer._notes)
 
 
 def test_a_run_that_goes_on_does_not_tell_again(tmp_path):
     cfg = PPOConfig(fragment_length=8, epochs=1, minibatch_size=8, model=ModelConfig(normalize_obs=True))
     with Trainer(Noise, cfg, num_envs=1, run_dir=tmp_path / "run") as trainer:
-        assert NORMALIZED in trainer.notes
+        assert NORMALIZED in trainer._notes
         trainer.train(stop={"env_steps": 8})
     with Trainer.load(tmp_path / "run") as resumed:
-        assert NORMALIZED not in resumed.notes
+        assert NORMALIZED not in resumed._notes

@@ -157,7 +157,7 @@ def test_lanes_of_a_lost_worker_go_on_elsewhere_and_everything_is_counted(asynch
         for _ in range(16):
             trainer.train_iteration()
             if rng.random() < 0.7:
-                lost += trainer.pool.hosts.lose(int(rng.integers(3)))
+                lost += trainer._pool.hosts.lose(int(rng.integers(3)))
         result = trainer.train_iteration()
         assert lost > 3
         assert len(ledger.seen) == len(set(ledger.seen))
@@ -165,7 +165,7 @@ def test_lanes_of_a_lost_worker_go_on_elsewhere_and_everything_is_counted(asynch
         assert not result.exact
         per_lane = {lane for lane, _ in ledger.seen}
         assert per_lane == set(range(6))
-        kept = trainer.pool.undelivered("main")
+        kept = trainer._pool.undelivered("main")
         assert result.env_steps - len(ledger.seen) - kept == result.counters["decisions_lost"]
 
 
@@ -173,9 +173,9 @@ def test_a_run_ends_when_workers_are_lost_again_and_again():
     with trainer_of("CartPole-v1", PPO, 2, sampling={"max_restarts": 2}) as trainer:
         for _ in range(2):
             trainer.train_iteration()
-            trainer.pool.hosts.lose(0)
+            trainer._pool.hosts.lose(0)
         trainer.train_iteration()
-        trainer.pool.hosts.lose(0)
+        trainer._pool.hosts.lose(0)
         with pytest.raises(WorkerLostError, match=r"sampling\.max_restarts = 2"):
             trainer.train_iteration()
 
@@ -185,27 +185,27 @@ def test_the_next_episodes_of_a_lost_worker_are_the_next_of_its_lanes():
         before = {}
         for number in range(6):
             trainer.train_iteration()
-            for one in trainer.pool.standing:
+            for one in trainer._pool.standing:
                 for lane, episode in enumerate(one.episode.tolist(), one.share.first):
                     assert episode > before.get(lane, -1) if number == 3 and one.share.number else True
                     before[lane] = episode
             if number == 2:
-                trainer.pool.hosts.lose(1)
-        assert trainer.pool.standing[1].share.skipped != (0, 0, 0)
+                trainer._pool.hosts.lose(1)
+        assert trainer._pool.standing[1].share.skipped != (0, 0, 0)
 
 
 def test_whoever_takes_over_lanes_has_the_lessons_of_the_run_after_it_was_taken_up_too(tmp_path):
     def masses(trainer):
-        return {episode.parameters["masspole"] for episode in trainer.pool.sample(60).finished}
+        return {episode.parameters["masspole"] for episode in trainer._pool.sample(60).finished}
 
     with trainer_of("CartPole-v1", PPO, 2, curriculum=COURSE) as trainer:
         for _ in range(3):
             trainer.train_iteration()
-        assert trainer.curriculum.lessons == {"masspole": 1}
+        assert trainer._curriculum.lessons == {"masspole": 1}
         trainer.save(tmp_path / "kept")
     with Trainer.load(tmp_path / "kept") as trainer:
         for share in range(2):
-            trainer.pool.hosts.lose(share)
+            trainer._pool.hosts.lose(share)
         trainer.train_iteration()  # new workers of the lanes begin in it
         masses(trainer)
         assert masses(trainer) == {0.5}
@@ -239,7 +239,7 @@ def test_an_asynchronous_run_that_is_taken_up_counts_what_was_under_way(tmp_path
         for _ in range(2):
             trainer.train_iteration()
         trainer.save(tmp_path / "kept")
-        waiting = trainer.pool.undelivered("main")
+        waiting = trainer._pool.undelivered("main")
         steps = trainer.env_steps
         assert trainer.train_iteration().env_steps > steps
     with Trainer.load(tmp_path / "kept") as trainer:
@@ -253,16 +253,16 @@ def test_shares_that_move_to_other_hosts_lose_nothing_that_is_played(case):
     env, algorithm, _ = CASES[case]
     sampling = {"asynchronous": True, "iteration_steps": 240}
     with trainer_of(env, algorithm, 3, sampling=sampling) as trainer:
-        ledger, hosts, waiting = Ledger(trainer), trainer.pool.hosts, []
+        ledger, hosts, waiting = Ledger(trainer), trainer._pool.hosts, []
         hosts.vacancies = lambda: [waiting.pop()] if waiting else []
         begun = []
         begin = hosts.begin
         hosts.begin = lambda share, make: (begun.append(share), begin(share, make))[1]
         for share in (0, 2, 2, 1):
             trainer.train_iteration()
-            skipped = trainer.pool.standing[share].share.skipped
+            skipped = trainer._pool.standing[share].share.skipped
             waiting.append(share)
-            while trainer.pool.standing[share].share.skipped == skipped:
+            while trainer._pool.standing[share].share.skipped == skipped:
                 result = trainer.train_iteration()
         for _ in range(2):
             result = trainer.train_iteration()
@@ -270,13 +270,13 @@ def test_shares_that_move_to_other_hosts_lose_nothing_that_is_played(case):
         assert result.counters["workers_moved"] == 4
         assert "workers_lost" not in result.counters and "decisions_lost" not in result.counters
         assert len(ledger.seen) == len(set(ledger.seen))
-        assert result.env_steps == len(ledger.seen) + trainer.pool.undelivered("main")
+        assert result.env_steps == len(ledger.seen) + trainer._pool.undelivered("main")
         assert not result.exact
 
 
 def test_synchronous_shares_do_not_move():
     with trainer_of("CartPole-v1", PPO, 2) as trainer:
-        trainer.pool.hosts.vacancies = lambda: [0]
+        trainer._pool.hosts.vacancies = lambda: [0]
         for _ in range(2):
             result = trainer.train_iteration()
         assert result.exact and "workers_moved" not in result.counters
@@ -286,12 +286,12 @@ def test_a_share_that_is_lost_while_it_should_move_is_counted_as_lost():
     sampling = {"asynchronous": True, "iteration_steps": 240}
     with trainer_of("CartPole-v1", PPO, 2, sampling=sampling) as trainer:
         trainer.train_iteration()
-        trainer.pool.moving.add(1)
-        trainer.pool.hosts.lose(1)
+        trainer._pool.moving.add(1)
+        trainer._pool.hosts.lose(1)
         for _ in range(3):
             result = trainer.train_iteration()
         assert result.counters["workers_lost"] == 1
-        assert not trainer.pool.moving
+        assert not trainer._pool.moving
 
 
 # --- what is waited for -----------------------------------------------------------------------------------------------
@@ -358,5 +358,5 @@ class Held:
 
 def test_settings_of_workers_that_are_not_there_are_said_to_do_nothing():
     with Trainer("CartPole-v1", PPO, cluster={"ray": "local"}, sampling={"asynchronous": True}) as trainer:
-        (note,) = [note for note in trainer.notes if "sampling.workers = 0" in note]
+        (note,) = [note for note in trainer._notes if "sampling.workers = 0" in note]
     assert note.startswith("sampling.asynchronous, cluster.ray: without effect")

@@ -132,7 +132,7 @@ def braxs():
         assert bool(step.truncated[0]) == (t % 5 == 0)
         assert torch.equal(step.reward, -step.final_obs[:, 0].abs())
     with Trainer(BraxEnv, PPO, num_envs=4, seed=0, env_config={"env": Slide()}) as trainer:
-        assert trainer.pool.obstacle == ""
+        assert trainer._pool.obstacle == ""
         trainer.train_iteration()
 
 

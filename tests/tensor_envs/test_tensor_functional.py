@@ -94,8 +94,8 @@ def test_actions_are_handed_over_in_the_type_that_was_asked_for():
 
 def test_a_run_learns_and_goes_on_to_the_same_weights(tmp_path):
     with Trainer(walk, PPO, seed=3, num_envs=6) as trainer:
-        assert isinstance(trainer.pool, DevicePool)
-        assert trainer.pool.obstacle == ""
+        assert isinstance(trainer._pool, DevicePool)
+        assert trainer._pool.obstacle == ""
         for _ in range(2):
             trainer.train_iteration()
         trainer.save(tmp_path / "half")

@@ -96,7 +96,7 @@ def evaluate(
     saved = find_saved(run, checkpoint)
     layers = [override_layer(changes or []), Layer("command line", step_limit(max_episode_steps))]
     with Trainer.load(saved, env=env, trust_code=trust_code, console="quiet", config=layers) as trainer:
-        trainer.reporter = ProgressLineReporter()
+        trainer._reporter = ProgressLineReporter()
         result = trainer.evaluate(episodes, deterministic=not stochastic)
     if as_json:
         typer.echo(json.dumps({"checkpoint": str(saved), **asdict(result)}))

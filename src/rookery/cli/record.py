@@ -56,7 +56,7 @@ def record(
     target = absolute(output or saved.parent.parent / "videos" / f"{saved.name}.webp")
     check_suffix(target)
     with Trainer.load(saved, trust_code=trust_code, console="quiet", config=step_limit(max_episode_steps)) as trainer:
-        trainer.reporter = ProgressLineReporter()
+        trainer._reporter = ProgressLineReporter()
         result = trainer.record(
             target,
             episodes=episodes,

@@ -174,11 +174,11 @@ def resumed_trainer(
         trainer = logger.begin_anew(folder, own, beside)
     else:
         trainer = Trainer(config=own, run_dir=folder, callbacks=beside, force=True)
-    trainer.notes += [*notes, *note_of(kept_defaults(provenance), provenance)]
-    trainer.notes.append(f"{folder} has no checkpoint yet: the run starts again, with its stored settings")
+    trainer._notes += [*notes, *note_of(kept_defaults(provenance), provenance)]
+    trainer._notes.append(f"{folder} has no checkpoint yet: the run starts again, with its stored settings")
     if keep_schedules:
         env_steps = before.values.get("stop.env_steps")
-        trainer.horizon = math.inf if env_steps is None else int(env_steps)
+        trainer._horizon = math.inf if env_steps is None else int(env_steps)
     return trainer
 
 

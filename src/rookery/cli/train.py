@@ -414,9 +414,9 @@ def train_and_report(trainer: Trainer, stop: Mapping[str, float], episodes: int)
     assert trainer.run_dir is not None
     place, steps = trainer.run_dir.path, steps_left(trainer)
     folder = shown(place)
-    if steps is None and not (trainer.current_criteria or stop):
+    if steps is None and not (trainer._current_criteria or stop):
         stop = {"env_steps": BUDGET}
-        trainer.reporter.note(
+        trainer._reporter.note(
             f"no stop criterion is given: training stops after {BUDGET:,} environment steps (--stop env_steps=N)"
         )
     if steps is not None and steps < 1:
@@ -439,7 +439,7 @@ def train_and_report(trainer: Trainer, stop: Mapping[str, float], episodes: int)
         return f"interrupted after {made}; {unsaved}continue with: rookery resume {folder}"
 
     with exit_on_interrupt(so_far):
-        within = time_limits(trainer.current_criteria)
+        within = time_limits(trainer._current_criteria)
         result = trainer.train(stop) if steps is None else trainer.learn(steps, stop=within)
         evaluation = trainer.evaluate(episodes) if episodes and trainer.config.env.name is not None else None
     outcome = {

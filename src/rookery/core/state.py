@@ -48,19 +48,29 @@ class Stateful:
         names = [base.__name__ for base in cls.__mro__ if _own_version(base) > 1]
         if len(names) > len(set(names)):
             raise TypeError(f"{cls.__name__}: two base classes with a state_version have the same name; rename one")
+        attributes = set(cls._saved_names())
+        if len(attributes) > len({cls._key_of(name) for name in attributes}):
+            raise TypeError(f"{cls.__name__}: two saved attributes have the same key in a state; rename one")
 
     @classmethod
-    def saved_names(cls) -> list[str]:
+    def _saved_names(cls) -> list[str]:
         """Returns all names in `saved`, base classes first."""
         return [name for base in reversed(cls.__mro__) for name in base.__dict__.get("saved", ())]
 
     @classmethod
-    def fixed_names(cls) -> list[str]:
+    def _fixed_names(cls) -> list[str]:
         """Returns all names in `fixed`, base classes first."""
         return [name for base in reversed(cls.__mro__) for name in base.__dict__.get("fixed", ())]
 
     @classmethod
-    def state_versions(cls) -> dict[str, int]:
+    def _key_of(cls, name: str) -> str:
+        """Returns the key of a saved attribute in a state: its name. A class overrides this method to rename attributes
+        without a change of its stored states.
+        """
+        return name
+
+    @classmethod
+    def _state_versions(cls) -> dict[str, int]:
         """Returns the versions above 1 by class name, base classes first."""
         return {base.__name__: _own_version(base) for base in reversed(cls.__mro__) if _own_version(base) > 1}
 
@@ -76,7 +86,7 @@ class Stateful:
         """
         raise NotImplementedError(f"{type(self).__name__}: define upgrade beside state_version")
 
-    def upgraded(self, state: dict[str, Any]) -> dict[str, Any]:
+    def _upgraded(self, state: dict[str, Any]) -> dict[str, Any]:
         """Returns a state in the form of Rookery's present version; an up-to-date state is returned unchanged.
 
         `load_state_dict` calls it. A method that reads a state before that calls it first.
@@ -84,7 +94,7 @@ class Stateful:
         Raises:
             StateError: If a newer version of Rookery wrote the state.
         """
-        wrote, now = state.get(VERSIONS, {}), self.state_versions()
+        wrote, now = state.get(VERSIONS, {}), self._state_versions()
         for name, version in wrote.items():
             if version > now.get(name, 1):
                 raise StateError(
@@ -102,8 +112,8 @@ class Stateful:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns a copy of the saved attributes; for objects with a `state_dict`, its result."""
-        versions = self.state_versions()
-        own = {name: _pack(getattr(self, name)) for name in self.saved_names()}
+        versions = self._state_versions()
+        own = {self._key_of(name): _pack(getattr(self, name)) for name in self._saved_names()}
         return {VERSIONS: versions, **own} if versions else own
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -112,13 +122,13 @@ class Stateful:
         Raises:
             StateError: If `state` lacks a saved attribute or has one more, or a newer version of Rookery wrote it.
         """
-        state = self.upgraded(state)
-        names = self.saved_names()
-        if set(names) != state.keys() - {VERSIONS}:
+        state = self._upgraded(state)
+        keys = {name: self._key_of(name) for name in self._saved_names()}
+        if {*keys.values()} != state.keys() - {VERSIONS}:
             there = sorted(state.keys() - {VERSIONS})
-            raise StateError(f"{type(self).__name__}: state has {there}, expected {sorted(names)}")
-        for name in names:
-            setattr(self, name, _unpack(getattr(self, name, None), state[name]))
+            raise StateError(f"{type(self).__name__}: state has {there}, expected {sorted(keys.values())}")
+        for name, key in keys.items():
+            setattr(self, name, _unpack(getattr(self, name, None), state[key]))
 
 
 def _own_version(cls: type) -> int:

@@ -177,7 +177,7 @@ class LocalPool(Stateful):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores the result of `state_dict`, after `load_env`."""
-        absent = {"standing"} - {*self.saved_names()}  # of a run with several learners, evaluated by one
+        absent = {"standing"} - {*self._saved_names()}  # of a run with several learners, evaluated by one
         own = {name: value for name, value in state.items() if name not in absent}
         super().load_state_dict({**own, "ready": None})
         self.ready = None if state["ready"] is None else _unpacked(state["ready"])

@@ -149,7 +149,7 @@ class RolloutWorker(WorkerState, Stateful):
         Raises:
             EnvError: If the state belongs to another environment.
         """
-        state = self.upgraded(state)
+        state = self._upgraded(state)
         if isinstance(self.seeds, EpisodePlan) and state["plan"] is not None:
             self.seeds.load_state_dict(state["plan"])
         if state["env"] is not None:
@@ -167,7 +167,7 @@ class RolloutWorker(WorkerState, Stateful):
         Raises:
             KeyError: If the state lacks policies, or the saved fields of one differ.
         """
-        state = dict(self.upgraded(state))
+        state = dict(self._upgraded(state))
         env_state, listeners, drawn = state.pop("env"), state.pop("listeners"), state.pop("mapping")
         del state["plan"]
         if isinstance(self.mapping, OpponentMapping):

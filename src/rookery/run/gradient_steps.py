@@ -44,7 +44,7 @@ def learn_from_replay(run: Run, this: Round, progress: Progress) -> None:
         with run.timers["learn"], run._threads_of(name):
             if this.left is None:
                 this.left = replay.due(
-                    replay.cfg.train_every if this.env_steps is None else this.env_steps / run.ranks.size
+                    replay.cfg.train_every if this.env_steps is None else this.env_steps / run._ranks.size
                 )
             make_steps(run, this, name)
             learner.explore()
@@ -82,6 +82,6 @@ def make_in_parts(run: Run, number: int, make: Callable[[int], None]) -> None:
             return
         run._check_stop()
         took = perf_counter() - began
-        if run.ranks.size > 1:  # all ranks check after the same steps
-            took = max(each for (each,) in run.ranks.numbers(took))
+        if run._ranks.size > 1:  # all ranks check after the same steps
+            took = max(each for (each,) in run._ranks.numbers(took))
         part = max(1, min(int(part * LOOK_SECONDS / max(took, 1e-9)), CHUNK, number))

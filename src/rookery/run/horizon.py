@@ -42,7 +42,7 @@ def values_now(run: Run, horizon: float | None) -> dict[str, float]:
     for name, learner in run.learners.items():
         now = learner.cfg.at(run.env_steps, horizon)
         found |= {f"policies.{name}.{path}": attrgetter(path)(now) for path in learner.cfg.open_schedules()}
-    for name, course in run.curriculum.courses.items():
+    for name, course in run._curriculum.courses.items():
         if horizon is not None and course.plan.measure == PROGRESS:
             found[f"progress of curriculum.{name}"] = run.env_steps / horizon
     return found
@@ -57,21 +57,21 @@ def move_horizon(run: Run, resolved: Resolved[RunConfig], source: str, keep: boo
         source: The source of those of the checkpoint.
         keep: Leave schedules unchanged; those of a run without a horizon stay constant.
     """
-    before, env_steps = run.horizon, newly_given(resolved, resolved.config.stop, source).get(ENV_STEPS)
+    before, env_steps = run._horizon, newly_given(resolved, resolved.config.stop, source).get(ENV_STEPS)
     has_end = before is not None and math.isfinite(before)
     if env_steps is None or (before is not None and has_end and env_steps <= max(before, run.env_steps)):
         return
     if keep:
-        run.horizon = math.inf if before is None else before
+        run._horizon = math.inf if before is None else before
         return
-    run.horizon = int(env_steps)
+    run._horizon = int(env_steps)
     for learner in run.learners.values():
-        learner.horizon = run.horizon
-    was, now = values_now(run, before), values_now(run, run.horizon)
+        learner.horizon = run._horizon
+    was, now = values_now(run, before), values_now(run, run._horizon)
     lines = [change(path, value, now[path]) for path, value in was.items()]
     if lines:
         instead = f" instead of {before:,}" if has_end else ""
-        run.note(f"schedules end at {run.horizon:,} environment steps{instead}: {'; '.join(lines)}")
+        run._note(f"schedules end at {run._horizon:,} environment steps{instead}: {'; '.join(lines)}")
 
 
 def change(path: str, now: float, then: float) -> str:
@@ -89,24 +89,24 @@ class HorizonNotes(RunPart):
     def begin(self, criteria: Mapping[str, float]) -> None:
         """Takes the horizon of a run without one from the criteria that end a training."""
         run = self._run
-        if run.horizon is None and ENV_STEPS in criteria:
-            run.horizon = int(criteria[ENV_STEPS])
-        if run.horizon is None:
+        if run._horizon is None and ENV_STEPS in criteria:
+            run._horizon = int(criteria[ENV_STEPS])
+        if run._horizon is None:
             for line in endless_schedules(run.learners):
-                run.note(line)
+                run._note(line)
 
     def before_call(self, call: str, task: Any) -> Any:
         """Notes once, before an iteration beyond the horizon, which schedules have ended and how to move their end."""
         run = self._run
-        is_new = call == "train_iteration" and run.progress is None
-        if self._ended or not is_new or run.horizon is None or run.env_steps < run.horizon:
+        is_new = call == "train_iteration" and run._progress is None
+        if self._ended or not is_new or run._horizon is None or run.env_steps < run._horizon:
             return task
         self._ended = True
-        stay = [f"{path} stays {value:.4g}" for path, value in values_now(run, run.horizon).items()
+        stay = [f"{path} stays {value:.4g}" for path, value in values_now(run, run._horizon).items()
                 if path.startswith("policies.")]  # fmt: skip
         if stay:
-            run.note(
-                f"schedules have ended at {run.horizon:,} environment steps: {', '.join(stay)}; a larger "
+            run._note(
+                f"schedules have ended at {run._horizon:,} environment steps: {', '.join(stay)}; a larger "
                 "stop.env_steps moves their end: rookery resume RUN --stop env_steps=N, or "
                 'Trainer.load(RUN, config={"stop.env_steps": N})'
             )

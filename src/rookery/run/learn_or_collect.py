@@ -39,7 +39,7 @@ class LearnOnly:
             Interrupted: If the run is to stop.
         """
         for name in self.names:
-            run.learners[name].horizon = run.horizon
+            run.learners[name].horizon = run._horizon
         first = self.names[0]
         made = run.replays[first].gradient_steps - progress.gradient_steps.get(first, 0)
         number = min(max(ITERATION - made, 0), self.left)
@@ -56,7 +56,7 @@ class LearnOnly:
             make_in_parts(run, number, make)
         for name in self.names:
             run.learners[name].explore()
-        run.pool.set_weights({name: run.learners[name].behaviour for name in self.names})
+        run._pool.set_weights({name: run.learners[name].behaviour for name in self.names})
 
     def criteria(self, run: Run) -> dict[str, float]:
         """Returns the criteria that end the task, for reporters."""
@@ -93,21 +93,21 @@ class CollectOnly:
             Interrupted: If the run is to stop.
         """
         end = min(progress.env_steps + ITERATION, self.until)
-        env_steps, lane_steps = run.env_steps, run.lane_steps
+        env_steps, lane_steps = run.env_steps, run._lane_steps
         try:
             while run.env_steps < end:
                 with run.timers["sample"]:
-                    sample = run.pool.sample(end - run.env_steps)
+                    sample = run._pool.sample(end - run.env_steps)
                 run._count_played(sample)
                 for name in run.replays:
                     if name in sample.rollouts:
                         _store(run, name, sample.rollouts[name], progress)
-                run.pool.set_weights({name: run.learners[name].behaviour for name in sample.rollouts})
+                run._pool.set_weights({name: run.learners[name].behaviour for name in sample.rollouts})
                 if run.env_steps < end:
                     run._check_request()
         finally:
-            if run.progress is not None:  # does not count for an interrupted iteration of `train`
-                run.progress.pass_over(run.env_steps - env_steps, run.lane_steps - lane_steps)
+            if run._progress is not None:  # does not count for an interrupted iteration of `train`
+                run._progress.pass_over(run.env_steps - env_steps, run._lane_steps - lane_steps)
 
     def criteria(self, run: Run) -> dict[str, float]:
         """Returns the criteria that end the task, for reporters."""
@@ -160,5 +160,5 @@ def collect_task(run: Run, env_steps: int) -> CollectOnly:
         raise ConfigError(f"collect: env_steps = {env_steps}: must be at least 1")
     for name in run.learners:
         if name not in names:
-            run.note(f"policy {name} has no replay: its experience while collecting is not kept")
+            run._note(f"policy {name} has no replay: its experience while collecting is not kept")
     return CollectOnly(env_steps, run.env_steps + env_steps, Stop({}))

@@ -27,12 +27,12 @@ def remaining(run: Run, progress: Progress) -> int:
     """Returns the env steps that an iteration may still take. Steps in which environments rest, or that are skipped
     while sampling is paused, count too, so that every iteration ends.
     """
-    passed = run.lane_steps - progress.lane_steps + progress.unplayed
+    passed = run._lane_steps - progress.lane_steps + progress.unplayed
     if run.config.sampling.iteration_steps is not None:
         return run.config.sampling.iteration_steps - passed
     if not run.learners:
         return (ITERATION if run.policies or not passed else 0) - passed
-    if run.paused:
+    if run._paused:
         return ITERATION - passed
     on_policy = {
         name: one
@@ -40,12 +40,12 @@ def remaining(run: Run, progress: Progress) -> int:
         if one.replay is None and (all(learns(name) for learns in run._parts.is_learning) or name in progress.learned)
     }
     if not on_policy:
-        left = int(run.criteria.get("env_steps", 0)) - progress.env_steps  # a run ends at its criterion
+        left = int(run._criteria.get("env_steps", 0)) - progress.env_steps  # a run ends at its criterion
         return (min(ITERATION, left) if left > 0 else ITERATION) - passed
     if all(name in progress.learned for name in on_policy):
         return 0
     demands = [learner.demand for learner in on_policy.values()]
-    largest = max(d.decisions or d.fragment_length * run.env.num_lanes * run.ranks.size for d in demands)
+    largest = max(d.decisions or d.fragment_length * run.env.num_lanes * run._ranks.size for d in demands)
     return CAP * largest - passed
 
 

@@ -48,7 +48,7 @@ class RunPart:
         return True
 
     def before_result(self) -> None:
-        """Called when an iteration is over and counted; its episodes are in `Run.finished`."""
+        """Called when an iteration is over and counted; its episodes are in `Run._finished`."""
 
     def in_result(self, result: IterationResult) -> IterationResult:
         """Returns a result with the values of the part, after an iteration or at any other time."""

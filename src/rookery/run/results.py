@@ -20,19 +20,19 @@ def result_of(run: Run, progress: Progress) -> IterationResult:
         run: The run.
         progress: The iteration; one that begins now for none.
     """
-    windows = run.windows
+    windows = run._windows
     policies = {}
     for name in run.policies:
         valid, cut = progress.sizes.get(name, (0, 0))
         policies[name] = PolicyResult(
             return_mean=mean(windows.policies.get(name, ())),
             episodes=windows.agent_episodes.get(name, 0),
-            decisions=run.decisions.get(name, 0),
+            decisions=run._decisions.get(name, 0),
             valid_rows=valid,
             cut_fragments=cut,
-            learning=run.last_learning.get(name, {}),
+            learning=run._last_learning.get(name, {}),
         )
-    played, seconds = run.env_steps - progress.env_steps, run.seconds - progress.seconds
+    played, seconds = run.env_steps - progress.env_steps, run._seconds - progress.seconds
     result = IterationResult(
         iteration=run.iteration,
         env_steps=run.env_steps,
@@ -41,20 +41,20 @@ def result_of(run: Run, progress: Progress) -> IterationResult:
         return_min=min(windows.totals, default=None),
         return_max=max(windows.totals, default=None),
         length_mean=mean(windows.lengths),
-        running_length=run.running_length,
+        running_length=run._running_length,
         agents={agent: value for agent, values in windows.agents.items() if (value := mean(values)) is not None},
         policies=policies,
         evaluation=None,
-        seconds=run.seconds,
+        seconds=run._seconds,
         steps_per_second=played / max(seconds, 1e-9),
         exact=run.env.exact,
-        counters=dict(run.counters),
+        counters=dict(run._counters),
         metrics={name: (min(v), math.fsum(v) / len(v), max(v)) for name, v in windows.current_metrics.items()},
         parameters={name: (min(v), math.fsum(v) / len(v), max(v)) for name, v in windows.parameters.items()},
         histograms=dict(windows.histograms),
         reported=dict(windows.reported),
         groups={group: math.fsum(values) / len(values) for group, values in windows.groups.items()},
-        sampling=run.lane_steps > progress.lane_steps,
+        sampling=run._lane_steps > progress.lane_steps,
         finished_policies=len(run._retired),
         finished_share=len(run._retired) / max(1, len(run.learners)),
     )
@@ -76,7 +76,7 @@ def iteration_within(run: Run, make: Callable[[], IterationResult], rule: Stop) 
         return result, rule.reason(result)
     except TimeUp:
         result = replace(result_of(run, run._under_way or run._begin_iteration()), whole=False)
-        return result, f"{rule.late(run.seconds)}, in the middle of iteration {run.iteration + 1}"
+        return result, f"{rule.late(run._seconds)}, in the middle of iteration {run.iteration + 1}"
 
 
 def mean(values: Iterable[float]) -> float | None:

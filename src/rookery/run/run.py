@@ -251,63 +251,63 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
         ranks: The learners of the run, one of which is this one.
 
     Attributes:
-        folder: Folder in which the run was started in this process, for relative paths.
-        pool: Samples experience.
+        _folder: Folder in which the run was started in this process, for relative paths.
+        _pool: Samples experience.
         policies: The policies by name.
         learners: The algorithm of each policy that learns.
-        frozen: Names of policies that do not learn.
+        _frozen: Names of policies that do not learn.
         env_steps: Environment steps so far.
-        lane_steps: These, and those in which environments rested.
-        resting: Whether all environments rest.
-        running_length: Mean length of the running episodes.
-        counters: Counts of experience that could not be used as intended.
-        finished: Episodes that ended in the current iteration.
-        windows: The last finished episodes before that.
-        threads: Threads of each learner's steps, chosen at the start of the run and kept when it is resumed.
+        _lane_steps: These, and those in which environments rested.
+        _resting: Whether all environments rest.
+        _running_length: Mean length of the running episodes.
+        _counters: Counts of experience that could not be used as intended.
+        _finished: Episodes that ended in the current iteration.
+        _windows: The last finished episodes before that.
+        _threads: Threads of each learner's steps, chosen at the start of the run and kept when it is resumed.
         iteration: Iterations so far.
-        seconds: Seconds of training so far: wall time, with checkpoints, evaluations and callbacks.
-        decisions: Decisions that each policy has learned from.
+        _seconds: Seconds of training so far: wall time, with checkpoints, evaluations and callbacks.
+        _decisions: Decisions that each policy has learned from.
         _retired: Policies that have reached their `max_decisions`.
-        last_learning: Metrics of the algorithms in the last iteration in which they learned.
-        paused: Whether iterations learn from replay only.
-        progress: The current iteration, so that a run can be stopped and resumed in the middle of it.
-        apart: The same for an iteration of `learn` or `collect`, by the name of the call.
+        _last_learning: Metrics of the algorithms in the last iteration in which they learned.
+        _paused: Whether iterations learn from replay only.
+        _progress: The current iteration, so that a run can be stopped and resumed in the middle of it.
+        _apart: The same for an iteration of `learn` or `collect`, by the name of the call.
         _measured: The current evaluation, or None.
-        criteria: Criteria of the last training.
-        curriculum: Lessons of environment parameters, and their progress.
-        self_play: Opponents of policies in self-play.
+        _criteria: Criteria of the last training.
+        _curriculum: Lessons of environment parameters, and their progress.
+        _self_play: Opponents of policies in self-play.
         _draws: Samplers of environment parameters.
         _parts: Features that take part in iterations; a trainer makes them.
         _check_request: Raises `Interrupted` if the run is to stop, on all ranks at the same point.
-        horizon: Environment step at which schedules without their own length end (`run/horizon.py`); None = not known
+        _horizon: Environment step at which schedules without their own length end (`run/horizon.py`); None = not known
             yet, infinity = they stay constant.
-        score: Score of the best checkpoint: the last evaluation's mean return, or else that of training.
+        _score: Score of the best checkpoint: the last evaluation's mean return, or else that of training.
     """
 
     # learners after policies: new settings of how a policy acts take precedence
     state_version = 3
     saved: ClassVar[tuple[str, ...]] = (
-        "pool", "policies", "learners", "windows", "timers", "iteration", "seconds", "decisions", "last_learning",
-        "frozen", "threads", "horizon", "criteria", "progress", "score", "paused", "env_steps", "lane_steps",
-        "resting", "running_length", "counters", "finished", "curriculum", "self_play", "apart",
+        "_pool", "policies", "learners", "_windows", "timers", "iteration", "_seconds", "_decisions", "_last_learning",
+        "_frozen", "_threads", "_horizon", "_criteria", "_progress", "_score", "_paused", "env_steps", "_lane_steps",
+        "_resting", "_running_length", "_counters", "_finished", "_curriculum", "_self_play", "_apart",
     )  # fmt: skip
     fixed: ClassVar[tuple[str, ...]] = (
         "resolved",
         "config",
         "seed",
-        "streams",
+        "_streams",
         "env",
-        "mapping",
+        "_mapping",
         "_staging",
-        "interrupt",
+        "_interrupt",
         "_clock",
-        "note",
+        "_note",
         "_draws",
         "_match",
         "_retired",
-        "ranks",
+        "_ranks",
         "_measured",
-        "folder",
+        "_folder",
         "_parts",
         "_check_request",
     )
@@ -321,73 +321,73 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
         note: Callable[[str], None],
         ranks: Ranks,
     ) -> None:
-        self.ranks = ranks
-        self.folder = starting_folder()
+        self._ranks = ranks
+        self._folder = starting_folder()
         check_copies(env, ranks)
         self.resolved = resolved
         self.config = resolved.config
         self.env = env
-        self.mapping = mapping
-        self.note = note
+        self._mapping = mapping
+        self._note = note
         self.seed: int = ranks.first(randbits(31) if self.config.seed is None else self.config.seed)
-        self.streams = Streams(self.seed)
+        self._streams = Streams(self.seed)
         self.timers = Timers()
-        self.interrupt = Interrupt()
+        self._interrupt = Interrupt()
         self._check_request: Callable[[], None] = (
-            partial(ranks.check, self.interrupt) if ranks.size > 1 else self.interrupt.check
+            partial(ranks.check, self._interrupt) if ranks.size > 1 else self._interrupt.check
         )
         self._parts = Parts()
         self._clock = Clock()
         self._staging = staging_to(torch.device(self.config.device))
         self.policies: dict[str, Policy] = {}
         self.learners: dict[str, Algorithm[Any]] = {}
-        self.frozen: list[str] = []
-        self.threads: dict[str, int] = {}
-        self.windows = Windows()
-        self.finished: list[EpisodeResult] = []
-        self.env_steps = self.lane_steps = 0
-        self.resting = False
-        self.running_length = 0.0
-        self.counters: dict[str, int] = {}
+        self._frozen: list[str] = []
+        self._threads: dict[str, int] = {}
+        self._windows = Windows()
+        self._finished: list[EpisodeResult] = []
+        self.env_steps = self._lane_steps = 0
+        self._resting = False
+        self._running_length = 0.0
+        self._counters: dict[str, int] = {}
         self.iteration = 0
-        self.seconds = 0.0
-        self.decisions: dict[str, int] = {}
+        self._seconds = 0.0
+        self._decisions: dict[str, int] = {}
         self._retired: set[str] = set()
-        self.last_learning: dict[str, Row] = {}
-        self.paused = False
-        self.progress: Progress | None = None
-        self.apart: dict[str, Progress] = {}
+        self._last_learning: dict[str, Row] = {}
+        self._paused = False
+        self._progress: Progress | None = None
+        self._apart: dict[str, Progress] = {}
         self._measured: Measured | None = None
-        self.criteria: dict[str, float] = {}
-        self.score: float | None = None
-        self.horizon: float | None = horizon_of(self.config.stop)
+        self._criteria: dict[str, float] = {}
+        self._score: float | None = None
+        self._horizon: float | None = horizon_of(self.config.stop)
         self._draws = check_parameters(resolved, env)
-        self.curriculum = Curriculum(self.config.curriculum)
-        self.self_play = SelfPlay(resolved, env, mapping, self.streams)
-        self._match = RatingGames(self.config, self._draws, self.streams, mapping, self._copies)
-        self.pool = self._make_pool(listeners)
-        self.counters = self.pool.counters()
-        self.introduce(self.self_play.with_exploiters(kinds_of(env, mapping)))
+        self._curriculum = Curriculum(self.config.curriculum)
+        self._self_play = SelfPlay(resolved, env, mapping, self._streams)
+        self._match = RatingGames(self.config, self._draws, self._streams, mapping, self._copies)
+        self._pool = self._make_pool(listeners)
+        self._counters = self._pool.counters()
+        self._introduce(self._self_play.with_exploiters(kinds_of(env, mapping)))
 
     def _make_pool(self, listeners: Sequence[EpisodeListener]) -> WorkerPool:
         """Returns a worker in this process, or remote workers."""
         if isinstance(self.env, RemoteEnvStub):
             recipe = WorkerRecipe(
-                as_typed(self.resolved), self.mapping, self.streams, self._draws, tuple(listeners), make_copies
+                as_typed(self.resolved), self._mapping, self._streams, self._draws, tuple(listeners), make_copies
             )
-            return start_remote_workers(recipe, self.env, self.timers, self.interrupt, self.note)
-        sampling, several = self.config.sampling, self.ranks.size > 1
-        share = LaneShare(self.ranks.rank, *self.ranks.share(sampling.num_envs), (0,) * self.env.num_lanes)
-        seeds = training_plan(self._draws, self.streams, share.place if several else None)
-        mapping = ShareMapping(self.mapping, share) if several else self.self_play.mapping
-        interrupt = None if several else self.interrupt  # several learners stop together, after a round
-        worker = RolloutWorker(self.env, mapping, self.streams, seeds, self.timers, interrupt=interrupt)
+            return start_remote_workers(recipe, self.env, self.timers, self._interrupt, self._note)
+        sampling, several = self.config.sampling, self._ranks.size > 1
+        share = LaneShare(self._ranks.rank, *self._ranks.share(sampling.num_envs), (0,) * self.env.num_lanes)
+        seeds = training_plan(self._draws, self._streams, share.place if several else None)
+        mapping = ShareMapping(self._mapping, share) if several else self._self_play.mapping
+        interrupt = None if several else self._interrupt  # several learners stop together, after a round
+        worker = RolloutWorker(self.env, mapping, self._streams, seeds, self.timers, interrupt=interrupt)
         worker.lanes_in_run = sampling.num_envs
         if any(map(moments_of, listeners)):
             worker.listeners = EpisodeListeners(self.env, listeners, seeds)
         if several:
-            return RankedPool(worker, share, self.ranks, sampling.staleness, sampling.inference_batch_envs)
-        return make_local_pool(worker, sampling.staleness, sampling.inference_batch_envs, self.note)
+            return RankedPool(worker, share, self._ranks, sampling.staleness, sampling.inference_batch_envs)
+        return make_local_pool(worker, sampling.staleness, sampling.inference_batch_envs, self._note)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Refuses to pickle or copy a run, which holds processes, files and environments."""
@@ -397,7 +397,7 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
         )
 
     def _facts(self) -> dict[str, object]:
-        totals = self.windows.totals
+        totals = self._windows.totals
         learned = {name: type(one).__name__ for name, one in self.learners.items()}
         return {
             "env": self.env.name,
@@ -406,7 +406,7 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
             "iteration": self.iteration,
             "env steps": self.env_steps,
             "return": sum(totals) / len(totals) if totals else None,
-            "seconds": self.seconds,
+            "seconds": self._seconds,
         }
 
     @property
@@ -417,23 +417,23 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
     @property
     def _under_way(self) -> Progress | None:
         """The current iteration, or the last interrupted one."""
-        return next(iter(list(self.apart.values())), self.progress)
+        return next(iter(list(self._apart.values())), self._progress)
 
     @property
-    def current_criteria(self) -> dict[str, float]:
+    def _current_criteria(self) -> dict[str, float]:
         """Criteria of a training without given criteria: those of the last call, or else those of settings."""
-        return self.criteria or criteria_of(self.config.stop)
+        return self._criteria or criteria_of(self.config.stop)
 
     def _check_stop(self) -> None:
         """Raises `Interrupted` if the run is to stop, on all ranks; keeps unused rollouts."""
         try:
             self._check_request()
         except Interrupted:
-            if self.progress is not None and self.progress.round is not None:
-                self.progress.round.keep()
+            if self._progress is not None and self._progress.round is not None:
+                self._progress.round.keep()
             raise
 
-    def introduce(self, kinds: Mapping[str, Kind]) -> None:
+    def _introduce(self, kinds: Mapping[str, Kind]) -> None:
         """Makes policies and their algorithms.
 
         Args:
@@ -441,23 +441,23 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
         """
         for name, kind in kinds.items():
             entry = self.config.policies[name]
-            note_memory(name, entry, kind, self.note)
-            with started_in(self.folder):
-                policy = self.policies[name] = make_policy(name, kind, self.config, self.streams, self.env)
+            note_memory(name, entry, kind, self._note)
+            with started_in(self._folder):
+                policy = self.policies[name] = make_policy(name, kind, self.config, self._streams, self.env)
             if entry.frozen:
                 policy.requires_grad_(False)
-                self.frozen.append(name)
-                self.pool.add_policy(name, policy, None)
+                self._frozen.append(name)
+                self._pool.add_policy(name, policy, None)
                 continue
             make: type[Algorithm[Any]] = ALGORITHM.find(entry.algorithm.algorithm)
-            learner = self.learners[name] = join_ranks(make(policy, entry.algorithm, self.streams, name), self.ranks)
+            learner = self.learners[name] = join_ranks(make(policy, entry.algorithm, self._streams, name), self._ranks)
             learner.staleness = self.config.sampling.lag
             check_learner(learner, self.resolved)
-            load_sources(name, learner, self.note)
-            self.threads[name] = self.config.threads or learning_threads(learner, self.env.num_lanes)
-            self.pool.add_policy(name, learner.behaviour, total_demand(learner, self.ranks))
-            self.self_play.introduce(name, learner, self.pool)
-        self.pool.threads = acting_threads(self.learners, self.threads)
+            load_sources(name, learner, self._note)
+            self._threads[name] = self.config.threads or learning_threads(learner, self.env.num_lanes)
+            self._pool.add_policy(name, learner.behaviour, total_demand(learner, self._ranks))
+            self._self_play.introduce(name, learner, self._pool)
+        self._pool.threads = acting_threads(self.learners, self._threads)
 
     @contextmanager
     def _copies(self, lanes: int, *, render: bool = False) -> Iterator[VectorEnv]:
@@ -471,7 +471,7 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
             render: Whether they can render images.
         """
         if is_only_one(self.env):
-            with self.pool.lent() as env:
+            with self._pool.lent() as env:
                 yield env
         else:
             env = self._make_copies(lanes, render=render)
@@ -487,35 +487,35 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
             lanes: Number of environments.
             render: Whether they can render images.
         """
-        with started_in(self.folder):
+        with started_in(self._folder):
             return make_copies(self.config, lanes, render=render)
 
     def _begin_iteration(self) -> Progress:
         """Returns an iteration that begins now."""
         made = {name: replay.gradient_steps for name, replay in self.replays.items()}
-        return Progress(self.env_steps, self.lane_steps, self.seconds, made)
+        return Progress(self.env_steps, self._lane_steps, self._seconds, made)
 
     def _count_played(self, sample: Sample) -> None:
         """Takes the counts of a sample, and makes missing policies."""
-        self.env_steps, self.lane_steps = sample.env_steps, sample.lane_steps
-        self.resting, self.running_length, self.counters = sample.resting, sample.running_length, sample.counters
-        self.finished += sample.finished
+        self.env_steps, self._lane_steps = sample.env_steps, sample.lane_steps
+        self._resting, self._running_length, self._counters = sample.resting, sample.running_length, sample.counters
+        self._finished += sample.finished
         for take in self._parts.after_sample:
             take(sample)
         if sample.newcomers:
-            self.introduce(sample.newcomers)
+            self._introduce(sample.newcomers)
 
     def _set_clock(self, name: str, rollout: Rollout) -> None:
         """Sets the env steps, horizon and decisions of a learner before it takes a rollout."""
         learner = self.learners[name]
-        learner.env_steps, learner.horizon = self.env_steps, self.horizon
-        learner.decisions = self.decisions.get(name, 0) + self.pool.delivered(name, rollout)
+        learner.env_steps, learner.horizon = self.env_steps, self._horizon
+        learner.decisions = self._decisions.get(name, 0) + self._pool.delivered(name, rollout)
 
     def _threads_of(self, name: str) -> AbstractContextManager[None]:
         """Context in which a learner computes with its threads, of kernels or of torch: with kernels, torch has too
         little work for a second thread.
         """
-        number = self.threads[name]
+        number = self._threads[name]
         return kernel_threads(number) if number > 1 and self.learners[name].on_kernels else torch_threads(number)
 
     def _count_learned(self, name: str, rollout: Rollout) -> None:
@@ -529,7 +529,7 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
         if normalizer is not None and not self.learners[name].cfg.capabilities.offline:
             rows = rollout.valid_rows()
             normalizer.update({path: flat(leaf, rows) for path, leaf in rollout.obs.items()})
-        self.decisions[name] = self.decisions.get(name, 0) + self.pool.delivered(name, rollout)
+        self._decisions[name] = self._decisions.get(name, 0) + self._pool.delivered(name, rollout)
         for take in self._parts.after_update:
             take(name)
 
@@ -540,8 +540,8 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
             Interrupted: If the run is to stop.
         """
         progress.unplayed += this.env_steps or 0
-        self.pool.set_weights({name: self.learners[name].behaviour for name in this.all_names})
-        progress.round = Round(self.replays) if self.resting and not this.alone else None
+        self._pool.set_weights({name: self.learners[name].behaviour for name in this.all_names})
+        progress.round = Round(self.replays) if self._resting and not this.alone else None
         self._check_request()
 
     def _is_learning(self, name: str) -> bool:
@@ -551,35 +551,40 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
     def _retire(self, name: str) -> None:
         """Ends the learning of a policy that has reached its `max_decisions`; it continues to act."""
         limit = self.config.policies[name].max_decisions
-        if limit is not None and self.decisions.get(name, 0) >= limit and name not in self._retired:
+        if limit is not None and self._decisions.get(name, 0) >= limit and name not in self._retired:
             self._retired.add(name)
-            self.self_play.retired.append(name)
-            self.pool.retire(name)
+            self._self_play.retired.append(name)
+            self._pool.retire(name)
+
+    @classmethod
+    def _key_of(cls, name: str) -> str:
+        """Returns the name without its first underscore: stored runs keep `pool`, which is `_pool` in code."""
+        return name.removeprefix("_")
 
     def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
         """Adds missing parts to states of version 1, and to those of version 2 that no iteration of `learn` or
         `collect` was interrupted.
         """
-        added = {"curriculum": self.curriculum.state_dict(), "self_play": self.self_play.state_dict(), "apart": {}}
+        added = {"curriculum": self._curriculum.state_dict(), "self_play": self._self_play.state_dict(), "apart": {}}
         return {**added, **state}
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state of the run."""
         state = super().state_dict()
-        return {**state, "finished": [asdict(episode) for episode in self.finished]}
+        return {**state, "finished": [asdict(episode) for episode in self._finished]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores the result of `state_dict`, including environments in the middle of episodes."""
-        self.introduce(self.pool.load_env(state["pool"]))
-        state = self.upgraded(state)
-        self.progress = None if state["progress"] is None else self._begin_iteration()
-        self.apart = {call: self._begin_iteration() for call in state["apart"]}
+        self._introduce(self._pool.load_env(state["pool"]))
+        state = self._upgraded(state)
+        self._progress = None if state["progress"] is None else self._begin_iteration()
+        self._apart = {call: self._begin_iteration() for call in state["apart"]}
         super().load_state_dict({**state, "finished": []})
         for name, learner in self.learners.items():
-            learner.decisions = self.decisions.get(name, 0)
+            learner.decisions = self._decisions.get(name, 0)
             self._retire(name)
-        self.self_play.skip_retired(self.pool)  # limits may have changed since the turn was given
-        self.finished = [EpisodeResult(**episode) for episode in state["finished"]]
+        self._self_play.skip_retired(self._pool)  # limits may have changed since the turn was given
+        self._finished = [EpisodeResult(**episode) for episode in state["finished"]]
         if self.config.threads is not None:
-            self.threads = dict.fromkeys(self.threads, self.config.threads)
-        self.pool.threads = acting_threads(self.learners, self.threads)
+            self._threads = dict.fromkeys(self._threads, self.config.threads)
+        self._pool.threads = acting_threads(self.learners, self._threads)

@@ -91,8 +91,8 @@ class Trainer(Run):
     """
 
     state_version: ClassVar[int] = 2
-    saved: ClassVar[tuple[str, ...]] = ("callback_states",)
-    fixed: ClassVar[tuple[str, ...]] = ("reporter", "run_dir", "notes", "callbacks", "_stop_function", "_measure",
+    saved: ClassVar[tuple[str, ...]] = ("_callback_states",)
+    fixed: ClassVar[tuple[str, ...]] = ("_reporter", "run_dir", "_notes", "_callbacks", "_stop_function", "_measure",
                                         "_saved_replays", "_remarks", "_horizon_notes", "_watch")  # fmt: skip
 
     def __init__(
@@ -113,24 +113,24 @@ class Trainer(Run):
         **overrides: Any,
     ) -> None:
         keep_large_blocks()
-        with own_torch(1), logs_in(run_dir), started_in(starting_folder()):  # learning may take more, see `threads`
+        with own_torch(1), logs_in(run_dir), started_in(starting_folder()):  # learning may take more, see `_threads`
             values = code_values(env, algorithm, policies, policy_mapping, seed, overrides)
             task = RankTask([*layers_of(config), Layer("code", values)], preset, callbacks_of(callbacks))
-            resolved, vector_env, mapping, self.callbacks, self.notes, ranks = prepare(task, stand_in, ranks)
-            self.reporter: Reporter = reporter(resolved.config.logging.console)
-            super().__init__(resolved, vector_env, mapping, self.callbacks, self.reporter.note, ranks)
-        self._measure, self._watch = Measure(self, lambda: self.evaluate()), Watch(self, lambda: self.reporter)
+            resolved, vector_env, mapping, self._callbacks, self._notes, ranks = prepare(task, stand_in, ranks)
+            self._reporter: Reporter = reporter(resolved.config.logging.console)
+            super().__init__(resolved, vector_env, mapping, self._callbacks, self._reporter.note, ranks)
+        self._measure, self._watch = Measure(self, lambda: self.evaluate()), Watch(self, lambda: self._reporter)
         self._remarks, self._horizon_notes = Remarks(self), HorizonNotes(self)
         self.run_dir: RunDir | None = None
         self._parts = self._make_parts()
         check_criteria(resolved, result_of(self, self._begin_iteration()))
-        self.callback_states = CallbackStates(
-            self.callbacks, self.windows, self.note, self.notes, not isinstance(vector_env, PlaceholderEnv)
+        self._callback_states = CallbackStates(
+            self._callbacks, self._windows, self._note, self._notes, not isinstance(vector_env, PlaceholderEnv)
         )
         self._stop_function: StopFunction | None = None
         self._saved_replays = SavedReplays()
         if run_dir is not None:
-            self.run_dir = RunDir(Path(self.folder, run_dir))
+            self.run_dir = RunDir(Path(self._folder, run_dir))
             try:
                 self.run_dir.begin(self.resolved, force)
             except Exception:
@@ -143,17 +143,17 @@ class Trainer(Run):
         limited = any(entry.max_decisions is not None for entry in config.policies.values())
         return Parts(
             (
-                RanksPart(self) if self.ranks.size > 1 else None,
+                RanksPart(self) if self._ranks.size > 1 else None,
                 LagPart(self) if config.sampling.lag else None,
                 WaitsPart(self) if isinstance(self.env, RemoteEnvStub) else None,
-                self._horizon_notes if self.horizon is not None else None,
+                self._horizon_notes if self._horizon is not None else None,
                 MaxDecisionsPart(self) if limited else None,
                 self._measure if config.evaluation.every else None,
                 LessonsPart(self) if config.curriculum else None,
                 SelfPlayPart(self) if config.self_play else None,
                 self._remarks,
-                CallbacksPart(self._notify) if self.callbacks else None,
-                CheckpointPart(config.checkpoint, self.save, self.reporter) if self.run_dir is not None else None,
+                CallbacksPart(self._notify) if self._callbacks else None,
+                CheckpointPart(config.checkpoint, self.save, self._reporter) if self.run_dir is not None else None,
             )
         )
 
@@ -165,16 +165,16 @@ class Trainer(Run):
         While sampling is paused, the iteration makes the gradient steps on replay that belong to as many env steps.
         """
         with self._timed():
-            progress = self.progress = self.progress or self._begin_iteration()
+            progress = self._progress = self._progress or self._begin_iteration()
             while (this := progress.round) or (budget := remaining(self, progress)) > 0:
-                if this is None and self.paused:
+                if this is None and self._paused:
                     this = progress.round = Round(self.replays, env_steps=min(budget, CHUNK))
                 elif this is None:
                     with self.timers["sample"]:
-                        sample = self.pool.sample(budget)
+                        sample = self._pool.sample(budget)
                     self._count_played(sample)
-                    if sample.rollouts and self.pool.plays_ahead:  # samples the next rollouts meanwhile
-                        self.pool.play_ahead(ahead(self, progress))
+                    if sample.rollouts and self._pool.plays_ahead:  # samples the next rollouts meanwhile
+                        self._pool.play_ahead(ahead(self, progress))
                     this = progress.round = Round(sample.rollouts, sample.rollouts)
                 if this.alone:
                     learn_from_replay(self, this, progress)
@@ -204,7 +204,7 @@ class Trainer(Run):
         Yields the task of rank 0.
         """
         self._clock.begin()
-        self.apart = {name: stopped for name, stopped in self.apart.items() if name == call}
+        self._apart = {name: stopped for name, stopped in self._apart.items() if name == call}
         try:
             with own_torch(1), self.timers["train_iteration"]:
                 for begin in self._parts.before_call:
@@ -216,25 +216,25 @@ class Trainer(Run):
             explain_memory_error(error)
             raise
         finally:
-            self.seconds += self._clock.lap()
+            self._seconds += self._clock.lap()
 
     def _end_iteration(self, progress: Progress) -> IterationResult:
         """Counts an iteration, and returns and writes its result."""
-        self.apart, self.progress = {}, None if progress is self.progress else self.progress
+        self._apart, self._progress = {}, None if progress is self._progress else self._progress
         self.iteration += 1
         for take in self._parts.before_result:
             take()
-        self.windows.add(self.finished, self.env)
-        self.finished = []
+        self._windows.add(self._finished, self.env)
+        self._finished = []
         for name, rows in progress.learned.items():
             learner = self.learners[name]
             pace = {} if learner.replay is None else measured_pace(self, learner.replay, progress)
-            self.last_learning[name] = mean_rows(rows) | learner.summary() | pace
+            self._last_learning[name] = mean_rows(rows) | learner.summary() | pace
         result = result_of(self, progress)
         for add in self._parts.after_iteration:
             result = add(result)
         if result.sampling:
-            self.score = result.score
+            self._score = result.score
         if self.run_dir is not None:
             self.run_dir.record(result, self.config.logging.tensorboard)
         return result
@@ -269,23 +269,23 @@ class Trainer(Run):
         generator stops the training; `save` keeps its state. The time that the caller takes between two results is not
         training time.
         """
-        if self.ranks.rank:
-            yield from serve_rank(self.ranks, self.interrupt, "train_iteration", self.train_iteration, self.save)
+        if self._ranks.rank:
+            yield from serve_rank(self._ranks, self._interrupt, "train_iteration", self.train_iteration, self.save)
             return
         given = isinstance(stop, Mapping) and bool(stop)
-        standing = criteria_of(self.config.stop) if given else self.current_criteria
+        standing = criteria_of(self.config.stop) if given else self._current_criteria
         rule = stop_rule(stop, standing, self._stop_function, self.config.evaluation.every)
-        self.criteria, self._stop_function = dict(rule.criteria), rule.function
+        self._criteria, self._stop_function = dict(rule.criteria), rule.function
         if given and self.run_dir is not None:
-            self.run_dir.write_criteria(history_of(self.resolved, self.config.stop, self.criteria))
+            self.run_dir.write_criteria(history_of(self.resolved, self.config.stop, self._criteria))
         self._horizon_notes.begin(rule.criteria)
         with self._session(rule.criteria):
             self._notify("on_train_start")
             result = result_of(self, self._begin_iteration())
             rule.check(result)
-            reason = rule.reason(result) if self.iteration and self.progress is None else rule.late(self.seconds)
+            reason = rule.reason(result) if self.iteration and self._progress is None else rule.late(self._seconds)
             if reason:
-                self.note(nothing_to_do(self, reason))
+                self._note(nothing_to_do(self, reason))
                 result = replace(result, stop_reason=reason)
                 with self._clock.held():
                     yield result
@@ -296,34 +296,34 @@ class Trainer(Run):
                     self._report(result)
                     with self._clock.held():
                         yield result
-            self.interrupt.check()
+            self._interrupt.check()
             self._notify("on_train_end", result)
-            self.ranks.broadcast_call("end", result)
+            self._ranks.broadcast_call("end", result)
 
     @contextmanager
     def _session(self, criteria: Mapping[str, float]) -> Iterator[None]:
         """Context of one training: starts and ends the reporter, signal handling and the parts of the run."""
-        facts = run_facts(self, [*self.notes, *notes_of_directory(self.run_dir)], criteria)
-        self.reporter.start(facts, self.timers)
+        facts = run_facts(self, [*self._notes, *notes_of_directory(self.run_dir)], criteria)
+        self._reporter.start(facts, self.timers)
         self._parts = self._make_parts()
         try:
-            with self.interrupt.watching(), self._clock.running():
+            with self._interrupt.watching(), self._clock.running():
                 yield
-                self.seconds += self._clock.lap()
+                self._seconds += self._clock.lap()
         except Interrupted as stopped:
             if self.run_dir is not None:
-                self.reporter.event(f"stopped; checkpoint {self.save()}")
-            self.ranks.broadcast_call("end")
+                self._reporter.event(f"stopped; checkpoint {self.save()}")
+            self._ranks.broadcast_call("end")
             raise stopped.as_error() from None
         finally:
-            self.reporter.finish()
+            self._reporter.finish()
             if self.run_dir is not None:
                 with suppress(FileError):  # saving the checkpoint has reported a full disk
                     self.run_dir.write_timers(self.timers)
 
     def _report(self, result: IterationResult) -> None:
         """Shows the result of an iteration, and passes it to the parts."""
-        self.reporter.iteration(result)
+        self._reporter.iteration(result)
         for take in self._parts.after_report:
             take(result)
 
@@ -368,30 +368,30 @@ class Trainer(Run):
 
     def _run_task(self, call: str, task: LearnOnly | CollectOnly) -> IterationResult:
         """Makes iterations of a task; an interrupted iteration of `train` is left unchanged."""
-        if self.ranks.rank:
-            *_, last = serve_rank(self.ranks, self.interrupt, call, lambda: self._task_iteration(call, task), self.save)
+        if self._ranks.rank:
+            *_, last = serve_rank(self._ranks, self._interrupt, call, lambda: self._iterate_task(call, task), self.save)
             return last
         with self._session(task.criteria(self)):
-            reason = task.rule.late(self.seconds)
+            reason = task.rule.late(self._seconds)
             result = replace(result_of(self, self._begin_iteration()), stop_reason=reason)
             if reason:
-                self.note(nothing_to_do(self, reason))
+                self._note(nothing_to_do(self, reason))
             with self._watch.over(task.rule.limit):
                 while not reason:
-                    result, late = iteration_within(self, lambda: self._task_iteration(call, task), task.rule)
+                    result, late = iteration_within(self, lambda: self._iterate_task(call, task), task.rule)
                     reason = task.reason(self) or late
                     result = replace(result, stop_reason=reason)
                     self._report(result)
                     if not reason:
-                        self.interrupt.check()
-            self.interrupt.check()
-            self.ranks.broadcast_call("end", result)
+                        self._interrupt.check()
+            self._interrupt.check()
+            self._ranks.broadcast_call("end", result)
         return result
 
-    def _task_iteration(self, call: str, task: LearnOnly | CollectOnly | None) -> IterationResult:
+    def _iterate_task(self, call: str, task: LearnOnly | CollectOnly | None) -> IterationResult:
         """Makes an iteration of learning only or collecting only; rank 0 gives the task."""
-        progress = self.apart.get(call) or self._begin_iteration()
-        self.apart = {call: progress}
+        progress = self._apart.get(call) or self._begin_iteration()
+        self._apart = {call: progress}
         with self._timed(call, task) as given:
             given(self, progress)
         return self._end_iteration(progress)
@@ -404,11 +404,11 @@ class Trainer(Run):
             ConfigError: If no policy has enough experience in its replay for learning to begin.
         """
         check_can_pause(self)
-        self.paused = True
+        self._paused = True
 
     def resume_sampling(self) -> None:
         """Makes iterations sample again."""
-        self.paused = False
+        self._paused = False
 
     def evaluate(self, episodes: int | None = None, deterministic: bool | None = None) -> EvaluationResult:
         """Evaluates the policies, without learning and without any effect on the training.
@@ -469,7 +469,7 @@ class Trainer(Run):
             ConfigError: If there is no run directory, or `path` exists.
             FileError: If it cannot be written; names the last good checkpoint.
         """
-        if self.ranks.rank:
+        if self._ranks.rank:
             return write_shard(self, self._saved_replays, self.state_dict())
         target = save_run(self, self._saved_replays, self.run_dir, path, pin)
         self._notify("on_checkpoint", target)
@@ -477,7 +477,7 @@ class Trainer(Run):
 
     def _notify(self, moment: str, *about: Any) -> None:
         """Calls one method of every callback."""
-        notify(self.callbacks, moment, self, *about)
+        notify(self._callbacks, moment, self, *about)
 
     @classmethod
     def load(
@@ -524,15 +524,15 @@ class Trainer(Run):
             stand_in = checkpoint.stand_in_of(saved, play, layers)
             with logs_in(run_dir.path if run_dir else None):
                 trainer = cls(config=[stored, *layers], callbacks=callbacks, stand_in=stand_in)
-            fresh, stop, mine = trainer.resolved, trainer.config.stop, own_shard(trainer.ranks, saved)
+            fresh, stop, mine = trainer.resolved, trainer.config.stop, own_shard(trainer._ranks, saved)
             criteria = resumed_criteria(saved.state["criteria"], fresh, stop, str(saved.path))
             trainer.resolved = replace(fresh, history=checkpoint.joined_history(saved, fresh))
             with own_torch(1), explain_mismatch(fresh, saved, trainer.env):
                 trainer.load_state_dict(mine.state)
-            trainer.criteria = criteria
+            trainer._criteria = criteria
             move_horizon(trainer, fresh, str(saved.path), keep_schedules)
             trainer._parts = trainer._make_parts()  # the loaded horizon may need one
-            trainer._saved_replays.restore(mine, trainer.replays, trainer.note)
+            trainer._saved_replays.restore(mine, trainer.replays, trainer._note)
             if run_dir is not None:
                 checkpoint.delete_later_checkpoints(saved.path)  # before rows: a later start can still cut these
                 run_dir.write_settings(trainer.resolved)
@@ -545,10 +545,10 @@ class Trainer(Run):
             raise
         trainer.run_dir = run_dir
         if saved.facts["exact"] and not trainer.env.exact:
-            trainer.reporter.note("unfinished episodes could not be resumed: this run is no longer exact")
+            trainer._reporter.note("unfinished episodes could not be resumed: this run is no longer exact")
         changed = changed_paths(saved.facts.get("paths", {}), trainer.paths) if resume else ()
         for line in (*saved.notes, *changed):
-            trainer.reporter.note(line)
+            trainer._reporter.note(line)
         return trainer
 
     def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
@@ -559,9 +559,9 @@ class Trainer(Run):
 
     def close(self) -> None:
         """Closes the environments and the run directory."""
-        self.pool.close()
+        self._pool.close()
         self._measure.close()
-        self.ranks.close()
+        self._ranks.close()
         if self.run_dir is not None:
             self.run_dir.close()
             self.run_dir = None

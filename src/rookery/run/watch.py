@@ -58,7 +58,7 @@ class Watch:
             ended.set()
             thread.join()
             self._ended = None
-            self._run.interrupt.forget_time()
+            self._run._interrupt.forget_time()
 
     def _watch(self, ended: threading.Event, limit: tuple[str, float] | None) -> None:
         run, first_iteration, estimated = self._run, self._run.iteration, limit is None
@@ -67,9 +67,9 @@ class Watch:
             pause = LOOK_SECONDS
             if run._clock.is_held:
                 continue
-            now = run.seconds + run._clock.passed()
+            now = run._seconds + run._clock.passed()
             if limit is not None and now >= limit[1]:
-                run.interrupt.time_is_up()
+                run._interrupt.time_is_up()
                 continue
             if limit is not None:
                 pause = min(pause, limit[1] - now)
@@ -79,7 +79,7 @@ class Watch:
                     length, left = self._estimate(now)
                     if left is not None and now + left > limit[1]:
                         estimated = True
-                        run.note(self._too_long(length + left, limit[0]))
+                        run._note(self._too_long(length + left, limit[0]))
 
     def _too_long(self, seconds: float, criterion: str) -> str:
         return (
@@ -98,10 +98,10 @@ class Watch:
         progress = self._progress()
         if progress is None:
             return f"after iteration {run.iteration}"
-        now = run.seconds + run._clock.passed()
+        now = run._seconds + run._clock.passed()
         parts = [f"iteration {run.iteration + 1}, {span(now - progress.seconds)} so far"]
-        if not run.apart:
-            parts.append(f"{max(run.pool.acted() - self._acted, 0):,} decisions")
+        if not run._apart:
+            parts.append(f"{max(run._pool.acted() - self._acted, 0):,} decisions")
         if run.replays:
             parts.append(f"{self._made(progress):,} gradient steps")
         if progress.round is not None and progress.round.left:
@@ -116,7 +116,7 @@ class Watch:
         run = self._run
         progress = run._under_way
         if progress is not self._under_way:
-            self._under_way, self._acted, self._first = progress, run.pool.acted(), None
+            self._under_way, self._acted, self._first = progress, run._pool.acted(), None
         return progress
 
     def _made(self, progress: Progress) -> int:
@@ -142,7 +142,7 @@ class Watch:
     def _left(self, progress: Progress, made: int) -> float | None:
         """Estimates the gradient steps that are left in an iteration; None if they do not decide its length."""
         run, replays = self._run, list(self._run.replays.values())
-        if run.apart:
+        if run._apart:
             return max(ITERATION - made, 0)
         if len(replays) < len(run.learners):
             return None

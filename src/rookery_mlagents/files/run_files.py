@@ -277,7 +277,7 @@ class RunFiles(Callback):
                         ledger.add(f"learning/{metric}", float(value))
             ledger.take_reported(result.reported)
             ledger.learned, pace = policy.decisions, self.pace(name)
-            ledger.steps = policy.decisions + trainer.pool.undelivered(name)
+            ledger.steps = policy.decisions + trainer._pool.undelivered(name)
             if ledger.steps >= ledger.summary_at:
                 self.summary(trainer, name, result, ledger.steps - ledger.steps % pace.summary_freq)
                 ledger.summary_at = next_multiple(ledger.steps, pace.summary_freq)
@@ -474,7 +474,7 @@ class RunFiles(Callback):
             temporary.unlink(missing_ok=True)
             if name not in self._failed:
                 self._failed.add(name)
-                trainer.note(f"{path}: no ONNX file of {name}: {error}; training continues without it")
+                trainer._note(f"{path}: no ONNX file of {name}: {error}; training continues without it")
 
     # --- the whole run ------------------------------------------------------------------------------------------------
 
@@ -482,9 +482,9 @@ class RunFiles(Callback):
         """Replaces ``training_status.json`` and ``timers.json``."""
         assert trainer.run_dir is not None
         folder = trainer.run_dir.path / LOGS
-        standing = trainer.self_play.standing()
+        standing = trainer._self_play.standing()
         status = status_text(
-            self.lessons(trainer.curriculum.lessons),
+            self.lessons(trainer._curriculum.lessons),
             {name: ledger.checkpoints for name, ledger in self.ledgers.items()},
             {name: ledger.final for name, ledger in self.ledgers.items() if ledger.final is not None},
             {name: one.rating for name, one in standing.items()},

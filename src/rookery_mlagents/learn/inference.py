@@ -140,8 +140,8 @@ def _play(trainer: Trainer, options: RunOptions, request: Request, seconds: Call
     count = _copies(options, request) or trainer.config.sampling.num_envs
     episodes = request.episodes or ENDLESS
     with trainer._copies(count) as copies:
-        played, began = bounded(trainer, copies, episodes, likeliest, trainer.interrupt), seconds()
-        with trainer.interrupt.watching():
+        played, began = bounded(trainer, copies, episodes, likeliest, trainer._interrupt), seconds()
+        with trainer._interrupt.watching():
             try:
                 while not played.over:
                     played.play(LOOK_EVERY)

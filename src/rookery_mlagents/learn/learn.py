@@ -471,9 +471,9 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
             trainer = Trainer(config=layers, callbacks=[files], run_dir=folder, stand_in=plan.copies)
             plan.begin(trainer, request.trust_pickle)
     with trainer:
-        notes = [*trainer.notes, *notes_of(options, plan.behaviors)]
-        trainer.notes[:] = notes if options.debug else filter(is_asked_for, notes)
-        trainer.notes += [*moved, *finished_notes(trainer), *replaced]
+        notes = [*trainer._notes, *notes_of(options, plan.behaviors)]
+        trainer._notes[:] = notes if options.debug else filter(is_asked_for, notes)
+        trainer._notes += [*moved, *finished_notes(trainer), *replaced]
         try:
             yield Session(trainer, files, options, folder)
         finally:
@@ -485,7 +485,7 @@ def finished_notes(trainer: Trainer) -> list[str]:
     lines = finished_lines(trainer)
     if len(lines) < len(trainer.learners):
         until = "it plays on without learning until the other behaviours have come as far as they are to"
-    elif trainer.progress is not None:
+    elif trainer._progress is not None:
         until = "it plays on without learning until the iteration ends that was interrupted"
     else:
         return []  # the trainer reports that there is nothing to do
@@ -611,7 +611,7 @@ class Plan:
         for name, path in self.starts.mlagents_files.items():
             take_over(trainer.policies[name], read_weights(path, trust_pickle), path)
         changed = [name for name in self.starts.mlagents_files if name in trainer.learners]
-        trainer.pool.set_weights({name: trainer.learners[name].behaviour for name in changed})
+        trainer._pool.set_weights({name: trainer.learners[name].behaviour for name in changed})
 
 
 def iteration_steps(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> dict[str, int]:

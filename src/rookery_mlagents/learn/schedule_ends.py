@@ -96,7 +96,7 @@ class StoredEnds:
             cfg: Settings = trainer.config.policies[name].algorithm
             now = attrgetter(setting)(cfg)
             if isinstance(now, Linear) and now.steps != old.steps:
-                at = trainer.decisions.get(name, 0)
+                at = trainer._decisions.get(name, 0)
                 line = f"schedules end at {now.steps:,} decisions instead of {old.steps:,}"
                 moved.setdefault(line, []).append(
                     change(f"policies.{name}.{setting}", old.at(at, None), now.at(at, None))

@@ -201,7 +201,7 @@ class LearnHook(BatchHook):
     def seat(self, slot: int) -> tuple[int, Any]:
         """Returns the environment index of a slot, and its agent."""
         run = self.trainer.rookery
-        playing = run.pool.worker.policies[self.name]
+        playing = run._pool.worker.policies[self.name]
         kind = run.env.kinds[playing.kind]
         lane, column = divmod(int(playing.row_of_slot[slot]), len(kind.agents))
         return lane, self.trainer.agent_ids(kind.agents[column]) if self.trainer.is_multi_agent else SINGLE

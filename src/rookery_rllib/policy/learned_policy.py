@@ -145,7 +145,7 @@ class LearnedPolicy(Policy):
     def get_exploration_info(self) -> dict[str, Any]:
         if self.exploration is not None:
             return super().get_exploration_info()
-        row = self._trainer.last_learning.get(self._name, {})
+        row = self._trainer._last_learning.get(self._name, {})
         return {EXPLORATION_KEYS[name]: value for name, value in row.items() if name in EXPLORATION_KEYS}
 
     # --- weights ------------------------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ class LearnedPolicy(Policy):
 def hand_out(trainer: Any, name: str) -> None:
     """Broadcasts the current weights of a policy to the sampling processes of a trainer."""
     learner = trainer.learners.get(name)
-    trainer.pool.set_weights({name: trainer.policies[name] if learner is None else learner.behaviour})
+    trainer._pool.set_weights({name: trainer.policies[name] if learner is None else learner.behaviour})
 
 
 def _is_filter(name: str) -> bool:

@@ -193,7 +193,7 @@ class BaseTrainer(Trainable):
         self._listen()
         self._away: list[EpisodeResult] = []  # episodes of cluster workers that are not reported yet
         if self.rookery.config.sampling.workers:
-            self.rookery.windows.kept = self._away
+            self.rookery._windows.kept = self._away
         self._window = EpisodeWindow(self.config["metrics_smoothing_episodes"])
         self._stopwatch = Stopwatch(self.rookery.timers)
         self._steps_before = self._decisions_before = 0
@@ -384,7 +384,7 @@ class BaseTrainer(Trainable):
         if shared:
             put_together(shared)
             learners = self.rookery.learners.items()
-            self.rookery.pool.set_weights({name: learner.behaviour for name, learner in learners})
+            self.rookery._pool.set_weights({name: learner.behaviour for name, learner in learners})
         self.welcome()
         result = self._result(found)
         if due:
@@ -448,7 +448,7 @@ class BaseTrainer(Trainable):
     @property
     def decisions(self) -> int:
         """Decisions of all agents so far."""
-        return self._decisions_before + self.rookery.pool.acted()
+        return self._decisions_before + self.rookery._pool.acted()
 
     def take_episodes(self) -> list[EndedEpisode]:
         away = [self._episode_of(result) for result in self._away]

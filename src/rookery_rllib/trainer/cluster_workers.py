@@ -202,13 +202,13 @@ class RemoteEvaluation:
         lanes = max(min(episodes, config.evaluation.num_envs), min(episodes, evaluation["workers"]))
         config = replace(config, evaluation=replace(config.evaluation, num_envs=lanes))
         self._run, self._episodes, self._deterministic = run, episodes, not evaluation["explore"]
-        self._workers = EvaluationWorkers(config, run.streams, run._draws, run.interrupt, run.note)
+        self._workers = EvaluationWorkers(config, run._streams, run._draws, run._interrupt, run._note)
 
     def ask(self) -> None:
         """Starts an evaluation of the current policies."""
         run = self._run
         limit = run.config.evaluation.max_episode_steps
-        task = EvaluationTask(run.policies, run.mapping, {}, self._episodes, self._deterministic, limit)
+        task = EvaluationTask(run.policies, run._mapping, {}, self._episodes, self._deterministic, limit)
         self._workers.ask(task, run.env_steps)
 
     def answer(self) -> list[EpisodeResult]:

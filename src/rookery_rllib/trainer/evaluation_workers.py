@@ -124,8 +124,8 @@ class EvaluationWorker(workers.RolloutWorker):
         self._book.forget()
         recorder = Recorder(self._book)
         played = BoundedEpisodes(
-            self._env, run.policies, run.mapping,
-            Streams(run.streams.integer(Role.EVALUATION, self.worker_index, self._samples)),
+            self._env, run.policies, run._mapping,
+            Streams(run._streams.integer(Role.EVALUATION, self.worker_index, self._samples)),
             deterministic=not trainer.translation.evaluation["explore"], episodes=lanes,
             limit=run.config.evaluation.max_episode_steps, listeners=[recorder, *self._book.listeners()],
         )  # fmt: skip

@@ -47,7 +47,7 @@ def restore_checkpoint(trainer: Any, path: Path) -> dict[str, Any]:
     else:
         trainer.book.forget()
         _load_policies(trainer, saved.state)
-    run.pool.set_weights({name: each.behaviour for name, each in run.learners.items()})
+    run._pool.set_weights({name: each.behaviour for name, each in run.learners.items()})
     return content
 
 
@@ -70,4 +70,4 @@ def _load_policies(trainer: Any, state: Mapping[str, Any]) -> None:
             run.learners[name].load_state_dict(state["learners"][name])
         else:
             run.policies[name].load_state_dict(state["policies"][name])
-            run.pool.set_weights({name: run.policies[name]})
+            run._pool.set_weights({name: run.policies[name]})

@@ -189,12 +189,12 @@ class RolloutWorker:
     def _round(self) -> dict[str, SampleBatch]:
         """Samples until the batch of a policy is complete; returns the complete ones, postprocessed."""
         run = self._trainer.rookery
-        sample = run.pool.sample(MOST_STEPS)
+        sample = run._pool.sample(MOST_STEPS)
         run._count_played(sample)
         while not sample.rollouts:
-            run.introduce(sample.newcomers)
+            run._introduce(sample.newcomers)
             self._trainer.welcome()
-            sample = run.pool.sample(MOST_STEPS)
+            sample = run._pool.sample(MOST_STEPS)
             run._count_played(sample)
         return {name: self._postprocessed(name, sample.rollouts) for name in sample.rollouts}
 

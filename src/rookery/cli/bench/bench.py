@@ -92,7 +92,7 @@ def show_survey(layers: list[Layer], preset: str, seconds: float, as_json: bool)
         choice = "auto" if source == "measured" else value  # from the user or the preset
         own = choice, trainer.config.sampling.num_envs
         about = describe(trainer)
-        notes = trainer.notes
+        notes = trainer._notes
     others = [name for name in IMPLEMENTATIONS if name != "auto"] if choice == "auto" else [choice]
     if as_json:
         found = survey(make, own, others, seconds, watch=lambda choice: None)

@@ -84,7 +84,7 @@ def elo(
         with trainer._copies(trainer.config.sampling.num_envs) as env:
             entrants = entrants_of(trainer, env, rated, others, seed)
             names = [entrant.name for entrant in entrants]
-            start = trainer.self_play.ratings.initial
+            start = trainer._self_play.ratings.initial
             fixed = anchors_of(anchor, names) if anchor else {next(iter(others)): start}
             matches = Matches(trainer, env, entrants, None, games, deterministic=deterministic, seed=seed)
             played = matches.play(show_games if sys.stderr.isatty() and not as_json else ignore)
@@ -174,7 +174,7 @@ def other_players(trainer: Trainer, given: dict[str, str]) -> dict[str, str]:
     Raises:
         ConfigError: If a given player has the name of an anchor.
     """
-    known = dict(trainer.self_play.anchors)
+    known = dict(trainer._self_play.anchors)
     if CHANCE not in known.values():
         known.setdefault(CHANCE, CHANCE)
     if twice := [name for name in given if name in known and given[name] != known[name]]:
@@ -193,7 +193,7 @@ def entrants_of(trainer: Trainer, env: Any, rated: Sequence[str], others: dict[s
 
     if twice := [name for name in others if name in rated]:
         raise ConfigError(f"--players {twice[0]}=...: this is a policy of the run; give the function another name")
-    streams = Streams(trainer.streams.integer(Role.MATCH, seed))
+    streams = Streams(trainer._streams.integer(Role.MATCH, seed))
     found = [entrant_of_run(trainer, env, name, name) for name in rated]
     return [*found, *(scripted_entrant(env, player, name, streams) for name, player in others.items())]
 

@@ -98,7 +98,7 @@ def function_entrant(run: Trainer, env: Any, player: str, name: str, seed: int) 
     from rookery.core.seeding import Role, Streams
     from rookery.run.opponents.matches import scripted_entrant
 
-    return scripted_entrant(env, player, name, Streams(run.streams.integer(Role.MATCH, seed)))
+    return scripted_entrant(env, player, name, Streams(run._streams.integer(Role.MATCH, seed)))
 
 
 def check_alike(a: Trainer, b: Trainer, saved: Path, other: Path) -> None:

@@ -57,4 +57,4 @@ def report_rows(trainer: Trainer, rows: TextIO | None) -> None:
     from rookery.report.console import JsonReporter
 
     if rows is not None:
-        trainer.reporter = JsonReporter(rows)
+        trainer._reporter = JsonReporter(rows)

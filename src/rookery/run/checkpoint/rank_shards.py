@@ -50,8 +50,8 @@ def write_shard(run: Run, replays: SavedReplays, state: Mapping[str, Any]) -> Pa
         replays: Record of the rows of its replay that are on the disk already.
         state: Its state.
     """
-    target = Path(run.ranks.broadcast_call("save"))
-    place = checkpoint.shard_of(target, run.ranks.rank)
+    target = Path(run._ranks.broadcast_call("save"))
+    place = checkpoint.shard_of(target, run._ranks.rank)
     problem = ""
     try:
         if not target.parent.is_dir():
@@ -61,8 +61,8 @@ def write_shard(run: Run, replays: SavedReplays, state: Mapping[str, Any]) -> Pa
         checkpoint.write_checkpoint(place, dict(state), {**config, **files}, {"iteration": run.iteration, **held})
         replays.note_checkpoint(place)
     except (FileError, OSError) as error:
-        problem = f"rank {run.ranks.rank}: {error}"
-    run.ranks.gather(problem)
+        problem = f"rank {run._ranks.rank}: {error}"
+    run._ranks.gather(problem)
     return target
 
 
@@ -92,6 +92,6 @@ def own_shard(ranks: Ranks, saved: checkpoint.Saved | None) -> checkpoint.Saved:
 
 def load_shard(run: Run, replays: SavedReplays) -> None:
     """Loads this rank's shard of the checkpoint that rank 0 loads."""
-    mine = own_shard(run.ranks, None)
+    mine = own_shard(run._ranks, None)
     run.load_state_dict(mine.state)
-    replays.restore(mine, run.replays, run.note)
+    replays.restore(mine, run.replays, run._note)

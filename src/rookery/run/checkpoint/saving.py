@@ -42,7 +42,7 @@ def save_run(run: Run, replays: SavedReplays, run_dir: RunDir | None, path: str 
     facts = {
         "iteration": run.iteration,
         "env_steps": run.env_steps,
-        "score": run.score,
+        "score": run._score,
         "exact": run.env.exact,
         "env": describe(run.env),
         "pinned": pin,
@@ -51,13 +51,13 @@ def save_run(run: Run, replays: SavedReplays, run_dir: RunDir | None, path: str 
     }
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_other_shards(run.ranks, target)
+        write_other_shards(run._ranks, target)
         files, held = replays.files(run.replays)
         checkpoint.write_checkpoint(target, run.state_dict(), {**extra, **files}, {**facts, **held})
         if folder is not None or run_dir is None:
             replays.note_checkpoint(target)
         if folder is not None:
-            checkpoint.note_best(folder, target.name, run.score)
+            checkpoint.note_best(folder, target.name, run._score)
             checkpoint.tidy(folder, run.config.checkpoint.keep_last)
     except (FileError, OSError) as error:
         good = None if folder is None else last_good(folder)

@@ -22,8 +22,8 @@ class Remarks(RunPart):
         """Shows each note once."""
         run = self._run
         if line := self._endless.line(result, limit_of(run)):
-            run.note(line)
+            run._note(line)
         for name, learner in run.learners.items():
             if name not in self._advised and (line := learner.advice()):
                 self._advised.add(name)
-                run.note(line)
+                run._note(line)

@@ -26,7 +26,7 @@ def run_facts(run: Run, notes: Sequence[str], criteria: Mapping[str, float]) -> 
         for name, policy in run.policies.items()
     }
     num_agents = sum(len(kind.agents) for kind in env.kinds)
-    notes, lanes = [*filter(None, [run.ranks.description]), *notes], env.num_lanes * run.ranks.size
+    notes, lanes = [*filter(None, [run._ranks.description]), *notes], env.num_lanes * run._ranks.size
     made = max((one.gradient_steps for one in run.replays.values()), default=0)
     return RunFacts(env.name, lanes, num_agents, run.seed, facts, notes, criteria, made)
 
@@ -37,7 +37,7 @@ def finished_lines(run: Run) -> list[str]:
     for name in sorted(run._retired):
         path = f"policies.{name}.max_decisions"
         source, most = run.resolved.history[path][-1]
-        learned = f"{name} has learned from {run.decisions.get(name, 0):,} decisions"
+        learned = f"{name} has learned from {run._decisions.get(name, 0):,} decisions"
         lines.append(f"{learned}, and has a limit of {most:,} ({path}, given by {source})")
     return lines
 

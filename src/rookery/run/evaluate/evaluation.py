@@ -62,7 +62,7 @@ class Measure(RunPart):
     @property
     def is_due(self) -> bool:
         """Whether this rank evaluates at the end of the current iteration."""
-        return not self._run.ranks.rank and self._ends_with_measure
+        return not self._run._ranks.rank and self._ends_with_measure
 
     def after_call(self, call: str) -> None:
         """Evaluates at the end of a training iteration, at rank 0, if one is scheduled; the other ranks wait.
@@ -77,10 +77,10 @@ class Measure(RunPart):
             try:
                 evaluation = self._evaluate()
             except Interrupted:
-                if run.ranks.size == 1:
+                if run._ranks.size == 1:
                     raise
-        if run.ranks.size > 1 and self._ends_with_measure:
-            run.ranks.check(run.interrupt)
+        if run._ranks.size > 1 and self._ends_with_measure:
+            run._ranks.check(run._interrupt)
         self._latest = evaluation
 
     def after_iteration(self, result: IterationResult) -> IterationResult:
@@ -92,20 +92,20 @@ class Measure(RunPart):
     def _ends_with_measure(self) -> bool:
         """Whether rank 0 evaluates at the end of the current iteration."""
         run, every = self._run, self._run.config.evaluation.every
-        return bool(every) and not run.paused and (run.iteration + 1) % every == 0
+        return bool(every) and not run._paused and (run.iteration + 1) % every == 0
 
     def before_call(self, call: str, task: Any) -> Any:
         """Makes remote workers, if there are any, play the evaluation that this iteration is to report."""
         run, settings = self._run, self._run.config.evaluation
-        if call != "train_iteration" or not settings.workers or run.ranks.rank:
+        if call != "train_iteration" or not settings.workers or run._ranks.rank:
             return task
         if self._workers is None:
-            with started_in(run.folder):
+            with started_in(run._folder):
                 self._workers = EvaluationWorkers(
-                    as_typed(run.resolved), run.streams, run._draws, run.interrupt, run.note
+                    as_typed(run.resolved), run._streams, run._draws, run._interrupt, run._note
                 )
         if self.is_due and not self._workers.under_way:
-            policies, mapping = run.self_play.to_measure(run.policies)
+            policies, mapping = run._self_play.to_measure(run.policies)
             wanted = EvaluationTask(
                 policies, mapping, lessons_of(run), settings.episodes, settings.deterministic, limit_of(run)
             )
@@ -120,7 +120,7 @@ class Measure(RunPart):
                 return summarize(run, *workers.answer())
         if is_only_one(run.env):
             with run._copies(run.env.num_lanes) as env:
-                played = bounded(run, env, episodes, deterministic, run.interrupt)
+                played = bounded(run, env, episodes, deterministic, run._interrupt)
                 with measuring(run, played):
                     played.play()
             return summarize(run, played.outcome, run.env_steps)
@@ -129,7 +129,7 @@ class Measure(RunPart):
             if self._env is not None:
                 close_env(self._env, self._env.name)
             self._env = run._make_copies(lanes)
-        played = bounded(run, self._env, episodes, deterministic, run.interrupt)
+        played = bounded(run, self._env, episodes, deterministic, run._interrupt)
         with measuring(run, played):
             played.play()
         return summarize(run, played.outcome, run.env_steps)
@@ -158,7 +158,7 @@ def limit_of(run: Run) -> int:
     `UNKNOWN_LIMIT` at most if that is not set and the run has sampled without the end of an episode.
     """
     limit, history = run.config.evaluation.max_episode_steps, run.resolved.history["evaluation.max_episode_steps"]
-    ended = run.windows.episodes or run.finished or not run.env_steps
+    ended = run._windows.episodes or run._finished or not run.env_steps
     return limit if ended or history[-1][0] != DEFAULT else min(limit, UNKNOWN_LIMIT)
 
 
@@ -171,12 +171,12 @@ def bounded(
     listeners: Sequence[EpisodeListener] = (),
 ) -> BoundedEpisodes:
     """Returns episodes of a run's policies in its environment, each of `limit_of` steps at most."""
-    policies, mapping = run.self_play.to_measure(run.policies)
+    policies, mapping = run._self_play.to_measure(run.policies)
     return BoundedEpisodes(
         env,
         policies,
         mapping,
-        run.streams,
+        run._streams,
         deterministic=deterministic,
         episodes=episodes,
         limit=limit_of(run),
@@ -189,7 +189,7 @@ def bounded(
 
 def lessons_of(run: Run) -> Mapping[str, int]:
     """Returns the lesson of each parameter that has lessons, from 0, in which policies are evaluated."""
-    return run._draws.last() if run.config.evaluation.lesson == "last" else run.curriculum.lessons
+    return run._draws.last() if run.config.evaluation.lesson == "last" else run._curriculum.lessons
 
 
 def summarize(run: Run, played: PlayedEpisodes, env_steps: int) -> EvaluationResult:
@@ -210,7 +210,7 @@ def summarize(run: Run, played: PlayedEpisodes, env_steps: int) -> EvaluationRes
         why = "evaluation.max_episode_steps"
         if played.limit < run.config.evaluation.max_episode_steps:
             why = f"no episode of training has ended so far; {why}=N sets another limit"
-        run.note(
+        run._note(
             f"evaluation: {played.cut} of {len(results)} episodes had not ended after {played.limit:,} steps ({why}) "
             "and count as truncated there"
         )
@@ -289,7 +289,7 @@ def record(
     video.save(path, progress)
     if left := video.left_out:
         first = f", from episode {left[0] + 1} of {episodes} on," if episodes > 1 else ""
-        run.note(
+        run._note(
             f"{shown(path)} shows the first {video.seconds:.1f} s; {len(left):,} later frames{first} are left out: "
             "--seconds and --max-frames (in code seconds, max_frames) change that"
         )

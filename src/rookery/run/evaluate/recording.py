@@ -497,7 +497,7 @@ def prepared(
             with users_modes():
                 copy = make_env(env, env_config, (), 1, "serial")
         with closing(copy):
-            yield copy, trainer.policies, trainer.mapping, trainer.config.evaluation.max_episode_steps
+            yield copy, trainer.policies, trainer._mapping, trainer.config.evaluation.max_episode_steps
 
 
 # --- actions before tanh ----------------------------------------------------------------------------------------------

@@ -18,10 +18,10 @@ class LessonsPart(RunPart):
 
     def after_sample(self, sample: Sample) -> None:
         """Counts finished episodes."""
-        self._run.curriculum.on_episodes(sample.finished)
+        self._run._curriculum.on_episodes(sample.finished)
 
     def after_iteration(self, result: IterationResult) -> IterationResult:
         """Moves the lessons; returns the result with the progress of each course."""
         run = self._run
-        standing = run.curriculum.update(result, run.horizon, run.note, run.pool.change_lessons)
+        standing = run._curriculum.update(result, run._horizon, run._note, run._pool.change_lessons)
         return replace(result, lessons=standing)

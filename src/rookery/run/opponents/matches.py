@@ -97,7 +97,7 @@ def check_sides(env: VectorEnv) -> dict[str, tuple[str, ...]]:
 
 def players_of_run(run: Run) -> dict[str, Policy]:
     """Returns all policies of a run by name, each after its snapshots: ``main@1``, ``main@2``, ``main``."""
-    kept = run.self_play.snapshots
+    kept = run._self_play.snapshots
     found: dict[str, Policy] = {}
     for name, policy in run.policies.items():
         found |= {f"{name}{SNAPSHOT}{number}": snapshot for number, snapshot in sorted(kept.get(name, {}).items())}
@@ -128,14 +128,14 @@ def entrant_of_run(run: Run, env: VectorEnv, name: str | None, called: str) -> E
         raise ConfigError(f"{called}: there is no policy {name!r}; there are {', '.join(known)}{nearest(name, known)}")
     base = None if name is None else name.partition(SNAPSHOT)[0]
     if base is not None:
-        base = run.self_play.exploiters.get(base, base)
+        base = run._self_play.exploiters.get(base, base)
     found: dict[str, Policy] = {}
     seats: dict[tuple[str, Kind], Policy] = {}
     for kind in env.kinds:
         for agent in kind.agents:
             mapped = policy_of_agent(run, agent)
             if name is None and mapped is None:
-                why = "is decided in every episode" if not run.mapping.is_static else "is not set in policy_mapping"
+                why = "is decided in every episode" if not run._mapping.is_static else "is not set in policy_mapping"
                 raise ConfigError(
                     f"{called}: which of its policies plays {agent!r} {why}; name one of {', '.join(run.policies)}"
                 )
@@ -167,10 +167,10 @@ def adapted_to(policy: Policy, kind: Kind) -> Policy | None:
 
 def policy_of_agent(run: Run, agent: str) -> str | None:
     """Returns the policy that a run maps an agent to; None if that is decided in every episode, or not set."""
-    if not run.mapping.is_static:
+    if not run._mapping.is_static:
         return None
     try:
-        return run.mapping(agent, EpisodeInfo(0, 0, Streams(0)))
+        return run._mapping(agent, EpisodeInfo(0, 0, Streams(0)))
     except ConfigError:
         return None
 
@@ -264,13 +264,13 @@ class Matches:
             env,
             self._policies,
             PolicyMapping(self._policy_of, list(self._policies)),
-            Streams(run.streams.integer(Role.MATCH, seed)),
+            Streams(run._streams.integer(Role.MATCH, seed)),
             deterministic=deterministic,
             episodes=self.games * len(self.pairs),
             limit=run.config.evaluation.max_episode_steps,
             interrupt=interrupt,
             draws=run._draws,
-            lessons=run._draws.last() if run.config.evaluation.lesson == "last" else run.curriculum.lessons,
+            lessons=run._draws.last() if run.config.evaluation.lesson == "last" else run._curriculum.lessons,
         )
 
     def _seated(self, a: str, b: str) -> list[dict[str, str]]:

@@ -18,17 +18,17 @@ class SelfPlayPart(RunPart):
 
     def after_sample(self, sample: Sample) -> None:
         """Rates finished games."""
-        self._run.self_play.on_episodes(sample.finished, self._run.note)
+        self._run._self_play.on_episodes(sample.finished, self._run._note)
 
     def after_update(self, name: str) -> None:
         """Takes a snapshot, draws opponents again or changes the learning team, if it is time."""
         run = self._run
-        run.self_play.learned(name, run.decisions[name], run.learners[name], run.pool, run._match)
+        run._self_play.learned(name, run._decisions[name], run.learners[name], run._pool, run._match)
 
     def is_learning(self, name: str) -> bool:
         """Returns whether it is a policy's turn to learn."""
-        return self._run.self_play.is_learning(name)
+        return self._run._self_play.is_learning(name)
 
     def in_result(self, result: IterationResult) -> IterationResult:
         """Returns the result with the progress of each policy in self-play."""
-        return replace(result, self_play=self._run.self_play.standing())
+        return replace(result, self_play=self._run._self_play.standing())

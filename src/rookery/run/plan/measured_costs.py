@@ -133,7 +133,7 @@ def measure_costs(make: MakeTrainer, shares: Sequence[int], learners: int, secon
         shared = {"sampling.num_envs": -(-lanes // learners) * learners, "cluster.learners": learners}
         _check_together(config, shared["sampling.num_envs"], learners)
         own = _iterations(trainer, spend["iterations"])
-        learn_cores = float(max(trainer.threads.values(), default=1))
+        learn_cores = float(max(trainer._threads.values(), default=1))
         numbers = sum(value.numel() for name in trainer.learners for value in trainer.policies[name].parameters())
     steps, points, wall, cpu, crowded = own.env_steps / lanes, [own.point], [], [], 1.0
     for share in sorted({min(shares, default=lanes), max(shares, default=lanes)}):
@@ -141,14 +141,14 @@ def measure_costs(make: MakeTrainer, shares: Sequence[int], learners: int, secon
         one_worker = {"cluster.learners": 1, "evaluation.workers": 0, **changed}
         with make(one_worker, Ranks()) as trainer:
             points.append(_iterations(trainer, 0.0).point)
-            assert isinstance(trainer.pool, RemotePool)
-            played = _play(trainer.pool, spend["playing"] / 3)
+            assert isinstance(trainer._pool, RemotePool)
+            played = _play(trainer._pool, spend["playing"] / 3)
             wall.append((float(share), played.wall))
             cpu.append((float(share), played.cpu))
             if len(cpu) == 1:  # the fewest environments, for the most workers
                 with background_load(CROWD * usable_cores() - 1):
-                    crowded = _play(trainer.pool, spend["playing"] / 3).cpu / played.cpu
-            workload, report = _workload(trainer.pool, trainer.config), played.report
+                    crowded = _play(trainer._pool, spend["playing"] / 3).cpu / played.cpu
+            workload, report = _workload(trainer._pool, trainer.config), played.report
             weights = [packed_weights(policy) for policy in trainer.policies.values()]
     own_step = own.playing / steps
     fixed = min(LinearCost.through(*wall).fixed, own_step)
@@ -186,12 +186,12 @@ def _iterations(trainer: Trainer, seconds: float) -> _Iterations:
     trainer.train_iteration()
     began = perf_counter()
     while len(found) < FEWEST or perf_counter() - began < seconds:
-        before, steps, decided = _timed(trainer.timers), trainer.env_steps, sum(trainer.decisions.values())
+        before, steps, decided = _timed(trainer.timers), trainer.env_steps, sum(trainer._decisions.values())
         start = perf_counter()
         trainer.train_iteration()
         took, after = perf_counter() - start, _timed(trainer.timers)
         playing, learning, updates = (after[at] - before[at] for at in range(3))
-        played, learned = trainer.env_steps - steps, sum(trainer.decisions.values()) - decided
+        played, learned = trainer.env_steps - steps, sum(trainer._decisions.values()) - decided
         found.append(_Iterations(took, playing, learning, max(1.0, updates), learned, played))
         if perf_counter() - began > max(seconds, 1.0) and len(found) > 1:
             break

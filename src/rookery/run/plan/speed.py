@@ -129,7 +129,7 @@ def describe(trainer: Trainer) -> dict[str, Any]:
         "algorithm": " and ".join(sorted(algorithms)),
         "cores": usable_cores(),
         "path": " and ".join(sorted(set(trainer.paths.values()))),
-        "torch_threads": trainer.config.threads or max(trainer.threads.values(), default=1),
+        "torch_threads": trainer.config.threads or max(trainer._threads.values(), default=1),
     }
 
 
@@ -160,7 +160,7 @@ def measure_limits(trainer: Trainer, pace: Pace, seconds: float) -> Limits:
         pace: The pace of such a trainer.
         seconds: Time to spend on the environment.
     """
-    seeds, rng = trainer.streams.episodes(Role.ENV), np.random.default_rng(trainer.seed)
+    seeds, rng = trainer._streams.episodes(Role.ENV), np.random.default_rng(trainer.seed)
     environment = random_rate(trainer.env, seeds, seconds, rng)
     return Limits(environment, pace.limit("acting"), pace.limit("learning"))
 

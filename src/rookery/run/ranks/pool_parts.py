@@ -18,7 +18,7 @@ class LagPart(RunPart):
 
     def in_update(self, name: str, rollout: Rollout) -> dict[str, float]:
         """Returns the columns of an update by name; empty where workers wait for weights."""
-        return self._run.pool.lag(name, rollout)
+        return self._run._pool.lag(name, rollout)
 
 
 class WaitsPart(RunPart):
@@ -29,4 +29,4 @@ class WaitsPart(RunPart):
 
     def in_result(self, result: IterationResult) -> IterationResult:
         """Returns the result with seconds, bytes and shares of waits."""
-        return replace(result, waits=self._run.pool.waits())
+        return replace(result, waits=self._run._pool.waits())

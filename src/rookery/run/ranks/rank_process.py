@@ -41,8 +41,8 @@ def serve(ranks: Gathered, task: RankTask) -> None:
     ) as trainer:  # fmt: skip
         calls: dict[str, Callable[[], Any]] = {
             "train_iteration": trainer.train_iteration,
-            "learn": partial(trainer._task_iteration, "learn", None),
-            "collect": partial(trainer._task_iteration, "collect", None),
+            "learn": partial(trainer._iterate_task, "learn", None),
+            "collect": partial(trainer._iterate_task, "collect", None),
             "save": trainer.save,
             "load": lambda: load_shard(trainer, trainer._saved_replays),
             "end": lambda: ranks.broadcast_call("end"),

@@ -21,12 +21,12 @@ class RanksPart(RunPart):
             TrainingError: If rank 0 makes another call.
         """
         run = self._run
-        received = run.ranks.broadcast_call(call, (run.horizon, run.criteria, run.paused, task))
-        run.horizon, run.criteria, run.paused, given = received
+        received = run._ranks.broadcast_call(call, (run._horizon, run._criteria, run._paused, task))
+        run._horizon, run._criteria, run._paused, given = received
         return given
 
     def before_result(self) -> None:
         """Collects the episodes of all ranks that ended in the iteration, in the order of their ends."""
         run = self._run
-        every = [episode for some in run.ranks.gather(run.finished) for episode in some]
-        run.finished = sorted(every, key=lambda one: (one.vector_step, one.lane))
+        every = [episode for some in run._ranks.gather(run._finished) for episode in some]
+        run._finished = sorted(every, key=lambda one: (one.vector_step, one.lane))

@@ -226,7 +226,7 @@ class TrainingJob(Job):
         except SpaceError as error:
             raise ConfigError(str(error)) from error
         trainer.close()
-        stop_rule(self.stop, trainer.current_criteria, None, trainer.config.evaluation.every)
+        stop_rule(self.stop, trainer._current_criteria, None, trainer.config.evaluation.every)
 
     def describe(self) -> dict[str, Any]:
         """Returns the settings as JSON, with names of classes and functions."""
@@ -307,8 +307,8 @@ class TrainingWork(Work):
     ) -> None:
         self.trainer = trainer
         self.iteration = trainer.iteration
-        criteria = directed(trainer.current_criteria, minimized)
-        if self.iteration and trainer.progress is None:
+        criteria = directed(trainer._current_criteria, minimized)
+        if self.iteration and trainer._progress is None:
             row = row_at(start.folder, self.iteration) or {}
             self.reason = reached_criterion(criteria, row)
             if stop is not None and stop(result_of(trainer, trainer._begin_iteration())):
@@ -342,7 +342,7 @@ class TrainingWork(Work):
 
     def interrupt(self) -> None:
         """Makes the trainer stop after the current vector step."""
-        self.trainer.interrupt.number = signal.SIGTERM
+        self.trainer._interrupt.number = signal.SIGTERM
 
     def close(self) -> None:
         """Ends the training."""
