@@ -111,7 +111,7 @@ def test_a_state_that_is_not_given_is_kept_and_its_metrics_leave_the_rows(run, c
     folder, (count, other, _) = run
     assert measured(folder) == {"Count", "Other", "length"}
     capsys.readouterr()
-    assert resumed(folder, [Count()], 4).callbacks[0].count > count.count
+    assert resumed(folder, [Count()], 4)._callbacks[0].count > count.count
     note = "note: this run had test_callback_states:Other, test_callback_states:Length, which is missing now"
     assert capsys.readouterr().err.count(note) == 1
     assert measured(folder) == {"Count"}

@@ -124,7 +124,7 @@ def test_a_callback_that_overrides_nothing_about_episodes_costs_nothing():
     trainer = arena(callbacks=[Callback(), Diary()])
     assert trainer._pool.worker.listeners is None
     assert trainer.env.keep_infos == "none"
-    ((_, told),) = arena(callbacks=[Callback(), Fields()]).pool.worker.listeners._listening["on_episode_step"]
+    ((_, told),) = arena(callbacks=[Callback(), Fields()])._pool.worker.listeners._listening["on_episode_step"]
     assert isinstance(told, Fields)
 
 

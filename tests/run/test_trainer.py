@@ -677,8 +677,8 @@ paths pause_sampling policies record replays resolved results resume_sampling ru
 state_version timers train train_iteration upgrade""".split()
 
 STORED = """@versions apart callback_states counters criteria curriculum decisions env_steps finished frozen horizon
-iteration lane_steps last_learning learners paused policies pool progress resting running_length score seconds self_play threads
-timers windows""".split()
+iteration lane_steps last_learning learners paused policies pool progress resting running_length score seconds self_play
+threads timers windows""".split()
 
 
 def test_a_trainer_has_these_public_names_and_its_stored_state_these_keys():
