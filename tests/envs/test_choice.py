@@ -165,7 +165,7 @@ def test_what_was_measured_is_noted_stored_and_not_measured_again(measured, monk
     measured(1e-3, cores=2)
     with trainer() as made:
         assert isinstance(made.env, SharesEnv)
-        assert any("1 helper process beside this one" in note for note in made.notes)
+        assert any("1 helper process beside this one" in note for note in made._notes)
         assert made.config.sampling.env_processes == 1 and made.config.env.implementation == "processes"
         assert made.resolved.history["sampling.env_processes"][-1] == ("measured", 1)
         made.train({"iterations": 1})

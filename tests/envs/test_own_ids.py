@@ -171,7 +171,7 @@ def test_helpers_that_were_measured_and_cannot_play_leave_it_to_this_process(els
         monkeypatch.setattr(processes, "TRIAL_TIMES", 0)
     with trainer(AtHome, config={"elsewhere": elsewhere}) as made:
         assert isinstance(made.env, SerialEnv) and made.config.sampling.env_processes == 0
-        (note,) = [note for note in made.notes if "helper" in note]
+        (note,) = [note for note in made._notes if "helper" in note]
         assert note.startswith("AtHome: 4 lanes of 1000 us a step: 1 helper process beside this one, but it cannot be")
         assert why in note and "'my_module:MyEnv-v0'" in note and "\n" not in note
         made.train({"iterations": 1})
@@ -191,7 +191,7 @@ def test_threads_that_were_measured_and_cannot_build_leave_it_to_this_process(me
     monkeypatch.setattr(choice, "_scales", lambda one, other: True)
     with trainer(InMain) as made:
         assert isinstance(made.env, SerialEnv)
-        assert any("in a helper thread" in note and "main thread" in note for note in made.notes)
+        assert any("in a helper thread" in note and "main thread" in note for note in made._notes)
     with pytest.raises(EnvError, match=r"^in a helper thread: .* set env.implementation=serial or processes$"):
         trainer(InMain, **{"env.implementation": "threads"})
 
@@ -221,7 +221,7 @@ def test_a_resumed_run_has_no_helpers_where_they_cannot_play(measured, monkeypat
     monkeypatch.setattr(owned, "HERE", "here")
     with Trainer.load(tmp_path / "saved") as again:
         assert isinstance(again.env, SerialEnv)
-        assert any("cannot be played there (building it" in note for note in again.notes)
+        assert any("cannot be played there (building it" in note for note in again._notes)
     with pytest.raises(EnvError, match="in a helper process"):
         Trainer.load(tmp_path / "saved", config={"sampling.env_processes": 1})
 
