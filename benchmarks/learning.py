@@ -24,6 +24,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+import rookery
 from rookery import DQNConfig, MultiAgentArena, PPOConfig, Trainer
 from rookery.core.schedules import Linear
 from rookery.core.settings.layers import flow
@@ -85,7 +86,7 @@ class Claim:
 
     Attributes:
         name: How to call it.
-        make: A trainer for a seed, with settings laid over those of the claim.
+        make: A trainer for a seed, with settings laid over those of the claim, and further arguments of `Trainer`.
         env_steps: Budget.
         score: What counts, from a trained trainer.
         threshold: The median over seeds must reach it.
@@ -101,7 +102,7 @@ class Claim:
     """
 
     name: str
-    make: Callable[[int, Mapping[str, Any]], Trainer]
+    make: Callable[..., Trainer]
     env_steps: int
     score: Callable[[Trainer], float]
     threshold: float
@@ -145,17 +146,17 @@ def return_of(policy: str) -> Callable[[Trainer], float]:
     return training_return_of_policy
 
 
-def preset(
-    env: str, algorithm: str = "ppo", settings: Mapping[str, Any] = NOTHING
-) -> Callable[[int, Mapping[str, Any]], Trainer]:
+def preset(env: str, algorithm: str = "ppo", settings: Mapping[str, Any] = NOTHING) -> Callable[..., Trainer]:
     """A trainer with the preset of an algorithm for an environment, and settings laid over it."""
     config = {"algorithm.name": algorithm, **settings}
-    return lambda seed, without: Trainer(env, config=[config, without], preset="auto", seed=seed)
+    return lambda seed, without, **more: Trainer(env, config=[config, without], preset="auto", seed=seed, **more)
 
 
-def arena(**settings: Any) -> Callable[[int, Mapping[str, Any]], Trainer]:
+def arena(**settings: Any) -> Callable[..., Trainer]:
     """A trainer of the arena with 16 copies."""
-    return lambda seed, without: Trainer(MultiAgentArena, num_envs=16, seed=seed, config=without, **settings)
+    return lambda seed, without, **more: Trainer(
+        MultiAgentArena, num_envs=16, seed=seed, config=without, **settings, **more
+    )
 
 
 def remembering(kind: str, **settings: Any) -> dict[str, Any]:
@@ -396,21 +397,27 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def write(rows: list[dict[str, Any]]) -> None:
-    """Writes the table and the raw figures."""
-    machine = {
+def machine() -> dict[str, Any]:
+    """Returns the CPU and the versions that figures are of."""
+    return {
         "cpu": _cpu(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
-        **{name: version(name) for name in ("torch", "numpy", "gymnasium", "rookery")},
+        "rookery": rookery.__version__,
+        **{name: version(name) for name in ("torch", "numpy", "gymnasium")},
     }
+
+
+def write(rows: list[dict[str, Any]]) -> None:
+    """Writes the table and the raw figures."""
+    about = machine()
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "learning.json").write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
+    (RESULTS / "learning.json").write_text(json.dumps({"machine": about, "rows": rows}, indent=1) + "\n")
     lines = [
         "# Learning",
         "",
         "Made by `make test-learning` with seeds 0, 1 and 2, one torch thread. "
-        + ", ".join(f"{name} {value}" for name, value in machine.items())
+        + ", ".join(f"{name} {value}" for name, value in about.items())
         + ".",
         "",
         "A control learns nothing; where settings stand beside its score, it learns as long as the claim, with these",

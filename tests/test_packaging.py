@@ -278,6 +278,16 @@ def test_a_source_distribution_has_the_sources_and_no_build(tree):
     assert "x86-64.so" not in names
 
 
+def test_the_zoo_is_in_no_distribution(tree, tmp_path):
+    shutil.copytree(ROOT / "benchmarks" / "zoo" / "cartpole-ppo", tree / "benchmarks" / "zoo" / "cartpole-ppo")
+    wheel, _ = build(tree, **without_compiler(tmp_path))
+    archive, _ = build(tree, "sdist")
+    with ZipFile(wheel) as packed, tarfile.open(archive) as sources:
+        names = [*packed.namelist(), *sources.getnames()]
+    assert "rookery/__init__.py" in names
+    assert not [name for name in names if "zoo/cartpole-ppo" in name]
+
+
 @pytest.mark.slow
 def test_a_source_distribution_installs_without_a_compiler_says_so_once_and_trains_in_torch(tree, tmp_path):
     add_sources(tree)

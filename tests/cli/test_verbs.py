@@ -105,6 +105,7 @@ def test_versions_name_python_torch_and_kernels():
         ("rookery train --algo discrete", ["discrete_cql"]),
         ("rookery evaluate my-", ["my-run"]),
         ("rookery explain my-", ["my-run"]),
+        ("rookery zoo verify cartpole-pp", ["cartpole-ppo"]),
     ],
 )
 def test_a_shell_completes_verbs_environments_algorithms_and_runs(words, expected, tmp_path, monkeypatch):

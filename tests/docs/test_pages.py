@@ -221,6 +221,7 @@ SEARCHED = {
     "scaling": "scaling",
     "troubleshooting": "troubleshooting",
     "trust": "trust",
+    "zoo": "pretrained",
     "tutorial": "tutorial",
 }
 """By page, a term of the field that its first 100 words hold, so that a search finds it."""

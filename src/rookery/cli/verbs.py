@@ -23,6 +23,7 @@ HELP = {
         "resume": "Continue a run exactly from its last checkpoint.",
         "learn": "Train on replay buffers, without the environment.",
         "bench": "Measure the training speed and name the bottleneck.",
+        "zoo": "List trained pairs; train one again, or verify it.",
     },
     "Inspect": {
         "evaluate": "Play episodes with the policies of a run.",

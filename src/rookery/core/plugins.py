@@ -223,6 +223,7 @@ VERBS = PluginTable(
         "resume": "rookery.cli.resume:resume",
         "learn": "rookery.cli.learn:learn",
         "bench": "rookery.cli.bench.bench:bench",
+        "zoo": "rookery.cli.zoo.zoo:app",
         "evaluate": "rookery.cli.evaluate:evaluate",
         "record": "rookery.cli.record:record",
         "plot": "rookery.cli.plot:plot",
