@@ -159,6 +159,7 @@ SEARCHED = {
     "glossary": "glossary",
     "how-to/asynchronous-sampling": "asynchronous sampling",
     "how-to/atari": "atari",
+    "how-to/choose-an-algorithm": "dqn",
     "how-to/c-environments": "environments in c",
     "how-to/central-critics": "critic",
     "how-to/command-line": "command line",

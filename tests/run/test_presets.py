@@ -213,7 +213,7 @@ def test_of_two_policies_the_one_that_remembers_gets_the_memory_preset():
 def test_in_code_no_environment_preset_is_used_unless_asked_for():
     assert Trainer("CartPole-v1").config.sampling.num_envs == 8
     assert Trainer("CartPole-v1")._notes == []
-    trainer = Trainer("CartPole-v1", preset="auto")
+    trainer = Trainer("CartPole-v1", "ppo", preset="auto")
     assert trainer._notes == ["preset CartPole-v1"]
     assert trainer.config.algorithm.gae_lambda == 0.8
     assert trainer.config.stop == {"env_steps": 100_000}

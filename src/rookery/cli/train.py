@@ -64,7 +64,10 @@ ReplayPlaces = Annotated[
 ]
 Algorithm = Annotated[
     str | None,
-    typer.Option(help="Algorithm: a name such as ppo, or my.module:MyConfig.", autocompletion=completion.algorithms),
+    typer.Option(
+        help="Algorithm: a name such as ppo, or my.module:MyConfig; default: chosen for the environment.",
+        autocompletion=completion.algorithms,
+    ),
 ]
 GradientSteps = Annotated[int | None, typer.Option(min=1, help="Gradient steps on --replay, for offline algorithms.")]
 SpacesFile = Annotated[
@@ -118,9 +121,7 @@ def train(
     show_loading(layers)
     from rookery.run.trainer import Trainer
 
-    with explain_domains(layers):
-        check_takes_data(layers, options)
-        run_name, seeded = name_and_seed(layers)
+    layers, run_name, seeded = checked_layers(layers, preset, options)
     if train_other_rank(lambda: Trainer(config=[*layers, SILENT], preset=preset)):
         return
     with json_rows(layers) as rows:
@@ -145,6 +146,22 @@ def train_other_rank(make: Callable[[], Trainer]) -> bool:
     with make() as trainer:
         trainer.train()
     return True
+
+
+def checked_layers(
+    layers: list[Layer], preset: str, options: Mapping[str, Any]
+) -> tuple[list[Layer], str, list[Layer]]:
+    """Returns the layers with the algorithm chosen if none is named, and the result of `name_and_seed`.
+
+    Raises:
+        ConfigError: If a setting is wrong, the environment is missing, or the algorithm cannot use the given data.
+    """
+    from rookery.run.choose_algorithm import explain_choice, with_algorithm
+
+    layers = with_algorithm(layers, preset)
+    with explain_domains(layers), explain_choice(layers):
+        check_takes_data(layers, options)
+        return layers, *name_and_seed(layers)
 
 
 @contextmanager

@@ -48,6 +48,7 @@ from rookery.run.checks.memory_check import check_copies, check_policies
 from rookery.run.checks.misread_settings import misread_settings
 from rookery.run.checks.named_policies import check_named
 from rookery.run.checks.unused import unused_settings
+from rookery.run.choose_algorithm import choice_notes, explain_choice, with_algorithm
 from rookery.run.from_data import capacity_layers, env_of_data
 from rookery.run.lessons.parameters import parameter_names
 from rookery.run.loggers import named_loggers
@@ -186,20 +187,23 @@ def callbacks_of(callbacks: Any) -> list[EpisodeListener]:
     return list(callbacks)
 
 
-def _resolve_here(task: RankTask) -> tuple[RankTask, Resolved[RunConfig], list[Layer]]:
-    """Resolves settings that depend on where the program runs: the console in a notebook, and ``device=auto``.
+def _resolve_here(task: RankTask) -> tuple[RankTask, Resolved[RunConfig], list[str]]:
+    """Resolves settings that depend on where the program runs, the console in a notebook and ``device=auto``, and the
+    algorithm where none is named.
 
     Returns:
-        The task with these layers, its settings, and the layers to report.
+        The task with these layers, its settings, and notes.
     """
     if in_notebook():
         task = replace(task, layers=[Layer("default in a notebook", {"logging.console": "auto"}), *task.layers])
-    resolved = resolve_run(task.layers)
+    task = replace(task, layers=with_algorithm(task.layers, task.preset))
+    with explain_choice(task.layers):
+        resolved = resolve_run(task.layers)
     if resolved.config.device != AUTO:
-        return task, resolved, []
+        return task, resolved, choice_notes(task.layers)
     chosen = Layer(f"device = auto: {devices()[0]} (here are {', '.join(devices())})", {"device": devices()[0]})
     task = replace(task, layers=[*task.layers, chosen])
-    return task, resolve_run(task.layers), [chosen]
+    return task, resolve_run(task.layers), [*choice_notes(task.layers), chosen.source]
 
 
 def prepare(
@@ -221,7 +225,7 @@ def prepare(
     name = DATA if env_cfg.name is None else env_name(env_cfg.name)
     found = find_preset(task.preset, name, algorithm_family(first.config.algorithm))
     presets = [] if found is None else [Layer(f"preset {found[0]}", found[1])]
-    layers, notes = [*presets, *capacity_layers(first.config), *task.layers], [one.source for one in (*presets, *here)]
+    layers, notes = [*presets, *capacity_layers(first.config), *task.layers], [*here, *(one.source for one in presets)]
     second = first if layers == task.layers else resolve_run(layers)
     check_device(second.config.device)
     learning = [entry.algorithm for entry in second.config.policies.values() if not entry.frozen]

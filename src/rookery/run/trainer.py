@@ -76,7 +76,7 @@ class Trainer(Run):
             Not needed for a single policy, or where policies are named like agents.
         callbacks: Callbacks, called in this order.
         config: More settings, weakest first: paths of YAML files, dicts of paths and values, or `Layer` objects.
-        preset: ``none``, ``auto`` (the preset of a known environment) or the name of one.
+        preset: ``none``, ``auto`` (the preset of a known environment, and its algorithm if none is named), or a name.
         seed: Random seed of the run; None = drawn once, see `trainer.seed`.
         run_dir: Directory for the files of the run (docs/reference/run-directory.md); None writes nothing.
         force: Replace an existing run in `run_dir`.

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from typing import Any
 
@@ -22,8 +21,8 @@ from rookery.core.errors import RookeryError
 from rookery.envs.adapters.bundled import OURS
 from rookery.envs.adapters.gym_ids import PROVIDERS, newest_ids
 from rookery.envs.catalog import family_of, missing_families
-from rookery.envs.make import make_env
-from rookery.run.presets import ENV_PRESETS
+from rookery.envs.make import env_name, make_env
+from rookery.run.choose_algorithm import USUAL, algorithm_of_spaces, algorithms_with_preset
 
 MOST = 12
 """Number of environments up to which a suite is listed whole."""
@@ -60,7 +59,8 @@ class Found:
         about: Description in a line.
         agents: Number of agents.
         spaces: Observation and action space, as text.
-        presets: Algorithms with a preset for it.
+        presets: Algorithms with a preset for it, the preferred one first.
+        algorithm: The algorithm that the rule chooses (`run/choose_algorithm.py`).
     """
 
     name: str
@@ -68,6 +68,7 @@ class Found:
     agents: int
     spaces: tuple[str, str]
     presets: tuple[str, ...]
+    algorithm: str
 
 
 def names_by_suite() -> dict[str, list[str]]:
@@ -100,19 +101,13 @@ def environment(name: str) -> Found | None:
     """Returns the description of an environment; None if it cannot be made by its name alone."""
     try:
         with warnings.catch_warnings(action="ignore"), closing(make_env(name, {}, (), 1, "auto")) as env:
-            kinds = env.kinds
-            agents = sum(len(kind.agents) for kind in kinds)
-            return Found(
-                name, about(name), agents, (space(kinds[0].obs.space), space(kinds[0].action.space)), presets_of(name)
-            )
+            spaces = [(kind.obs.space, kind.action.space) for kind in env.kinds for _ in kind.agents]
+            presets = algorithms_with_preset(env_name(name))
+            algorithm = presets[0] if presets else algorithm_of_spaces(spaces)[0]
+            shown = space(spaces[0][0]), space(spaces[0][1])
+            return Found(name, about(name), len(spaces), shown, presets, algorithm)
     except (RookeryError, ImportError):
         return None
-
-
-def presets_of(name: str) -> tuple[str, ...]:
-    """Returns the algorithms with a preset for an environment."""
-    short = name.rpartition(".")[2]
-    return tuple(algo for algo, known in ENV_PRESETS.items() if any(fnmatchcase(short, one) for one in known))
 
 
 def about(name: str) -> str:
@@ -158,6 +153,7 @@ def lines(text: str = "") -> Iterator[str]:
         for one in found:
             yield cut(f"  {one.name:<24}  {one.about}")
             presets = f"; presets: {', '.join(one.presets)}" if one.presets else ""
+            presets += f"; without --algo: {one.algorithm}" if one.algorithm != USUAL else ""
             yield (f"      {one.agents} agent{'s' * (one.agents > 1)}; observes {one.spaces[0]}; acts in "
                    f"{one.spaces[1]}{presets}")  # fmt: skip
         if len(shown) < len(wanted):

@@ -32,6 +32,8 @@ CLASSES: Mapping[str, Mapping[str, str]] = {
 }
 """Import paths of the classes of a section that its key ``name`` chooses, by short name."""
 
+RULE = " At the command line the default is chosen for the environment (docs/how-to/choose-an-algorithm.md)."
+
 REQUIRED = "has to be given"
 """Default of a setting without one."""
 
@@ -88,7 +90,7 @@ def settings_below(cls: type, prefix: str = "", only: str = "") -> Iterator[Sett
             yield dataclasses.replace(setting, is_section=True)
             names = CLASSES[setting.path]
             yield Setting(f"{inside}name", "a name, or module:Name", flow(marker.default if marker else ""),
-                          f"Chooses the settings: {', '.join(names)}.")  # fmt: skip
+                          f"Chooses the settings: {', '.join(names)}.{RULE * (inside == 'algorithm.')}")  # fmt: skip
             for short, path in names.items():
                 yield from settings_below(import_object(path), inside, short)
         elif mapping and (entry := marker.entry if marker else settings_class(mapping[1])):
