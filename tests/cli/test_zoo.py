@@ -114,6 +114,8 @@ def test_an_entry_is_complete(name):
     assert entry.interval[0] <= entry.score <= entry.interval[1]
     assert all(run["env_steps"] >= entry.env_steps for run in entry.runs)
     assert entry.weights["interval"][0] <= entry.weights["score"] <= entry.weights["interval"][1]
+    (score,) = [run["score"] for run in entry.runs if run["seed"] == entry.weights["seed"]]
+    assert entry.weights["score"] == pytest.approx(score, abs=1e-3)  # measured again after loading
     assert policy_names(ZOO / name / WEIGHTS)
     assert (ZOO / name / CURVE).read_text().lstrip().startswith("<?xml")
 
