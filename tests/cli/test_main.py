@@ -355,3 +355,15 @@ def test_a_second_ctrl_c_of_mlagents_learn_says_what_was_not_saved(rookery, monk
     code, _, err = rookery("mlagents", "learn", "cart.yaml", "--env", "CartPole-v1", "--run-id", "x")
     assert code == 130
     assert "interrupted; there is no checkpoint, so a resumed run starts again; continue with: rookery mlagents" in err
+
+
+def test_a_training_whose_return_never_moved_ends_with_what_to_try(rookery):
+    words = ["train", "MountainCar-v0", "--seed", 1, "--preset", "none", "--stop", "env_steps=8000", "--evaluate", 0]
+    code, out, _ = rookery(*words, "--plain", "--run-id", "car")
+    assert code == 0
+    end = out.splitlines()[-7:]
+    assert end[1].startswith("note        the return stayed at -200.00 through ")
+    assert end[2].strip().startswith("to try, in this order: --preset auto; --algo dqn; 'algorithm.signals.rnd={}'")
+    assert end[3].strip().startswith("rookery resume runs/car --stop env_steps=")
+    assert end[4].startswith("next  ")
+    assert "stayed" not in rookery(*words, "--quiet", "--run-id", "quiet")[1]

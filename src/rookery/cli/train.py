@@ -469,10 +469,16 @@ def train_and_report(trainer: Trainer, stop: Mapping[str, float], episodes: int)
 
 
 def print_outcome(trainer: Trainer, result: IterationResult, evaluation: EvaluationResult | None, folder: Path) -> None:
-    """Prints the final result, and the next commands, as far as the style of the output has them."""
+    """Prints the final result, what to try if the return never moved, and the next commands, as far as the style of
+    the output has them.
+    """
+    from rookery.run.checks.unmoved import unmoved_lines
+
     style = trainer.config.logging.console
     lines = [] if style == "json" else list(result_lines(result, evaluation, folder).items())
     if style not in SILENT_STYLES:
+        unmoved = unmoved_lines(trainer, result, evaluation, folder, shown(folder))
+        lines += [("" if number else "note", line) for number, line in enumerate(unmoved)]
         commands = next_commands(shown(folder), trainer.config.env.name is not None)
         lines += [("" if number else "next", command) for number, command in enumerate(commands)]
     for label, text in lines:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -61,14 +61,21 @@ def gap_note(folder: Path, iteration: int) -> str:
 
 def read_rows(folder: Path) -> list[dict[str, Any]]:
     """Returns all rows of a folder, oldest first, without a line that a kill cut short."""
+    return list(iter_rows(folder))
+
+
+def iter_rows(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yields the rows of a folder as `read_rows` returns them, each read when it is needed."""
     path = folder / METRICS
-    rows = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
-        with suppress(ValueError):
-            row = parse_json(line)
+    if not path.is_file():
+        return
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            row: Any = None
+            with suppress(ValueError):
+                row = parse_json(line)
             if isinstance(row, dict) and isinstance(row.get("iteration"), int):
-                rows.append(row)
-    return rows
+                yield row
 
 
 def row_at(folder: Path, iteration: int) -> dict[str, Any] | None:

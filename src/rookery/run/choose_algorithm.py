@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.spaces import Discrete, Space
+from gymnasium.spaces import Box, Discrete, Space
 
 from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import resolve
@@ -121,6 +121,19 @@ def algorithms_with_preset(name: str) -> tuple[str, ...]:
     known = [algo for algo, by_env in ENV_PRESETS.items() if any(fnmatchcase(name, one) for one in by_env)]
     first = next((algo for algo in PREFERRED if algo in known), "")
     return tuple(sorted(known, key=lambda algo: algo != first))
+
+
+def alternatives(name: str, action: Space[Any], current: str) -> list[str]:
+    """Returns algorithms to try in place of another one, by the rule: those with a preset, then those for the actions.
+
+    Args:
+        name: Name of the environment.
+        action: Action space of its one agent.
+        current: Name of the algorithm to replace.
+    """
+    fitting = ["dqn"] if isinstance(action, Discrete) else ["sac"] if isinstance(action, Box) else []
+    known = dict.fromkeys([*algorithms_with_preset(name), *fitting, USUAL])
+    return [algo for algo in known if algo != current]
 
 
 def choice_notes(layers: Sequence[Layer]) -> list[str]:
