@@ -119,7 +119,10 @@ def run_command(*words: str | Path) -> None:
 
 
 def settings_of(claim: learning.Claim, scratch: Path) -> dict[str, Any]:
-    """Returns the settings of a claim that are no defaults, as a tree."""
+    """Returns the settings of a claim that are no defaults, as a tree.
+
+    Where the claim is about returns in training, evaluation samples actions as training does.
+    """
     claim.make(0, learning.NOTHING, run_dir=scratch).close()
     tree = yaml_layer(scratch / "config.yaml").values
     history: dict[str, list[list[str]]] = json.loads((scratch / "provenance.json").read_text(encoding="utf-8"))
@@ -133,6 +136,8 @@ def settings_of(claim: learning.Claim, scratch: Path) -> dict[str, Any]:
             for name in above:
                 value, section = value[name], section.setdefault(name, {})
             section[last] = value[last]
+    if claim.score is learning.training_return:
+        settings["evaluation"] = {"deterministic": False}
     return settings | {"stop": {"env_steps": claim.env_steps}}
 
 
@@ -199,6 +204,7 @@ def make(name: str, pair: Pair, scratch: Path) -> None:
         algorithm=algorithm,
         env_steps=claim.env_steps,
         episodes=EPISODES,
+        deterministic=measured.deterministic,
         score=round(fmean(scores), 3),
         interval=[round(end, 3) for end in mean_interval(scores)],
         seconds=round(fmean(run["seconds"] for run in runs), 1),

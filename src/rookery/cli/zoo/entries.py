@@ -39,7 +39,8 @@ class ZooEntry:
         environment: Name of the environment.
         algorithm: Name of the algorithm.
         env_steps: Environment steps of each training.
-        episodes: Number of episodes that measure each training, with the most likely actions.
+        episodes: Number of episodes that measure each training.
+        deterministic: Whether the most likely actions are taken in these episodes, or sampled ones.
         score: Mean score of the trainings. The score of a training is the mean return of its episodes.
         interval: 95 % interval of `score` over seeds, by `statistics.mean_interval`.
         seconds: Mean duration of a training.
@@ -55,6 +56,7 @@ class ZooEntry:
     algorithm: str
     env_steps: int
     episodes: int
+    deterministic: bool
     score: float
     interval: Sequence[float]
     seconds: float
@@ -66,6 +68,11 @@ class ZooEntry:
     def as_json(self) -> dict[str, Any]:
         """Returns the content of `RESULT`."""
         return asdict(self)
+
+    @property
+    def played(self) -> str:
+        """Description of the measurement of a training: ``100 episodes, most likely actions``."""
+        return f"{self.episodes} episodes, {'most likely' if self.deterministic else 'sampled'} actions"
 
     def cells(self, name: str) -> tuple[str, ...]:
         """Returns the texts of its line in the table, under `HEAD`.
@@ -146,7 +153,7 @@ def read_entry(folder: Path) -> ZooEntry:
 
 
 def evaluate_weights(folder: Path, seed: int, episodes: int) -> EvaluationResult:
-    """Plays episodes with the stored policies of an entry, with the most likely actions.
+    """Plays episodes with the stored policies of an entry, with actions as its settings say.
 
     Args:
         folder: Folder of the entry.
@@ -164,4 +171,4 @@ def evaluate_weights(folder: Path, seed: int, episodes: int) -> EvaluationResult
     stored = {f"policies.{name}.init_from": f"{weights}:{name}" for name in policy_names(weights)}
     layers = [yaml_layer(folder / SETTINGS), Layer(str(weights), {**stored, "seed": seed, "logging.console": "quiet"})]
     with Trainer(config=layers, preset="none") as trainer:
-        return trainer.evaluate(episodes, deterministic=True)
+        return trainer.evaluate(episodes)

@@ -71,7 +71,7 @@ def show(pair: Pair, folder: ZooFolder = None) -> None:
     entry = read_entry(place)
     lines = dict(zip(HEAD[1:-1], entry.cells(pair)[1:-1], strict=True))
     lines["seeds"] = ", ".join(f"{run['seed']}: {run['score']:.2f} in {run['seconds']:.1f} s" for run in entry.runs)
-    lines["episodes"] = f"{entry.episodes} a seed, most likely actions"
+    lines["each seed"] = entry.played
     if entry.published is not None:
         lines["elsewhere"] = "{score:g} after as many steps: {by}, {source}".format_map(entry.published)
     lines["made with"] = ", ".join(f"{name} {value}" for name, value in entry.machine.items())
@@ -135,7 +135,7 @@ def verify(
     if as_json:
         typer.echo(json.dumps({"pair": pair, "holds": holds, "stored": entry.weights, **asdict(result)}))
     else:
-        typer.echo(f"{'score':<10}{result.return_mean:.2f}, {result.episodes} episodes, most likely actions")
+        typer.echo(f"{'score':<10}{result.return_mean:.2f}, {entry.played}")
         typer.echo(f"{'stored':<10}{entry.weights['score']:.2f}, 95 % interval [{low:.2f}, {high:.2f}]")
         typer.echo(f"{'result':<10}{'within' if holds else 'outside of'} the stored interval")
     if not holds:
