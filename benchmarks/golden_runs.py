@@ -236,6 +236,6 @@ RUNS: dict[str, Run] = {
     "td3bc": Run(of_data("td3bc"), data="sac"),
     "cql": Run(of_data("cql", num_actions=2), data="sac"),
     "discrete_cql": Run(of_data("discrete_cql"), data="dqn"),
-    "dt": Run(of_data("dt", context=4, width=16, heads=2, layers=1), data="dqn"),
+    "dt": Run(of_data("dt", context=4, width=16, heads=2, layers=1, timesteps=1000, dropout=0.1), data="dqn"),
 }  # fmt: skip
 """Runs by name. ``{data}`` in a setting stands for the path of the run in `data`."""

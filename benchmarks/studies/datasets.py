@@ -8,6 +8,7 @@ pendulum-random        the first 3,000 decisions of a run of SAC: its random sta
 pendulum-medium-replay the first 8,000 of it: bad play, and more and more of good play
 pendulum-medium        100 episodes that its policy plays after 3,500 env steps
 pendulum-expert        20 episodes that its policy plays at the end, after 20,000
+pendulum-expert-50     50 episodes of the same policy
 pendulum-mixed         20 episodes of random play and 20 of `pendulum-expert`
 cartpole-replay        the first 25,000 decisions of a run of DQN, half of its training, in which it got worse again
 cartpole-medium-replay the decisions of the same run until 100 episodes earned 200 on average: bad and half-good play
@@ -92,6 +93,7 @@ def pendulum(folder: Path) -> None:
     keep("pendulum-medium", played(env, folder / "3500", 100, folder / "medium", drawn=True))
     expert = played(env, folder / "20000", 20, folder / "expert")
     keep("pendulum-expert", expert)
+    keep("pendulum-expert-50", played(env, folder / "20000", 50, folder / "expert-50"))
     keep("pendulum-mixed", played(env, chance(env), 20, folder / "chance"), expert)
 
 
@@ -129,7 +131,14 @@ def hopper(folder: Path) -> None:
 
 
 MAKERS: dict[Callable[[Path], None], tuple[str, ...]] = {
-    pendulum: ("pendulum-random", "pendulum-medium-replay", "pendulum-medium", "pendulum-expert", "pendulum-mixed"),
+    pendulum: (
+        "pendulum-random",
+        "pendulum-medium-replay",
+        "pendulum-medium",
+        "pendulum-expert",
+        "pendulum-expert-50",
+        "pendulum-mixed",
+    ),
     cartpole: ("cartpole-replay", "cartpole-medium-replay", "cartpole-mixed"),
     hopper: ("hopper-medium-replay", "hopper-medium"),
 }

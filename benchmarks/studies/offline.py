@@ -49,6 +49,9 @@ READER: dict[str, Any] = {
 }
 """What the Decision Transformer has on small tasks; the paper's sizes take ten times as long a step."""
 
+FORMER: dict[str, Any] = {"algorithm.timesteps": 1000, "algorithm.dropout": 0.1}
+"""Former defaults of the Decision Transformer, with which its column of the first table was made."""
+
 POOR = {"Pendulum-v1": -1_200.0, "CartPole-v1": 20.0}
 """Returns at which the Decision Transformer aims in the control."""
 
@@ -67,14 +70,14 @@ SETTINGS: dict[str, dict[str, tuple[int, Mapping[str, Any]]]] = {
                 "algorithm.model.normalize_obs": True,
             },
         ),
-        "dt": (6_000, READER),
+        "dt": (6_000, {**READER, **FORMER}),
     },
     "CartPole-v1": {
         "bc": (5_000, {}),
         "discrete_cql": (20_000, {}),
         "iql": (10_000, {"algorithm.model.hidden": (64, 64), "algorithm.lr": 1e-3}),
         "awac": (10_000, {"algorithm.model.hidden": (64, 64), "algorithm.lr": 1e-3}),
-        "dt": (6_000, READER),
+        "dt": (6_000, {**READER, **FORMER}),
     },
     "Hopper-v5": {
         "bc": (5_000, {}),
@@ -102,6 +105,11 @@ SPEED = (
     "[Speed of learning from data](offline_speed.md)."
 )
 """What is to be known of the rates."""
+
+BESIDE = "beside"
+"""First word of the runs of `benchmarks/studies/decision_transformer.py`."""
+FORMS = {"rookery": "Rookery", "plain": "plain torch", "former": "Rookery with timesteps=1000, dropout=0.1"}
+"""Forms of the Decision Transformer that are compared there."""
 
 Found = dict[str, dict[str, Any]]
 
@@ -146,7 +154,8 @@ def page(found: Found) -> str:
         "Made by `python benchmarks/studies/offline.py` from sets that `python benchmarks/studies/datasets.py` makes:",
         f"the median of the seeds and, in brackets, each of them; {EPISODES} episodes with the likeliest actions.",
         "Settings are in the script, by environment and algorithm; they were chosen on other seeds. *Data* is the mean",
-        "return of the policies that made them.",
+        "return of the policies that made them. *dt* has `timesteps=1000` and `dropout=0.1` here, its former defaults;",
+        "those of today are in the last section.",
         machine(),
         "",
         "| set | data | " + " | ".join(columns) + " |",
@@ -180,7 +189,7 @@ def page(found: Found) -> str:
         }
         if any(rates.values()):
             lines.append(f"| {env} | " + " | ".join(f"{median(v):,.0f}" if v else "" for v in rates.values()) + " |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines + beside(found)) + "\n"
 
 
 def control(found: Found) -> list[str]:
@@ -199,6 +208,33 @@ def control(found: Found) -> list[str]:
         if rows:
             best, poor = ([row[key] for row in rows] for key in ("offline", "poor"))
             lines.append(f"| {name} | {cell(best)} | {POOR[env_of(name)]:.0f} | {cell(poor)} |")
+    return lines
+
+
+def beside(found: Found) -> list[str]:
+    """Returns the lines about the Decision Transformer beside a plain form of it."""
+    every = {name: {form: runs(found, name, f"{BESIDE}-{form}") for form in FORMS} for name in SETS}
+    every = {name: forms for name, forms in every.items() if any(forms.values())}
+    steps = sorted({row["steps"] for forms in every.values() for rows in forms.values() for row in rows})
+    lines = [
+        "",
+        "## The Decision Transformer beside a plain form of it",
+        "",
+        f"Made by `python benchmarks/studies/decision_transformer.py {' '.join(every)}`: the data's best return as",
+        f"target, {', '.join(f'{number:,}' for number in steps)} gradient steps, sizes as of `READER` in",
+        "`benchmarks/studies/offline.py`, the same data and the same 20 episodes for all. Plain torch is",
+        "`benchmarks/peers/plain_dt.py`, with CORL's settings (weights of 0.02, 1,000 timesteps, dropout 0.1).",
+        "",
+        "| set | data | target | " + " | ".join(FORMS.values()) + " |",
+        "|---|---|---|" + "---|" * len(FORMS),
+    ]
+    for name, forms in every.items():
+        facts = next(row for rows in forms.values() for row in rows)
+        cells = " | ".join(cell([row["offline"] for row in rows]) for rows in forms.values())
+        lines.append(f"| {name} | {facts['data']:.0f} | {facts['target']:.0f} | {cells} |")
+    rates = [[row["steps_per_second"] for forms in every.values() for row in forms[form]] for form in FORMS]
+    medians = " | ".join(f"{median(rate):.0f}" if rate else "" for rate in rates)
+    lines += [f"| gradient steps a second, beside other work of the machine | | | {medians} |"]
     return lines
 
 
