@@ -91,7 +91,7 @@ class DTConfig(AlgorithmConfig):
     """Width of a token."""
     timesteps: Structural[Rows] = 1000
     """Number of distinct time steps; later decisions share the last one, and 1 = none are distinguished."""
-    dropout: Annotated[float, Interval(ge=0, lt=1)] = 0.1
+    dropout: Annotated[float, Interval(ge=0, lt=1)] = 0.0
     """Dropout rate of the network in training."""
     max_grad_norm: PositiveFloat | None = 0.25
     """Largest norm of the gradient; larger gradients are scaled down. None = no limit."""
