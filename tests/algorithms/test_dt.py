@@ -220,6 +220,37 @@ def test_it_does_what_earned_as_much_as_it_is_told_to_earn(tmp_path):
         assert abs(float(trainer.policies["main"].predict(seen).mean())) < 0.5
 
 
+def of_signs(number, equal, rng):
+    """Observations of two numbers of the same sign or of opposite ones."""
+    sign = rng.choice([-1.0, 1.0], number)
+    size = rng.uniform(0.5, 2.0, (number, 2))
+    return (size * np.stack([sign, np.where(equal, sign, -sign)], 1)).astype(np.float32)
+
+
+def test_an_observation_late_in_an_episode_has_the_action_that_it_had_early(tmp_path):
+    """In the data, as in those of a good policy, one kind of observation is met at the first steps alone."""
+    rng, length, early = np.random.default_rng(0), 20, 6
+    first = np.arange(length + 1) < early
+    action = np.where(first, 0.8, -0.8)[:length, None]
+    episodes = [
+        {"obs": of_signs(length + 1, first, rng), "action": action, "reward": np.zeros(length)} for _ in range(40)
+    ]
+    path = keep(tmp_path / "data", SEEN, PUSH, episodes)
+    sizes = {"context": 2, "layers": 1, "width": 16, "lr": 3e-3, "warmup_steps": 20}
+
+    def late_action(**more):
+        with Trainer(None, DTConfig(**sizes, **more), replay=path, seed=0) as trainer:
+            trainer.learn(400)
+            policy, memory, rng = trainer.policies["main"], None, np.random.default_rng(1)
+            for step in range(16):
+                reward = np.zeros(50, np.float32) if step else None
+                action, memory = policy.predict(of_signs(50, step == 15, rng), memory, reward=reward)
+            return float(np.mean(action))
+
+    assert late_action() > 0.8
+    assert late_action(timesteps=1000, dropout=0.1) < -0.8  # the control: the time step is all that it learns
+
+
 def test_pictures_and_masks_go_in(tmp_path):
     rng = np.random.default_rng(0)
     seen = spaces.Dict({

@@ -89,8 +89,10 @@ class DTConfig(AlgorithmConfig):
     """Heads of attention; `width` is split among them."""
     width: Structural[Width] = 128
     """Width of a token."""
-    timesteps: Structural[Rows] = 1000
-    """Number of distinct time steps; later decisions share the last one, and 1 = none are distinguished."""
+    timesteps: Structural[Rows] = 1
+    """Number of distinct time steps; later decisions share the last one, and 1 = none are distinguished. The paper has
+    as many as an episode has decisions.
+    """
     dropout: Annotated[float, Interval(ge=0, lt=1)] = 0.0
     """Dropout rate of the network in training."""
     max_grad_norm: PositiveFloat | None = 0.25
