@@ -304,6 +304,20 @@ def test_rewards_that_are_always_zero_are_doubtful():
     assert any("rewards were 0" in text for text in warnings(Barren))
 
 
+def test_observations_that_are_always_the_same_are_doubtful():
+    class Blind(Sound):
+        def reset(self, *, seed=None, options=None):
+            return np.zeros_like(super().reset(seed=seed)[0]), {}
+
+        def step(self, action):
+            obs, *rest = super().step(action)
+            return np.zeros_like(obs), *rest
+
+    same = "all observations were the same"
+    assert any(text.startswith(same) for text in warnings(Blind))
+    assert not any(text.startswith(same) for text in warnings(Sound))
+
+
 # --- repeating ----------------------------------------------------------------------------------------------
 
 

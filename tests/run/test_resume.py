@@ -472,6 +472,8 @@ IN_C = "_actions _lanes _begin_seeds _values _fields_at _obs_at"
 """What a step of an environment in C works with, and addresses of arrays."""
 
 WORKSPACE = {"WorkerPolicy": "acted",  # counts from when it was made
+             "FirstLook": "begun over _first _same _rewarded _episodes _steps",  # a resumed run is not looked at
+             "Parts": "after_sample",  # without these looks, once they are done; all parts are compared in `all`
              "Guard": "_made _began _copy _log",  # the latest calls, kept for a message
              **dict.fromkeys(("CartPoleInC", "PendulumInC"), IN_C), "ArenaInC": f"{IN_C} _clock _began",
              "BatchedCartPole": ("_both _inertia _sin _thrust _work _change _reach _fallen"),

@@ -481,6 +481,7 @@ FORGETTABLE = {
     "Reporter": "shows notes and remembers nothing",
     "EndlessNote": "what a user was told; who goes on with the run is told anew",
     "Remarks": "likewise",
+    "FirstLook": "the first samples of a run, which a resumed run does not look at",
     "CallbackStates": "has a state_dict of its own",
     "HorizonNotes": "whether a note was given; a resumed run gives it again",
     "Step": "what the environment shows, part of the environment's state",

@@ -94,6 +94,7 @@ class _Check:
         self.lengths: list[int] = []
         self.ends: list[str] = []
         self.first_obs: set[str] = set()
+        self.seen_obs: set[str] = set()
         self.rewards: list[float] = []
         self.groups: dict[str, tuple[str, ...]] = {}
         self.group_rewards: list[float] = []
@@ -204,6 +205,8 @@ class _Check:
                 text = "the arrays it returned as observation change in a later step"
                 self.warn(f"{text}; Rookery copies them, others may not: return a copy", agent)
         self.kept = [(agent, obs, _digest(obs)) for agent, obs in shown.obs.items()]
+        if len(self.seen_obs) < 2:
+            self.seen_obs |= {digest for _, _, digest in self.kept}
         for agent, obs in [*shown.obs.items(), *shown.final.items()]:
             self.met[agent] = None
             specs = self.spec(probe, agent)
@@ -306,7 +309,9 @@ class _Check:
                 self.warn("is announced but never had to act", agent)
         if self.rewards and not any(self.rewards) and not any(self.group_rewards):
             self.warn(f"all {len(self.rewards):,} rewards were 0: random play finds none, learning may not either")
-        if len(self.first_obs) == 1 and self.episodes > 1 and lengths:
+        if len(self.seen_obs) == 1 and max(lengths, default=0) > 1:
+            self.warn("all observations were the same: they do not show what actions change")
+        elif len(self.first_obs) == 1 and self.episodes > 1 and lengths:
             add("note", "every episode begins with the same observation, whatever the seed")
         agents = len(self.met)
         facts = [probe.style, f"{agents} agent{'' if agents == 1 else 's'}"]
