@@ -367,3 +367,37 @@ def test_a_training_whose_return_never_moved_ends_with_what_to_try(rookery):
     assert end[3].strip().startswith("rookery resume runs/car --stop env_steps=")
     assert end[4].startswith("next  ")
     assert "stayed" not in rookery(*words, "--quiet", "--run-id", "quiet")[1]
+
+
+def test_without_an_algorithm_the_environment_decides_and_the_run_says_why(rookery, tmp_path):
+    (tmp_path / "cliff.yaml").write_text("env: {name: CliffWalking-v1}\nalgorithm: {lr: 1e-3}\n")
+    rule = "chosen for CliffWalking-v1, whose preset is of dqn; --algo overrides"
+    words = ["--seed", 1, "--stop", "env_steps=64", "--evaluate", 0]
+    code, out, _ = rookery("train", "cliff.yaml", *words, "--plain")
+    assert code == 0 and f"algorithm dqn: {rule}\n" in out
+    assert out.count("algorithm dqn") == 1
+    _, out, _ = rookery("explain", "CliffWalking-v1-dqn-s1", "algorithm.name")
+    assert out == f"algorithm.name = dqn  ({rule})\n    instead of ppo  (default)\n"
+    _, out, _ = rookery("resume", "CliffWalking-v1-dqn-s1", "--stop", "env_steps=128", "--evaluate", 0, "--plain")
+    assert "chosen for" not in out
+    for more in (["--algo", "ppo"], ["--preset", "none"]):
+        code, out, _ = rookery("train", "cliff.yaml", *words, *more, "--plain", "--force")
+        assert code == 0 and "CliffWalking-v1-ppo-s1" in out and "chosen for" not in out
+
+
+def test_a_setting_of_another_algorithm_than_the_chosen_one_is_refused_with_the_rule(rookery):
+    code, _, err = rookery("train", "CliffWalking-v1", "algorithm.clip=0.1")
+    assert code == 2
+    assert err.startswith("error: command line: algorithm.clip = 0.1: there is no such setting")
+    assert "dqn was chosen for CliffWalking-v1, whose preset is of dqn: --algo ppo for the settings of ppo" in err
+    code, _, err = rookery("train", "CliffWalking-v1", "algorithm.clip=0.1", "--algo", "dqn")
+    assert code == 2 and "chosen" not in err
+
+
+def test_trials_learn_by_the_chosen_algorithm_too(rookery, tmp_path):
+    words = ["tune", "CliffWalking-v1", "--stop", "env_steps=64", "--plain", "tune.place=here"]
+    code, _, err = rookery(*words, "algorithm.clip={grid_search: [0.1, 0.2]}")
+    assert code == 2 and "--algo ppo for the settings of ppo" in err
+    code, _, err = rookery(*words, "algorithm.lr={grid_search: [0.1]}")
+    assert code == 0 and err.startswith("algorithm dqn: chosen for CliffWalking-v1")
+    assert (tmp_path / "runs" / "tune-CliffWalking-v1-dqn").is_dir()

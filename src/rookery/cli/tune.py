@@ -81,6 +81,7 @@ def run(
 
     rookery tune CartPole-v1 algorithm.lr='{grid_search: [1e-3, 3e-4]}' --stop return_mean=475 --stop env_steps=100000
     """
+    from rookery.run.choose_algorithm import USUAL, choice_notes, explain_choice, with_algorithm
     from rookery.tune import run as experiment
 
     options = {
@@ -89,9 +90,12 @@ def run(
         "tune.place": place, "tune.console": console_style(quiet=quiet, plain=plain, json=as_json),
         **stop_values(stop or []),
     }  # fmt: skip
-    layers = layers_of_arguments(what, None, options)
+    layers = with_algorithm(layers_of_arguments(what, None, options), preset)
+    for note in choice_notes(layers):
+        if not note.startswith(f"algorithm {USUAL}:"):
+            typer.echo(note, err=True)
     folder = None if name is None else ROOT / checked_name("--name", name)
-    with exit_on_interrupt(interrupt_message):
+    with exit_on_interrupt(interrupt_message), explain_choice(layers):
         print_outcome(experiment(config=layers, preset=preset, folder=folder, force=force), bool(as_json))
 
 

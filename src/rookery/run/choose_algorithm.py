@@ -113,7 +113,7 @@ def algorithm_of_spaces(spaces: Sequence[tuple[Space[Any], Space[Any]]]) -> tupl
     obs, action = spaces[0]
     if isinstance(obs, Discrete) and isinstance(action, Discrete) and obs.n <= MOST_STATES:
         return "dqn", f", whose one agent observes {obs} and acts in {action}"
-    return USUAL, ", which has no preset and other spaces than a small Discrete one each"
+    return USUAL, ", which has no preset, and whose spaces are not both small and Discrete"
 
 
 def algorithms_with_preset(name: str) -> tuple[str, ...]:
@@ -138,7 +138,11 @@ def alternatives(name: str, action: Space[Any], current: str) -> list[str]:
 
 def choice_notes(layers: Sequence[Layer]) -> list[str]:
     """Returns the note on the algorithm that the rule has chosen, if it is among these layers."""
-    return [f"algorithm {one.values[NAME]}: {one.source}" for one in layers if one.source.startswith(CHOSEN)]
+    return [
+        f"algorithm {_given([nested(one.values)], NAME)}: {one.source}"
+        for one in layers
+        if one.source.startswith(CHOSEN)
+    ]
 
 
 @contextmanager

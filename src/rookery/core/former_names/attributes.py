@@ -33,6 +33,7 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.algorithms.on_policy.ppo:standardized": "rookery.algorithms.on_policy.ppo:normalize_advantages",
     "rookery.algorithms.ranked:demand_of_all": "rookery.algorithms.ranked:total_demand",
     "rookery.algorithms.ranked:join": "rookery.algorithms.ranked:join_ranks",
+    "rookery.cli.environments.listing:presets_of": "rookery.run.choose_algorithm:algorithms_with_preset",
     "rookery.cli.evaluate:limit_layer": "rookery.cli.evaluate:step_limit",
     "rookery.cli.evaluate:table": "rookery.cli.evaluate:evaluation_lines",
     "rookery.cli.explain:changed": "rookery.cli.explain:changed_settings",
