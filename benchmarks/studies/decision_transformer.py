@@ -1,5 +1,5 @@
-"""The Decision Transformer beside a plain form of it: ``decision_transformer.py [SET ...] [--form NAME ...] [--seeds
-3]``.
+"""The Decision Transformer beside a plain form of it: ``decision_transformer.py [SET ...] [--form NAME ...] [--steps
+2500] [--seeds 3]``.
 
 Both learn from the same data with the same sizes, and play the same episodes, with the data's best return as target.
 The plain form is `benchmarks/peers/plain_dt.py`, with CORL's settings (a learned embedding of 1,000 timesteps, dropout
@@ -30,8 +30,6 @@ from rookery import Trainer
 sys.path.append(str(Path(__file__).parents[1] / "peers"))
 from plain_dt import Episode, PlainDT, Settings
 
-STEPS = 2_500
-"""Gradient steps of a training."""
 STARTS = 1_000
 """Seed of the first of the episodes that are played."""
 PLAIN = Settings(**{name.removeprefix("algorithm."): value for name, value in READER.items()})
@@ -79,17 +77,17 @@ def episodes_of(trainer: Trainer) -> list[Episode]:
     return found
 
 
-def run(name: str, form: str, seed: int) -> dict[str, float]:
+def run(name: str, form: str, steps: int, seed: int) -> dict[str, float]:
     """Trains one form and measures its return."""
     env = env_of(name)
     config = {**READER, **(FORMER if form == "former" else {})}
     with Trainer(env, "dt", replay=path_of(name), seed=seed, config=config, num_envs=1) as trainer:
         episodes = episodes_of(trainer)
         returns = [float(one.reward.sum()) for one in episodes]
-        facts = {"data": fmean(returns), "target": max(returns), "steps": STEPS}
+        facts = {"data": fmean(returns), "target": max(returns), "steps": steps}
         if form != "plain":
             began = time.perf_counter()
-            trainer.learn(STEPS)
+            trainer.learn(steps)
             seconds = time.perf_counter() - began
             policy, memory = trainer.policies["main"], None
 
@@ -98,16 +96,16 @@ def run(name: str, form: str, seed: int) -> dict[str, float]:
                 action, memory = policy.predict(obs, memory, reward=reward)
                 return np.asarray(action)
 
-            return {**facts, "offline": play(env, act), "steps_per_second": STEPS / seconds}
+            return {**facts, "offline": play(env, act), "steps_per_second": steps / seconds}
         space = gymnasium.make(env).action_space
         actions = int(space.n) if isinstance(space, gymnasium.spaces.Discrete) else episodes[0].action.shape[1]
     peer = PlainDT(episodes, actions, seed, PLAIN)
     began = time.perf_counter()
-    peer.learn(STEPS)
+    peer.learn(steps)
     seconds = time.perf_counter() - began
     player = peer.player(EPISODES, max(returns))
     earned = play(env, lambda obs, reward: of_the_environment(env, player.act(obs, reward)))
-    return {**facts, "offline": earned, "steps_per_second": STEPS / seconds}
+    return {**facts, "offline": earned, "steps_per_second": steps / seconds}
 
 
 def main() -> None:
@@ -115,6 +113,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sets", nargs="*", choices=[*SETS, []])
     parser.add_argument("--form", action="append", choices=FORMS)
+    parser.add_argument("--steps", type=int, default=2_500, help="gradient steps of a training")
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -123,10 +122,10 @@ def main() -> None:
         for form in options.form or FORMS:
             for seed in range(FIRST, FIRST + options.seeds):
                 found: Found = json.loads(kept.read_text(encoding="utf-8"))
-                key = f"{name} {BESIDE}-{form} {seed}"
+                key = f"{name} {BESIDE}-{form}-{options.steps} {seed}"
                 if key in found:
                     continue
-                found[key] = run(name, form, seed)
+                found[key] = run(name, form, options.steps, seed)
                 kept.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
                 print(key, found[key], flush=True)
     found = json.loads(kept.read_text(encoding="utf-8"))

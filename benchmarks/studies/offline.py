@@ -213,28 +213,32 @@ def control(found: Found) -> list[str]:
 
 def beside(found: Found) -> list[str]:
     """Returns the lines about the Decision Transformer beside a plain form of it."""
-    every = {name: {form: runs(found, name, f"{BESIDE}-{form}") for form in FORMS} for name in SETS}
-    every = {name: forms for name, forms in every.items() if any(forms.values())}
-    steps = sorted({row["steps"] for forms in every.values() for rows in forms.values() for row in rows})
+    sizes = sorted({row["steps"] for key, row in found.items() if f" {BESIDE}-" in key})
+    every = {
+        (name, steps): {form: runs(found, name, f"{BESIDE}-{form}-{steps}") for form in FORMS}
+        for name in SETS
+        for steps in sizes
+    }
+    every = {at: forms for at, forms in every.items() if any(forms.values())}
     lines = [
         "",
         "## The Decision Transformer beside a plain form of it",
         "",
-        f"Made by `python benchmarks/studies/decision_transformer.py {' '.join(every)}`: the data's best return as",
-        f"target, {', '.join(f'{number:,}' for number in steps)} gradient steps, sizes as of `READER` in",
-        "`benchmarks/studies/offline.py`, the same data and the same 20 episodes for all. Plain torch is",
-        "`benchmarks/peers/plain_dt.py`, with CORL's settings (weights of 0.02, 1,000 timesteps, dropout 0.1).",
+        "Made by `python benchmarks/studies/decision_transformer.py SET [--steps N]`: the data's best return as",
+        "target, sizes as of `READER` in `benchmarks/studies/offline.py`, the same data and the same 20 episodes for",
+        "all. Plain torch is `benchmarks/peers/plain_dt.py`, with CORL's settings (weights of 0.02, 1,000 timesteps,",
+        "dropout 0.1). The sets were made anew for this section, so their means differ from those of the first table.",
         "",
-        "| set | data | target | " + " | ".join(FORMS.values()) + " |",
-        "|---|---|---|" + "---|" * len(FORMS),
+        "| set | gradient steps | data | target | " + " | ".join(FORMS.values()) + " |",
+        "|---|---|---|---|" + "---|" * len(FORMS),
     ]
-    for name, forms in every.items():
+    for (name, steps), forms in every.items():
         facts = next(row for rows in forms.values() for row in rows)
         cells = " | ".join(cell([row["offline"] for row in rows]) for rows in forms.values())
-        lines.append(f"| {name} | {facts['data']:.0f} | {facts['target']:.0f} | {cells} |")
+        lines.append(f"| {name} | {steps:,} | {facts['data']:.0f} | {facts['target']:.0f} | {cells} |")
     rates = [[row["steps_per_second"] for forms in every.values() for row in forms[form]] for form in FORMS]
     medians = " | ".join(f"{median(rate):.0f}" if rate else "" for rate in rates)
-    lines += [f"| gradient steps a second, beside other work of the machine | | | {medians} |"]
+    lines += [f"| gradient steps a second, beside other work of the machine | | | | {medians} |"]
     return lines
 
 
