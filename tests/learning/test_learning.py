@@ -56,6 +56,16 @@ def test_pendulum_swings_up_after_41000_steps(learning, solved):
     assert (trainer.evaluate(20).return_mean >= -400) == solved
 
 
+@pytest.mark.parametrize(
+    ("signals", "env_steps", "found"), [({"count": {}}, 60_000, True), slow({"curiosity": {}}, 150_000, True),
+                                        ({}, 150_000, False)],
+)  # fmt: skip
+def test_signals_find_a_goal_that_is_not_found_without(signals, env_steps, found):
+    config = {"algorithm.signals.rnd": None, **{f"algorithm.signals.{name}": more for name, more in signals.items()}}
+    _, result = trained("KeyDoor", env_steps, True, preset="auto", config=config)  # at random: 1 in 27,000 episodes
+    assert result.return_mean >= 0.9 if found else result.return_mean < 0.1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("learning", "solved"), [(True, True), (False, False)])
 def test_minigrid_goal_is_found_straight_after_16000_steps(learning, solved):
