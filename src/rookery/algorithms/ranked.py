@@ -20,6 +20,7 @@ from rookery.core.state import Stateful
 from rookery.policies.normalize import RunningMeanStd
 from rookery.replay.buffer import ReplayBuffer
 from rookery.replay.replay import Replay
+from rookery.signals.return_spread import ReturnSpread
 from rookery.signals.value_scale import ValueScale
 
 
@@ -109,7 +110,7 @@ class RankedMinibatch(Minibatch):
         deviation = (total / (count - 1).clamp(min=1)).sqrt()
         for number, part in enumerate(parts):
             if count[number] > 1:
-                normal = (kept[number] - center[number]) / (deviation[number] + 1e-8)
+                normal = (kept[number] - center[number]) / (deviation[number].clamp(min=self.least_deviation) + 1e-8)
                 self.advantage.index_copy_(0, part, normal.to(self.advantage.dtype))
 
 
@@ -167,7 +168,7 @@ class RankedBatches(BatchHook):
         if self.normalize in ("batch", "step"):
             mean, var = raw.double().mean(), raw.double().var(correction=0)
             count, mean, var = agreement.moments(len(raw), mean, var)
-            deviation = var.sqrt().clamp(min=1e-4)
+            deviation = var.sqrt().clamp(min=max(1e-4, batch.least_deviation))
             if self.normalize == "step":
                 deviation = (var * count / max(count - 1, 1)).sqrt() + 1e-8
             if count > 1:
@@ -189,7 +190,7 @@ def join_ranks(learner: Algorithm[Any], ranks: Ranks) -> Algorithm[Any]:
             part.agree = agreement.gradients
         elif isinstance(part, RunningMeanStd | ValueScale):
             part.merge = agreement.moments
-        elif isinstance(part, Replay):
+        elif isinstance(part, Replay | ReturnSpread):
             part.everywhere = ranks.numbers
         elif isinstance(part, ReplayBuffer):
             part.least = lambda chance: min(each for (each,) in ranks.numbers(chance))

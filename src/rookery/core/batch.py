@@ -319,6 +319,7 @@ class Minibatch:
         importance: Probability ratio of the action between the start of the update and its sampling; None if equal.
         sequences: Order of the rows in time, for a policy with a memory; None for independent rows.
         memory: ``[B, M]`` memory before each sequence.
+        least_deviation: What normalized advantages are divided by if their standard deviation is smaller.
     """
 
     obs: TensorTree
@@ -330,6 +331,7 @@ class Minibatch:
     importance: Tensor | None = field(default_factory=lambda: None)  # no class attribute: see `at`
     sequences: Sequences | None = field(default_factory=lambda: None)
     memory: Tensor | None = field(default_factory=lambda: None)
+    least_deviation: float = field(default_factory=float)
 
     def __len__(self) -> int:
         source = self.source

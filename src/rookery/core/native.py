@@ -102,6 +102,7 @@ class PPOSettings(ctypes.Structure):
     _fields_ = [
         *((name, FLOAT) for name in ("clip", "value_clip", "value_coef", "entropy_coef")),
         ("normalize_advantage", ctypes.c_int32),
+        ("least_deviation", FLOAT),
     ]
 
 

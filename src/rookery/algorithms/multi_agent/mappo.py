@@ -159,4 +159,5 @@ class MAPPO(PPO):
         if rows is None or self.cfg.normalize_advantage != "batch" or len(rows) < 2:
             return data
         deviation, mean = torch.std_mean(data.advantage.index_select(0, rows), correction=0)
-        return replace(data, advantage=(data.advantage - mean) / deviation.clamp(min=1e-4))
+        least = max(1e-4, data.least_deviation)
+        return replace(data, advantage=(data.advantage - mean) / deviation.clamp(min=least))

@@ -125,7 +125,8 @@ def poca_loss(outputs: GroupOutputs, batch: POCAMinibatch, cfg: POCAConfig) -> t
 def _select_rows(batch: Minibatch, rows: Tensor) -> Minibatch:
     """Selects rows of the fields that `ppo_loss` reads."""
     names = ("action", "logp", "advantage", "value_target", "value")
-    return Minibatch(obs={}, **{name: getattr(batch, name).index_select(0, rows) for name in names})
+    parts = {name: getattr(batch, name).index_select(0, rows) for name in names}
+    return Minibatch(obs={}, **parts, least_deviation=batch.least_deviation)
 
 
 def _error(value: Tensor, old: Tensor, target: Tensor, cfg: POCAConfig) -> Tensor:
@@ -187,7 +188,8 @@ class POCA(PPO):
             )
             left = acted & ~after & ~rollout.terminated & ~rollout.truncated
             rollout = replace(rollout, terminated=rollout.terminated | left)
-        reward = self.rewards(rollout) / self.value_scale.unit
+        rewards = self.rewards(rollout)
+        reward = rewards / self.value_scale.unit
         reward[..., 1:] *= acted.unsqueeze(-1)  # only members that act get the rewards of other signals
         final = net.value(final_obs, known.final) if len(rollout.boot_index) else None
         value = net.value(obs, known.decided).view(*shape, -1)
@@ -223,7 +225,7 @@ class POCA(PPO):
             mates_acted=mates_acted,
             mates_features=mates_features,
         )
-        data = self.renewed(data)
+        data = self.with_least_deviation(self.renewed(data), rollout, rewards)
         return normalize_advantages(data) if cfg.normalize_advantage == "batch" else data
 
     def features(self, rollout: Rollout, obs: TensorTree, last: TensorTree, final: TensorTree) -> MemberFeatures:
@@ -304,4 +306,4 @@ def normalize_advantages(data: POCAMinibatch) -> POCAMinibatch:
     if len(played) < 2:
         return data
     deviation, mean = torch.std_mean(played, correction=0)
-    return replace(data, advantage=(data.advantage - mean) / deviation.clamp(min=1e-4))
+    return replace(data, advantage=(data.advantage - mean) / deviation.clamp(min=max(1e-4, data.least_deviation)))

@@ -5,10 +5,11 @@ The details that decide are in docs/algorithms/ppo.md. The file reads from the s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -39,8 +40,11 @@ from rookery.native.forward import attach
 from rookery.native.ppo import ppo_kernel, ppo_steps
 from rookery.policies.policy import Policy
 from rookery.signals.return_scale import ReturnScale
+from rookery.signals.return_spread import ReturnSpread
 from rookery.signals.signal import ValueColumn
 from rookery.signals.value_scale import ValueScale
+
+MinibatchT = TypeVar("MinibatchT", bound=Minibatch)
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor
     advantage = batch.advantage
     if cfg.normalize_advantage is True and len(advantage) > 1:
         deviation, mean = torch.std_mean(advantage)
-        advantage = (advantage - mean) / (deviation + 1e-8)
+        advantage = (advantage - mean) / (deviation.clamp(min=batch.least_deviation) + 1e-8)
     log_ratio = outputs.distribution.log_prob(batch.action) - batch.logp
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - cfg.clip, 1 + cfg.clip)
@@ -150,7 +154,7 @@ def ppo_gradient(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> OutputGr
     advantage = batch.advantage
     if cfg.normalize_advantage is True and len(advantage) > 1:
         deviation, mean = torch.std_mean(advantage)
-        advantage = (advantage - mean).div_(deviation + 1e-8)
+        advantage = (advantage - mean).div_(deviation.clamp(min=batch.least_deviation) + 1e-8)
     log_ratio = outputs.distribution.log_prob(batch.action) - batch.logp
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - cfg.clip, 1 + cfg.clip)
@@ -196,12 +200,12 @@ def ppo_gradient(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> OutputGr
 
 def normalize_advantages(data: Minibatch) -> Minibatch:
     """Normalizes the advantages of a batch to mean 0 and standard deviation 1, or less if they hardly differ, as RLlib
-    does; a single advantage is unchanged.
+    does, or no returns have differed so far; a single advantage is unchanged.
     """
     if len(data) < 2:
         return data
     deviation, mean = torch.std_mean(data.advantage, correction=0)
-    return replace(data, advantage=(data.advantage - mean) / deviation.clamp(min=1e-4))
+    return replace(data, advantage=(data.advantage - mean) / deviation.clamp(min=max(1e-4, data.least_deviation)))
 
 
 class PPO(Algorithm[PPOConfig]):
@@ -213,11 +217,13 @@ class PPO(Algorithm[PPOConfig]):
         "signals",
         "imitation",
         "return_scale",
+        "return_spread",
         "value_scale",
         "rng",
         "kl_coef",
     )
     fixed: ClassVar[tuple[str, ...]] = ("forward", "columns", "correction")
+    state_version: ClassVar[int] = 2
     loss = staticmethod(ppo_loss)
     closed_form = ClosedForm(ppo_loss, ppo_gradient, ppo_kernel, ppo_steps)
 
@@ -229,6 +235,7 @@ class PPO(Algorithm[PPOConfig]):
         self.imitation = add_imitation(self, cfg.imitation, self.optimizer.flat)
         self.forward = attach(self.net)
         self.return_scale = ReturnScale(cfg.gamma) if cfg.scale_rewards else None
+        self.return_spread = ReturnSpread(cfg.gamma)
         self.value_scale = ValueScale(is_fixed=not cfg.normalize_values)
         self.rng = streams.generator(Role.LEARNER, name)
         self.kl_coef = cfg.kl_coef
@@ -304,13 +311,26 @@ class PPO(Algorithm[PPOConfig]):
     def targets(self, rollout: Rollout) -> Minibatch:
         """Computes advantages (eq. 11) and value targets of every valid decision, ``[N]`` and ``[N, S]``."""
         cfg, scale = self.cfg, self.value_scale
-        reward = self.rewards(rollout) / scale.unit
+        rewards = self.rewards(rollout)
+        reward = rewards / scale.unit
         data = advantage_targets(
             self.forward, rollout, reward, self.columns, gae_lambda=cfg.gae_lambda, correction=self.correction
         )
-        data = scale.renewed(data, self.net.value_head)
+        data = self.with_least_deviation(scale.renewed(data, self.net.value_head), rollout, rewards)
         data = normalize_advantages(data) if cfg.normalize_advantage == "batch" else data
         return self.with_old(data) if cfg.kl_coef else data
+
+    def with_least_deviation(self, data: MinibatchT, rollout: Rollout, reward: Tensor) -> MinibatchT:
+        """Adds the least deviation of advantages; they are not enlarged before returns differ for the first time.
+
+        Args:
+            data: The rows.
+            rollout: Their rollout.
+            reward: ``[T, F, S]`` its rewards.
+        """
+        strengths = reward.new_tensor([column.strength for column in self.columns])
+        least = self.return_spread.least_deviation(rollout, reward @ strengths) / self.value_scale.unit
+        return replace(data, least_deviation=1.0 if least == math.inf else least)
 
     def with_old(self, data: Minibatch) -> PenaltyMinibatch:
         """Adds the distributions before the update, or those of `correction`, to a batch for the penalty, with its
@@ -320,6 +340,10 @@ class PPO(Algorithm[PPOConfig]):
         forward = self.forward if correction is None else correction.proximal or self.forward
         old = forward.outputs(data).distribution.parameters
         return PenaltyMinibatch(**vars(data), old=old, kl_coef=torch.full_like(data.advantage, self.kl_coef))
+
+    def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
+        """Adds empty statistics of returns to states of version 1."""
+        return {**state, "return_spread": self.return_spread.state_dict()}
 
     def adapt_penalty(self, full_kl: float | None) -> Row:
         """Adapts the penalty's coefficient to the mean KL of an update; returns its value in that update."""

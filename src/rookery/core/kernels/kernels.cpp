@@ -382,7 +382,8 @@ EXPORT void ppo_gradients(Network* actor, Network* critic, const Head* head, con
                           const void* const* critic_leaves, const PPOBatch* batch, const PPOSettings* settings,
                           int rows, const float* log_std, float* log_std_gradient, float* statistics, int threads) {
   PPO ppo{head, batch, settings, rows, 0, 1, log_std, log_std_gradient};
-  standardization(batch->advantage, batch->order, settings->normalize_advantage ? rows : 1, ppo.mean, ppo.inverse);
+  standardization(batch->advantage, batch->order, settings->normalize_advantage ? rows : 1, settings->least_deviation,
+                  ppo.mean, ppo.inverse);
   for (int k = 0; k < head->numbers; k++) log_std_gradient[k] = 0;
   Pass passes[] = {{&ppo, actor, actor_leaves, true, !critic, {}}, {&ppo, critic, critic_leaves, false, true, {}}};
   int count = critic ? 2 : 1;

@@ -18,12 +18,14 @@ struct PPOBatch {
 struct PPOSettings {
   float clip, value_clip, value_coef, entropy_coef;
   int32_t normalize_advantage;
+  float least_deviation;
 };
 
 enum { POLICY_LOSS, VALUE_LOSS, ENTROPY, KL, CLIP_FRACTION, FULL_KL, NUM_STATISTICS };
 
-// Mean, and inverse of standard deviation plus 1e-8, as torch has it; 0 and 1 for a single row.
-static void standardization(const float* x, const int64_t* order, int rows, float& mean, float& inverse) {
+// Mean, and inverse of standard deviation plus 1e-8, as torch has it; 0 and 1 for a single row. A standard deviation
+// below `least` counts as `least`.
+static void standardization(const float* x, const int64_t* order, int rows, double least, float& mean, float& inverse) {
   mean = 0;
   inverse = 1;
   if (rows < 2) return;
@@ -35,7 +37,8 @@ static void standardization(const float* x, const int64_t* order, int rows, floa
     squares += rest * rest;
   }
   mean = (float)middle;
-  inverse = (float)(1 / (__builtin_sqrt(squares / (rows - 1)) + 1e-8));
+  double deviation = __builtin_sqrt(squares / (rows - 1));
+  inverse = (float)(1 / ((deviation < least ? least : deviation) + 1e-8));
 }
 
 // The lanes that hold a row count 1, the others 0.
