@@ -96,7 +96,7 @@ def test_a_share_that_is_missing_is_named(tmp_path):
         trainer.train({"iterations": 1})
     share = tmp_path / "a" / "checkpoints" / "000001.rank1"
     share.rename(tmp_path / "elsewhere")
-    with pytest.raises(FileError, match=r"share of learner 1 of 2 is missing.*init_from"):
+    with pytest.raises(FileError, match=r"shard of learner 1 of 2 is missing.*init_from"):
         Trainer.load(tmp_path / "a", resume=True)
     with Trainer.load(tmp_path / "a", play=False) as trainer:  # one learner is enough to look at it
         assert trainer.iteration == 1

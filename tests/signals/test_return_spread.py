@@ -56,14 +56,19 @@ def test_ranks_know_the_signals_and_ranges_of_all():
     assert least(spread, fragment(0, 0)) == LEAST * 3
 
 
-def entropy_without_reward(algorithm, kernels=True):
-    """Entropy after 30,000 steps on a lake whose goal is out of reach, relative to that of random actions."""
+def entropy_without_reward(algorithm, **settings):
+    """Entropy after 40,000 steps on a lake whose goal is out of reach, relative to that of random actions."""
     ice = ["S" + "F" * 11, *["F" * 12] * 10, "F" * 11 + "G"]
-    config = {"env.config": {"desc": ice, "is_slippery": False, "max_episode_steps": 20}, "kernels": kernels}
+    config = {"env.config": {"desc": ice, "is_slippery": False, "max_episode_steps": 20}, **settings}
     with Trainer("FrozenLake-v1", algorithm, config=config, seed=0) as trainer:
-        trainer.train({"env_steps": 30_000})
-        obs = {path: torch.zeros(1, *leaf.shape) for path, leaf in ()}
-        assert not obs
-        return trainer.learners["main"]
+        result = trainer.train({"env_steps": 40_000})
+        assert result.return_mean == 0
+        return result.policies["main"].learning["entropy"] / math.log(4)
 
 
+@pytest.mark.parametrize("normalize", [True, "batch"])
+def test_a_policy_that_earns_nothing_stays_random(normalize, monkeypatch):
+    settings = {"algorithm.normalize_advantage": normalize}
+    assert entropy_without_reward("ppo", **settings) > 0.95
+    monkeypatch.setattr(ReturnSpread, "least_deviation", lambda *_: 0.0)
+    assert entropy_without_reward("ppo", **settings) < 0.8, "the control stays random too"
