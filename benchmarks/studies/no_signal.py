@@ -22,6 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.learning import machine
+
 from rookery import PPOConfig, Trainer
 from rookery.signals.return_spread import ReturnSpread
 
@@ -84,7 +85,7 @@ def main() -> None:
             "entropy, APPO, 2 asynchronous workers": (
                 lambda s: entropies(far, "appo", {**lake(12), **ASYNCHRONOUS}, s, 200_000, 4)
             ),
-            "entropy, PPO and GAIL `airl`, 4,000 steps": lambda s: entropies("CartPole-v1", gail, {}, s, 4_000, 2),
+            "entropy, PPO and GAIL `airl`, 1,024 steps": lambda s: entropies("CartPole-v1", gail, {}, s, 1_024, 2),
             "return, APPO, 8 x 8, staleness 1": lambda s: found_goal(STALE, s),
             "return, APPO, 8 x 8, 2 asynchronous workers": lambda s: found_goal(ASYNCHRONOUS, s),
         }

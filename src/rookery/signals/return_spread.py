@@ -1,4 +1,4 @@
-"""Spread of returns: what normalized advantages are divided by at least, where a rollout shows no difference of rewards.
+"""Spread of returns: what normalized advantages are divided by at least, where the rewards of a rollout do not differ.
 
 Without such a difference, advantages are only the errors of a critic that has not converged. Normalized to a standard
 deviation of 1 they would be as large as real ones, and the policy would follow noise until its entropy is gone.
@@ -43,16 +43,18 @@ class ReturnSpread(Stateful):
         self.high = -math.inf
         self.differed = False
 
-    def least_deviation(self, rollout: Rollout, reward: Tensor) -> float:
-        """Adds a rollout; returns the least deviation of its advantages, in units of rewards.
+    def least_deviation(self, rollout: Rollout, reward: Tensor, unit: float) -> float:
+        """Adds a rollout; returns the least deviation of its advantages, in `unit`.
 
         It is 0 if the rewards of the rollout differ, or equal ones are cut short by a termination. Equal rewards of
         episodes that only a time limit ends are no signal, since all behavior earns the same. Without a signal, it is
-        `LEAST` of the range so far, and infinite before the first signal.
+        `LEAST` of the range so far. Before the first signal, it is infinite if all rewards have been 0, so that nothing
+        moves the policy; equal rewards other than 0 are not enlarged, because their critic favors rare observations.
 
         Args:
             rollout: The rollout.
             reward: ``[T, F]`` sum of the rewards of all signals, in units of learning.
+            unit: The unit of values, in which advantages that are not enlarged are divided by at least 1.
         """
         rows = rollout.valid_rows()
         ended = rollout.terminated | rollout.truncated | rollout.last
@@ -68,4 +70,6 @@ class ReturnSpread(Stateful):
         self.differed |= differs
         if differs:
             return 0.0
-        return LEAST * (self.high - self.low) if self.differed else math.inf
+        if self.differed:
+            return LEAST * (self.high - self.low) / unit
+        return 1.0 if self.low < self.high or self.low else math.inf

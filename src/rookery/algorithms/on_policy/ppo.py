@@ -5,7 +5,6 @@ The details that decide are in docs/algorithms/ppo.md. The file reads from the s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -321,7 +320,7 @@ class PPO(Algorithm[PPOConfig]):
         return self.with_old(data) if cfg.kl_coef else data
 
     def with_least_deviation(self, data: MinibatchT, rollout: Rollout, reward: Tensor) -> MinibatchT:
-        """Adds the least deviation of advantages; they are not enlarged before returns differ for the first time.
+        """Adds the least deviation of advantages (`signals/return_spread.py`).
 
         Args:
             data: The rows.
@@ -329,8 +328,8 @@ class PPO(Algorithm[PPOConfig]):
             reward: ``[T, F, S]`` its rewards.
         """
         strengths = reward.new_tensor([column.strength for column in self.columns])
-        least = self.return_spread.least_deviation(rollout, reward @ strengths) / self.value_scale.unit
-        return replace(data, least_deviation=1.0 if least == math.inf else least)
+        least = self.return_spread.least_deviation(rollout, reward @ strengths, self.value_scale.unit)
+        return replace(data, least_deviation=least)
 
     def with_old(self, data: Minibatch) -> PenaltyMinibatch:
         """Adds the distributions before the update, or those of `correction`, to a batch for the penalty, with its
