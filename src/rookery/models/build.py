@@ -91,8 +91,10 @@ class ModelConfig(Settings):
     shared_trunk: bool = False
     """Whether the value function shares the policy's trunk instead of having its own network."""
 
-    normalize_obs: bool = False
-    """Whether observation boxes other than uint8 images are normalized by their running mean and standard deviation."""
+    normalize_obs: bool | None = None
+    """Whether observation boxes other than uint8 images are normalized by their running mean and standard deviation.
+    Null = if `sampling.warmup_steps` random decisions show numbers more than 10 times away from 1.
+    """
 
     obs_clip: PositiveFloat = 10.0
     """Normalized observations are clipped to this many standard deviations."""

@@ -47,6 +47,7 @@ from rookery.run.checks.categorical_images import categorical_layers, categorica
 from rookery.run.checks.memory_check import check_copies, check_policies
 from rookery.run.checks.misread_settings import misread_settings
 from rookery.run.checks.named_policies import check_named
+from rookery.run.checks.obs_scale import scale_layers
 from rookery.run.checks.unused import unused_settings
 from rookery.run.choose_algorithm import choice_notes, explain_choice, with_algorithm
 from rookery.run.from_data import capacity_layers, env_of_data
@@ -263,6 +264,11 @@ def prepare(
         second = resolve_run(layers) if decided else second
     space_layers = _space_layers(second, env, mapping, [*names, *exploiters])
     resolved = resolve_run([*space_layers, *layers])
+    if decisions and has_throwaways(env):
+        config = resolved.config
+        scaled, lines = call_in_user_modes(scale_layers, config, observed, lambda: _throwaway_copies(config, env))
+        notes += lines
+        resolved = resolve_run([*space_layers, *layers, *scaled]) if scaled else resolved
     check_policies(resolved, kinds, lambda name: _slots(env, mapping, name))
     notes += [*unused_settings(resolved, kinds), *_notes_of_copies(resolved, env, stand_in), *resolved.notes]
     notes += [*_precision_notes(resolved, env, mapping), *_sequence_notes(resolved), *notes_of_workers(resolved, env)]

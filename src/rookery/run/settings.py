@@ -89,7 +89,7 @@ class SamplingConfig(Settings):
     """Environment steps of an iteration; none = until every learning policy has been updated once."""
     warmup_steps: Structural[Annotated[NonNegativeInt, Within(16_777_216)]] = 512
     """Random decisions in throwaway environments that initialize observation normalizers, and detect categorical images
-    (`model.categorical_images`).
+    (`model.categorical_images`) and observations far from 1 (`model.normalize_obs`).
     """
     workers: Structural[ProcessesFromZero] = 0
     """Workers on Ray that each sample a share of the environments, in their own processes and possibly on other
