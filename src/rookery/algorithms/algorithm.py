@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
+from torch import Tensor
 
 from rookery.algorithms.capabilities import (
     OLD_ALGORITHM_FLAGS,
@@ -273,6 +274,12 @@ class Algorithm(Stateful, Generic[ConfigT]):
             resolved = self.cfg.at(*moment[1:])
             self._resolved = moment, resolved
         return resolved  # type: ignore[no-any-return]
+
+    def value_weights(self) -> list[Tensor]:
+        """Returns the weights and biases to which values are proportional, those of target networks included; empty if
+        values cannot change their unit.
+        """
+        return []
 
     def check_finite(self, optimizer: Optimizer) -> int:
         """Returns the number of steps skipped so far because their gradient was not finite.

@@ -21,6 +21,7 @@ from rookery.policies.normalize import RunningMeanStd
 from rookery.replay.buffer import ReplayBuffer
 from rookery.replay.replay import Replay
 from rookery.signals.return_spread import ReturnSpread
+from rookery.signals.reward_unit import RewardUnit
 from rookery.signals.value_scale import ValueScale
 
 
@@ -190,7 +191,7 @@ def join_ranks(learner: Algorithm[Any], ranks: Ranks) -> Algorithm[Any]:
             part.agree = agreement.gradients
         elif isinstance(part, RunningMeanStd | ValueScale):
             part.merge = agreement.moments
-        elif isinstance(part, Replay | ReturnSpread):
+        elif isinstance(part, Replay | ReturnSpread | RewardUnit):
             part.everywhere = ranks.numbers
         elif isinstance(part, ReplayBuffer):
             part.least = lambda chance: min(each for (each,) in ranks.numbers(chance))

@@ -16,6 +16,7 @@ from rookery.algorithms.algorithm import Algorithm, BatchHook
 from rookery.core.batch import Decisions, Rollout, Transitions
 from rookery.native.forward import attach
 from rookery.replay.buffer import SampledSequences
+from rookery.signals.reward_unit import EVERY, RewardUnit
 from rookery.signals.rewards import RewardSignals, SignalsConfig, to_rollout_shape
 from rookery.signals.signal import decisions_of
 
@@ -32,6 +33,8 @@ def add_signals(learner: Algorithm[Any], cfg: SignalsConfig) -> RewardSignals:
         signal.attach(attach)
     if signals.others or cfg.extrinsic.strength != 1.0:
         learner.hooks.append(Rewarding(signals))
+    if not hasattr(type(learner), "columns") and not learner.capabilities.offline:
+        learner.hooks.append(InUnit(signals.reward_unit))
     return signals
 
 
@@ -82,3 +85,37 @@ class Rewarding(BatchHook):
         for signal in signals.others.values():
             signal.learn_drawn(seen)
         return batch
+
+
+class InUnit(BatchHook):
+    """Divides rewards by their unit (`signals/reward_unit.py`), for learners whose values can change theirs.
+
+    Args:
+        unit: The unit.
+    """
+
+    def __init__(self, unit: RewardUnit) -> None:
+        self.unit = unit
+
+    def before_targets(self, learner: Algorithm[Any], rollout: Rollout, rollouts: Mapping[str, Rollout]) -> Rollout:
+        """Divides rewards of new experience, unless it is stored in replay."""
+        if learner.replay is not None:
+            return rollout
+        weights = learner.value_weights()
+        if weights:
+            self.unit.measure(rollout.reward[rollout.valid], weights if learner.updates else ())
+        return rollout if self.unit.unit == 1.0 else replace(rollout, reward=rollout.reward / self.unit.unit)
+
+    def before_update(self, learner: Algorithm[Any], batch: Any) -> Any:
+        """Divides rewards of decisions drawn from replay."""
+        sequences = isinstance(batch, SampledSequences)
+        if learner.replay is None or not (sequences or isinstance(batch, Transitions)):
+            return batch
+        made, holder = learner.replay.gradient_steps, batch.rollout if sequences else batch
+        if made % EVERY == 0 and (weights := learner.value_weights()):
+            reward = holder.reward[holder.valid] if sequences else holder.reward
+            self.unit.measure(reward, weights if made else ())
+        if self.unit.unit == 1.0:
+            return batch
+        holder = replace(holder, reward=holder.reward / self.unit.unit)
+        return replace(batch, rollout=holder) if sequences else holder

@@ -246,6 +246,11 @@ class QHead(Head):
         self._own = (self.linear.weight, self.linear.bias)  # cached: a look-up on a module is slow
         return [self.linear]
 
+    def value_weights(self) -> list[Tensor]:
+        """Returns the weights to which all values are proportional."""
+        last = [self.value[-1], self.advantage[-1]] if self.spec.dueling else [self.linear]
+        return [weight for layer in last for weight in layer.parameters()]
+
     def forward(
         self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None
     ) -> EpsilonGreedy | Boltzmann:
@@ -310,6 +315,10 @@ class GivenQHead(QHead):
     def _make_layers(self, num_features: int, width: int, generator: torch.Generator) -> Sequence[nn.Module]:
         """Makes no layers."""
         self.columns = Columns(0, width)
+        return []
+
+    def value_weights(self) -> list[Tensor]:
+        """Returns nothing: the model's last layers are unknown."""
         return []
 
     def forward(

@@ -21,6 +21,7 @@ from rookery.signals.count import CountConfig
 from rookery.signals.curiosity import CuriosityConfig
 from rookery.signals.gail import GAILConfig
 from rookery.signals.return_scale import ReturnScale
+from rookery.signals.reward_unit import RewardUnit
 from rookery.signals.rnd import RNDConfig
 from rookery.signals.signal import Report, RewardSignal, SignalConfig, ValueColumn, decisions_of
 
@@ -81,9 +82,11 @@ class RewardSignals(Stateful):
     Attributes:
         others: The signals except the environment's reward, by name.
         scales: Running standard deviations of returns of the signals with scaled rewards, by name.
+        reward_unit: Unit of the sum of rewards, for algorithms without a value per signal.
     """
 
-    saved = ("others", "scales", "means")
+    state_version = 2
+    saved = ("others", "scales", "means", "reward_unit")
     fixed = ("cfg", "_seen")
 
     def __init__(self, cfg: SignalsConfig, policy: Policy, streams: Streams, name: str) -> None:
@@ -91,6 +94,7 @@ class RewardSignals(Stateful):
         self.others: dict[str, RewardSignal[Any]] = {}
         self.scales: dict[str, ReturnScale] = {}
         self.means = Means()
+        self.reward_unit = RewardUnit()
         self._seen: Decisions | None = None
         for key, settings in cfg.others.items():
             make: type[RewardSignal[Any]] = SIGNAL.find(settings.signal)
@@ -112,6 +116,10 @@ class RewardSignals(Stateful):
         own = ValueColumn(gamma, self.cfg.extrinsic.strength / self.unit)
         signals = self.others.values()
         return own, *(ValueColumn(one.cfg.gamma, one.cfg.strength / self.unit, one.episodic) for one in signals)
+
+    def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
+        """Adds the unit of rewards to states of version 1, which were learned as they were."""
+        return {**state, "reward_unit": self.reward_unit.state_dict()}
 
     def rewards(self, rollout: Rollout, extrinsic: Tensor) -> Tensor:
         """Returns the rewards of a new rollout, ``[T, F, S]``, a column for each of `columns`; updates running

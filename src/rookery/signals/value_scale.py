@@ -2,9 +2,10 @@
 
 As in PopArt (van Hasselt et al. 2016, arXiv:1602.07714) the last layer of the values is changed with the unit, so that
 its output in the units of rewards stays the same. The error of the values, and its gradient relative to the policy's,
-then have one magnitude, whether returns are about 10 or 10,000. Unlike PopArt, small values are not scaled up: in a
-task whose goal is rarely found, they would drown the gradient of a policy that shares their trunk. The unit is a power
-of two, by which numbers are divided without rounding.
+then have one magnitude, whether returns are about 10 or 10,000. Unlike PopArt, small values are scaled up only if
+rewards other than 0 are small (`signals/reward_unit.py`), and never where values share the policy's trunk: in a task
+whose goal is rarely found, they would drown the policy's gradient. The unit is a power of two, by which numbers are
+divided without rounding.
 
 The mean of the values follows that of the targets at once, by the bias of the last layer, while gradient steps would
 take many updates: until then every time limit, which bootstraps with the value of the last state, looks like a large
@@ -16,13 +17,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from rookery.core.batch import Minibatch
+from rookery.core.batch import Minibatch, Rollout
 from rookery.core.state import Stateful
 from rookery.models.heads import GivenValueHead, ValueHead
+from rookery.signals.reward_unit import RewardUnit
 
 MEMORY = 10_000
 """Approximate window of the statistics in decisions: returns grow while a policy learns."""
@@ -37,25 +40,48 @@ class ValueScale(Stateful):
 
     Args:
         is_fixed: Whether the unit stays 1.
+        below_1: Whether the unit may be below 1: for rewards that are not scaled before, and values with an own trunk.
 
     Attributes:
-        unit: Divisor of rewards before targets are computed: 1, 2, 4, ...
+        unit: Divisor of rewards before targets are computed: 1, 2, 4, ..., or a smaller power of two for small rewards.
+        rewards: Size of the rewards so far.
         count: Number of targets so far, at most `MEMORY`.
         mean: Mean of each column's targets so far, in the units of rewards; empty before the first.
         var: Variance of each column's targets so far, likewise.
     """
 
-    saved = ("unit", "count", "mean", "var")
-    fixed = ("is_fixed", "merge")
+    state_version = 2
+    saved = ("unit", "count", "mean", "var", "rewards")
+    fixed = ("is_fixed", "below_1", "merge")
 
-    def __init__(self, is_fixed: bool) -> None:
+    def __init__(self, is_fixed: bool, below_1: bool = True) -> None:
         self.is_fixed = is_fixed
+        self.below_1 = below_1
+        self.rewards = RewardUnit()
         self.merge: Callable[[int, Tensor, Tensor], tuple[int, Tensor, Tensor]] | None = None
         """Merges count, mean and variance of rows with those of other ranks; None = a single rank."""
         self.unit = 1.0
         self.count = 0
         self.mean: list[float] = []
         self.var: list[float] = []
+
+    def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
+        """Adds empty statistics of rewards to states of version 1."""
+        return {**state, "rewards": self.rewards.state_dict()}
+
+    @property
+    def smallest(self) -> float:
+        """The smallest unit: 1, or less for small rewards."""
+        return min(self.rewards.unit, 1.0)
+
+    def in_unit(self, rollout: Rollout, reward: Tensor) -> Tensor:
+        """Returns rewards ``[T, F, S]`` or ``[T, F]`` of a rollout in the unit. Before the first targets, values are
+        taken to be in the unit of the rewards, so that first values are not large beside small rewards.
+        """
+        if self.below_1 and not self.is_fixed:
+            self.rewards.measure(reward[rollout.valid], ())
+            self.unit = self.unit if self.count else self.smallest
+        return reward / self.unit
 
     @torch.no_grad()
     def renewed(self, data: Minibatch, head: ValueHead | GivenValueHead) -> Minibatch:
@@ -79,7 +105,7 @@ class ValueScale(Stateful):
             head.linear.bias.add_(shift)
             data.value.add_(shift)
         std = math.sqrt(max(self.var, default=0.0))
-        unit = 2.0 ** math.floor(math.log2(std)) if 1.0 <= std < math.inf else 1.0
+        unit = 2.0 ** math.floor(math.log2(std)) if self.smallest <= std < math.inf else self.smallest
         change, self.unit = self.unit / unit, unit
         if change == 1.0:
             return data

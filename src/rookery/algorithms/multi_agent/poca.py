@@ -189,7 +189,7 @@ class POCA(PPO):
             left = acted & ~after & ~rollout.terminated & ~rollout.truncated
             rollout = replace(rollout, terminated=rollout.terminated | left)
         rewards = self.rewards(rollout)
-        reward = rewards / self.value_scale.unit
+        reward = self.value_scale.in_unit(rollout, rewards)
         reward[..., 1:] *= acted.unsqueeze(-1)  # only members that act get the rewards of other signals
         final = net.value(final_obs, known.final) if len(rollout.boot_index) else None
         value = net.value(obs, known.decided).view(*shape, -1)

@@ -138,6 +138,10 @@ class VDN(DQN):
         """Creates the mixer of the members' values, with first weights from `generator`."""
         return SumMixer()
 
+    def value_weights(self) -> list[Tensor]:
+        """Returns nothing: mixed values are not proportional to the members' last layers."""
+        return []
+
     @torch.no_grad()
     def target(
         self,

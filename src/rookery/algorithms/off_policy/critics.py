@@ -544,6 +544,11 @@ class CriticLearner(Stateful):
             critic_loss, CriticBatch(rows.obs, rows.action, target, rows.weight, recurrent=rows.recurrent), cfg
         )
 
+    def value_weights(self) -> list[Tensor]:
+        """Returns the weights to which values are proportional, those of target networks included."""
+        networks = [*self.net.networks, *([] if self.target is None else self.target.networks)]
+        return [weight for one in networks if isinstance(one, Critic) for weight in one.linear.parameters()]
+
     def improve(
         self, loss: Callable[[Tensor, BatchT, ConfigT], tuple[Tensor, Metrics]], batch: BatchT, cfg: ConfigT
     ) -> Metrics:

@@ -114,6 +114,10 @@ class DDPG(Algorithm[DDPGConfig]):
         self.rng = streams.generator(Role.LEARNER, name)
         self.explore()
 
+    def value_weights(self) -> list[Tensor]:
+        """Returns the weights of the critics' last layers."""
+        return self.critics.value_weights()
+
     def learn(self, gradient_steps: int) -> None:
         """Makes gradient steps: one each of critics and actor; target networks follow."""
         cfg = self.now()

@@ -184,6 +184,13 @@ class DQN(Algorithm[DQNConfig]):
         """Creates the network that learns, from the policy's own parts."""
         return QNetwork(head, self.policy.trunk, self.policy.memory, self.cfg.model)
 
+    def value_weights(self) -> list[Tensor]:
+        """Returns the weights of the last layers, except of values on fixed atoms or a curve."""
+        values = self.cfg.values
+        if values.kind == "categorical" or values.rescale:
+            return []
+        return [*self.net.head.value_weights(), *self.target_net.head.value_weights()]
+
     def learn(self, gradient_steps: int) -> None:
         """Makes gradient steps on decisions, or sequences of them, drawn from replay; the target network follows."""
         cfg, estimate, step_each = self.now(), self.estimate, optim.gradient_steps

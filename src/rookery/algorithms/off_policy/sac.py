@@ -378,6 +378,10 @@ class SAC(Algorithm[SACConfig]):
                 f"{action.space}; leave them out, or use DQN with values.kind = quantile"
             )
 
+    def value_weights(self) -> list[Tensor]:
+        """Returns the weights of the critics' last layers."""
+        return self.critics.value_weights()
+
     def learn(self, gradient_steps: int) -> None:
         """Makes gradient steps: one each of critics, actor and temperature; target critics follow."""
         cfg, temperature = self.now(), self.temperature
@@ -417,7 +421,9 @@ class SAC(Algorithm[SACConfig]):
     def alpha(self, cfg: SACConfig) -> Tensor:
         """Returns the present temperature; of an action with several parts those of all, ``[P]``."""
         if self.temperature is None:
-            alpha = torch.tensor(cfg.alpha, device=self.replay.device, dtype=torch.float32)
+            assert cfg.alpha is not None
+            in_unit = cfg.alpha / self.signals.reward_unit.unit
+            alpha = torch.tensor(in_unit, device=self.replay.device, dtype=torch.float32)
             return alpha.expand(num_temperatures(self.policy.action_spec)) if self.has_branches else alpha
         return self.temperature.log_alpha.detach().exp()
 

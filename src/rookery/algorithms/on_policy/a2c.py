@@ -138,7 +138,8 @@ class A2C(Algorithm[A2CConfig]):
         self.optimizer = self.make_optimizer()
         self.forward = attach(self.net)
         self.return_scale = ReturnScale(cfg.gamma) if cfg.scale_rewards else None
-        self.value_scale = ValueScale(is_fixed=not cfg.normalize_values)
+        below_1 = not cfg.model.shared_trunk and self.return_scale is None
+        self.value_scale = ValueScale(is_fixed=not cfg.normalize_values, below_1=below_1)
 
     @cached_property
     def correction(self) -> Correction | None:
@@ -166,7 +167,7 @@ class A2C(Algorithm[A2CConfig]):
         data = advantage_targets(
             self.forward,
             rollout,
-            reward / self.value_scale.unit,
+            self.value_scale.in_unit(rollout, reward),
             self.columns,
             gae_lambda=cfg.gae_lambda,
             correction=self.correction,

@@ -235,7 +235,8 @@ class PPO(Algorithm[PPOConfig]):
         self.forward = attach(self.net)
         self.return_scale = ReturnScale(cfg.gamma) if cfg.scale_rewards else None
         self.return_spread = ReturnSpread(cfg.gamma)
-        self.value_scale = ValueScale(is_fixed=not cfg.normalize_values)
+        below_1 = not cfg.model.shared_trunk and self.return_scale is None
+        self.value_scale = ValueScale(is_fixed=not cfg.normalize_values, below_1=below_1)
         self.rng = streams.generator(Role.LEARNER, name)
         self.kl_coef = cfg.kl_coef
         """Present coefficient of the KL penalty."""
@@ -311,7 +312,7 @@ class PPO(Algorithm[PPOConfig]):
         """Computes advantages (eq. 11) and value targets of every valid decision, ``[N]`` and ``[N, S]``."""
         cfg, scale = self.cfg, self.value_scale
         rewards = self.rewards(rollout)
-        reward = rewards / scale.unit
+        reward = scale.in_unit(rollout, rewards)
         data = advantage_targets(
             self.forward, rollout, reward, self.columns, gae_lambda=cfg.gae_lambda, correction=self.correction
         )

@@ -137,6 +137,10 @@ class PQN(Algorithm[PQNConfig]):
             "updates": self.updates,
         }
 
+    def value_weights(self) -> list[Tensor]:
+        """Returns the weights of the last layers."""
+        return self.net.head.value_weights()
+
     def explore(self) -> None:
         """Sets the probability of a random action by the schedule."""
         self.net.head.epsilon.fill_(self.now().epsilon)
