@@ -1,4 +1,4 @@
-"""What a newcomer gets: ``python benchmarks/studies/newcomer.py [ENV...]`` trains environments with nothing named.
+"""Results with nothing named: ``python benchmarks/studies/newcomer.py [ENV...]`` trains 16 environments.
 
 Each is trained as ``rookery train ENV`` does: the rule and the presets choose algorithm and settings, for the env steps
 of the preset, or 1,000,000 without one. The score is the mean return of 20 deterministic episodes (100 of MiniGrid,
@@ -118,7 +118,7 @@ def page(found: dict[str, list[dict[str, Any]]]) -> str:
             f"| {each} | {seconds} | {'yes' if reaches else 'NO'} |"
         )
     return (
-        "# What a newcomer gets\n\nMade by `python benchmarks/studies/newcomer.py`, one torch thread. "
+        "# Results with nothing named\n\nMade by `python benchmarks/studies/newcomer.py`, one torch thread. "
         f"{about}.\n\n{text}\n\n" + "\n".join(lines) + f"\n\n{reached} of {len(found)} reach their goal.\n"
     )
 

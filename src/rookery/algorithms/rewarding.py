@@ -88,7 +88,7 @@ class Rewarding(BatchHook):
 
 
 class InUnit(BatchHook):
-    """Divides rewards by their unit (`signals/reward_unit.py`), for learners whose values can change theirs.
+    """Divides rewards by their unit (`signals/reward_unit.py`), where values can change their unit.
 
     Args:
         unit: The unit.
