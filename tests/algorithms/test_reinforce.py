@@ -207,7 +207,7 @@ class Numbered(gymnasium.Env):
 
 @given(lanes=st.integers(1, 4), batch_size=st.integers(1, 60), seed=st.integers(0, 99))
 def test_every_decision_of_a_finished_episode_is_learned_from_exactly_once(lanes, batch_size, seed):
-    cfg = ReinforceConfig(rollout_size=batch_size, gamma=0.5, model={"hidden": ()})
+    cfg = ReinforceConfig(rollout_size=batch_size, gamma=0.5, model={"hidden": (), "normalize_obs": False})
     with Trainer(Numbered, cfg, num_envs=lanes, seed=seed) as trainer:
         subject, found = trainer.learners["main"], {}
 

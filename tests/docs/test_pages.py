@@ -193,6 +193,7 @@ SEARCHED = {
     "how-to/read-an-experiment": "experiment",
     "how-to/read-results": "metrics",
     "how-to/replay-memory": "replay buffer",
+    "how-to/scale": "reward",
     "how-to/schedulers": "schedulers",
     "how-to/self-play": "self-play",
     "how-to/serve": "http",

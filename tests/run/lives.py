@@ -220,10 +220,16 @@ CASES = {
     "mappo, who goes early": {"env": "rookery.tasks:Sacrifice", "cfg": GROUPED},
     "reinforce": {"env": "CartPole-v1", "cfg": ReinforceConfig(), "config": {"sampling.iteration_steps": 200}},
     "ppo with a penalty": {"env": "Pendulum-v1", "cfg": FAST.replace(kl_coef=0.3, lr=Linear(1e-3, 0.0, steps=500))},
-    "turns, late agents": {"env": Turns, "policies": {"a": FAST, "b": SLOWER}, "policy_mapping": either},
+    "turns, late agents": {
+        "env": Turns,
+        "warmup_steps": 0,
+        "policies": {"a": FAST, "b": SLOWER},
+        "policy_mapping": either,
+    },
     "memory": {"env": "CartPole-v1", "cfg": RECALLING},
     "memories, late agents": {
         "env": Turns,
+        "warmup_steps": 0,
         "policies": {"a": RECALLING, "b": ATTENDING},
         "policy_mapping": either,
     },

@@ -54,6 +54,8 @@ class NestedSignalConfig(SignalConfig):
     critic: ModelConfig | None = None
 
 
+RND_THEN = RNDConfig(model=RNDConfig().model.replace(normalize_obs=False))
+"""What a stored run had by default before it could be left open whether observations are normalized."""
 OWN = {"seen": CountConfig, "distilled": RNDConfig, "nested": NestedSignalConfig}
 NAMES = {name: f"{cls.__module__}:{cls.__qualname__}" for name, cls in OWN.items()}
 # a path is absolute, so that it stays as it is given
@@ -311,7 +313,7 @@ def test_a_run_that_was_stored_before_keeps_what_it_learned_with(tmp_path, capsy
     shutil.copytree(STORED / "own-signal", tmp_path / "run")
     for iterations in (6, 8):
         with Trainer.load(tmp_path / "run", resume=True) as trainer:
-            assert signals_of(trainer) == SignalsConfig(own={"seen": CountConfig(**WAS)}, rnd=RNDConfig())
+            assert signals_of(trainer) == SignalsConfig(own={"seen": CountConfig(**WAS)}, rnd=RND_THEN)
             assert trainer.config.algorithm.signals.own == {"seen": CountConfig(gamma=0.5, strength=2.0)}
             assert trainer.learners["main"].signals.others["seen"].cfg == CountConfig(**WAS)
             assert trainer.resolved.history["policies.main.signals.own.seen.gamma"] == [("default", 0.99)]
@@ -337,7 +339,7 @@ def test_a_run_of_before_without_a_checkpoint_begins_as_it_did(tmp_path, capsys)
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     with Trainer.load(tmp_path / "run") as trainer:
-        assert signals_of(trainer) == SignalsConfig(own={"seen": CountConfig(**WAS)}, rnd=RNDConfig())
+        assert signals_of(trainer) == SignalsConfig(own={"seen": CountConfig(**WAS)}, rnd=RND_THEN)
     assert "policies.main.signals.own.seen.gamma = 0.99" in result.output + capsys.readouterr().err
 
 

@@ -458,6 +458,7 @@ FORGETTABLE = {
     "Playing": "what a call is given: seeds ahead follow from the plan, the rest is others'",
     "PlayingEntry": "the same, as C reads it",
     "Timers": "has a state_dict of its own",
+    "InUnit": "holds the unit of rewards, which RewardSignals saves",
     "Measure": "plays in copies of its own, which every evaluation resets",
     "Timer": "is written by Timers",
     "Adam": "has a state_dict of its own",

@@ -101,17 +101,17 @@ class InUnit(BatchHook):
         """Divides rewards of new experience, unless it is stored in replay."""
         if learner.replay is not None:
             return rollout
-        weights = learner.value_weights()
-        if weights:
+        if learner.updates % EVERY == 0 and (weights := learner.value_weights()):
             self.unit.measure(rollout.reward[rollout.valid], weights if learner.updates else ())
         return rollout if self.unit.unit == 1.0 else replace(rollout, reward=rollout.reward / self.unit.unit)
 
     def before_update(self, learner: Algorithm[Any], batch: Any) -> Any:
         """Divides rewards of decisions drawn from replay."""
-        sequences = isinstance(batch, SampledSequences)
-        if learner.replay is None or not (sequences or isinstance(batch, Transitions)):
+        replay = learner.replay
+        if replay is None or (self.unit.unit == 1.0 and replay.gradient_steps % EVERY):
             return batch
-        made, holder = learner.replay.gradient_steps, batch.rollout if sequences else batch
+        sequences = isinstance(batch, SampledSequences)
+        made, holder = replay.gradient_steps, batch.rollout if sequences else batch
         if made % EVERY == 0 and (weights := learner.value_weights()):
             reward = holder.reward[holder.valid] if sequences else holder.reward
             self.unit.measure(reward, weights if made else ())

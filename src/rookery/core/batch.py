@@ -362,6 +362,7 @@ class Minibatch:
         part = object.__new__(type(self))
         part.__dict__["_source"] = self, rows
         part.__dict__["sequences"], part.__dict__["memory"] = sequences, memory
+        part.__dict__["least_deviation"] = self.least_deviation
         kind: Any = type(self)
         for name in _with_default(kind):  # otherwise access would find the default
             part.__getattr__(name)

@@ -93,7 +93,7 @@ class ModelConfig(Settings):
 
     normalize_obs: bool | None = None
     """Whether observation boxes other than uint8 images are normalized by their running mean and standard deviation.
-    Null = if `sampling.warmup_steps` random decisions show numbers more than 10 times away from 1.
+    Null = if `sampling.warmup_steps` random decisions show values more than 10 times away from 1.
     """
 
     obs_clip: PositiveFloat = 10.0

@@ -20,7 +20,7 @@ from rookery.core.state import Stateful
 FAR = 64.0
 """Factor between the size of rewards and 1 from which on they are learned in another unit."""
 EVERY = 64
-"""Gradient steps from one measurement to the next."""
+"""Gradient steps, or updates on new experience, from one measurement to the next."""
 
 
 class RewardUnit(Stateful):

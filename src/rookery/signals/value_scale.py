@@ -25,7 +25,7 @@ from torch import Tensor
 from rookery.core.batch import Minibatch, Rollout
 from rookery.core.state import Stateful
 from rookery.models.heads import GivenValueHead, ValueHead
-from rookery.signals.reward_unit import RewardUnit
+from rookery.signals.reward_unit import EVERY, RewardUnit
 
 MEMORY = 10_000
 """Approximate window of the statistics in decisions: returns grow while a policy learns."""
@@ -44,20 +44,22 @@ class ValueScale(Stateful):
 
     Attributes:
         unit: Divisor of rewards before targets are computed: 1, 2, 4, ..., or a smaller power of two for small rewards.
-        rewards: Size of the rewards so far.
+        rewards: Size of the rewards so far, measured in every `EVERY`-th update.
+        updates: Number of updates.
         count: Number of targets so far, at most `MEMORY`.
         mean: Mean of each column's targets so far, in the units of rewards; empty before the first.
         var: Variance of each column's targets so far, likewise.
     """
 
     state_version = 2
-    saved = ("unit", "count", "mean", "var", "rewards")
+    saved = ("unit", "count", "mean", "var", "rewards", "updates")
     fixed = ("is_fixed", "below_1", "merge")
 
     def __init__(self, is_fixed: bool, below_1: bool = True) -> None:
         self.is_fixed = is_fixed
         self.below_1 = below_1
         self.rewards = RewardUnit()
+        self.updates = 0
         self.merge: Callable[[int, Tensor, Tensor], tuple[int, Tensor, Tensor]] | None = None
         """Merges count, mean and variance of rows with those of other ranks; None = a single rank."""
         self.unit = 1.0
@@ -67,7 +69,7 @@ class ValueScale(Stateful):
 
     def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
         """Adds empty statistics of rewards to states of version 1."""
-        return {**state, "rewards": self.rewards.state_dict()}
+        return {**state, "rewards": self.rewards.state_dict(), "updates": 0}
 
     @property
     def smallest(self) -> float:
@@ -78,9 +80,10 @@ class ValueScale(Stateful):
         """Returns rewards ``[T, F, S]`` or ``[T, F]`` of a rollout in the unit. Before the first targets, values are
         taken to be in the unit of the rewards, so that first values are not large beside small rewards.
         """
-        if self.below_1 and not self.is_fixed:
+        if self.below_1 and not self.is_fixed and self.updates % EVERY == 0:
             self.rewards.measure(reward[rollout.valid], ())
             self.unit = self.unit if self.count else self.smallest
+        self.updates += 1
         return reward / self.unit
 
     @torch.no_grad()

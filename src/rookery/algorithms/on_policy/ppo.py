@@ -105,7 +105,8 @@ def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor
     advantage = batch.advantage
     if cfg.normalize_advantage is True and len(advantage) > 1:
         deviation, mean = torch.std_mean(advantage)
-        advantage = (advantage - mean) / (deviation.clamp(min=batch.least_deviation) + 1e-8)
+        deviation = deviation.clamp(min=batch.least_deviation) if batch.least_deviation else deviation
+        advantage = (advantage - mean) / (deviation + 1e-8)
     log_ratio = outputs.distribution.log_prob(batch.action) - batch.logp
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - cfg.clip, 1 + cfg.clip)
@@ -153,7 +154,8 @@ def ppo_gradient(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> OutputGr
     advantage = batch.advantage
     if cfg.normalize_advantage is True and len(advantage) > 1:
         deviation, mean = torch.std_mean(advantage)
-        advantage = (advantage - mean).div_(deviation.clamp(min=batch.least_deviation) + 1e-8)
+        deviation = deviation.clamp(min=batch.least_deviation) if batch.least_deviation else deviation
+        advantage = (advantage - mean).div_(deviation + 1e-8)
     log_ratio = outputs.distribution.log_prob(batch.action) - batch.logp
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - cfg.clip, 1 + cfg.clip)

@@ -1,4 +1,4 @@
-"""Scale of observations: numbers far from 1 are normalized, because networks learn slowly from them, or not at all.
+"""Scale of observations: values far from 1 are normalized, because networks learn slowly from them, or not at all.
 
 Bounds of the space decide it if they are finite; otherwise, or if they are far from 1, a short random play does. The
 answer is written into the settings (`model.normalize_obs`): checkpoints hold it, and `rookery explain` shows it.
@@ -7,7 +7,8 @@ answer is written into the settings (`model.normalize_obs`): checkpoints hold it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, redirect_stdout
+from io import StringIO
 from itertools import islice
 from typing import NamedTuple
 
@@ -25,10 +26,10 @@ from rookery.run.checks.categorical_images import SOURCE
 from rookery.run.settings import RunConfig, has_own_class, settings_of
 
 FAR = 10.0
-"""Factor between numbers and 1 from which on they are normalized."""
+"""Factor between values and 1 from which on they are normalized."""
 
 
-class Scale(NamedTuple):
+class LeafSize(NamedTuple):
     """A leaf of an observation, and the largest root mean square of its elements."""
 
     path: str
@@ -36,7 +37,7 @@ class Scale(NamedTuple):
 
     @property
     def is_far(self) -> bool:
-        """Whether its numbers are far from 1; a leaf of zeros is not."""
+        """Whether its values are far from 1; a leaf of zeros is not."""
         return self.size > FAR or 0.0 < self.size < 1.0 / FAR
 
 
@@ -57,7 +58,10 @@ def scale_layers(
     open_paths = {name: paths for name, paths in open_paths.items() if paths}
     if not open_paths:
         return [], []
-    sizes = random_sizes(copies(), {observed[name]: paths for name, paths in open_paths.items()}, config)
+    try:
+        sizes = random_sizes(copies(), {observed[name]: paths for name, paths in open_paths.items()}, config)
+    except Exception:  # the run meets the same error when it samples, and reports or survives it there
+        return [], []
     far = {name: [one for one in sizes[observed[name]] if one.is_far] for name in open_paths}
     far = {name: found for name, found in far.items() if found}
     notes = [scale_note(name, found) for name, found in far.items()]
@@ -93,7 +97,7 @@ def _is_near(space: spaces.Space[object] | None) -> bool:
 
 def random_sizes(
     env: VectorEnv, watched: Mapping[ObsSpec, Sequence[str]], config: RunConfig
-) -> dict[ObsSpec, list[Scale]]:
+) -> dict[ObsSpec, list[LeafSize]]:
     """Plays at random and returns the size of each leaf. Every run of an environment plays the same, whatever its seed.
 
     Args:
@@ -105,7 +109,7 @@ def random_sizes(
     rows = dict.fromkeys(watched, 0)
     streams = Streams(0)
     seeds, rng = streams.episodes(Role.ENV), streams.generator(Role.WARMUP, "scale")
-    with closing(env):
+    with closing(env), redirect_stdout(StringIO()):  # what environments print belongs to the run itself
         for shown in islice(random_play(env, seeds, rng), -(-config.sampling.warmup_steps // env.num_lanes)):
             for kind, seen in zip(env.kinds, shown.rows, strict=True):
                 found = squares.get(kind.obs.own, {})
@@ -115,15 +119,17 @@ def random_sizes(
                 if found:
                     rows[kind.obs.own] += int(np.sum(seen.waiting))
     return {
-        obs: [Scale(path, float(np.sqrt(total / max(rows[obs], 1)).max(initial=0.0))) for path, total in found.items()]
+        obs: [
+            LeafSize(path, float(np.sqrt(total / max(rows[obs], 1)).max(initial=0.0))) for path, total in found.items()
+        ]
         for obs, found in squares.items()
     }
 
 
-def scale_note(policy: str, far: Sequence[Scale]) -> str:
+def scale_note(policy: str, far: Sequence[LeafSize]) -> str:
     """Returns a note on the observations that are normalized, and on the setting to leave them unchanged."""
     seen = ", ".join(f"{one.path} (about {one.size:.2g} in the {SOURCE})" for one in far)
     return (
-        f"policy {policy} normalizes its observations, because numbers are far from 1 in {seen}; "
+        f"policy {policy} normalizes its observations, because values are far from 1 in {seen}; "
         "model.normalize_obs=false leaves them unchanged"
     )
