@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from rookery import DQNConfig, SACConfig, Trainer
-from rookery.signals.reward_unit import FAR, RewardUnit
+from rookery.signals.reward_unit import LARGE, RewardUnit
 
 
 @pytest.mark.parametrize(
     ("size", "unit"),
-    [(1.0, 1.0), (FAR, 1.0), (0.02, 1.0), (65.0, 64.0), (1e5, 65536.0), (1e-4, 2.0**-14), (float("nan"), 1.0)],
+    [(1.0, 1.0), (LARGE, 1.0), (0.001, 1.0), (65.0, 64.0), (1e5, 65536.0), (1e-4, 2.0**-14), (float("nan"), 1.0)],
 )
 def test_usual_rewards_keep_their_unit_and_others_are_near_1_in_theirs(size, unit):
     found = RewardUnit()

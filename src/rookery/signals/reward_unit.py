@@ -2,9 +2,9 @@
 
 Networks start with values around 0 and change them by steps of the size of the learning rate, so rewards of 1e5 or 1e-5
 are hardly learned. The unit is the power of two below the root mean square of all rewards but zeros, and 1 while that
-is within a factor `FAR` of 1, so that usual rewards are learned as they are. When the unit changes, the last layers of
-the values change with it, so that values in the units of rewards stay the same, as in PopArt (van Hasselt et al. 2016,
-arXiv:1602.07714).
+is between `SMALL` and `LARGE`, so that usual rewards, also small costs of every step, are learned as they are. When the
+unit changes, the last layers of the values change with it, so that values in the units of rewards stay the same, as in
+PopArt (van Hasselt et al. 2016, arXiv:1602.07714).
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from torch import Tensor
 
 from rookery.core.state import Stateful
 
-FAR = 64.0
-"""Factor between the size of rewards and 1 from which on they are learned in another unit."""
+LARGE = 64.0
+"""Size of rewards above which they are learned in another unit."""
+SMALL = 1 / 1024
+"""Size of rewards below which they are learned in another unit."""
 EVERY = 64
 """Gradient steps, or updates on new experience, from one measurement to the next."""
 
@@ -59,7 +61,7 @@ class RewardUnit(Stateful):
             return
         self.square += (sum(sums) - sum(counts) * self.square) / self.count
         size = math.sqrt(self.square)
-        unit = 1.0 if 1.0 / FAR <= size <= FAR or not math.isfinite(size) else 2.0 ** math.floor(math.log2(size))
+        unit = 1.0 if SMALL <= size <= LARGE or not math.isfinite(size) else 2.0 ** math.floor(math.log2(size))
         if unit != self.unit:
             for weight in weights:
                 weight.mul_(self.unit / unit)
