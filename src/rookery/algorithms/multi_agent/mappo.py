@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rookery.algorithms.capabilities import Capabilities
-from rookery.algorithms.on_policy.ppo import PPO, PPOConfig, ppo_gradient, ppo_loss
+from rookery.algorithms.on_policy.ppo import PPO, PPOConfig, normalize_advantages, ppo_gradient, ppo_loss
 from rookery.core.batch import Minibatch, PenaltyMinibatch, Rollout
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
@@ -156,8 +156,6 @@ class MAPPO(PPO):
         """Computes advantages and value targets as PPO does; advantages are normalized over the rows that acted."""
         data = super().targets(rollout)
         rows = acting_rows(data)
-        if rows is None or self.cfg.normalize_advantage != "batch" or len(rows) < 2:
+        if rows is None or self.cfg.normalize_advantage != "batch":
             return data
-        deviation, mean = torch.std_mean(data.advantage.index_select(0, rows), correction=0)
-        least = max(1e-4, data.least_deviation)
-        return replace(data, advantage=(data.advantage - mean) / deviation.clamp(min=least))
+        return normalize_advantages(data, rows)

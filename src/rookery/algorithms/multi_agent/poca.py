@@ -20,7 +20,7 @@ from torch.nn import functional
 from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.multi_agent.group_critic import GroupActorCritic, GroupOutputs, with_one
 from rookery.algorithms.on_policy.actor_critic import across_episodes, along_timeline, next_values
-from rookery.algorithms.on_policy.ppo import PPO, PPOConfig, ppo_loss
+from rookery.algorithms.on_policy.ppo import PPO, PPOConfig, normalize_advantages, ppo_loss
 from rookery.core.batch import Minibatch, Rollout, TensorTree, flat, rows_of
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
@@ -226,7 +226,7 @@ class POCA(PPO):
             mates_features=mates_features,
         )
         data = self.with_least_deviation(self.renewed(data), rollout, rewards)
-        return normalize_advantages(data) if cfg.normalize_advantage == "batch" else data
+        return normalize_advantages(data, data.acted) if cfg.normalize_advantage == "batch" else data
 
     def features(self, rollout: Rollout, obs: TensorTree, last: TensorTree, final: TensorTree) -> MemberFeatures:
         """Computes the policy's features of the members of each row's group, along whole fragments."""
@@ -298,12 +298,3 @@ def member_numbers(ids: TensorTree, which: Tensor, numbers: Tensor, members: int
     row_at.scatter_reduce_(0, place[rows], rows, "amin")
     found = torch.cat((numbers, numbers.new_zeros(1, numbers.shape[1])))
     return found[row_at.view(-1, members)[moment]]
-
-
-def normalize_advantages(data: POCAMinibatch) -> POCAMinibatch:
-    """Normalizes the advantages of the rows that acted to mean 0 and standard deviation 1."""
-    played = data.advantage[data.acted]
-    if len(played) < 2:
-        return data
-    deviation, mean = torch.std_mean(played, correction=0)
-    return replace(data, advantage=(data.advantage - mean) / deviation.clamp(min=max(1e-4, data.least_deviation)))

@@ -199,13 +199,18 @@ def ppo_gradient(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> OutputGr
     return [output, value_gradient] if log_std is None else [output, log_std, value_gradient], metrics
 
 
-def normalize_advantages(data: Minibatch) -> Minibatch:
+def normalize_advantages(data: MinibatchT, rows: Tensor | None = None) -> MinibatchT:
     """Normalizes the advantages of a batch to mean 0 and standard deviation 1, or less if they hardly differ, as RLlib
     does, or no returns have differed so far; a single advantage is unchanged.
+
+    Args:
+        data: The batch.
+        rows: The rows that mean and deviation are of: their indices, or ``[N]`` bool; None = all.
     """
-    if len(data) < 2:
+    counted = data.advantage if rows is None else data.advantage[rows]
+    if len(counted) < 2:
         return data
-    deviation, mean = torch.std_mean(data.advantage, correction=0)
+    deviation, mean = torch.std_mean(counted, correction=0)
     return replace(data, advantage=(data.advantage - mean) / deviation.clamp(min=max(1e-4, data.least_deviation)))
 
 
