@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from itertools import islice
+from typing import TypeVar
 
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings.fields import Settings
@@ -23,6 +24,8 @@ from rookery.run.settings import RunConfig, has_own_class, settings_of
 
 SOURCE = "random warm-up"
 """Source of settings that are decided here."""
+
+Value = TypeVar("Value", tuple[str, ...], bool)
 
 
 def categorical_paths(model: Settings) -> tuple[str, ...]:
@@ -53,9 +56,24 @@ def categorical_layers(
     largest = largest_numbers(copies(), watched, config.sampling.warmup_steps)
     found = {name: categorical_among(largest[observed[name]], paths) for name, paths in candidates.items()}
     notes = [categorical_note(name, largest[observed[name]], codes) for name, codes in found.items() if codes]
+    return decided_layers(config, observed, "categorical_images", found), notes
+
+
+def decided_layers(
+    config: RunConfig, observed: Mapping[str, ObsSpec], setting: str, found: Mapping[str, Value]
+) -> list[Layer]:
+    """Returns the layer that sets what random play has decided: for all policies at once if it is the same for all.
+
+    Args:
+        config: The settings of the run so far.
+        observed: Layout of each policy's observations, by name.
+        setting: Name of the setting below ``model``.
+        found: Its value for each policy that random play decides.
+    """
     if found.keys() == observed.keys() and len(set(found.values())) == 1 and not has_own_class(config):
-        return [Layer(SOURCE, {"algorithm.model.categorical_images": next(iter(found.values()))})], notes
-    return [Layer(SOURCE, {f"policies.{name}.model.categorical_images": codes for name, codes in found.items()})], notes
+        return [Layer(SOURCE, {f"algorithm.model.{setting}": next(iter(found.values()))})]
+    values = {f"policies.{name}.model.{setting}": value for name, value in found.items()}
+    return [Layer(SOURCE, values)] if values else []
 
 
 def candidate_images(obs: ObsSpec, model: Settings) -> set[str]:

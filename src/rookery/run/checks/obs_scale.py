@@ -22,8 +22,8 @@ from rookery.core.spaces.arrays import ObsSpec
 from rookery.envs.base import VectorEnv
 from rookery.envs.random_play import random_play
 from rookery.models.build import ModelConfig
-from rookery.run.checks.categorical_images import SOURCE
-from rookery.run.settings import RunConfig, has_own_class, settings_of
+from rookery.run.checks.categorical_images import SOURCE, decided_layers
+from rookery.run.settings import RunConfig, settings_of
 
 FAR = 10.0
 """Factor between values and 1 from which on they are normalized."""
@@ -65,10 +65,7 @@ def scale_layers(
     far = {name: [one for one in sizes[observed[name]] if one.is_far] for name in open_paths}
     far = {name: found for name, found in far.items() if found}
     notes = [scale_note(name, found) for name, found in far.items()]
-    if far.keys() == observed.keys() and not has_own_class(config):
-        return [Layer(SOURCE, {"algorithm.model.normalize_obs": True})], notes
-    values = {f"policies.{name}.model.normalize_obs": True for name in far}
-    return [Layer(SOURCE, values)] if values else [], notes
+    return decided_layers(config, observed, "normalize_obs", dict.fromkeys(far, True)), notes
 
 
 def undecided(obs: ObsSpec, model: Settings) -> list[str]:
