@@ -410,6 +410,7 @@ def constants(case: Case) -> Values:
         }  # fmt: skip
     values |= {
         f"{P}normalize_advantage": "batch", f"{P}scale_rewards": False, f"{P}kl_coef": 0.0, f"{P}target_kl": None,
+        f"{P}log_std_min": -20.0, f"{P}log_std_max": 2.0,
         f"{P}value_coef": 0.5 / max(len(case.own.reward_signals), 1),
     }  # fmt: skip
     return values | ({f"{M}log_std_init": -math.log(3.0)} if case.spaces.actions.num_numbers else {})

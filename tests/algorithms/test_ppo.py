@@ -1,7 +1,7 @@
 """PPO: its targets, its loss, its updates."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import gymnasium
 import numpy as np
@@ -344,6 +344,18 @@ def test_a_divergence_past_its_target_ends_the_update_after_that_epoch():
     assert ppo.optimizer.steps == 4 * row["epochs"]  # the epoch is finished
     endless = learner(PPOConfig(epochs=10, minibatch_size=16, lr=0.05))
     assert endless.training_step(playable(endless))["epochs"] == 10
+
+
+@pytest.mark.parametrize(
+    ("start", "initial", "expected"), [(-9.0, 0.0, -3.0), (-9.0, -5.0, -5.0), (1.9, 0.0, 1.0), (1.9, 1.5, 1.5)]
+)
+def test_an_update_ends_with_the_log_standard_deviation_between_its_bounds(start, initial, expected):
+    box = spaces.Box(-1.0, 1.0, (2,), np.float32)
+    subject = learner(PPOConfig(lr=1e-9, model=ModelConfig(log_std_init=initial)), action=box)
+    subject.policy.head.log_std.data.fill_(start)
+    batch = rollout([[0.0], [1.0]], [[0.0], [1.0]])
+    subject.training_step(replace(batch, action=torch.zeros(2, 1, 2)))
+    assert torch.allclose(subject.policy.head.log_std, torch.full((2,), expected), atol=1e-6)
 
 
 def test_schedules_go_by_the_env_steps_of_the_run():

@@ -144,6 +144,9 @@ class Head(nn.Module, ABC):
         behavior: Behavior = self(features, mask)
         return behavior.sample_logp(noise)
 
+    def bound_log_std(self, low: float, high: float) -> None:
+        """Clamps a log standard deviation that is a parameter of its own; does nothing for heads without one."""
+
     def of_slots(self, noise: Tensor, power: Tensor) -> Tensor:
         """Returns noise with which each slot explores at its own rate, the common rate raised to a power.
 
@@ -266,6 +269,12 @@ class ActionHead(Head):
         """Returns the distribution of each row's action, of features ``[N, F]`` and a mask ``[N, choices]`` or None."""
         weight, bias, log_std = self._own
         return distribution_for(self.action_spec, functional.linear(features, weight, bias), log_std, mask)
+
+    @torch.no_grad()
+    def bound_log_std(self, low: float, high: float) -> None:
+        """Clamps the log standard deviation of continuous actions; see `Head.bound_log_std`."""
+        if self.log_std is not None:
+            self.log_std.clamp_(low, high)
 
     def distribution(self, output: Tensor, mask: Tensor | None = None) -> Distribution:
         """Returns the distribution with logits and means ``[N, W]`` as the layer outputs them."""

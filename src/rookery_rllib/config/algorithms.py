@@ -153,13 +153,15 @@ PINS: list[tuple[Collection[str], dict[str, Any]]] = [
     }),
     (PPO_KIND, {
         "normalize_advantage": "batch", "scale_rewards": False, "normalize_values": False, "target_kl": None,
-        "adam_eps": 1e-8,
+        "log_std_min": -20.0, "log_std_max": 2.0, "adam_eps": 1e-8,
     }),
     ((*A2C_KIND, *IMPALA_KIND), {
         "normalize_advantage": False, "scale_rewards": False, "normalize_values": False,
     }),
     (IMPALA_KIND, {"gae_lambda": 1.0, "c_bar": 1.0, "adam_eps": 1e-8}),
-    (("APPO",), {"target_every": 1, "target_kl": None, "value_clip": None}),
+    (("APPO",), {
+        "target_every": 1, "target_kl": None, "value_clip": None, "log_std_min": -20.0, "log_std_max": 2.0,
+    }),
     (("PG",), {"normalize_returns": False, "entropy_coef": 0.0, "max_grad_norm": None, "adam_eps": 1e-8}),
     (("QMIX",), {
         "n_step": 1, "dueling": False, "values.kind": "mean", "share": True, "replay.burn_in": 0,

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import torch
+from annotated_types import Interval
 from torch import Tensor
 from torch.nn import functional
 
@@ -44,6 +45,7 @@ from rookery.signals.signal import ValueColumn
 from rookery.signals.value_scale import ValueScale
 
 MinibatchT = TypeVar("MinibatchT", bound=Minibatch)
+LogStd = Annotated[float, Interval(ge=-20, le=2)]
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class PPOConfig(AlgorithmConfig, ActorCriticSettings):
     field_order = (
         "lr gamma gae_lambda clip epochs minibatch_size fragment_length rollout_size value_coef entropy_coef "
         "max_grad_norm normalize_advantage scale_rewards normalize_values value_clip target_kl kl_coef kl_target "
-        "adam_eps signals imitation model"
+        "log_std_min log_std_max adam_eps signals imitation model"
     )
 
     lr: Scheduled[PositiveFloat] = field(default_factory=lambda: Linear(3e-4, 1e-4))
@@ -90,6 +92,12 @@ class PPOConfig(AlgorithmConfig, ActorCriticSettings):
     """Target of the mean KL divergence per update: above twice this the coefficient grows by half, below half of
     this it is halved.
     """
+    log_std_min: LogStd = -3.0
+    """Lower bound of the log standard deviation of continuous actions after an update, or `model.log_std_init` if that
+    is lower: a distribution that shrinks without end has gradients of any size.
+    """
+    log_std_max: LogStd = 1.0
+    """Upper bound, or `model.log_std_init` if that is higher."""
     adam_eps: PositiveFloat = 1e-5
     """Added to Adam's denominator."""
     imitation: ImitationConfig = field(default_factory=ImitationConfig)
@@ -291,6 +299,7 @@ class PPO(Algorithm[PPOConfig]):
             if cfg.target_kl is not None and (kl.result().get("kl") or 0.0) > 1.5 * cfg.target_kl:
                 break
         self.updates += 1
+        self.bound_log_std(cfg)
         result = self.after_update(means.result())
         return {
             **result,
@@ -304,6 +313,11 @@ class PPO(Algorithm[PPOConfig]):
             "skipped_steps": self.check_finite(self.optimizer),
             "updates": self.updates,
         }
+
+    def bound_log_std(self, cfg: PPOConfig) -> None:
+        """Keeps the log standard deviation of continuous actions between its bounds."""
+        initial = cfg.model.log_std_init
+        self.policy.head.bound_log_std(min(cfg.log_std_min, initial), max(cfg.log_std_max, initial))
 
     def summary(self) -> Row:
         """Reports rewards and learning of the signals."""
