@@ -347,7 +347,7 @@ def test_a_divergence_past_its_target_ends_the_update_after_that_epoch():
 
 
 @pytest.mark.parametrize(
-    ("start", "initial", "expected"), [(-9.0, 0.0, -3.0), (-9.0, -5.0, -5.0), (1.9, 0.0, 1.0), (1.9, 1.5, 1.5)]
+    ("start", "initial", "expected"), [(-9.0, 0.0, -4.0), (-9.0, -5.0, -5.0), (1.9, 0.0, 1.0), (1.9, 1.5, 1.5)]
 )
 def test_an_update_ends_with_the_log_standard_deviation_between_its_bounds(start, initial, expected):
     box = spaces.Box(-1.0, 1.0, (2,), np.float32)

@@ -92,7 +92,7 @@ class PPOConfig(AlgorithmConfig, ActorCriticSettings):
     """Target of the mean KL divergence per update: above twice this the coefficient grows by half, below half of
     this it is halved.
     """
-    log_std_min: LogStd = -3.0
+    log_std_min: LogStd = -4.0
     """Lower bound of the log standard deviation of continuous actions after an update, or `model.log_std_init` if that
     is lower: a distribution that shrinks without end has gradients of any size.
     """
