@@ -26,7 +26,6 @@ from typing import Any
 
 import rookery
 from rookery import DQNConfig, MultiAgentArena, PPOConfig, Trainer
-from rookery.core.schedules import Linear
 from rookery.core.settings.layers import flow
 from rookery.models.cells.table import CELLS
 
@@ -56,17 +55,7 @@ APEX: dict[str, Any] = {  # asynchronous workers in this process, each copy with
     "sampling.asynchronous": True,
     "cluster.ray": "here",
 }
-DUELING: dict[str, Any] = {  # two streams on one trunk: with the preset's high rate and hard copies they fall apart
-    "algorithm.dueling": True,
-    "algorithm.lr": Linear(1e-3, 0.0),
-    "algorithm.gamma": 0.98,
-    "algorithm.n_step": 3,
-    "algorithm.batch_size": 128,
-    "algorithm.train_every": 64,
-    "algorithm.target.kind": "soft",
-    "algorithm.target.tau": 0.01,
-    "algorithm.model.hidden": (128, 128),
-}
+DUELING: dict[str, Any] = {"algorithm.dueling": True}
 SHARED: dict[str, Any] = {"algorithm": PPOConfig()}
 TWO: dict[str, Any] = {
     "policies": {"pol1": PPOConfig(lr=3e-4), "pol2": PPOConfig(lr=4e-4)},

@@ -277,7 +277,8 @@ def test_until_there_is_enough_actions_are_random_and_nothing_is_learned():
 @pytest.mark.parametrize("double", [True, False])
 def test_it_learns_what_a_table_would(double):
     # two states: the first leads to the second (reward 0), that ends with a reward of the action's number
-    dqn = learner(double=double, gamma=0.5, lr=0.01, learning_starts=0, batch_size=32, target={"every": 20})
+    settings = {"gamma": 0.5, "lr": 0.01, "n_step": 1, "batch_size": 32, "target": {"every": 20}}
+    dqn = learner(double=double, learning_starts=0, **settings)
     rollout = fragments(40, 2, ends=0, cuts=0)
     number = torch.arange(40).unsqueeze(1).expand(40, 2) % 2
     obs = torch.stack((1.0 - number, 1.0 * number), -1).float()

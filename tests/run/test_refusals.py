@@ -394,13 +394,13 @@ MANY_NUMBERS = spaces.Box(-1, 1, (10**6,), np.float32)
         (
             spaces.Discrete(10**6),
             spaces.Discrete(2),
-            DQNConfig(),
+            DQNConfig(batch_size=64, model={"hidden": (64, 64)}),
             r"2.88 GB .* 64,004,224 weights, .* smaller c",
         ),
         (
             spaces.Discrete(2),
             spaces.Discrete(10**6),
-            DQNConfig(),
+            DQNConfig(batch_size=64, model={"hidden": (64, 64)}),
             r"3.9 GB .* 1,000,000 outputs .* smaller discrete actions",
         ),
         (
@@ -457,10 +457,25 @@ def test_other_errors_are_left_alone():
 
 
 def test_the_target_interval_may_be_given_in_env_steps():
-    assert DQNConfig(target={"every_env_steps": 10_000}).target_every == 2500
-    assert DQNConfig(target={"every_env_steps": 10_000}, updates_per_step=0.5).target_every == 5000
+    assert DQNConfig(target={"every_env_steps": 10_000}).target_every == 5000
+    assert DQNConfig(target={"every_env_steps": 10_000}, updates_per_step=0.25).target_every == 2500
     assert DQNConfig(target={"every_env_steps": 1}).target_every == 1
-    assert DQNConfig().target_every == DQNConfig().target.every == 250
+    assert DQNConfig(target={"kind": "hard"}).target_every == 250
+
+
+@pytest.mark.parametrize(
+    ("target", "is_soft"),
+    [
+        ({}, True),
+        ({"tau": 0.1}, True),
+        ({"every": 7}, False),
+        ({"every_env_steps": 7}, False),
+        ({"kind": "hard"}, False),
+        ({"kind": "soft", "every": 7}, True),
+    ],
+)
+def test_an_interval_makes_the_target_network_a_hard_copy(target, is_soft):
+    assert TargetConfig(**target).is_soft == is_soft
 
 
 def target_of(*layers):
@@ -471,9 +486,9 @@ def target_of(*layers):
 def test_the_stronger_layer_decides_how_the_target_interval_is_given():
     steps, gradients = {"algorithm.target.every_env_steps": 400}, {"algorithm.target.every": 7}
     resolved = target_of(Layer("preset", gradients), Layer("code", steps))
-    assert resolved.config.algorithm.target_every == 100
+    assert resolved.config.algorithm.target_every == 200
     assert resolved.explain("algorithm.target.every") == (
-        "algorithm.target.every = null  (code)\n    instead of 7  (preset)\n    instead of 250  (default)"
+        "algorithm.target.every = null  (code)\n    instead of 7  (preset)\n    instead of null  (default)"
     )
     assert target_of(Layer("file", steps), Layer("code", gradients)).config.algorithm.target_every == 7
     again = target_of(Layer("what was kept", {path: values[-1][1] for path, values in resolved.history.items()}))
@@ -553,7 +568,6 @@ MISTAKES = [
     (lambda: cart(preset="cartpole-v1"), "ConfigError: preset = 'cartpole-v1': ... use auto, none or one of"),
     (lambda: cart(preset="cartpole-v1"), "ConfigError: did you mean 'CartPole-v1'?"),
     (lambda: TargetConfig(every=1, every_env_steps=4), "ConfigError: every = 1 and every_env_steps = 4: give one of"),
-    (lambda: TargetConfig(every=None), "ConfigError: every and every_env_steps are both null: give one of them"),
     (
         lambda: given(algorithm={"name": "dqn", "target": {"every": 1, "every_env_steps": 4}}),
         "ConfigError: run.yaml: algorithm.target: every = 1 and every_env_steps = 4: give one of them",

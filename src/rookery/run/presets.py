@@ -48,8 +48,15 @@ SPACE_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "td3": {"image": {"replay.capacity": 100_000}},
     "ddpg": {"image": {"replay.capacity": 100_000}},
     "dqn": {
-        "discrete": {"model.activation": "relu"},
-        "image": {"lr": 1e-4, "batch_size": 32, "model.activation": "relu"},
+        "image": {
+            "lr": 1e-4,
+            "n_step": 1,
+            "batch_size": 32,
+            "train_every": 4,
+            "updates_per_step": 0.25,
+            "target.every": 250,
+            "model.hidden": (64, 64),
+        },
     },
 }
 """Settings below `algorithm` by algorithm name and kind of space; for others, the defaults apply."""
@@ -59,7 +66,16 @@ MEMORY_PRESETS: dict[str, dict[str, Any]] = {
     "a2c": {"scale_rewards": True},
     "impala": {"scale_rewards": True},
     "appo": {"scale_rewards": True, "clip": 0.2},
-    "dqn": {"batch_size": 16, "updates_per_step": 0.0625, "replay.burn_in": 8},
+    "dqn": {
+        "lr": 5e-4,
+        "n_step": 1,
+        "batch_size": 16,
+        "train_every": 4,
+        "updates_per_step": 0.0625,
+        "target.every": 250,
+        "replay.burn_in": 8,
+        "model.hidden": (64, 64),
+    },
 }
 """Settings by algorithm name, where `model.memory.kind` is not none, in addition to those of the space. The critic then
 shares the actor's memory, and with returns near 1 its gradient does not dominate the actor's; a batch of DQN holds
@@ -135,43 +151,17 @@ ROBOT: dict[str, Any] = {
 }
 """Common settings of the off-policy presets of MuJoCo's robots, as in publications."""
 
-TABLE: dict[str, Any] = {
-    "sampling.num_envs": 4,
-    "algorithm.lr": Linear(1e-3, 0.0),
-    "algorithm.target.every": 100,
-    "algorithm.exploration.epsilon": Linear(1.0, 0.05, 10_000),
-}
-"""Common settings of tasks with a few states and actions."""
-
 DQN_PRESETS: dict[str, dict[str, Any]] = {
-    "CartPole-v1": {
-        "sampling.num_envs": 8,
-        "algorithm.lr": Linear(2.3e-3, 0.0),
-        "algorithm.train_every": 256,
-        "algorithm.updates_per_step": 0.5,
-        "algorithm.target.every": 128,
-        "algorithm.exploration.epsilon": Linear(1.0, 0.04, 8_000),
-        "algorithm.model.hidden": (256, 256),
-        "stop.env_steps": 50_000,
-    },
+    "CartPole-v1": {"sampling.num_envs": 8, "stop.env_steps": 50_000},
     "LunarLander-v3": {
         "sampling.num_envs": 8,
-        "algorithm.lr": Linear(1e-3, 0.0),
-        "algorithm.n_step": 3,
-        "algorithm.batch_size": 128,
-        "algorithm.train_every": 64,
-        "algorithm.updates_per_step": 0.5,
-        "algorithm.target.kind": "soft",
         "algorithm.exploration.epsilon": Linear(1.0, 0.02, 30_000),
-        "algorithm.model.hidden": (128, 128),
         "stop.env_steps": 150_000,
     },
-    "FrozenLake-v1": {**TABLE, "algorithm.gamma": 0.95, "stop.env_steps": 30_000},
+    "FrozenLake-v1": {"sampling.num_envs": 4, "algorithm.gamma": 0.95, "stop.env_steps": 30_000},
     "CliffWalking-v1": {
-        **TABLE,
+        "sampling.num_envs": 4,
         "env.config": {"max_episode_steps": 200},
-        "algorithm.updates_per_step": 0.5,  # with half of these, one of two seeds kept far from the edge
-        "algorithm.target.every": 200,
         "stop.env_steps": 50_000,
     },
     "StatelessCartPole": {
@@ -198,9 +188,11 @@ DQN_PRESETS: dict[str, dict[str, Any]] = {
     "MinAtar/*": {
         "sampling.num_envs": 8,
         "algorithm.lr": 2.5e-4,
+        "algorithm.n_step": 1,
         "algorithm.batch_size": 32,
         "algorithm.learning_starts": 5_000,
         "algorithm.train_every": 32,
+        "algorithm.updates_per_step": 0.25,
         "algorithm.target.every": 250,
         "algorithm.exploration.epsilon": Linear(1.0, 0.1, 100_000),
         "algorithm.model.hidden": (128,),
@@ -314,6 +306,7 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         },
         "MountainCar-v0": {
             "sampling.num_envs": 16,
+            "algorithm.lr": Linear(2e-3, 0.0),
             "algorithm.gamma": 0.99,
             "algorithm.gae_lambda": 0.98,
             "algorithm.fragment_length": 16,

@@ -7,7 +7,7 @@ that decide are in docs/algorithms/vdn.md. QMIX (`qmix.py`) uses another mixer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
@@ -15,13 +15,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rookery.algorithms.capabilities import Capabilities
-from rookery.algorithms.off_policy.dqn import DQN, DQNConfig
+from rookery.algorithms.off_policy.dqn import DQN, DQNConfig, TargetConfig
 from rookery.algorithms.off_policy.q_values import DELTA, Estimate, QBatch, QNetwork
 from rookery.core.batch import TensorTree, rows_of
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings.fields import Structural
+from rookery.core.settings.fields import NonNegative, PositiveFloat, Scheduled, Structural
+from rookery.core.settings.reach import Count, Few, Rows
 from rookery.core.spaces.arrays import MASK
 from rookery.core.spaces.team_spaces import ALIVE
 from rookery.models.build import ModelConfig
@@ -41,6 +42,13 @@ class VDNConfig(DQNConfig):
         supports_staleness=True, supports_memory=True, uses_replay=True, needs_team=True, uses_central_obs=False
     )
 
+    lr: Scheduled[PositiveFloat] = 5e-4
+    n_step: Few = 1
+    batch_size: Rows = 64
+    train_every: Structural[Count] = 4
+    updates_per_step: NonNegative = 0.25
+    target: TargetConfig = field(default_factory=lambda: TargetConfig(every=250))
+    model: ModelConfig = field(default_factory=ModelConfig)
     share: Structural[bool] = True
     """Whether members with the same observations and actions share one network, which receives the member's number."""
 

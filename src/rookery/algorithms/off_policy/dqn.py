@@ -35,6 +35,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, gradient_step, track
+from rookery.core.schedules import Linear
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings.fields import (
     Fraction,
@@ -45,7 +46,7 @@ from rookery.core.settings.fields import (
     Settings,
     Structural,
 )
-from rookery.core.settings.reach import Count, Layers, Rows
+from rookery.core.settings.reach import Count, Few, Layers, Rows
 from rookery.core.spaces.arrays import MASK
 from rookery.models.build import ModelConfig
 from rookery.models.q_head import QHead, QValues
@@ -62,23 +63,26 @@ from rookery.signals.rewards import SignalsConfig
 class TargetConfig(Settings):
     """Settings of the target network."""
 
-    kind: Literal["hard", "soft"] = "hard"
-    """``hard`` = a copy every `every` gradient steps; ``soft`` = a Polyak step in each gradient step."""
+    kind: Literal["hard", "soft"] | None = None
+    """``hard`` = a copy every `every` gradient steps; ``soft`` = a Polyak step in each gradient step. Null = ``hard`` if
+    `every` or `every_env_steps` is set, else ``soft``.
+    """
 
-    every: Count | None = 250
-    """Gradient steps between copies."""
+    every: Count | None = None
+    """Gradient steps between copies; null = 250."""
 
     every_env_steps: Annotated[Count | None, InsteadOf("every")] = None
     """Environment steps between copies, as in published settings: converted to gradient steps by `updates_per_step`.
     Give this or `every`.
     """
 
-    tau: Fraction = 0.005
+    tau: Fraction = 0.01
     """Polyak factor of soft steps."""
 
-    def __post_init__(self) -> None:
-        if self.every is None and self.every_env_steps is None:
-            raise ValueError("every and every_env_steps are both null: give one of them")
+    @property
+    def is_soft(self) -> bool:
+        """Whether the target network makes a Polyak step in each gradient step."""
+        return self.kind == "soft" or (self.kind is None and self.every is None and self.every_env_steps is None)
 
 
 @dataclass(frozen=True)
@@ -94,13 +98,17 @@ class DQNConfig(AlgorithmConfig, ReplaySettings):
         uses_central_obs=False,
     )
 
-    lr: Scheduled[PositiveFloat] = 5e-4
-    batch_size: Rows = 64
-    train_every: Structural[Count] = 4
-    updates_per_step: NonNegative = 0.25
+    lr: Scheduled[PositiveFloat] = field(default_factory=lambda: Linear(1e-3, 0.0))
+    """Learning rate of Adam; a schedule without `steps` stays at its start if the run has no known end in environment
+    steps.
+    """
+    n_step: Few = 3
+    batch_size: Rows = 128
+    train_every: Structural[Count] = 64
+    updates_per_step: NonNegative = 0.5
     max_grad_norm: PositiveFloat | None = 10.0
     replay: ReplayConfig = field(default_factory=ReplayConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
+    model: ModelConfig = field(default_factory=lambda: ModelConfig(hidden=(128, 128), activation="relu"))
     double: bool = True
     """Whether the online network chooses the action that the target network values, which reduces overestimation."""
     dueling: Structural[bool] = False
@@ -119,10 +127,9 @@ class DQNConfig(AlgorithmConfig, ReplaySettings):
     @property
     def target_every(self) -> int:
         """Gradient steps between copies to the target network."""
-        if self.target.every is not None:
-            return self.target.every
-        assert self.target.every_env_steps is not None
-        return max(round(self.target.every_env_steps * self.updates_per_step), 1)
+        if self.target.every_env_steps is not None:
+            return max(round(self.target.every_env_steps * self.updates_per_step), 1)
+        return self.target.every or 250
 
     @property
     def head(self) -> QValues:
@@ -204,7 +211,7 @@ class DQN(Algorithm[DQNConfig]):
                 (metrics,) = made
                 self.replay.update_priorities(drawn.row, metrics.pop("priority"))
             self.replay.record(metrics)
-            if cfg.target.kind == "soft":
+            if cfg.target.is_soft:
                 track(self.target_data, self.optimizer.flat.data, cfg.target.tau)
             elif self.replay.gradient_steps % cfg.target_every == 0:
                 track(self.target_data, self.optimizer.flat.data, 1.0)
@@ -352,11 +359,6 @@ def _check(policy: Policy, cfg: DQNConfig, name: str) -> None:
         raise ConfigError(
             f"{where}.exploration.per_env_epsilon = {cfg.exploration.per_env_epsilon:g} is for exploration.kind = "
             f"epsilon, not {cfg.exploration.kind}, by which all slots explore alike: leave one of them out"
-        )
-    if cfg.target.kind == "hard" and cfg.target.tau != TargetConfig().tau:
-        raise ConfigError(
-            f"{where}.target.tau = {cfg.target.tau:g} does nothing with target.kind = hard, which copies every "
-            f"{cfg.target_every} gradient steps: set target.kind = soft, or leave tau out"
         )
     if cfg.model.output == "action_params" and (cfg.dueling or cfg.exploration.kind == "noisy"):
         raise ConfigError(

@@ -48,7 +48,7 @@ from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
 from rookery.core.seeding import Streams
 from rookery.core.settings.fields import NonNegative, PositiveFloat, Scheduled, Structural
-from rookery.core.settings.reach import CountFromZero, Few
+from rookery.core.settings.reach import Count, CountFromZero, Few, Rows
 from rookery.core.spaces.arrays import MASK, ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Behavior
@@ -108,6 +108,10 @@ class DiscreteCQLConfig(DataSettings, DQNConfig):
     """Weight of the conservative penalty (alpha of the paper) relative to the error of the values; 0 = DQN.
     """
     lr: Scheduled[PositiveFloat] = 1e-3
+    n_step: Few = 1
+    batch_size: Rows = 64
+    train_every: Structural[Count] = 4
+    updates_per_step: NonNegative = 0.25
     target: TargetConfig = field(default_factory=lambda: TargetConfig(every=100))
     model: Structural[ModelConfig] = field(default_factory=lambda: ModelConfig(hidden=(256, 256), activation="relu"))
     exploration: ExplorationConfig = field(default_factory=lambda: ExplorationConfig(epsilon=0.05))
