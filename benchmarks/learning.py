@@ -37,7 +37,7 @@ UNREMEMBERED = {**FORGETFUL, "algorithm.replay.burn_in": 0, "algorithm.batch_siz
 LATE: dict[str, Any] = {"sampling.staleness": 1}  # the weights that play are an update older than those that learn
 ICE: dict[str, Any] = {**LATE, "sampling.num_envs": 16, "env.config": {"is_slippery": False}}
 FLAT = {"algorithm.model.entities_as": "flat", "algorithm.model.hidden": (96, 64)}  # with more weights than the set's
-QUANTILE = {"algorithm.values.kind": "quantile", "algorithm.values.quantiles": 10}
+QUANTILE = {"algorithm.values.kind": "quantile", "algorithm.values.quantiles": 10, "algorithm.n_step": 1}
 CATEGORICAL = {
     "algorithm.values.kind": "categorical",
     "algorithm.values.low": 0.0,
