@@ -40,7 +40,7 @@ RUNS: dict[str, tuple[tuple[str, float], int, dict[str, Any]]] = {
     "pqn": (POLE, 300_000, {}),
     "dqn": (POLE, 50_000, {}),
     "sac": (SWING, 10_000, {}),
-    "td3": (SWING, 10_000, {}),
+    "td3": (SWING, 20_000, {}),
     "ddpg": (SWING, 10_000, {}),
 }
 """Environment, env steps and settings of each algorithm."""
