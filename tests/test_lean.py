@@ -24,6 +24,16 @@ from rookery import A2CConfig, DQNConfig, MultiAgentArena, PPOConfig, SACConfig,
 from rookery.core.native import SWITCH, best_build
 from rookery.core.optim import gradient_step
 
+FORMER = {
+    "n_step": 1,
+    "batch_size": 64,
+    "train_every": 4,
+    "updates_per_step": 0.25,
+    "target": {"every": 250},
+    "model": {"hidden": (64, 64), "activation": "relu"},
+}
+"""Sizes of DQN that the limits are of."""
+
 ATTEMPTS = 3
 """How often a cost may be measured."""
 
@@ -231,7 +241,7 @@ FROM_REPLAY = {
     ),
     "dqn": (
         "CartPole-v1",
-        DQNConfig(learning_starts=64, batch_size=64),
+        DQNConfig(learning_starts=64, **FORMER),
         Cost(ops=8, tensors=1, bytes_written=18_696, calls=121),
         Cost(ops=102, tensors=46, bytes_written=322_645, calls=294),
     ),

@@ -212,7 +212,7 @@ def test_the_closed_form_of_choices_is_the_gradient(with_mask):
 def test_with_weight_0_it_is_dqn(tmp_path):
     data, found = poles(tmp_path / "data", 3), {}
     shared = {"model": ModelConfig(hidden=(16,)), "lr": 1e-3, "batch_size": 32, "learning_starts": 0}
-    shared["target"] = {"every": 7}
+    shared |= {"target": {"every": 7}, "n_step": 1}
     with Trainer(None, DiscreteCQLConfig(**shared, conservative_weight=0.0), replay=data, seed=4) as trainer:
         trainer.learn(30)
         found["cql"], absent = trainer.learners["main"].optimizer.flat.data.clone(), trainer.env

@@ -15,7 +15,7 @@ from annotated_types import Interval
 from torch import Tensor
 from torch.nn import functional
 
-from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, BatchHook, Row
 from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.imitation import ImitationConfig, add_imitation
 from rookery.algorithms.on_policy.actor_critic import (
@@ -93,15 +93,22 @@ class PPOConfig(AlgorithmConfig, ActorCriticSettings):
     this it is halved.
     """
     log_std_min: LogStd = -4.0
-    """Lower bound of the log standard deviation of continuous actions after an update, or `model.log_std_init` if that
-    is lower: a distribution that shrinks without end has gradients of any size.
+    """Lower bound of the log standard deviation of continuous actions after an update: a distribution that shrinks
+    without end has gradients of any size.
     """
     log_std_max: LogStd = 1.0
-    """Upper bound, or `model.log_std_init` if that is higher."""
+    """Upper bound."""
     adam_eps: PositiveFloat = 1e-5
     """Added to Adam's denominator."""
     imitation: ImitationConfig = field(default_factory=ImitationConfig)
     """Behavioural cloning of demonstrations in addition to the RL loss."""
+
+    def __post_init__(self) -> None:
+        if not self.log_std_min <= self.model.log_std_init <= self.log_std_max:
+            raise ValueError(
+                f"model.log_std_init = {self.model.log_std_init:g} is not between log_std_min = {self.log_std_min:g} and "
+                f"log_std_max = {self.log_std_max:g}: change one of them"
+            )
 
 
 def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor, Metrics]:
@@ -222,6 +229,15 @@ def normalize_advantages(data: MinibatchT, rows: Tensor | None = None) -> Miniba
     return replace(data, advantage=(data.advantage - mean) / deviation.clamp(min=max(1e-4, data.least_deviation)))
 
 
+class BoundedStd(BatchHook):
+    """Keeps the log standard deviation of continuous actions between its bounds after each update."""
+
+    def after_update(self, learner: Algorithm[Any], row: Row) -> Row:
+        """Clamps the parameter; returns the metrics unchanged."""
+        learner.policy.head.bound_log_std(learner.cfg.log_std_min, learner.cfg.log_std_max)
+        return row
+
+
 class PPO(Algorithm[PPOConfig]):
     """The algorithm: `training_step` is Algorithm 1 of the paper from the learner's side."""
 
@@ -253,6 +269,8 @@ class PPO(Algorithm[PPOConfig]):
         below_1 = not cfg.model.shared_trunk and self.return_scale is None
         self.value_scale = ValueScale(is_fixed=not cfg.normalize_values, below_1=below_1)
         self.rng = streams.generator(Role.LEARNER, name)
+        if policy.action_spec.num_numbers:
+            self.hooks.append(BoundedStd())
         self.kl_coef = cfg.kl_coef
         """Present coefficient of the KL penalty."""
 
@@ -299,7 +317,6 @@ class PPO(Algorithm[PPOConfig]):
             if cfg.target_kl is not None and (kl.result().get("kl") or 0.0) > 1.5 * cfg.target_kl:
                 break
         self.updates += 1
-        self.bound_log_std(cfg)
         result = self.after_update(means.result())
         return {
             **result,
@@ -313,11 +330,6 @@ class PPO(Algorithm[PPOConfig]):
             "skipped_steps": self.check_finite(self.optimizer),
             "updates": self.updates,
         }
-
-    def bound_log_std(self, cfg: PPOConfig) -> None:
-        """Keeps the log standard deviation of continuous actions between its bounds."""
-        initial = cfg.model.log_std_init
-        self.policy.head.bound_log_std(min(cfg.log_std_min, initial), max(cfg.log_std_max, initial))
 
     def summary(self) -> Row:
         """Reports rewards and learning of the signals."""
