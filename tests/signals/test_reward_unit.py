@@ -83,7 +83,7 @@ def test_values_on_fixed_atoms_or_a_curve_learn_rewards_as_they_are(values):
 def test_a_resumed_run_keeps_its_unit(tmp_path):
     make = lambda: Scaled(gymnasium.make("CartPole-v1"), 1e5)  # noqa: E731
     config = {"sampling.env_processes": 0}
-    cfg = DQNConfig(learning_starts=100, model={"hidden": (16,)})
+    cfg = DQNConfig(learning_starts=100, n_step=1, model={"hidden": (16,)})
     with Trainer(make, cfg, config=config, seed=0) as trainer:
         trainer.train({"env_steps": 1000})
         saved = trainer.save(tmp_path / "saved")
