@@ -26,6 +26,7 @@ from typing import Any
 
 import rookery
 from rookery import DQNConfig, MultiAgentArena, PPOConfig, Trainer
+from rookery.core.schedules import Linear
 from rookery.core.settings.layers import flow
 from rookery.models.cells.table import CELLS
 
@@ -37,7 +38,17 @@ UNREMEMBERED = {**FORGETFUL, "algorithm.replay.burn_in": 0, "algorithm.batch_siz
 LATE: dict[str, Any] = {"sampling.staleness": 1}  # the weights that play are an update older than those that learn
 ICE: dict[str, Any] = {**LATE, "sampling.num_envs": 16, "env.config": {"is_slippery": False}}
 FLAT = {"algorithm.model.entities_as": "flat", "algorithm.model.hidden": (96, 64)}  # with more weights than the set's
-QUANTILE = {"algorithm.values.kind": "quantile", "algorithm.values.quantiles": 10, "algorithm.n_step": 1}
+QUANTILE: dict[str, Any] = {  # quantiles learn with less data a step, and a target network that stands still
+    "algorithm.values.kind": "quantile",
+    "algorithm.values.quantiles": 10,
+    "algorithm.lr": Linear(2.3e-3, 0.0),
+    "algorithm.n_step": 1,
+    "algorithm.batch_size": 64,
+    "algorithm.train_every": 256,
+    "algorithm.target.every": 128,
+    "algorithm.exploration.epsilon": Linear(1.0, 0.04, 8_000),
+    "algorithm.model.hidden": (256, 256),
+}
 CATEGORICAL = {
     "algorithm.values.kind": "categorical",
     "algorithm.values.low": 0.0,

@@ -93,10 +93,10 @@ def measure(env: str, seed: int) -> dict[str, Any]:
 def main() -> None:
     """Trains the named environments, or all, and writes the page."""
     facts = PAGE.with_suffix(".json")
-    found = json.loads(facts.read_text())["rows"] if facts.exists() else {}
     for env in sys.argv[1:] or ROWS:
-        found[env] = [measure(env, seed) for seed in SEEDS]
-        print(env, found[env], flush=True)
+        runs = [measure(env, seed) for seed in SEEDS]
+        print(env, runs, flush=True)
+        found = {**(json.loads(facts.read_text())["rows"] if facts.exists() else {}), env: runs}
         facts.write_text(json.dumps({"machine": machine(), "rows": found}, indent=1) + "\n")
         PAGE.write_text(page({name: found[name] for name in ROWS if name in found}))
 

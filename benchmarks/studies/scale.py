@@ -80,12 +80,12 @@ def score(algorithm: str, reward: float, obs: float, seed: int) -> float:
 def main() -> None:
     """Runs the named algorithms, or all, and writes the page."""
     facts = PAGE.with_suffix(".json")
-    found = json.loads(facts.read_text())["scores"] if facts.exists() else {}
     for algorithm in sys.argv[1:] or RUNS:
-        found[algorithm] = {}
+        cells = {}
         for cell, factors in CELLS.items():
-            found[algorithm][cell] = [round(score(algorithm, *factors, seed), 2) for seed in SEEDS]
-            print(algorithm, cell, found[algorithm][cell], flush=True)
+            cells[cell] = [round(score(algorithm, *factors, seed), 2) for seed in SEEDS]
+            print(algorithm, cell, cells[cell], flush=True)
+        found = {**(json.loads(facts.read_text())["scores"] if facts.exists() else {}), algorithm: cells}
         facts.write_text(json.dumps({"machine": machine(), "scores": found}, indent=1) + "\n")
         PAGE.write_text(page({name: found[name] for name in RUNS if name in found}))
 
