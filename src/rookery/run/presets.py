@@ -158,7 +158,13 @@ DQN_PRESETS: dict[str, dict[str, Any]] = {
         "algorithm.exploration.epsilon": Linear(1.0, 0.02, 30_000),
         "stop.env_steps": 150_000,
     },
-    "FrozenLake-v1": {"sampling.num_envs": 4, "algorithm.gamma": 0.95, "stop.env_steps": 30_000},
+    "FrozenLake-v1": {
+        "sampling.num_envs": 4,
+        "algorithm.gamma": 0.95,
+        "algorithm.n_step": 1,  # where the ice decides, longer returns blame the actions
+        "algorithm.target.every": 100,
+        "stop.env_steps": 30_000,
+    },
     "CliffWalking-v1": {
         "sampling.num_envs": 4,
         "env.config": {"max_episode_steps": 200},
