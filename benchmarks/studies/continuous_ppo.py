@@ -4,9 +4,9 @@ Ten environments are trained with no preset of their own: with the log standard 
 before, between its bounds (the default), and with updates that end early by their KL divergence. Reported are the mean
 return of the last 100 training episodes, the largest mean KL divergence of an update, the largest norm of a gradient,
 and the range of the log standard deviation over the run. Existing rows are kept, so that a table can be made in pieces.
-Where the log standard deviation stays between its bounds, -4 and 1, free and bounded runs are equal bit by bit, so that
-two environments and one more seed of all three forms are enough. An update's KL divergence never came near its limit,
-so updates do not end early by default. Noise that is held over steps (gSDE) was not measured: PPO does not have it.
+Where the log standard deviation stays between its bounds, -4 and 1, free and bounded runs are equal bit by bit, so the
+other two forms have one seed there. No update has a mean KL divergence above 0.05, so updates do not end early by
+default. Noise that is held over steps (gSDE) was not measured: PPO does not have it.
 
 It writes `benchmarks/results/continuous_ppo.json` and `continuous_ppo.md`.
 """
