@@ -106,8 +106,8 @@ class PPOConfig(AlgorithmConfig, ActorCriticSettings):
     def __post_init__(self) -> None:
         if not self.log_std_min <= self.model.log_std_init <= self.log_std_max:
             raise ValueError(
-                f"model.log_std_init = {self.model.log_std_init:g} is not between log_std_min = {self.log_std_min:g} and "
-                f"log_std_max = {self.log_std_max:g}: change one of them"
+                f"model.log_std_init = {self.model.log_std_init:g} is not between log_std_min = {self.log_std_min:g} "
+                f"and log_std_max = {self.log_std_max:g}: change one of them"
             )
 
 
