@@ -64,8 +64,8 @@ class TargetConfig(Settings):
     """Settings of the target network."""
 
     kind: Literal["hard", "soft"] | None = None
-    """``hard`` = a copy every `every` gradient steps; ``soft`` = a Polyak step in each gradient step. Null = ``hard`` if
-    `every` or `every_env_steps` is set, else ``soft``.
+    """``hard`` = a copy every `every` gradient steps; ``soft`` = a Polyak step in each gradient step. Null = ``hard``
+    if `every` or `every_env_steps` is set, else ``soft``.
     """
 
     every: Count | None = None
