@@ -33,7 +33,7 @@ LAYERS = [
     {"signals", "replay", "native", "cluster", "onnx"},
     {"algorithms", "rollout"},
     {"run"},
-    {"tune", "serving", "ope"},
+    {"tune", "serving", "ope", "doctor"},
     {"extend", "script"},
     {"cli"},
     {"face"},

@@ -6,7 +6,7 @@ import io
 import itertools
 import json
 import re
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -27,7 +27,7 @@ from rookery.report.console import (
     first_lines,
     reporter,
 )
-from rookery.report.health import HEALTHY, SPAN, Alarms, unhealthy
+from rookery.report.finding import Finding
 from rookery.report.live import LiveDisplay
 from rookery.report.panel import Panel, number, span, sparkline
 from rookery.report.results import EvaluationResult, IterationResult, PolicyResult
@@ -111,7 +111,9 @@ def test_the_panel_shows_progress_returns_learning_time_and_events(timers):
 @example(width=96, height=24, policies=2)
 def test_the_panel_fits_any_terminal(timers, width, height, policies):
     criteria = {"env_steps": 1000, "return_mean": 99}
-    panel = panel_of(criteria, *(result(n, policies=policies, evaluation=measured(1.0 * n)) for n in range(1, 50)))
+    found = (SKIPPED, FAR, FALLING)[: width % 4]
+    rows = (result(n, policies=policies, evaluation=measured(1.0 * n), findings=found) for n in range(1, 50))
+    panel = panel_of(criteria, *rows)
     lines = picture(panel, timers, width, height).splitlines()
     assert max(map(len, lines)) <= width
     assert len(lines) <= height
@@ -151,70 +153,42 @@ def test_what_callbacks_measured_is_shown(timers):
     assert re.search(r"touches +2\.50  0 to 9\.00", shown)
 
 
-# --- health -------------------------------------------------------------------------------------------------
+# --- findings -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("metric", "sound", "sick"),
-    [
-        ("kl", [0.001, 0.03, None], [0.0005, 0.05]),
-        ("clip_fraction", [0.02, 0.3], [0.0, 0.5]),
-        ("explained_variance", [0.0, 1.0, None], [-0.01]),
-        ("skipped_steps", [0], [1]),
-        ("entropy", [-5.0, 0.0, 9.0], []),
-    ],
-)
-def test_a_metric_is_unhealthy_outside_its_range(metric, sound, sick):
-    assert not any(unhealthy(metric, value) for value in sound)
-    assert all(unhealthy(metric, value) for value in sick)
+FAR = Finding("kl-out-of-range", "warning", "policy0", "each update moves the policy far", metric="kl")
+SKIPPED = Finding("steps-skipped", "error", "policy0", "4 gradient steps were skipped", metric="skipped_steps")
+FALLING = Finding("return-falling", "note", "", "the return has fallen")
 
 
-def test_what_is_unhealthy_has_a_mark(timers):
-    rows = [result(n, learning={**LEARNING, "kl": 0.2, "explained_variance": -1.0}) for n in range(1, SPAN + 1)]
-    shown = picture(panel_of({}, *rows), timers)
-    assert "0.2000!" in shown
-    assert "-1.00!" in shown
-    assert "0.1000!" not in shown  # the clip fraction is as it should be
-    assert "! usual range: kl 0.001 to 0.03, expl. var. at least 0" in shown
-    assert "!" not in picture(panel_of({}, *rows[:-1]), timers)  # the first iterations
+def test_findings_have_a_line_each_and_mark_their_metrics(timers):
+    shown = picture(panel_of({}, result(1, findings=(FAR, FALLING))), timers)
+    assert re.search(r"policy0 +0\.0100! +1\.20 ", shown)
+    assert shown.count("!") == 1
+    assert re.search(r"FINDINGS +rookery doctor RUN explains them *│", shown)
+    assert re.search(r"warning +kl-out-of-range: each update moves the policy far", shown)
+    assert re.search(r"note +return-falling: the return has fallen", shown)
+    without = picture(panel_of({}, result(1)), timers)
+    assert "FINDINGS" not in without
+    assert "!" not in without
 
 
-def alarms_of(*learned, **changes):
-    alarms = Alarms()
-    for n, learning in enumerate(learned, 1):
-        alarms.update(result(n, learning={**LEARNING, **learning}, **changes))
-    return alarms.of("policy0")
+def test_a_finding_of_one_policy_does_not_mark_another(timers):
+    both = (FAR, replace(FAR, subject="policy1", message="hardly moves", metric=""))
+    shown = picture(panel_of({}, result(1, policies=2, findings=both)), timers)
+    assert shown.count("0.0100!") == 1
+    assert "policy1: hardly moves" in shown
 
 
-def test_one_unusual_iteration_is_no_alarm():
-    assert alarms_of(*[{}] * SPAN, {"kl": 0.5}) == []
-    assert alarms_of(*[{}] * SPAN, *[{"kl": 0.5}] * SPAN) == ["kl"]
+def test_a_low_terminal_has_room_for_the_first_finding(timers):
+    shown = picture(panel_of({}, result(1, findings=(SKIPPED, FAR, FALLING))), timers, 80, 24)
+    assert "4 gradient steps were skipped" in shown
+    assert "explains them, 2 more" in shown
+    assert "kl-out" not in shown
 
 
-def test_a_learning_rate_at_its_end_and_equal_returns_explain_small_steps():
-    small = [{"kl": 0.0, "clip_fraction": 0.0, "explained_variance": -0.4}] * SPAN
-    quiet = ["kl", "clip_fraction", "explained_variance"]
-    assert alarms_of(*small) == quiet
-    assert alarms_of({"lr": 1.0}, *({**row, "lr": 0.0} for row in small)) == []
-    assert alarms_of({"lr": 1.0}, *({**row, "lr": 0.5} for row in small)) == quiet
-    assert alarms_of(*small, return_min=500.0, return_max=500.0) == []
-    assert alarms_of({"lr": 1.0}, *[{"lr": 0.0, "kl": 0.5}] * SPAN) == ["kl"]
-
-
-def test_the_ranges_are_those_of_the_algorithms_page():
-    page = (Path(__file__).parents[2] / "docs" / "algorithms" / "ppo.md").read_text(encoding="utf-8")
-    for metric in ("kl", "clip_fraction"):
-        low, high = HEALTHY[metric]
-        assert re.search(rf"\| `{metric}` \| .* \| {low:g} to {high:g} \|", page)
-    assert re.search(r"\| `explained_variance` \| .* below 0 is worse", page)
-    assert re.search(r"\| `skipped_steps` \| .* \| 0 \|", page)
-
-
-def test_skipped_steps_get_a_column_when_there_are_any(timers):
-    one = result(1)
-    one.policies["policy0"].learning["skipped_steps"] = 4
-    assert "! usual range: skipped steps at most 0" in picture(panel_of({}, one), timers)
-    assert re.search(r"skipped steps", picture(panel_of({}, one), timers))
+def test_skipped_steps_get_a_column_when_a_finding_is_about_them(timers):
+    assert re.search(r"skipped steps", picture(panel_of({}, result(1, findings=(SKIPPED,))), timers))
     assert "skipped" not in picture(panel_of({}, result(1)), timers)
 
 

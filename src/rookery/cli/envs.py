@@ -13,7 +13,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.settings.layers import override_layer
 
 if TYPE_CHECKING:
-    from rookery.envs.adapters.probe import Finding
+    from rookery.envs.adapters.probe import EnvFinding
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -173,7 +173,7 @@ def check(
         raise typer.Exit(1)
 
 
-def report(findings: list[Finding]) -> list[str]:
+def report(findings: list[EnvFinding]) -> list[str]:
     """Returns findings as lines, with their number at the end."""
     lines = []
     for finding in findings:

@@ -22,7 +22,7 @@ from rookery.core.spaces.arrays import MASK, ActionSpec, ObsSpec, action_spec, c
 from rookery.core.spaces.entity_set import bounded
 from rookery.envs.adapters.gym_env import AGENT, GymLane
 from rookery.envs.adapters.lane import GROUP_REWARD, Agent, Breach, LaneStep, declared_groups
-from rookery.envs.adapters.probe import Finding, Findings, Probe
+from rookery.envs.adapters.probe import EnvFinding, Findings, Probe
 from rookery.envs.adapters.snapshot import can_capture
 from rookery.envs.base import VectorEnv
 from rookery.envs.groups import checked_groups, groups_of
@@ -51,7 +51,7 @@ def check_env(
     max_steps: int,
     seed: int,
     max_entities: int | None = None,
-) -> list[Finding]:
+) -> list[EnvFinding]:
     """Plays random episodes and returns all problems and remarks, errors first.
 
     Args:

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from rookery.core.timers import Timers
 from rookery.report.experiment import thinned
-from rookery.report.health import HEALTHY, Alarms, range_text
+from rookery.report.finding import Finding
 from rookery.report.results import IterationResult
 
 COLUMNS = {
@@ -43,6 +43,9 @@ COLUMNS = {
 }
 """Metrics of a policy to show, in this order, with the heads of their columns."""
 
+LEFT_OUT = ("skipped_steps", "updates")
+"""Metrics that are shown only if a finding is about them."""
+
 MOST_METRICS = 4
 HISTORY = 40
 """Number of iterations in a sparkline."""
@@ -55,6 +58,11 @@ MARGIN = 4
 """Columns that stay free beside the frame, so that the ``^C`` which a terminal echoes does not begin a line."""
 
 EVENTS = 5
+
+FINDINGS, TALL = 3, 30
+"""Largest number of findings in a terminal of at least so many lines; a lower one has room for one."""
+
+COLORS = {"error": "bold red", "warning": "bold yellow", "note": "bright_black"}
 
 LEVELS, ASCII_LEVELS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
 
@@ -75,12 +83,10 @@ class Panel:
         self._last_evaluation = ""
         self._clock: deque[dict[str, float]] = deque(maxlen=RECENT)
         self._first: dict[str, float] = {}
-        self._alarms = Alarms()
 
     def update(self, result: IterationResult) -> None:
         """Adds the result of an iteration."""
         self.result, self.standing = result, ""
-        self._alarms.update(result)
         for name, value in [("", result.return_mean), *((n, p.return_mean) for n, p in result.policies.items())]:
             self._curves.setdefault(name, deque(maxlen=HISTORY)).append(value)
         self._clock.append(_amounts(result))
@@ -154,11 +160,13 @@ class Panel:
                 title.append(", not exact", style="yellow")
             result, metrics = self.result, _metrics(self.result, height)
             body = self._progress(result, brush)
-            shown = self._shown_policies(result, height, len(body) + (0 if metrics is None else metrics.row_count + 1))
-            learning, legend = _learning(result, brush, shown, self._alarms)
+            findings = _findings(result.findings, brush, height)
+            others = sum(part.row_count + 1 for part in (metrics, findings) if part is not None)
+            shown = self._shown_policies(result, height, len(body) + others)
+            learning = _learning(result, brush, shown)
             body += [Text(), self._returns(result, shown)] if self.plays else []
             body += [] if learning is None else [Text(), learning]
-            body += [] if legend is None else [legend]
+            body += [] if findings is None else [Text(), findings]
             body += [] if metrics is None else [Text(), metrics]
             lines = sum(part.row_count if isinstance(part, Table) else 1 for part in body)
             free = None if height is None else height - 3 - lines
@@ -270,34 +278,47 @@ def _table(title: str, heads: Iterable[str], left: int = 0) -> Table:
     return table
 
 
-def _learning(
-    result: IterationResult, brush: _Brush, policies: list[str], alarms: Alarms
-) -> tuple[Table | None, Text | None]:
-    """Returns the table of the algorithms' metrics with marks at alarms, and their legend; None where there is none."""
+def _learning(result: IterationResult, brush: _Brush, policies: list[str]) -> Table | None:
+    """Returns the table of the algorithms' metrics, with marks where a finding is about one; None without metrics."""
     learning = {name: result.policies[name].learning for name in policies}
     learning = {name: row for name, row in learning.items() if row}
     if not learning:
-        return None, None
-    rows, bad = list(learning.values()), {name: alarms.of(name) for name in learning}
-    marked = [key for key in HEALTHY if any(key in keys for keys in bad.values())]
-    reported = dict.fromkeys(key for row in rows for key in row)
+        return None
+    marks = {(one.subject, one.metric): COLORS[one.severity] for one in reversed(result.findings) if one.metric}
+    marked = dict.fromkeys(key for name, key in marks if name in learning and key in learning[name])
+    reported = dict.fromkeys(key for row in learning.values() for key in row)
     columns = [key for key in COLUMNS if key in reported]
-    others = (key for key in reported if key not in COLUMNS and key not in HEALTHY and key != "updates")
+    others = (key for key in reported if key not in COLUMNS and key not in LEFT_OUT)
     columns += list(islice(others, max(3 - len(columns), 0)))
-    columns += [key for key in marked if key not in COLUMNS]
+    columns += [key for key in marked if key not in columns]
     most = max((brush.width - 10) // 11, 2)
     kept = set(sorted(columns, key=lambda key: key not in marked)[:most])
     columns = [key for key in columns if key in kept]
-    heads = {key: COLUMNS.get(key, key.replace("_", " ")) for key in [*columns, *marked]}
-    table = _table("LEARNING", [heads[key] for key in columns])
+    table = _table("LEARNING", [COLUMNS.get(key, key.replace("_", " ")) for key in columns])
     for name, row in learning.items():
         cells = []
         for key in columns:
-            mark, style = ("!", "bold yellow") if key in bad[name] else (" ", "")
+            mark, style = ("!", marks[name, key]) if (name, key) in marks else (" ", "")
             cells.append(Text(number(row.get(key)) + mark, style=style))
         table.add_row(Text(name), *cells)
-    usual = ", ".join(f"{heads[key]} {range_text(key)}" for key in marked)
-    return table, dim(f"! usual range: {usual}") if marked else None
+    return table
+
+
+def _findings(findings: Sequence[Finding], brush: _Brush, height: int | None) -> Table | None:
+    """Returns the table of the worst findings, a line each; None without any."""
+    if not findings:
+        return None
+    table = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    table.add_column(no_wrap=True, min_width=8)
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    shown = findings if height is None else findings[: FINDINGS if height >= TALL else 1]
+    more = f", {len(findings) - len(shown)} more" if len(shown) < len(findings) else ""
+    table.add_row(Text("FINDINGS", style="bold"), dim(f"rookery doctor RUN explains them{more}"))
+    several = len({one.subject for one in findings if one.subject}) > 1
+    for one in shown:
+        whose = f"{one.subject}: " if several and one.subject else ""
+        table.add_row(Text(one.severity, style=COLORS[one.severity]), Text(f"{one.rule}: {whose}{one.message}"))
+    return table
 
 
 def _metrics(result: IterationResult, height: int | None) -> Table | None:

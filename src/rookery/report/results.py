@@ -9,6 +9,7 @@ from typing import Any
 
 from rookery.core.errors import nearest
 from rookery.core.settings.hints import ForeignNames
+from rookery.report.finding import Finding
 from rookery.report.shown import ShownAsFacts
 
 WINDOW = 100
@@ -225,6 +226,7 @@ class IterationResult(ShownAsFacts, ForeignNames):
             ``workers/join``, received ``workers/bytes``, and ``workers/idle/N``, the recent share of time in which
             worker N was idle.
         stop_reason: Reason why training ended here; empty if it continues.
+        findings: Likely reasons why the training does not learn, the worst first.
         whole: Whether the iteration is complete; else training stopped during it, and it has no row.
     """
 
@@ -255,6 +257,7 @@ class IterationResult(ShownAsFacts, ForeignNames):
     finished_share: float = 0.0
     reported: Mapping[str, tuple[str, Sequence[float]]] = field(default_factory=dict)
     waits: Mapping[str, float] = field(default_factory=dict)
+    findings: Sequence[Finding] = ()
     whole: bool = True
 
     @property
@@ -327,6 +330,8 @@ class IterationResult(ShownAsFacts, ForeignNames):
         row["time/seconds"] = round(self.seconds, 3)
         row["time/steps_per_second"] = round(self.steps_per_second, 1)
         row |= {f"time/{name}": value for name, value in self.waits.items()}
+        if self.findings:
+            row["findings"] = [one.row() for one in self.findings]
         broken = {name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)}
         return row | dict.fromkeys(broken)
 

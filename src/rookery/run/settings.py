@@ -10,6 +10,7 @@ from rookery.algorithms.names import ALGORITHMS
 from rookery.algorithms.on_policy.ppo import PPOConfig
 from rookery.cluster.address import problem_with
 from rookery.core.config import Polymorphic
+from rookery.core.errors import nearest
 from rookery.core.settings.fields import (
     AtStart,
     FormerName,
@@ -37,6 +38,7 @@ from rookery.core.settings.reach import (
     Rows,
     Within,
 )
+from rookery.run.findings.catalog import RULES
 from rookery.run.lessons.curriculum import CourseConfig
 from rookery.run.opponents.self_play import SelfPlayConfig
 
@@ -205,6 +207,23 @@ class LoggingConfig(Settings):
 
 
 @dataclass(frozen=True)
+class DoctorConfig(Settings):
+    """Search for reasons why a run does not learn, in its metrics (docs/how-to/diagnose.md)."""
+
+    enabled: bool = True
+    """Whether each iteration looks for such reasons: they are shown in the live panel and written to
+    `metrics.jsonl`. Changes nothing else.
+    """
+    ignore: tuple[Label, ...] = ()
+    """Rules that are left out, by name (docs/troubleshooting.md)."""
+
+    def __post_init__(self) -> None:
+        for name in self.ignore:
+            if name not in RULES:
+                raise ValueError(f"ignore: {name!r} is not a rule{nearest(name, list(RULES))}")
+
+
+@dataclass(frozen=True)
 class PolicyEntry(Settings):
     """One policy: the settings of its algorithm, and how long it learns."""
 
@@ -259,6 +278,8 @@ class RunConfig(Settings):
     """Checkpoints."""
     logging: LoggingConfig = field(default_factory=LoggingConfig)
     """Console output and metric files."""
+    doctor: DoctorConfig = field(default_factory=DoctorConfig)
+    """Search for reasons why a run does not learn."""
     seed: Structural[CountFromZero | None] = None
     """Random seed of the run; none = drawn once and stored."""
     device: Structural[Label] = "cpu"
@@ -295,6 +316,7 @@ SECTIONS = (
     "checkpoint",
     "stop",
     "logging",
+    "doctor",
     "device",
     "threads",
 )

@@ -26,6 +26,7 @@ from rookery.envs.logs import logs_in
 from rookery.envs.placeholder_env import PlaceholderEnv
 from rookery.envs.remote_env_stub import RemoteEnvStub
 from rookery.report.console import Reporter, reporter
+from rookery.report.finding import Finding
 from rookery.report.results import EvaluationResult, IterationResult
 from rookery.report.videos import VideoProgress
 from rookery.rollout.hooks import UNNAMED, EpisodeListener
@@ -44,6 +45,9 @@ from rookery.run.checks.trusted_code import notes_of_directory, without_foreign_
 from rookery.run.compute import changed_paths, paths_of
 from rookery.run.describe.facts import nothing_to_do, run_facts
 from rookery.run.evaluate.evaluation import Measure, record
+from rookery.run.findings.diagnose import findings_of, plain_settings
+from rookery.run.findings.part import FindingsPart
+from rookery.run.findings.window import Window
 from rookery.run.gradient_steps import learn_from_replay, update_in_parts
 from rookery.run.horizon import HorizonNotes, move_horizon
 from rookery.run.learn_or_collect import CollectOnly, LearnOnly, collect_task, learn_task
@@ -90,8 +94,8 @@ class Trainer(Run):
         EnvError: If the environment cannot be made or used.
     """
 
-    state_version: ClassVar[int] = 2
-    saved: ClassVar[tuple[str, ...]] = ("_callback_states",)
+    state_version: ClassVar[int] = 3
+    saved: ClassVar[tuple[str, ...]] = ("_callback_states", "_window")
     fixed: ClassVar[tuple[str, ...]] = ("_reporter", "run_dir", "_notes", "_callbacks", "_stop_function", "_measure",
                                         "_saved_replays", "_remarks", "_horizon_notes", "_watch")  # fmt: skip
 
@@ -120,6 +124,7 @@ class Trainer(Run):
             self._reporter: Reporter = reporter(resolved.config.logging.console)
             super().__init__(resolved, vector_env, mapping, self._callbacks, self._reporter.note, ranks)
         self._measure, self._watch = Measure(self, lambda: self.evaluate()), Watch(self, lambda: self._reporter)
+        self._window = Window()
         self._remarks, self._horizon_notes = Remarks(self), HorizonNotes(self)
         self.run_dir: RunDir | None = None
         self._parts = self._make_parts()
@@ -151,6 +156,7 @@ class Trainer(Run):
                 self._measure if config.evaluation.every else None,
                 LessonsPart(self) if config.curriculum else None,
                 SelfPlayPart(self) if config.self_play else None,
+                FindingsPart(self, self._window) if config.doctor.enabled else None,
                 self._remarks,
                 CallbacksPart(self._notify) if self._callbacks else None,
                 CheckpointPart(config.checkpoint, self.save, self._reporter) if self.run_dir is not None else None,
@@ -426,6 +432,13 @@ class Trainer(Run):
         self._notify("on_evaluate", evaluation)
         return evaluation
 
+    def diagnose(self) -> list[Finding]:
+        """Returns likely reasons why the training does not learn, the worst first, from the results of its iterations:
+        nothing is played (docs/how-to/diagnose.md). It is empty before the first iterations, and with
+        ``doctor.enabled=false``.
+        """
+        return findings_of(self._window, plain_settings(self.resolved), self.config.doctor.ignore)
+
     def record(
         self, path: str | Path, episodes: int = 1, deterministic: bool | None = None, labels: bool = False,
         max_frames: int = 1000, frames_per_second: float | None = None, progress: VideoProgress | None = None,
@@ -552,7 +565,12 @@ class Trainer(Run):
         return trainer
 
     def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
-        """Converts the states of callbacks, which version 1 listed without names, to the form of `CallbackStates`."""
+        """Converts the states of callbacks, which version 1 listed without names, to the form of `CallbackStates`; adds
+        the window of rows, which versions 1 and 2 did not have.
+        """
+        state = {"window": Window().state_dict(), **state}
+        if version > 1:
+            return state
         listed = state["callbacks"]
         rest = {name: value for name, value in state.items() if name != "callbacks"}
         return {**rest, "callback_states": {UNNAMED: listed} if listed else {}}

@@ -37,7 +37,7 @@ WATCHED = 1000
 
 
 @dataclass(frozen=True)
-class Finding:
+class EnvFinding:
     """Problem or remark about an environment.
 
     Attributes:
@@ -63,14 +63,16 @@ class Findings:
     """
 
     where: str = ""
-    found: dict[tuple[str, str], Finding] = field(default_factory=dict)
+    found: dict[tuple[str, str], EnvFinding] = field(default_factory=dict)
 
     def add(self, severity: Severity, text: str, agent: Agent | None = None, sort: str = "") -> None:
         """Notes a finding; `sort` is the key for findings of an agent that differ only in numbers."""
         where = ", ".join(filter(None, (self.where, "" if agent is None else f"agent {str(agent)!r}")))
         key = (str(agent), sort or text)
         before = self.found.get(key)
-        self.found[key] = Finding(severity, where, text) if before is None else replace(before, count=before.count + 1)
+        self.found[key] = (
+            EnvFinding(severity, where, text) if before is None else replace(before, count=before.count + 1)
+        )
 
 
 class Probe:

@@ -1,0 +1,407 @@
+"""The rules by name: severity, meaning, causes and remedies. Pages of the documentation are made from this table.
+
+What a rule looks for is in the other files of this folder, and, for rules that play or look at the machine, in
+`rookery.doctor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rookery.report.finding import Finding, Severity
+
+MAIN = "main"
+"""Name of the policy of a run that names none; its settings are those of the section ``algorithm``."""
+
+
+@dataclass(frozen=True)
+class RuleText:
+    """What a rule says.
+
+    Attributes:
+        severity: Usual severity of its findings.
+        source: What it reads: ``rows``, ``play`` (of a checkpoint or an environment), ``files`` or ``machine``.
+        means: Its meaning, and where it is silent.
+        causes: Likely causes, the most likely first.
+        remedies: What to try, in this order: settings as ``path=value``, where ``{at}`` is the section of the policy,
+            or commands.
+    """
+
+    severity: Severity
+    source: str
+    means: str
+    causes: tuple[str, ...]
+    remedies: tuple[str, ...]
+
+
+CHECK_ENV = "rookery doctor ENV"
+
+RULES: dict[str, RuleText] = {
+    # --- the policy ---------------------------------------------------------------------------------------------------
+    "entropy-collapsed": RuleText(
+        "warning",
+        "rows",
+        "The policy chooses nearly always the same action, although its return has not improved: it no longer "
+        "explores, so it cannot find anything better. Where the return has "
+        "improved, a low entropy is the result of learning.",
+        ("updates are too large: the first ones decided for one action", "rewards are so large that noise decides",
+         "the entropy bonus is too small for a sparse reward"),
+        ("{at}.lr=3e-4", "{at}.entropy_coef=0.01", "{at}.clip=0.1"),
+    ),
+    "entropy-stuck": RuleText(
+        "warning",
+        "rows",
+        "The action distribution is as random as at the start after many updates, and the return has not improved: the "
+        "policy does not learn.",
+        ("the reward does not depend on the actions, or is constant", "the learning rate is too small",
+         "observations do not show what the actions change", "the entropy bonus is too large for the rewards"),
+        (CHECK_ENV, "{at}.lr=3e-4", "{at}.entropy_coef=0.0"),
+    ),
+    "kl-out-of-range": RuleText(
+        "warning",
+        "rows",
+        "Updates move the policy much too far, or not at all, over at least ten iterations, and the return does not "
+        "improve. Small values at the end of a schedule, or while all returns are equal, are expected.",
+        ("too large: the learning rate or the number of epochs is too large",
+         "too small: the learning rate is too small, or no action is better than another"),
+        ("{at}.lr=3e-4", "{at}.epochs=4", "{at}.target_kl=0.03"),
+    ),
+    "clip-fraction-out-of-range": RuleText(
+        "warning",
+        "rows",
+        "Most decisions leave the clip range in an update: the later epochs learn from hardly anything.",
+        ("too many epochs on the same batch", "the learning rate is too large", "the clip range is too small"),
+        ("{at}.epochs=4", "{at}.lr=1e-4", "{at}.clip=0.2"),
+    ),
+    "gradient-clipped": RuleText(
+        "warning",
+        "rows",
+        "Gradients are many times longer than `max_grad_norm` in every update, and the return does not improve: every "
+        "step has the same length, whatever the data say.",
+        ("rewards or observations are very large", "the learning rate is too large, and the networks have diverged"),
+        ("{at}.model.normalize_obs=true", "{at}.lr=3e-4"),
+    ),
+    "steps-skipped": RuleText(
+        "error",
+        "rows",
+        "Gradients were not finite, so these steps were skipped.",
+        ("rewards or observations are so large that numbers overflow", "the environment divides by zero",
+         "the learning rate is so large that the networks have diverged"),
+        (CHECK_ENV, "{at}.model.normalize_obs=true", "{at}.lr=1e-4"),
+    ),
+    "dead-units": RuleText(
+        "warning",
+        "play",
+        "Most hidden units of the policy have the same output for all observations of an episode: little of the "
+        "network is left to learn with.",
+        ("the learning rate is too large", "observations are very large", "rewards are very large"),
+        ("{at}.lr=1e-4", "{at}.model.normalize_obs=true", "{at}.model.layer_norm=true"),
+    ),
+    "actions-saturated": RuleText(
+        "warning",
+        "play",
+        "Continuous actions are at the limits of their space nearly always, although the return has not improved.",
+        ("the learning rate is too large", "observations or rewards are very large",
+         "the limits of the action space are too narrow"),
+        ("{at}.lr=3e-4", "{at}.model.normalize_obs=true"),
+    ),
+    "actions-without-effect": RuleText(
+        "error",
+        "play",
+        "Different actions from the same state and seed lead to the same observations, rewards and ends.",
+        ("the environment ignores its action, or reads another agent's", "the action is overwritten by a wrapper",
+         "the effect appears later than this rule looks"),
+        (CHECK_ENV,),
+    ),
+    # --- values -------------------------------------------------------------------------------------------------------
+    "critic-explains-nothing": RuleText(
+        "warning",
+        "rows",
+        "The values explain no part of the variance of their targets over many updates, while the return does not "
+        "improve and is not at its best. A solved task has such values too, because nothing is left to explain.",
+        ("returns do not depend on the observations", "observations are not normalized",
+         "the learning rate is too small or too large", "the task needs memory"),
+        ("{at}.model.normalize_obs=true", "{at}.lr=3e-4", "{at}.model.memory.kind=lstm"),
+    ),
+    "reward-scale": RuleText(
+        "warning",
+        "rows",
+        "Values are far from the range that the networks learn, and the return does not improve.",
+        ("rewards are very large, or very small, and their scaling is off",
+         "the range of a categorical value distribution does not contain the returns"),
+        ("{at}.normalize_values=true", "{at}.values.kind=mean", "{at}.scale_rewards=true"),
+    ),
+    "q-diverging": RuleText(
+        "error",
+        "rows",
+        "Action values grow beyond any return that the rewards allow.",
+        ("the learning rate is too large", "the target network is copied too often",
+         "gamma is 1 or nearly so, in episodes without end"),
+        ("{at}.lr=1e-4", "{at}.target.every=1000", "{at}.gamma=0.99"),
+    ),
+    "gamma-zero": RuleText(
+        "warning",
+        "rows",
+        "Rewards after the next few steps count for nothing, in episodes of many steps.",
+        ("gamma is the discount of the future, not a learning rate",),
+        ("{at}.gamma=0.99",),
+    ),
+    "horizon-beyond-gamma": RuleText(
+        "warning",
+        "rows",
+        "Episodes are far longer than 1/(1 - gamma) steps, and the return does not improve: what happens at their end "
+        "counts for nothing at their beginning.",
+        ("gamma is too small for the length of the episodes", "the environment makes a decision too often"),
+        ("{at}.gamma=0.999",),
+    ),
+    "temperature-growing": RuleText(
+        "warning",
+        "rows",
+        "The temperature of the entropy grows without end: the entropy that is aimed at cannot be reached, and drowns "
+        "the rewards.",
+        ("actions hardly change anything", "the target entropy is too high for this action space"),
+        ("{at}.target_entropy=-1.0", CHECK_ENV),
+    ),
+    # --- rewards ------------------------------------------------------------------------------------------------------
+    "reward-constant": RuleText(
+        "warning",
+        "rows",
+        "All episodes have the same return: no behaviour was better than another, so there is nothing to learn from.",
+        ("the reward is a constant, or does not depend on the actions", "the goal was never reached by chance"),
+        (CHECK_ENV, "'{at}.signals.rnd={}'", "--preset auto"),
+    ),
+    "reward-missing": RuleText(
+        "warning",
+        "rows",
+        "No episode has had any reward.",
+        ("the goal was never reached by chance", "the environment returns the reward in another place, or as 0"),
+        (CHECK_ENV, "'{at}.signals.rnd={}'"),
+    ),
+    "reward-late": RuleText(
+        "warning",
+        "play",
+        "Long episodes have a reward in their last step only, and the policy is no better than random play.",
+        ("the reward is given for the result alone",),
+        ("{at}.gamma=0.999", "{at}.gae_lambda=0.98", "'{at}.signals.rnd={}'"),
+    ),
+    "return-falling": RuleText(
+        "warning",
+        "rows",
+        "The return has fallen far below its best, or below its beginning, and stays there.",
+        ("the learning rate is too large, or does not fall", "the replay buffer has lost the good episodes",
+         "exploration ended too early"),
+        ("{at}.lr={start: 3e-4, end: 0}", "{at}.replay.capacity=100000", "rookery evaluate RUN --checkpoint best"),
+    ),
+    "no-better-than-random": RuleText(
+        "warning",
+        "play",
+        "The trained policy is no better than random play: the 95 % intervals of their returns overlap.",
+        ("the training was too short", "the settings do not fit the environment",
+         "the reward does not depend on the actions, or has the wrong sign"),
+        ("--preset auto", "rookery resume RUN --stop env_steps=N", CHECK_ENV),
+    ),
+    # --- episodes -----------------------------------------------------------------------------------------------------
+    "episodes-endless": RuleText(
+        "warning",
+        "rows",
+        "No episode has ended, after thousands of steps of each environment.",
+        ("the environment has no time limit", "its end is returned in another place"),
+        ("env.config.max_episode_steps=1000", CHECK_ENV),
+    ),
+    "time-limit-as-termination": RuleText(
+        "warning",
+        "play",
+        "All episodes end as terminated after exactly the same number of steps, from different states: the environment "
+        "seems to return its time limit as a termination, so that values at the end count as 0.",
+        ("step returns True in place of terminated when the time is up",),
+        ("return terminated=False and truncated=True at the time limit", CHECK_ENV),
+    ),
+    # --- observations -------------------------------------------------------------------------------------------------
+    "obs-constant": RuleText(
+        "error",
+        "play",
+        "Observations do not change.",
+        ("reset and step return the same array, which is changed later, or never",
+         "the observation lacks what the actions change"),
+        (CHECK_ENV,),
+    ),
+    "obs-not-finite": RuleText(
+        "error",
+        "play",
+        "Observations or rewards are not finite numbers.",
+        ("a division by zero", "a simulation that has diverged"),
+        (CHECK_ENV,),
+    ),
+    "obs-out-of-space": RuleText(
+        "warning",
+        "play",
+        "Observations are outside the limits of their space.",
+        ("the limits of the space are wrong", "observations are not clipped"),
+        (CHECK_ENV,),
+    ),
+    "obs-unnormalized": RuleText(
+        "warning",
+        "play",
+        "Observations are far from 1, and are not normalized.",
+        ("normalization is switched off, or images are returned as floats from 0 to 255",),
+        ("{at}.model.normalize_obs=true", "return images as uint8"),
+    ),
+    "obs-duplicated": RuleText(
+        "note",
+        "play",
+        "Parts of the observation are equal all the time.",
+        ("the same quantity is observed twice",),
+        (CHECK_ENV,),
+    ),
+    "images-are-categories": RuleText(
+        "warning",
+        "play",
+        "An image has a few small whole numbers only, which are read as brightness: they seem to be categories.",
+        ("a grid world that numbers its objects",),
+        ("{at}.model.categorical_images=null",),
+    ),
+    # --- replay and exploration ---------------------------------------------------------------------------------------
+    "replay-young": RuleText(
+        "warning",
+        "rows",
+        "No gradient step has been made, after a large part of the run.",
+        ("learning_starts is as large as the run",),
+        ("{at}.learning_starts=1000", "rookery resume RUN --stop env_steps=N"),
+    ),
+    "replay-small": RuleText(
+        "warning",
+        "rows",
+        "The replay buffer holds only the last moments of the run, and the return does not improve.",
+        ("replay.capacity is too small",),
+        ("{at}.replay.capacity=100000",),
+    ),
+    "epsilon-stuck": RuleText(
+        "warning",
+        "rows",
+        "Random actions are still as frequent as at the start late in the run, or were never made.",
+        ("the schedule of epsilon is longer than the run, or does not fall",),
+        ("{at}.exploration.epsilon={start: 1.0, end: 0.05, steps: 10000}",),
+    ),
+    # --- evaluation ---------------------------------------------------------------------------------------------------
+    "evaluation-below-training": RuleText(
+        "warning",
+        "rows",
+        "Evaluations are far below training, again and again.",
+        ("the policy needs its random actions: most likely actions run in circles",
+         "the environment of the evaluation differs: another wrapper, normalizer or parameter"),
+        ("rookery evaluate RUN --stochastic", "evaluation.deterministic=false", "{at}.entropy_coef=0.0"),
+    ),
+    "evaluation-above-training": RuleText(
+        "note",
+        "rows",
+        "Evaluations are better than the best episodes of training, again and again.",
+        ("exploration is so strong that training hardly shows what was learned",),
+        ("{at}.exploration.epsilon={start: 1.0, end: 0.05, steps: 10000}", "{at}.entropy_coef=0.0"),
+    ),
+    "seeds-disagree": RuleText(
+        "warning",
+        "files",
+        "Runs that differ only in their seed have very different returns.",
+        ("the training is unstable: chance decides",),
+        ("{at}.lr=1e-4", "sampling.num_envs=16", "rookery tune ENV tune.repeats=5"),
+    ),
+    # --- agents -------------------------------------------------------------------------------------------------------
+    "policy-unmapped": RuleText(
+        "warning",
+        "rows",
+        "A policy has never made a decision: no agent is mapped to it.",
+        ("policy_mapping does not name it, or names agents that the environment does not have",),
+        ("policy_mapping={agent: policy}",),
+    ),
+    "agent-idle": RuleText(
+        "warning",
+        "play",
+        "An agent has never acted.",
+        ("step does not return an observation for it", "its name differs from that in possible_agents"),
+        (CHECK_ENV,),
+    ),
+    # --- settings -----------------------------------------------------------------------------------------------------
+    "minibatch-misfit": RuleText(
+        "warning",
+        "rows",
+        "A minibatch is larger than the whole batch, so an epoch is a single gradient step on fewer decisions.",
+        ("minibatch_size is larger than sampling.num_envs times fragment_length",),
+        ("{at}.minibatch_size=128", "{at}.fragment_length=128"),
+    ),
+    "lr-exhausted": RuleText(
+        "warning",
+        "rows",
+        "The learning rate has reached 0, and the run goes on without learning.",
+        ("the schedule is shorter than the run",),
+        ("rookery resume RUN --stop env_steps=N", "{at}.lr=3e-4"),
+    ),
+    "lr-out-of-range": RuleText(
+        "warning",
+        "rows",
+        "The learning rate is far outside the range in which these algorithms learn, and the return does not improve.",
+        ("a typing error in the setting",),
+        ("{at}.lr=3e-4",),
+    ),
+    # --- files and machine --------------------------------------------------------------------------------------------
+    "env-slow": RuleText(
+        "note",
+        "files",
+        "Most of the time is spent in the environment, while other cores of the machine are idle.",
+        ("environments are stepped in one process",),
+        ("sampling.env_processes=null", "rookery bench ENV"),
+    ),
+    "disk-full": RuleText(
+        "warning",
+        "files",
+        "The disk of the run is nearly full.",
+        ("checkpoints with replay buffers", "other files"),
+        ("checkpoint.keep_last=1", "{at}.replay.save=false"),
+    ),
+    "checkpoint-old": RuleText(
+        "note",
+        "files",
+        "The newest checkpoint is much older than the last row: a stop now would lose that work.",
+        ("checkpoint.every is large", "writing checkpoints fails"),
+        ("checkpoint.every_seconds=300",),
+    ),
+}  # fmt: skip
+"""All rules, in the order in which findings of equal severity are shown."""
+
+
+def finding(
+    rule: str,
+    message: str,
+    *evidence: str,
+    subject: str = "",
+    policy: str = "",
+    severity: Severity | None = None,
+    iterations: tuple[int, int] | None = None,
+    curve: Sequence[float] = (),
+    remedies: Sequence[str] | None = None,
+    column: str = "",
+) -> Finding:
+    """Returns a finding of a rule, with the causes and remedies of the table.
+
+    Args:
+        rule: Name of the rule.
+        message: The finding in one sentence.
+        evidence: Measured facts.
+        subject: Agent or part of an observation; the policy by default.
+        policy: The policy whose settings are the remedy.
+        severity: Severity; None = that of the table.
+        iterations: First and last iteration of the evidence.
+        curve: Values over these iterations.
+        remedies: What to try; None = that of the table.
+        column: Column of the policy that is unusual.
+    """
+    text = RULES[rule]
+    at = f"policies.{policy}" if policy not in ("", MAIN) else "algorithm"
+    tried = tuple(one.replace("{at}", at) for one in (text.remedies if remedies is None else remedies))
+    return Finding(rule, severity or text.severity, subject or policy, message, evidence, iterations, tuple(curve),
+                   text.causes, tried, page_of(rule), column)  # fmt: skip
+
+
+def page_of(rule: str) -> str:
+    """Returns the page of a rule in the documentation."""
+    return f"docs/troubleshooting/{rule}.md"

@@ -1,0 +1,183 @@
+"""`History`: the rows of a run as rules read them, and the course of its return."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from statistics import median
+from typing import Any
+
+from rookery.run.findings.window import Entry, Window
+
+IMPROVED = 0.1
+"""Share of the usual range of returns by which their mean must rise to count as improved."""
+
+FEW = 30
+"""Episodes whose mean return is the beginning of a run."""
+
+ANNEALED = 0.1
+"""Share of its largest value below which a learning rate or clip range counts as annealed."""
+
+CURVE = 24
+"""Largest number of values in a curve of a finding."""
+
+
+class History:
+    """The rows of a run, and its settings.
+
+    Args:
+        window: The rows.
+        settings: Values of the settings by path, schedules as mappings.
+    """
+
+    def __init__(self, window: Window, settings: Mapping[str, Any]) -> None:
+        self.settings = settings
+        self.recent: Sequence[Entry] = list(window.recent)
+        last = self.recent[-1:]
+        self.past: Sequence[Entry] = window.past if window.past[-1:] == last else [*window.past, *last]
+        self.evaluations: Sequence[Entry] = list(window.evaluations)
+
+    @property
+    def now(self) -> Entry:
+        """The last row."""
+        return self.recent[-1]
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """First and last iteration of the last rows."""
+        return self.recent[0]["iteration"], self.now["iteration"]
+
+    def setting(self, path: str, policy: str = "") -> Any:
+        """Returns a setting of a policy, or of the run for an empty name; None if there is none."""
+        if not policy:
+            return self.settings.get(path)
+        own = f"policies.{policy}.{path}"
+        return self.settings[own] if own in self.settings else self.settings.get(f"algorithm.{path}")
+
+    def number(self, path: str, policy: str = "") -> float | None:
+        """Returns a setting as its largest number; the same for a schedule; None for anything else."""
+        return largest(self.setting(path, policy))
+
+    @cached_property
+    def budget(self) -> float | None:
+        """Env steps after which the run ends; None if unknown."""
+        return self.number("stop.env_steps")
+
+    @cached_property
+    def part(self) -> float | None:
+        """Share of the budget of env steps that is used; None if the budget is unknown."""
+        return self.now["env_steps"] / self.budget if self.budget else None
+
+    def column(self, name: str, policy: str = "", entries: Sequence[Entry] | None = None) -> list[float]:
+        """Returns the finite values of a column in the last rows, or in others."""
+        found = self.recent if entries is None else entries
+        rows: Iterable[Mapping[str, Any]] = found
+        if policy:
+            rows = [entry["policies"].get(policy, {}) for entry in found]
+        return [value for row in rows if (value := row.get(name)) is not None and math.isfinite(value)]
+
+    # --- the return ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def returns(self) -> list[tuple[int, float]]:
+        """Iteration and mean return of the rows of the whole run that have one."""
+        return [(one["iteration"], one["return_mean"]) for one in self.past if one["return_mean"] is not None]
+
+    @cached_property
+    def scatter(self) -> float:
+        """Usual range of returns within a window of episodes, over the whole run."""
+        wide = [one["return_max"] - one["return_min"] for one in self.past if one["return_max"] is not None]
+        return median(wide) if wide else 0.0
+
+    @cached_property
+    def is_judged(self) -> bool:
+        """Whether the return says how good a policy is: not in self-play, nor for opponents whose sum is constant."""
+        agents = [one for one in self.now["agents"].values() if one is not None]
+        total = abs(math.fsum(agents))
+        opposed = len(agents) > 1 and total < 0.01 * math.fsum(map(abs, agents))
+        return not self.now.get("self_play") and not opposed
+
+    @cached_property
+    def latest(self) -> float | None:
+        """Mean return of the last tenth of the rows; None before the first episode ends."""
+        values = [value for _, value in self.returns]
+        tail = values[-max(len(values) // 10, 1) :]
+        return math.fsum(tail) / len(tail) if tail else None
+
+    @cached_property
+    def beginning(self) -> float:
+        """Mean return at the beginning: of the first `FEW` episodes, because those that end first are short; but not
+        later than after a tenth of the rows.
+        """
+        ended = [one for one in self.past if one["return_mean"] is not None]
+        place = next((place for place, one in enumerate(ended) if one["episodes"] >= FEW), len(ended))
+        value: float = ended[min(place, len(ended) // 10)]["return_mean"]
+        return value
+
+    @cached_property
+    def has_improved(self) -> bool:
+        """Whether the return is clearly above its beginning."""
+        if self.latest is None:
+            return False
+        first = self.beginning
+        return self.latest - first > max(IMPROVED * self.scatter, 1e-9 * abs(first))
+
+    @cached_property
+    def has_fallen(self) -> bool:
+        """Whether the return has lost most of its gain, or is clearly below its beginning, for a sixth of the run."""
+        values = [value for _, value in self.returns]
+        if len(values) < 12:
+            return False
+        tail, first, best = values[-max(len(values) // 6, 2) :], self.beginning, max(values)
+        gain, noise = best - first, max(IMPROVED * self.scatter, 1e-9 * abs(first))
+        if gain > 3 * noise:
+            return max(tail) < first + 0.4 * gain
+        return max(tail) < first - 3 * noise
+
+    @cached_property
+    def is_stuck(self) -> bool:
+        """Whether the return has not improved, or has fallen, although it says how good the policy is."""
+        return self.is_judged and bool(self.returns) and (not self.has_improved or self.has_fallen)
+
+    @cached_property
+    def are_alike(self) -> bool:
+        """Whether all last episodes have equal returns."""
+        return self.now["return_min"] is not None and self.now["return_min"] == self.now["return_max"]
+
+    def is_annealed(self, policy: str) -> bool:
+        """Whether the learning rate or the clip range of a policy is near the end of its schedule."""
+        for name in ("lr", "clip"):
+            values = self.column(name, policy, self.past)
+            if values and max(values) > 0 and values[-1] < ANNEALED * max(values):
+                return True
+        return False
+
+    def value_size(self, policy: str) -> float | None:
+        """Returns the largest discounted return that the rewards so far suggest; None before the first episode ends."""
+        now, gamma = self.now, self.number("gamma", policy)
+        size: float
+        if now["return_mean"] is None or gamma is None or not now["length_mean"]:
+            return None
+        size = max(abs(now["return_min"]), abs(now["return_max"]))
+        steps = min(now["length_mean"], 1.0 / max(1.0 - gamma, 1e-6))
+        return max(size * steps / now["length_mean"], size if gamma >= 1.0 else 0.0)
+
+
+def largest(value: Any) -> float | None:
+    """Returns a number, or the largest one of a schedule; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return float(value)
+    if isinstance(value, Mapping):
+        ends = [value.get("start"), value.get("end"), *(point[-1] for point in value.get("points") or ())]
+        numbers = [float(one) for one in ends if isinstance(one, int | float)]
+        return max(numbers) if numbers else None
+    return None
+
+
+def curve(values: Sequence[float]) -> tuple[float, ...]:
+    """Returns at most `CURVE` of some values, evenly chosen, with four digits."""
+    step = max(-(-len(values) // CURVE), 1)
+    return tuple(float(f"{value:.4g}") for value in values[::-1][::step][::-1])

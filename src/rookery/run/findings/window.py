@@ -1,0 +1,130 @@
+"""`Window`: the bounded memory of a run's rows from which rules draw their findings.
+
+It holds the last rows, a thinned selection of all rows, and the last evaluations. Its contents depend on rows alone, so
+a resumed run, and a reader of `metrics.jsonl`, have the same.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from rookery.core.state import Stateful
+from rookery.report.results import IterationResult
+
+RECENT = 20
+"""Number of latest rows."""
+
+PAST = 64
+"""Largest number of rows that are selected from the whole run."""
+
+EVALUATIONS = 6
+"""Number of latest evaluations."""
+
+FIRST = 10
+"""Iteration of the first look at the rows."""
+
+GROWTH = 6
+"""A look is followed by the next one after this fraction of the iterations so far: looks become rarer, so that their
+cost stays below a hundredth of any iteration.
+"""
+
+RUN_COLUMNS = ("iteration", "env_steps", "episodes", "return_mean", "return_min", "return_max", "length_mean",
+               "running_length")  # fmt: skip
+
+POLICY_COLUMNS = frozenset(
+    ("return_mean", "decisions", "valid_rows", "kl", "clip_fraction", "entropy", "explained_variance", "policy_loss",
+     "value_loss", "critic_loss", "grad_norm", "critic_grad_norm", "actor_grad_norm", "lr", "clip", "skipped_steps",
+     "q_mean", "epsilon", "alpha", "gradient_steps")
+)  # fmt: skip
+"""Columns of a policy that rules read."""
+
+Entry = dict[str, Any]
+"""Part of a row that rules read: columns of the run, ``agents`` by name, ``policies`` by name and column."""
+
+
+class Window(Stateful):
+    """Bounded memory of a run's rows.
+
+    Attributes:
+        recent: The last rows, oldest first.
+        past: Rows of the whole run, evenly thinned, oldest first.
+        evaluations: The last rows with an evaluation.
+        stride: Rows between two of `past`.
+        rows: Number of rows so far.
+        next_look: Number of rows after which rules look at them again.
+        standing: Findings of the last look, as rows.
+    """
+
+    saved: ClassVar[tuple[str, ...]] = ("recent", "past", "evaluations", "stride", "rows", "next_look", "standing")
+
+    def __init__(self) -> None:
+        self.recent: deque[Entry] = deque(maxlen=RECENT)
+        self.past: list[Entry] = []
+        self.evaluations: deque[Entry] = deque(maxlen=EVALUATIONS)
+        self.stride = 1
+        self.rows = 0
+        self.next_look = FIRST
+        self.standing: list[dict[str, Any]] = []
+
+    def add(self, entry: Entry) -> bool:
+        """Adds a row; returns whether it is time for a look at the rows."""
+        self.recent.append(entry)
+        if self.rows % self.stride == 0:
+            self.past.append(entry)
+            if len(self.past) > PAST:
+                self.past, self.stride = self.past[::2], 2 * self.stride
+        if "evaluation" in entry:
+            self.evaluations.append(entry)
+        self.rows += 1
+        if self.rows < self.next_look:
+            return False
+        self.next_look = self.rows + max(self.rows // GROWTH, 1)
+        return True
+
+
+def entry_of_result(result: IterationResult) -> Entry:
+    """Returns the part of a result that rules read."""
+    entry: Entry = {name: getattr(result, name) for name in RUN_COLUMNS}
+    entry["agents"] = dict(result.agents)
+    entry["policies"] = policies = {}
+    for name, policy in result.policies.items():
+        own = {key: value for key, value in policy.learning.items() if key in POLICY_COLUMNS}
+        own["return_mean"], own["decisions"], own["valid_rows"] = (
+            policy.return_mean, policy.decisions, policy.valid_rows)  # fmt: skip
+        policies[name] = own
+    measured = result.evaluation
+    if measured is not None:
+        entry["evaluation"] = [measured.return_mean, *measured.return_interval]
+    if result.self_play:
+        entry["self_play"] = True
+    return entry
+
+
+def entry_of_row(row: Mapping[str, Any]) -> Entry:
+    """Returns the part of a row of `metrics.jsonl` that rules read."""
+    entry: Entry = {name: row.get(name) for name in RUN_COLUMNS}
+    agents: dict[str, Any] = {}
+    policies: dict[str, dict[str, Any]] = {}
+    for column, value in row.items():
+        section, _, rest = column.partition("/")
+        name, _, key = rest.rpartition("/")
+        if section == "policies" and key in POLICY_COLUMNS:
+            policies.setdefault(name, {})[key] = value
+        elif section == "agents" and key == "return_mean":
+            agents[name] = value
+        elif section == "self_play":
+            entry["self_play"] = True
+    entry |= {"agents": agents, "policies": policies}
+    if row.get("evaluation/return_mean") is not None:
+        entry["evaluation"] = [row.get(f"evaluation/return_{name}") for name in ("mean", "low", "high")]
+    return entry
+
+
+def windows_of(rows: Sequence[Mapping[str, Any]]) -> Window:
+    """Returns the window after all rows of a run."""
+    window = Window()
+    for row in rows:
+        window.add(entry_of_row(row))
+    return window

@@ -1,0 +1,200 @@
+"""Rules: each finds its fault in rows, and is silent on those of runs that learn."""
+
+from __future__ import annotations
+
+import pytest
+
+from rookery.report.finding import Finding
+from rookery.run.findings.catalog import RULES
+from rookery.run.findings.diagnose import LIVE_RULES, findings_of, findings_of_rows
+from rookery.run.findings.window import PAST, Window, entry_of_row, windows_of
+
+PPO = {
+    "algorithm.gamma": 0.99, "algorithm.lr": 3e-4, "algorithm.max_grad_norm": 0.5, "algorithm.minibatch_size": 64,
+    "algorithm.normalize_values": True, "algorithm.scale_rewards": False, "stop.env_steps": 20_000,
+}  # fmt: skip
+DQN = {
+    "algorithm.gamma": 0.99, "algorithm.lr": 3e-4, "algorithm.max_grad_norm": 10.0, "algorithm.learning_starts": 1000,
+    "algorithm.batch_size": 64, "algorithm.replay.capacity": 100_000, "stop.env_steps": 20_000,
+}  # fmt: skip
+ON_POLICY = {
+    "policy_loss": 0.0, "kl": 0.01, "clip_fraction": 0.1, "entropy": 0.6, "explained_variance": 0.5, "value_loss": 1.0,
+    "grad_norm": 0.4, "lr": 3e-4, "skipped_steps": 0, "valid_rows": 200,
+}  # fmt: skip
+OFF_POLICY = {"gradient_steps": 100, "q_mean": 10.0, "grad_norm": 2.0, "epsilon": 0.05, "skipped_steps": 0, "lr": 3e-4}
+
+
+def rows(count=60, returns=lambda n: 20.0, learning=ON_POLICY, run=None, **columns):
+    """Rows of a run; a column is a number, or a function of the iteration."""
+
+    def value(of, n):
+        return of(n) if callable(of) else of
+
+    made = []
+    for n in range(1, count + 1):
+        mean = returns(n)
+        row = {
+            "iteration": n, "env_steps": 200 * n, "episodes": 10 * n, "return_mean": mean,
+            "return_min": None if mean is None else mean - 10, "return_max": None if mean is None else mean + 10,
+            "length_mean": 20.0, "running_length": 10.0, "agents/agent/return_mean": mean,
+            "policies/main/return_mean": mean, "policies/main/decisions": 200 * n,
+        }  # fmt: skip
+        row |= {f"policies/main/{key}": value(of, n) for key, of in (learning | columns).items()}
+        row |= {key: value(of, n) for key, of in (run or {}).items()}
+        made.append(row)
+    return made
+
+
+def rules_of(made, settings=PPO, counted=True):
+    found = findings_of(windows_of(made), settings)
+    return [one.rule for one in found if one.counts or not counted]
+
+
+def rising(n):
+    return 20.0 + n
+
+
+FAULTS = {
+    "entropy-collapsed": (PPO, rows(entropy=lambda n: 0.69 * 0.8**n)),
+    "entropy-stuck": (PPO, rows(entropy=0.693)),
+    "kl-out-of-range": (PPO, rows(kl=0.4)),
+    "clip-fraction-out-of-range": (PPO, rows(clip_fraction=0.7)),
+    "gradient-clipped": (PPO, rows(grad_norm=40.0)),
+    "steps-skipped": (PPO, rows(returns=rising, skipped_steps=lambda n: max(n - 55, 0))),
+    "lr-exhausted": (PPO, rows(returns=rising, lr=lambda n: max(30 - n, 0) * 1e-5)),
+    "lr-out-of-range": (PPO | {"algorithm.lr": 1.0}, rows()),
+    "minibatch-misfit": (PPO | {"algorithm.minibatch_size": 4096}, rows()),
+    "critic-explains-nothing": (PPO, rows(explained_variance=-0.2)),
+    "reward-scale": (
+        PPO | {"algorithm.normalize_values": False},
+        rows(run={"return_mean": -1e6, "return_min": -2e6, "return_max": -5e5}),
+    ),
+    "q-diverging": (DQN, rows(learning=OFF_POLICY, q_mean=lambda n: 10.0 * 1.3**n)),
+    "gamma-zero": (PPO | {"algorithm.gamma": 0.0}, rows()),
+    "horizon-beyond-gamma": (PPO | {"algorithm.gamma": 0.9}, rows(run={"length_mean": 400.0})),
+    "temperature-growing": (DQN, rows(learning={"q_mean": 1.0}, alpha=lambda n: 1.2**n)),
+    "reward-constant": (PPO, rows(run={"return_min": 20.0, "return_max": 20.0})),
+    "reward-missing": (
+        PPO,
+        rows(returns=lambda n: 0.0, run={"return_min": 0.0, "return_max": 0.0}),
+    ),
+    "return-falling": (PPO, rows(returns=lambda n: 20.0 + 5 * min(n, 60 - n))),
+    "episodes-endless": (
+        PPO,
+        rows(60, lambda n: None, run={"episodes": 0, "running_length": 6000.0, "length_mean": None}),
+    ),
+    "replay-young": (
+        DQN | {"algorithm.learning_starts": 50_000},
+        rows(learning={"epsilon": 0.05}, gradient_steps=0, valid_rows=4),
+    ),
+    "replay-small": (DQN | {"algorithm.replay.capacity": 200}, rows(learning=OFF_POLICY)),
+    "epsilon-stuck": (DQN, rows(learning=OFF_POLICY, returns=rising, epsilon=0.9)),
+    "evaluation-below-training": (
+        PPO,
+        rows(
+            returns=rising,
+            run={"evaluation/return_mean": -30.0, "evaluation/return_low": -40.0, "evaluation/return_high": -20.0},
+        ),
+    ),
+    "policy-unmapped": (PPO | {"policies.main.gamma": 0.99, "policies.other.gamma": 0.99}, rows(returns=rising)),
+}
+
+
+@pytest.mark.parametrize("rule", FAULTS)
+def test_a_fault_is_found(rule):
+    settings, made = FAULTS[rule]
+    assert rule in rules_of(made, settings)
+    assert rule not in [one.rule for one in findings_of(windows_of(made), settings, ignored=[rule])]
+
+
+def test_every_rule_on_rows_has_a_fault_here_and_is_in_the_catalog():
+    there = {name for name, text in RULES.items() if text.source == "rows"}
+    assert there - {"evaluation-above-training"} == FAULTS.keys()
+    assert {rule.name for rule in LIVE_RULES} <= RULES.keys()
+    assert len(RULES) >= 28
+
+
+def test_evaluations_above_training_are_a_note():
+    better = {"evaluation/return_mean": 90.0, "evaluation/return_low": 80.0, "evaluation/return_high": 95.0}
+    made = rows(run=better)
+    assert rules_of(made, counted=False).count("evaluation-above-training") == 1
+    assert "evaluation-above-training" not in rules_of(made)
+
+
+@pytest.mark.parametrize(
+    ("settings", "learning"),
+    [
+        (PPO, ON_POLICY),
+        (PPO, ON_POLICY | {"entropy": lambda n: 0.69 * 0.9**n, "kl": 1e-9, "explained_variance": -3.0}),  # solved
+        (PPO, ON_POLICY | {"grad_norm": 40.0, "entropy": 0.693}),
+        (PPO | {"algorithm.lr": 0.5, "algorithm.gamma": 0.6}, ON_POLICY),
+        (DQN | {"algorithm.replay.capacity": 200}, OFF_POLICY),
+        (DQN, OFF_POLICY | {"q_mean": lambda n: 1e6 * 1.1**n}),
+    ],
+)
+def test_nothing_is_found_in_a_run_that_learns(settings, learning):
+    assert rules_of(rows(returns=rising, learning=learning), settings) == []
+
+
+def test_a_solved_task_is_no_fault():
+    made = rows(returns=lambda n: min(20.0 + 40 * n, 500.0), kl=0.0, explained_variance=-4.9, entropy=0.01, count=200)
+    for row in made[20:]:
+        row |= {"return_min": 500.0, "return_max": 500.0}
+    assert rules_of(made, counted=False) == []
+
+
+def test_small_steps_at_the_end_of_a_schedule_are_expected():
+    assert "kl-out-of-range" in rules_of(rows(kl=1e-8, entropy=lambda n: 0.6 - 0.005 * n))
+    late = rows(kl=1e-8, entropy=lambda n: 0.6 - 0.005 * n, lr=lambda n: 1e-4 * (61 - n))
+    assert "kl-out-of-range" not in rules_of(late)
+
+
+@pytest.mark.parametrize("rule", ["entropy-collapsed", "kl-out-of-range", "critic-explains-nothing", "return-falling"])
+def test_one_unusual_iteration_is_no_finding(rule):
+    settings, faulty = FAULTS[rule]
+    made = rows(59, entropy=lambda n: 0.6 - 0.001 * n) + faulty[-1:]
+    assert rule not in rules_of(made, settings)
+
+
+def test_opponents_whose_rewards_cancel_are_not_judged_by_their_sum():
+    opposed = {"agents/agent/return_mean": 0.5, "agents/other/return_mean": -0.5}
+    made = rows(run={"return_mean": 0.0, "return_min": 0.0, "return_max": 0.0, **opposed}, kl=0.4, entropy=1e-5)
+    assert rules_of(made) == []
+
+
+def test_the_first_episodes_to_end_are_short_and_not_the_beginning():
+    made = rows(returns=lambda n: 12.0 if n < 3 else 22.0, entropy=0.693)  # an untrained policy, all the time
+    assert "entropy-stuck" in rules_of(made)
+
+
+def test_a_fault_that_has_passed_is_reported_if_it_stood_often():
+    made = rows(kl=lambda n: 0.5 if n < 50 else 1e-3, entropy=lambda n: 0.6 - 0.001 * n)
+    assert "kl-out-of-range" in [one.rule for one in findings_of_rows(made, PPO)]
+    assert "kl-out-of-range" not in rules_of(made)
+
+
+def test_errors_come_first_and_settings_are_those_of_the_policy():
+    made = rows(kl=0.4, skipped_steps=lambda n: n)
+    for row in made:
+        row |= {f"policies/left/{key.rpartition('/')[2]}": value for key, value in row.items() if "policies/" in key}
+    found = findings_of(windows_of(made), PPO)
+    assert [one.severity for one in found[:2]] == ["error", "error"]
+    assert {one.subject for one in found} == {"main", "left"}
+    remedies = [one for finding in found if finding.subject == "left" for one in finding.remedies]
+    assert any(one.startswith("policies.left.lr=") for one in remedies)
+
+
+def test_the_window_is_bounded_and_spans_the_run():
+    window = windows_of(rows(5000))
+    assert len(window.past) <= PAST + 1
+    assert window.past[0]["iteration"] == 1
+    assert window.past[-1]["iteration"] > 4800
+    looks = sum(Window.add(again, entry_of_row(row)) for again in [Window()] for row in rows(5000))
+    assert looks < 50  # so that looking costs little
+
+
+def test_a_finding_is_read_back_from_its_row():
+    (first, *_) = findings_of(windows_of(FAULTS["lr-out-of-range"][1]), FAULTS["lr-out-of-range"][0])
+    again = Finding.from_row({**first.row(), "of_a_later_version": 1})
+    assert (again.rule, again.message, again.iterations, again.remedies) == (
+        first.rule, first.message, first.iterations, first.remedies)  # fmt: skip
