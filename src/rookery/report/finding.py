@@ -59,8 +59,10 @@ class Finding:
     def from_row(cls, row: Mapping[str, Any]) -> Finding:
         """Returns the finding of a row, of this or a later version of Rookery."""
         given: dict[str, Any] = {"severity": "note", "subject": "", "message": "", **row}
-        known = {name: tuple(part) if isinstance(part, list) else part for name, part in given.items()}
-        return cls(**{name: known[name] for name in IN_ROW if name in known})
+        known: dict[str, Any] = {
+            name: tuple(given[name]) if isinstance(given[name], list) else given[name] for name in IN_ROW if name in given
+        }
+        return cls(**known)
 
 
 def worst_first(findings: list[Finding]) -> list[Finding]:

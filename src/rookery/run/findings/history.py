@@ -156,12 +156,11 @@ class History:
     def value_size(self, policy: str) -> float | None:
         """Returns the largest discounted return that the rewards so far suggest; None before the first episode ends."""
         now, gamma = self.now, self.number("gamma", policy)
-        size: float
-        if now["return_mean"] is None or gamma is None or not now["length_mean"]:
+        length: float | None = now["length_mean"]
+        if now["return_mean"] is None or gamma is None or not length:
             return None
-        size = max(abs(now["return_min"]), abs(now["return_max"]))
-        steps = min(now["length_mean"], 1.0 / max(1.0 - gamma, 1e-6))
-        return max(size * steps / now["length_mean"], size if gamma >= 1.0 else 0.0)
+        size = float(max(abs(now["return_min"]), abs(now["return_max"])))
+        return size if gamma >= 1.0 else size * min(1.0, 1.0 / ((1.0 - gamma) * length))
 
 
 def largest(value: Any) -> float | None:
