@@ -30,6 +30,7 @@ HELP = {
         "record": "Write a video of episodes.",
         "plot": "Plot learning curves of one or more runs.",
         "timers": "Show the time of each step of a run, with file:line.",
+        "doctor": "Find out why a run does not learn.",
         "explain": "Show the source of a setting, or a place in the code.",
         "diff": "Compare two runs: settings, versions, last metrics.",
         "algos": "List the algorithms with their capabilities.",

@@ -228,6 +228,7 @@ VERBS = PluginTable(
         "record": "rookery.cli.record:record",
         "plot": "rookery.cli.plot:plot",
         "timers": "rookery.cli.timers:timers",
+        "doctor": "rookery.cli.doctor:doctor",
         "explain": "rookery.cli.explain:explain",
         "diff": "rookery.cli.settings.diff:diff",
         "algos": "rookery.cli.algos:algos",

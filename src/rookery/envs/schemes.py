@@ -39,6 +39,9 @@ class EnvScheme:
     A plug-in overrides `find`; its names are ``NAME:REST``, where NAME is that of its entry point.
     """
 
+    is_real = False
+    """Whether its environments are programs outside, such as players and clients, which nothing should step unasked."""
+
     # -- names, as typed by users ---------------------------------------------------------------------
 
     def matches(self, name: str) -> bool:

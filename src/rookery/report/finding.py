@@ -60,7 +60,9 @@ class Finding:
         """Returns the finding of a row, of this or a later version of Rookery."""
         given: dict[str, Any] = {"severity": "note", "subject": "", "message": "", **row}
         known: dict[str, Any] = {
-            name: tuple(given[name]) if isinstance(given[name], list) else given[name] for name in IN_ROW if name in given
+            name: tuple(given[name]) if isinstance(given[name], list) else given[name]
+            for name in IN_ROW
+            if name in given
         }
         return cls(**known)
 

@@ -14,6 +14,8 @@ from rookery_mlagents.link.player_program import file_of, find_player, looks_lik
 class Unity(EnvScheme):
     """Paths of Unity players, ``unity:PATH``, ``unity:editor``; makers of a `BaseEnv`, and existing ones."""
 
+    is_real = True
+
     def matches(self, name: str) -> bool:
         """See `EnvScheme.matches`."""
         return names_player(name)

@@ -13,6 +13,8 @@ from rookery.envs.schemes import EnvScheme
 class External(EnvScheme):
     """Ports for clients."""
 
+    is_real = True
+
     def matches(self, name: str) -> bool:
         """See `EnvScheme.matches`."""
         return name.startswith(SCHEME)

@@ -209,6 +209,13 @@ RULES: dict[str, RuleText] = {
         ("the environment has no time limit", "its end is returned in another place"),
         ("env.config.max_episode_steps=1000", CHECK_ENV),
     ),
+    "env-fails": RuleText(
+        "error",
+        "play",
+        "The environment raised, or broke its contract, while it was played.",
+        ("an error in the environment",),
+        (CHECK_ENV, "env.on_error=restart"),
+    ),
     "time-limit-as-termination": RuleText(
         "warning",
         "play",
@@ -217,6 +224,14 @@ RULES: dict[str, RuleText] = {
         ("step returns True in place of terminated when the time is up",),
         ("return terminated=False and truncated=True at the time limit", CHECK_ENV),
     ),
+    "termination-as-truncation": RuleText(
+        "warning",
+        "play",
+        "All episodes end as truncated, after very different numbers of steps: ends that the policy causes seem to be "
+        "returned as truncations, so that the values after them count as if the episode went on.",
+        ("step returns True in place of truncated when the episode is over",),
+        ("return terminated=True where the episode is over by its own rules", CHECK_ENV),
+    ),
     # --- observations -------------------------------------------------------------------------------------------------
     "obs-constant": RuleText(
         "error",
@@ -224,6 +239,14 @@ RULES: dict[str, RuleText] = {
         "Observations do not change.",
         ("reset and step return the same array, which is changed later, or never",
          "the observation lacks what the actions change"),
+        (CHECK_ENV,),
+    ),
+    "obs-late": RuleText(
+        "warning",
+        "play",
+        "The second observation of every episode repeats the first one, and later ones change: observations seem late "
+        "by a step.",
+        ("step returns the observation before the action", "a wrapper keeps the last observation"),
         (CHECK_ENV,),
     ),
     "obs-not-finite": RuleText(
@@ -378,6 +401,7 @@ def finding(
     severity: Severity | None = None,
     iterations: tuple[int, int] | None = None,
     curve: Sequence[float] = (),
+    causes: Sequence[str] | None = None,
     remedies: Sequence[str] | None = None,
     column: str = "",
 ) -> Finding:
@@ -392,6 +416,7 @@ def finding(
         severity: Severity; None = that of the table.
         iterations: First and last iteration of the evidence.
         curve: Values over these iterations.
+        causes: Likely causes; None = those of the table.
         remedies: What to try; None = that of the table.
         column: Column of the policy that is unusual.
     """
@@ -399,7 +424,7 @@ def finding(
     at = f"policies.{policy}" if policy not in ("", MAIN) else "algorithm"
     tried = tuple(one.replace("{at}", at) for one in (text.remedies if remedies is None else remedies))
     return Finding(rule, severity or text.severity, subject or policy, message, evidence, iterations, tuple(curve),
-                   text.causes, tried, page_of(rule), column)  # fmt: skip
+                   tuple(text.causes if causes is None else causes), tried, page_of(rule), column)  # fmt: skip
 
 
 def page_of(rule: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 from rookery.report.finding import Finding
-from rookery.run.findings.catalog import finding
+from rookery.run.findings.catalog import CHECK_ENV, finding
 from rookery.run.findings.history import History, curve
 from rookery.run.findings.rule import LATER, SOON, Rule
 
@@ -30,6 +30,8 @@ CLIPPED = 10.0
 HIGH_LR, EXTREME_LR, LOW_LR = 0.02, 0.2, 5e-7
 """Learning rates: worth a warning, an error, and a warning because nothing moves."""
 
+USUAL_LR = 3e-4
+
 EXHAUSTED = 0.1
 """Share of the iterations that a run may spend without a learning rate."""
 
@@ -50,6 +52,7 @@ def entropy_collapsed(run: History, policy: str) -> Finding | None:
         policy=policy,
         iterations=run.span,
         curve=curve(past),
+        remedies=(lower_rate(run, policy), "{at}.entropy_coef=0.01", "{at}.clip=0.1"),
         column="entropy",
     )
 
@@ -68,6 +71,7 @@ def entropy_stuck(run: History, policy: str) -> Finding | None:
         policy=policy,
         iterations=(run.past[0]["iteration"], run.now["iteration"]),
         curve=curve(past),
+        remedies=(CHECK_ENV, higher_rate(run, policy), "{at}.entropy_coef=0.0"),
         column="entropy",
     )
 
@@ -88,6 +92,8 @@ def kl_out_of_range(run: History, policy: str) -> Finding | None:
             severity="warning" if bad else "note",
             iterations=run.span,
             curve=curve(values),
+            causes=("the learning rate is too large", "too many epochs on the same batch"),
+            remedies=(lower_rate(run, policy), "{at}.epochs=4", "{at}.target_kl=0.03"),
             column="kl",
         )
     if now < NO_KL and late and run.is_stuck and not (run.is_annealed(policy) or run.are_alike):
@@ -98,6 +104,8 @@ def kl_out_of_range(run: History, policy: str) -> Finding | None:
             policy=policy,
             iterations=run.span,
             curve=curve(values),
+            causes=("the learning rate is too small", "no action is better than another", "the policy has collapsed"),
+            remedies=(higher_rate(run, policy), CHECK_ENV),
             column="kl",
         )
     return None
@@ -217,6 +225,18 @@ def minibatch_misfit(run: History, policy: str) -> Finding | None:
         severity="warning" if run.is_stuck else "note",
         iterations=run.span,
     )
+
+
+def lower_rate(run: History, policy: str) -> str:
+    """Returns a smaller learning rate as a remedy."""
+    rate = run.number("lr", policy) or USUAL_LR
+    return f"{{at}}.lr={min(rate / 3, USUAL_LR):.2g}"
+
+
+def higher_rate(run: History, policy: str) -> str:
+    """Returns a larger learning rate as a remedy."""
+    rate = run.number("lr", policy) or USUAL_LR
+    return f"{{at}}.lr={max(3 * rate, USUAL_LR):.2g}"
 
 
 def course(run: History) -> list[str]:

@@ -39,7 +39,7 @@ def critic_explains_nothing(run: History, policy: str) -> Finding | None:
         return None
     return finding(
         "critic-explains-nothing",
-        f"the critic explains {median(values):.2g} of the variance of its targets: no more than a constant",
+        f"the critic is no better than a constant: explained variance {median(values):.2g}",
         *course(run),
         policy=policy,
         iterations=run.span,

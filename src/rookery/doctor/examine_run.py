@@ -1,0 +1,311 @@
+"""Looks for reasons why a run does not learn: in its rows and files, and, where that is allowed, by playing.
+
+`examine_run` reads a run, an experiment or a checkpoint. Code that a foreign run names is not run unless it is trusted
+(docs/trust.md), and programs outside, such as players, clients and robots, are not stepped unless that is requested.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rookery.core.errors import ConfigError, EnvError, RookeryError
+from rookery.core.process.torch_modes import own_torch
+from rookery.core.settings.layers import import_object
+from rookery.core.settings.trust import IMPORT_PATH, OBJECT, TrustCode
+from rookery.doctor.file_rules import file_findings
+from rookery.doctor.network import network_findings
+from rookery.doctor.play_rules import (
+    OBS_RULES,
+    Seen,
+    actions_without_effect,
+    agents_idle,
+    endings_mixed_up,
+    reward_late,
+    softened,
+)
+from rookery.doctor.probe import Probe, lanes_for, probe
+from rookery.doctor.stored_run import JOURNAL, StoredRun, read_run, worst_trials
+from rookery.envs.base import has_throwaways
+from rookery.envs.schemes import scheme_of
+from rookery.models.build import ModelConfig
+from rookery.policies.policy import Policy
+from rookery.policies.scripted import ScriptedPolicy
+from rookery.report.finding import Finding, worst_first
+from rookery.report.statistics import mean_interval
+from rookery.run.checkpoint.checkpoint import read_checkpoint
+from rookery.run.checks.trusted_code import without_foreign_code
+from rookery.run.evaluate.episode_limit import BoundedEpisodes
+from rookery.run.evaluate.evaluation import lessons_of, limit_of
+from rookery.run.findings.catalog import finding
+from rookery.run.findings.diagnose import findings_of_rows
+from rookery.run.findings.history import History
+from rookery.run.findings.run_rules import is_below
+from rookery.run.findings.window import windows_of
+from rookery.run.prepare import kinds_of
+from rookery.run.trainer import Trainer
+
+SECONDS = 60.0
+"""Longest time by default."""
+
+EPISODES, FEWEST = 40, 8
+"""Most episodes of an evaluation and of random play, and fewest that are compared."""
+
+LANES = 8
+
+CHUNK = 64
+"""Vector steps between two looks at the clock."""
+
+TRIALS = 3
+"""Trials of an experiment that are examined: the worst ones."""
+
+REAL_PLAYER = "is a program outside, which is stepped with --play only"
+
+WITHOUT_JUDGEMENT = ("obs-not-finite", "actions-without-effect")
+"""Rules whose findings count in a run that learns, too."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Findings of a run.
+
+    Attributes:
+        run: The run.
+        findings: The findings, the worst first.
+        facts: Measured facts, such as the return of random play.
+        notes: Parts that were left out, with the reason.
+    """
+
+    run: StoredRun
+    findings: list[Finding]
+    facts: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Returns:
+    """Returns of episodes, and the 95 % interval of their mean."""
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean return."""
+        return math.fsum(self.values) / len(self.values)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The interval."""
+        return mean_interval(self.values)
+
+    def text(self) -> str:
+        """Returns mean and interval in words."""
+        low, high = self.interval
+        return f"{self.mean:.4g} [{low:.4g}, {high:.4g}] in {len(self.values)} episodes"
+
+
+def examine(
+    place: Path, *, seconds: float = SECONDS, play: bool = False, trust_code: TrustCode = False
+) -> list[Diagnosis]:
+    """Returns the diagnosis of a run; of the worst trials of an experiment.
+
+    Args:
+        place: Directory of a run or an experiment, or a checkpoint.
+        seconds: Longest time of play, of all runs together; 0 = nothing is played.
+        play: Whether programs outside, such as players, external clients and robots, may be stepped.
+        trust_code: Code that a foreign run names and that may run.
+
+    Raises:
+        ConfigError: If the place is none of these.
+    """
+    if (place / JOURNAL).is_file():
+        trials = worst_trials(place, TRIALS)
+        return [examine_run(one, seconds=seconds / len(trials), play=play, trust_code=trust_code) for one in trials]
+    return [examine_run(place, seconds=seconds, play=play, trust_code=trust_code)]
+
+
+def examine_run(
+    place: Path, *, seconds: float = SECONDS, play: bool = False, trust_code: TrustCode = False
+) -> Diagnosis:
+    """Returns the diagnosis of a run; arguments as of `examine`.
+
+    Raises:
+        ConfigError: If it has no rows and no checkpoint.
+    """
+    until = time.monotonic() + seconds
+    run = read_run(place)
+    if not run.rows and run.checkpoint is None:
+        raise ConfigError(f"{run.folder}: no iteration of this run is over yet, so there is nothing to examine")
+    ignored = run.settings.get("doctor.ignore") or ()
+    found = [*findings_of_rows(run.rows, run.settings), *file_findings(run)]
+    facts: list[str] = []
+    notes: list[str] = []
+    if reason := _why_not_play(run, seconds, play):
+        notes.append(f"nothing was played: {reason}")
+    else:
+        try:
+            if not play and (reason := _robot_in(run, trust_code)):
+                raise ConfigError(reason)
+            found += _play(run, until, play, trust_code, facts, notes)
+        except EnvError as error:
+            found += [_env_failure(error)]
+        except RookeryError as error:
+            notes += [f"nothing was played: {line}" for line in str(error).splitlines()[:3]]
+    kept = {(one.rule, one.subject): one for one in reversed(found) if one.rule not in ignored}
+    return Diagnosis(run, worst_first(list(reversed(kept.values()))), facts, notes)
+
+
+def _why_not_play(run: StoredRun, seconds: float, play: bool) -> str:
+    """Returns the reason why a run is not played, or an empty string."""
+    if seconds <= 0:
+        return "--seconds 0"
+    if run.checkpoint is None:
+        return "the run has no checkpoint"
+    if run.env and scheme_of(run.env).is_real and not play:
+        return f"{run.env} {REAL_PLAYER}"
+    return ""
+
+
+def _robot_in(run: StoredRun, trust_code: TrustCode) -> str:
+    """Returns the reason why the environment class of a run is not made, or an empty string: it declares that there
+    are no throwaway environments of it.
+
+    Raises:
+        ConfigError: If the run is foreign and names code that is not trusted.
+    """
+    assert run.checkpoint is not None
+    saved = without_foreign_code(read_checkpoint(run.checkpoint), (), trust_code)
+    named = saved.values.get("env.name")
+    name = named.get(OBJECT) if isinstance(named, dict) else named
+    if not isinstance(name, str) or not IMPORT_PATH.fullmatch(name):
+        return ""
+    made = import_object(name)
+    return f"{name} {REAL_PLAYER}" if getattr(made, "throwaway", True) is False else ""
+
+
+def _env_failure(error: EnvError) -> Finding:
+    """Returns the finding of an environment that raises or breaks the contract while it is played."""
+    text = str(error).splitlines()[0]
+    rule = "obs-not-finite" if "finite" in text else "env-fails"
+    return finding(rule, text)
+
+
+def _play(
+    run: StoredRun, until: float, play: bool, trust_code: TrustCode, facts: list[str], notes: list[str]
+) -> list[Finding]:
+    """Returns the findings of the checkpoint of a run, by playing."""
+    assert run.checkpoint is not None
+    with own_torch(1), Trainer.load(run.checkpoint, trust_code=trust_code, console="quiet") as trainer:
+        if not has_throwaways(trainer.env) and not play:
+            notes.append(f"nothing was played: {trainer.env.name} {REAL_PLAYER}")
+            return []
+        history = History(windows_of(run.rows), run.settings) if run.rows else None
+        learns = history is not None and bool(history.returns) and not history.is_stuck
+        left = until - time.monotonic()
+        own = _returns(trainer, trainer.policies, until - 0.65 * left, trainer.config.evaluation.deterministic)
+        chance = _returns(trainer, _random_policies(trainer), until - 0.4 * left, False)
+        found = _compare_returns(history, own, chance, facts, learns)
+        if not has_throwaways(trainer.env):
+            return found
+        env = trainer._make_copies(2)
+        lanes = lanes_for(env)
+        env.close()
+        with closing(trainer._make_copies(lanes)) as env:
+            seen = probe(env, until)
+        if seen.is_exact is False:
+            notes.append("equal actions from equal seeds led to different steps: actions were not compared")
+        by_play = _probe_findings(trainer, seen)
+        if any(one.rule == "no-better-than-random" for one in found):
+            by_play += reward_late(seen)
+        counted = [one for one in by_play if one.rule in WITHOUT_JUDGEMENT]
+        others = [one for one in by_play if one.rule not in WITHOUT_JUDGEMENT]
+        return [*found, *counted, *(softened(others) if learns else others)]
+
+
+def _probe_findings(trainer: Trainer, seen: Probe) -> list[Finding]:
+    """Returns the findings of random play, and of the policies on its observations."""
+    found = [*actions_without_effect(seen), *agents_idle(seen), *endings_mixed_up(seen.endings)]
+    names = kinds_of(trainer.env, trainer._mapping)
+    policy_of = {kind.agents: name for name, kind in names.items()}
+    for number, kind in enumerate(seen.kinds):
+        name = policy_of.get(kind.agents, "")
+        policy = trainer.policies.get(name)
+        model = None if policy is None else policy.model
+        learned = model if isinstance(model, ModelConfig) else None
+        view = Seen(seen, number, name, learned, policy is None or policy.normalizer is not None)
+        found += [one for rule in OBS_RULES if (one := rule(view)) is not None]
+        if policy is not None:
+            own = {leaf.path for leaf in policy.own_spec.leaves}
+            shown = {path: leaf for path, leaf in seen.seen[number].items() if path in own}
+            found += network_findings(name, policy, shown)
+    return found
+
+
+def _random_policies(trainer: Trainer) -> dict[str, Policy]:
+    """Returns a policy of random actions in place of each policy."""
+    return {
+        name: ScriptedPolicy(policy.obs_spec, policy.action_spec, name=name)
+        for name, policy in trainer.policies.items()
+    }
+
+
+def _returns(trainer: Trainer, policies: Mapping[str, Policy], until: float, deterministic: bool) -> Returns | None:
+    """Returns the returns of up to `EPISODES` episodes; None if none has ended in time."""
+    with trainer._copies(LANES) as env:
+        played = BoundedEpisodes(
+            env,
+            policies,
+            trainer._mapping,
+            trainer._streams,
+            deterministic=deterministic,
+            episodes=EPISODES,
+            limit=limit_of(trainer),
+            draws=trainer._draws,
+            lessons=lessons_of(trainer),
+        )
+        while not played.over and time.monotonic() < until:
+            played.play(CHUNK)
+        finished = sorted(played.finished, key=lambda one: one.index * LANES + one.lane)
+    return Returns(tuple(one.total for one in finished)) if finished else None
+
+
+def _compare_returns(
+    history: History | None, own: Returns | None, chance: Returns | None, facts: list[str], learns: bool
+) -> list[Finding]:
+    """Returns the findings of the returns of the policies, beside those of random play and of training."""
+    found: list[Finding] = []
+    if own is not None:
+        facts.append(f"evaluation {own.text()}")
+    if chance is not None:
+        facts.append(f"random play {chance.text()}")
+    if own is None or len(own.values) < FEWEST or (history is not None and not history.is_judged):
+        return found
+    if chance is not None and len(chance.values) >= FEWEST and own.interval[0] <= chance.interval[1]:
+        worse = own.interval[1] < chance.interval[0]
+        how = "worse than" if worse else "no better than"
+        found.append(
+            finding(
+                "no-better-than-random",
+                f"the policy is {how} random play: {own.mean:.4g} and {chance.mean:.4g}",
+                f"evaluation {own.text()}",
+                f"random play {chance.text()}",
+                severity="note" if learns and not worse else None,
+            )
+        )
+    training = None if history is None else history.latest
+    if history is not None and training is not None:
+        low, high = own.interval
+        entry = {"return_mean": training, "evaluation": [own.mean, low, high]}
+        if is_below(entry, history.scatter):
+            found.append(
+                finding(
+                    "evaluation-below-training",
+                    f"the evaluation is {own.mean:.4g}, and training {training:.4g}",
+                    f"evaluation {own.text()}",
+                )
+            )
+    return found

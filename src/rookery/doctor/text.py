@@ -1,0 +1,149 @@
+"""Diagnoses as text: a line for a run that works, else a paragraph for each finding."""
+
+from __future__ import annotations
+
+import shlex
+from textwrap import wrap
+
+from rookery.doctor.examine_run import Diagnosis
+from rookery.doctor.stored_run import StoredRun
+from rookery.report.finding import Finding
+from rookery.report.panel import LEVELS, number, sparkline
+
+WIDTH = 96
+INDENT = 10
+
+WHOLE = 2
+"""Findings that are explained; of the others the first line is shown, so that the text fits a screen."""
+
+TRIED = 3
+"""Remedies that are shown."""
+
+NAMES = ("--run-id", "--run-dir")
+"""Options that name the folder of a run."""
+
+PLACES = ("RUN", "ENV")
+"""Words of remedies that stand for the run and its environment."""
+
+
+def diagnosis_lines(diagnosis: Diagnosis) -> list[str]:
+    """Returns the text of a diagnosis: one line for a run without findings."""
+    run, findings = diagnosis.run, diagnosis.findings
+    counted = [one for one in findings if one.counts]
+    if not findings:
+        return [f"{headline(run)}: nothing found{more(diagnosis)}"]
+    words = f"{len(counted) or 'no'} finding{'' if len(counted) == 1 else 's'}"
+    notes = len(findings) - len(counted)
+    words += f", {notes} note{'' if notes == 1 else 's'}" if notes else ""
+    lines = [f"{headline(run)}: {words}{more(diagnosis)}"]
+    for one in findings[:WHOLE]:
+        lines += ["", *finding_lines(one, run)]
+    if rest := findings[WHOLE:]:
+        lines += ["", *(line for one in rest for line in short_lines(one))]
+    return lines
+
+
+def headline(run: StoredRun) -> str:
+    """Returns the run in a few words: folder, iterations, course of its return."""
+    rows = run.rows
+    if not rows:
+        return f"{run.folder}: no iteration is over"
+    returns = [row["return_mean"] for row in rows if row.get("return_mean") is not None]
+    course = f"return {number(returns[0])} to {number(returns[-1])}" if returns else "no episode has ended"
+    return f"{run.folder}: {rows[-1]['iteration']:,} iterations, {course}"
+
+
+def more(diagnosis: Diagnosis) -> str:
+    """Returns facts and notes of a diagnosis as the end of its first line."""
+    return "".join(f"; {text}" for text in (*diagnosis.facts, *diagnosis.notes))
+
+
+def short_lines(finding: Finding) -> list[str]:
+    """Returns a finding in a line or two, with its page."""
+    whose = f" ({finding.subject})" if finding.subject else ""
+    return _wrapped(finding.severity, f"{finding.rule}{whose}: {finding.message}; {finding.page}")
+
+
+def finding_lines(finding: Finding, run: StoredRun | None = None) -> list[str]:
+    """Returns the paragraph of a finding: message, evidence, curve, causes, commands to try, page.
+
+    Args:
+        finding: The finding.
+        run: The run, for its command and folder; None for an environment.
+    """
+    whose = f" ({finding.subject})" if finding.subject else ""
+    lines = [f"{finding.severity:<{INDENT}}{finding.rule}{whose}"]
+    lines += _wrapped("", finding.message)
+    for text in finding.evidence:
+        lines += _wrapped("", text)
+    if finding.curve and max(finding.curve) > min(finding.curve):
+        drawn = sparkline(finding.curve, len(finding.curve), LEVELS)
+        span = f"{number(finding.curve[0])} to {number(finding.curve[-1])}"
+        if finding.iterations is not None:
+            span += f", iterations {finding.iterations[0]:,} to {finding.iterations[1]:,}"
+        lines.append(f"{'':<{INDENT}}{drawn}  {span}")
+    for place, cause in enumerate(finding.causes, 1):
+        lines += _wrapped("causes" if place == 1 else "", f"{place}. {cause}")
+    remedies = [one for one in finding.remedies if run is None or fits(one, run)]
+    for place, remedy in enumerate(remedies[:TRIED]):
+        lines.append(f"{'' if place else 'try':<{INDENT}}{command(remedy, run, short=bool(place))}")
+    return [*lines, f"{'page':<{INDENT}}{finding.page}"]
+
+
+def _wrapped(label: str, text: str) -> list[str]:
+    """Returns a text below a label, broken into lines."""
+    return wrap(
+        text, WIDTH, initial_indent=f"{label:<{INDENT}}", subsequent_indent=" " * INDENT, break_on_hyphens=False,
+        break_long_words=False,
+    )  # fmt: skip
+
+
+def fits(remedy: str, run: StoredRun) -> bool:
+    """Returns whether a remedy can be tried: a setting is one of the run, and has another value there."""
+    path, equals, value = remedy.strip("'").partition("=")
+    if not is_setting(remedy) or not equals:
+        return True
+    now = run.settings.get(path)
+    if path.startswith(("env.config.", "env.parameters.")):
+        return True
+    return str(now) != value and (path in run.settings or any(one.startswith(f"{path}.") for one in run.settings))
+
+
+def command(remedy: str, run: StoredRun | None, *, short: bool = False) -> str:
+    """Returns a remedy as a command to copy, if the command that started the run is known.
+
+    Args:
+        remedy: Setting or command.
+        run: The run; None for an environment.
+        short: Whether a setting is shown alone.
+    """
+    if run is None:
+        return remedy
+    known = dict(zip(PLACES, (str(run.folder), run.env or "ENV"), strict=True))
+    text = " ".join(known.get(word, word) for word in remedy.split(" "))
+    if text.startswith("rookery ") or not is_setting(text):
+        return text
+    begun = [] if short else run_again(run.command, text.strip("'").partition("=")[0])
+    return " ".join([*begun, text if text.startswith(("'", "-")) else shlex.quote(text)])
+
+
+def is_setting(text: str) -> bool:
+    """Returns whether a remedy is an argument of `rookery train`."""
+    path, equals, _ = text.lstrip("'").partition("=")
+    return text.startswith("--") or bool(equals and "." in path and " " not in path)
+
+
+def run_again(started: str, path: str) -> list[str]:
+    """Returns the words of a command that starts a run once more, in another folder, without one of its settings; empty
+    if it was not started by `rookery train`.
+    """
+    words = shlex.split(started)
+    if len(words) < 2 or words[1] != "train":
+        return []
+    kept, skipped = ["rookery"], False
+    for word in words[1:]:
+        name, equals, _ = word.partition("=")
+        if not (skipped or name in (path, *NAMES) or word == "--force"):
+            kept.append(shlex.quote(word))
+        skipped = name in NAMES and not equals and not skipped
+    return kept
