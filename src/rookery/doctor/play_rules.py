@@ -136,7 +136,7 @@ def obs_duplicated(seen: Seen) -> Finding | None:
     """Finds elements of a vector that are always equal."""
     for leaf, values in seen.leaves():
         flat = values.reshape(len(values), -1)
-        if leaf.kind != "box" or len(values) < FEW_ROWS or not 1 < flat.shape[1] <= WIDE:
+        if leaf.kind != "box" or values.ndim != 2 or len(values) < FEW_ROWS or flat.shape[1] > WIDE:
             continue
         moving = [place for place in range(flat.shape[1]) if (flat[:, place] != flat[0, place]).any()]
         by_values: dict[bytes, list[int]] = {}
@@ -215,11 +215,12 @@ def endings_mixed_up(endings: list[Ending]) -> list[Finding]:
         return []
     lengths = sorted(one.length for one in endings)
     shortest, longest, count = lengths[0], lengths[-1], len(endings)
+    commonest = max(map(lengths.count, set(lengths)))
     terminated, at_limit = sum(one.terminated for one in endings), lengths.count(longest)
     if terminated == count and at_limit >= max(EPISODES, 0.5 * count) and longest > 2:
         line = f"{at_limit} of {count} episodes were terminated after exactly {longest:,} steps, and none later"
         return [finding("time-limit-as-termination", line, "no episode was truncated")]
-    if not terminated and count >= MANY_EPISODES and len(set(lengths)) > count // 3:
+    if not terminated and count >= MANY_EPISODES and len(set(lengths)) >= EPISODES and 2 * commonest < count:
         line = f"all {count} episodes were truncated, after {shortest:,} to {longest:,} steps, and none was terminated"
         return [finding("termination-as-truncation", line, f"median length {median(lengths):,.0f} steps")]
     return []

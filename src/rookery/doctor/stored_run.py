@@ -121,8 +121,8 @@ def worst_trials(experiment: Path, count: int) -> list[Path]:
     """
     scores = {}
     for folder in trials_of(experiment):
-        last = next(reversed(read_rows(folder)), {})
-        value = last.get("return_mean")
+        rows = read_rows(folder)
+        value = rows[-1].get("return_mean") if rows else None
         scores[folder] = float("-inf") if value is None else float(value)
     return sorted(scores, key=lambda folder: (scores[folder], folder.name))[:count]
 

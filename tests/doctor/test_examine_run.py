@@ -1,0 +1,235 @@
+"""The doctor of runs: each fault that play shows, one line for a run that works, limits of what it does."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+import torch
+from walks import Pair, Robot, Walk
+
+from rookery import DQNConfig, PPOConfig, Trainer
+from rookery.cli.main import main
+from rookery.doctor.examine_run import examine, examine_run
+from rookery.doctor.text import diagnosis_lines
+from rookery.models.build import ModelConfig
+from rookery.report.finding import Finding
+from rookery.run.findings.catalog import RULES
+
+QUICK = PPOConfig(fragment_length=32, epochs=1)
+
+
+def stored(folder, env=Walk, algorithm=QUICK, iterations=3, **settings):
+    settings = {"num_envs": 4, "seed": 0} | settings
+    with Trainer(env, algorithm, run_dir=folder / "run", **settings) as trainer:
+        trainer.train(stop={"iterations": iterations})
+    return folder / "run"
+
+
+def names(diagnosis):
+    return [one.rule for one in diagnosis.findings]
+
+
+@pytest.mark.parametrize(
+    ("fault", "rule"),
+    [
+        ("ignored", "actions-without-effect"),
+        ("constant", "obs-constant"),
+        ("late", "obs-late"),
+        ("limit", "time-limit-as-termination"),
+        ("fall", "termination-as-truncation"),
+        ("space", "obs-out-of-space"),
+        ("scale", "obs-unnormalized"),
+        ("image", "images-are-categories"),
+        ("twin", "obs-duplicated"),
+    ],
+)
+def test_play_shows_a_fault(tmp_path, fault, rule):
+    model = ModelConfig(normalize_obs=False, categorical_images=())
+    run = stored(tmp_path, algorithm=PPOConfig(fragment_length=32, epochs=1, model=model), env_config={"fault": fault})
+    faults = {"actions-without-effect", "obs-constant", "obs-late", "time-limit-as-termination", "obs-unnormalized",
+              "termination-as-truncation", "obs-out-of-space", "images-are-categories", "obs-duplicated"}  # fmt: skip
+    found = names(examine_run(run, seconds=4))
+    assert faults & set(found) == {rule}
+
+
+def test_an_environment_that_breaks_its_contract_is_named(tmp_path):
+    fault = {"fault": "finite"}
+    run = stored(tmp_path, Walk, PPOConfig(fragment_length=8), iterations=1, env_config=fault, warmup_steps=0)
+    found = examine_run(run, seconds=4).findings
+    assert (found[0].rule, found[0].severity) == ("obs-not-finite", "error")
+
+
+def test_each_agent_is_tried_by_itself(tmp_path):
+    run = stored(tmp_path, Pair)
+    found = {(one.rule, one.subject) for one in examine_run(run, seconds=4).findings}
+    assert {("actions-without-effect", "two"), ("agent-idle", "three")} <= found
+    assert ("actions-without-effect", "one") not in found
+
+
+def test_a_run_that_works_has_one_line(tmp_path):
+    run = stored(tmp_path, "CartPole-v1", PPOConfig(lr=1e-3), iterations=40, num_envs=8)
+    diagnosis = examine_run(run, seconds=4)
+    assert names(diagnosis) == []
+    (line,) = diagnosis_lines(diagnosis)
+    assert line.startswith(f"{run}: 40 iterations, return ")
+    assert "nothing found; evaluation " in line
+    assert "; random play 2" in line
+
+
+def test_a_collapsed_network_is_found_by_its_units_and_returns(tmp_path):
+    broken = DQNConfig(lr=1.0, learning_starts=100, model=ModelConfig(activation="relu"))
+    run = stored(tmp_path, "CartPole-v1", broken, iterations=12, iteration_steps=100)
+    found = names(examine_run(run, seconds=4))
+    assert {"dead-units", "no-better-than-random"} <= set(found)
+
+
+def test_saturated_actions_are_found(tmp_path):
+    run = stored(tmp_path, "Pendulum-v1", PPOConfig(lr=0.3, fragment_length=64), iterations=3)
+    assert "actions-saturated" in names(examine_run(run, seconds=4))
+
+
+def test_examining_changes_nothing(tmp_path):
+    run = stored(tmp_path)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    examine_run(run, seconds=2)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_it_ends_in_time(tmp_path):
+    run = stored(tmp_path, "Pendulum-v1", QUICK)
+    began = time.monotonic()
+    examine_run(run, seconds=1)
+    assert time.monotonic() - began < 4
+
+
+def test_nothing_is_played_without_time_or_checkpoint(tmp_path, monkeypatch):
+    run = stored(tmp_path)
+    monkeypatch.setattr(Trainer, "load", None)
+    assert examine_run(run, seconds=0).notes == ["nothing was played: --seconds 0"]
+
+
+def test_a_robot_is_neither_made_nor_stepped_unasked(tmp_path):
+    run = stored(tmp_path, Robot, iterations=1, warmup_steps=0)
+    made = Robot.made
+    (note,) = examine_run(run, seconds=2).notes
+    assert note.startswith("nothing was played: walks:Robot is a program outside")
+    assert Robot.made == made
+    assert examine_run(run, seconds=2, play=True).facts
+    assert Robot.made > made
+
+
+@pytest.mark.parametrize("name", ["external:9999", "unity:games/Walk.x86_64"])
+def test_players_and_clients_are_not_stepped_unasked(tmp_path, name):
+    run = stored(tmp_path)
+    config = (run / "config.yaml").read_text().replace("walks:Walk", name)
+    (run / "config.yaml").write_text(config)
+    assert f"{name} is a program outside" in examine_run(run, seconds=2).notes[0]
+
+
+def test_code_of_a_foreign_run_is_not_run(tmp_path, monkeypatch):
+    run = stored(tmp_path)
+    monkeypatch.setattr("rookery.run.checks.trusted_code.is_own", lambda facts: False)
+    monkeypatch.setattr("rookery.doctor.examine_run.Trainer", None)
+    notes = examine_run(run, seconds=2).notes
+    assert any("walks:Walk, which is no code of Rookery" in note for note in notes)
+
+
+def test_the_rules_that_a_run_ignores_are_left_out(tmp_path):
+    run = stored(tmp_path, env_config={"fault": "ignored"}, config={"doctor.ignore": ["actions-without-effect"]})
+    assert "actions-without-effect" not in names(examine_run(run, seconds=2))
+
+
+def test_the_worst_trials_of_an_experiment_are_examined(tmp_path):
+    for number, value in enumerate([5.0, 1.0, 9.0, 3.0]):
+        folder = tmp_path / "trials" / f"0000{number}"
+        folder.mkdir(parents=True)
+        row = {"iteration": 1, "env_steps": 10, "episodes": 1, "return_mean": value, "return_min": value,
+               "return_max": value, "length_mean": 5.0, "running_length": 0.0}  # fmt: skip
+        (folder / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "journal.jsonl").write_text("{}\n")
+    assert [one.run.folder.name for one in examine(tmp_path)] == ["00001", "00003", "00000"]
+
+
+def test_seeds_that_disagree_are_named(tmp_path):
+    settings = "env: {name: CartPole-v1}\nseed: "
+    for seed, end in enumerate([100.0, 90.0, 20.0]):
+        folder = tmp_path / f"pole-s{seed}"
+        folder.mkdir()
+        rows = [{"iteration": n, "env_steps": n, "episodes": 9, "return_mean": value, "return_min": value - 9,
+                 "return_max": value + 9, "length_mean": 9.0, "running_length": 1.0}
+                for n, value in [(1, 20.0), (2, end)]]  # fmt: skip
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (folder / "config.yaml").write_text(f"{settings}{seed}\n")
+    (found,) = [one for one in examine_run(tmp_path / "pole-s1").findings if one.rule == "seeds-disagree"]
+    assert found.evidence[0].startswith("best pole-s0, worst pole-s2")
+    (tmp_path / "pole-s2" / "config.yaml").write_text("env: {name: Acrobot-v1}\nseed: 2\n")
+    assert "seeds-disagree" not in names(examine_run(tmp_path / "pole-s1"))
+
+
+# --- the verb -----------------------------------------------------------------------------------------------
+
+
+def doctor(monkeypatch, *words):
+    monkeypatch.setattr("sys.argv", ["rookery", "doctor", *map(str, words)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code or 0
+
+
+def test_the_verb_explains_an_error_and_exits_with_1(tmp_path, monkeypatch, capsys):
+    run = stored(tmp_path, env_config={"fault": "ignored"})
+    assert doctor(monkeypatch, run, "--seconds", "3") == 1
+    shown = capsys.readouterr().out
+    assert "error     actions-without-effect (agent)" in shown
+    assert "causes    1. the environment ignores its action" in shown
+    assert "try       rookery doctor walks:Walk" in shown
+    assert "page      docs/troubleshooting/actions-without-effect.md" in shown
+    assert max(map(len, shown.splitlines()[1:])) <= 120
+
+
+def test_the_verb_prints_json(tmp_path, monkeypatch, capsys):
+    run = stored(tmp_path, "CartPole-v1", DQNConfig(), iterations=2)
+    assert doctor(monkeypatch, run, "--json", "--seconds", "0") == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["run"] == str(run)
+    assert found["notes"] == ["nothing was played: --seconds 0"]
+
+
+def test_a_run_is_named_as_in_the_other_verbs(tmp_path, monkeypatch, capsys):
+    stored(tmp_path / "runs", "CartPole-v1")
+    (tmp_path / "runs" / "run").rename(tmp_path / "runs" / "pole")
+    monkeypatch.chdir(tmp_path)
+    assert doctor(monkeypatch, "pole", "--seconds", "0") == 0
+    assert capsys.readouterr().out.startswith("runs/pole: 3 iterations")
+    assert doctor(monkeypatch, "pole", "config.size=8") == 2
+    assert "settings are for an environment" in capsys.readouterr().err
+
+
+def test_remedies_are_commands_with_the_run_and_its_settings():
+    from rookery.doctor.stored_run import StoredRun
+    from rookery.doctor.text import finding_lines
+
+    started = "rookery train CartPole-v1 lr=1 algorithm.lr=1 --run-id pole --stop env_steps=9"
+    run = StoredRun(None, [], {"algorithm.lr": 1.0, "algorithm.clip": 0.2}, None, started)
+    tried = ("algorithm.lr=3e-4", "algorithm.clip=0.1", "algorithm.replay.capacity=9", "rookery resume RUN")
+    text = "\n".join(finding_lines(Finding("kl-out-of-range", "warning", "main", "far", remedies=tried), run))
+    assert "try       rookery train CartPole-v1 lr=1 --stop env_steps=9 algorithm.lr=3e-4" in text
+    assert "\n          algorithm.clip=0.1" in text
+    assert "capacity" not in text  # PPO has no replay
+    assert "rookery resume None" in text
+
+
+def test_all_rules_have_causes_and_remedies():
+    for name, rule in RULES.items():
+        assert rule.causes and rule.remedies and rule.means.endswith("."), name
+
+
+def test_weights_stay_as_they_are(tmp_path):
+    run = stored(tmp_path, "CartPole-v1")
+    with Trainer.load(run) as before:
+        weights = [one.clone() for one in before.policies["main"].parameters()]
+    examine_run(run, seconds=1)
+    with Trainer.load(run) as after:
+        assert all(torch.equal(*pair) for pair in zip(weights, after.policies["main"].parameters(), strict=True))
