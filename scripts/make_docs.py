@@ -17,6 +17,7 @@ from typing import Any
 
 from map_page import map_page
 from regressions import regressions_page
+from rule_pages import rule_pages
 
 from rookery.algorithms.capabilities import TABLE_HEAD, Capabilities, capability_table
 from rookery.algorithms.imitation import ImitationConfig
@@ -41,6 +42,7 @@ from rookery.run.settings import (
     SHORTHANDS,
     CheckpointConfig,
     ClusterConfig,
+    DoctorConfig,
     EnvConfig,
     EvaluationConfig,
     LoggingConfig,
@@ -111,6 +113,7 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("evaluation", "evaluation.", EvaluationConfig),
     ("checkpoint", "checkpoint.", CheckpointConfig),
     ("logging", "logging.", LoggingConfig),
+    ("doctor", "doctor.", DoctorConfig),
     ("evaluate_offline, and rookery evaluate --replay", "--set ", OfflineEvaluationConfig),
     ("tune, of rookery tune", "tune.", TuneConfig),
     ("tune.search: optuna", "tune.search.", OptunaConfig),
@@ -351,6 +354,7 @@ def main() -> int:
         "rllib-keys.md": rllib_keys_page(),
         "mlagents-keys.md": mlagents_keys_page(),
         "regressions.md": regressions_page(),
+        **rule_pages(),
         "../map.md": map_page(),
         "../../src/rookery/core/settings/paths.txt": paths_text(),
     }
@@ -361,6 +365,7 @@ def main() -> int:
         return 1 if stale else 0
     DOCS.mkdir(parents=True, exist_ok=True)
     for name, text in pages.items():
+        (DOCS / name).parent.mkdir(exist_ok=True)
         (DOCS / name).write_text(text)
     return 0
 

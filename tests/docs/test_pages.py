@@ -13,6 +13,7 @@ from rookery import PPOConfig, Trainer
 from rookery.cli.main import app
 from rookery.cli.verbs import load_verb
 from rookery.envs.native.compiler import find_compiler
+from rookery.run.findings.catalog import RULES
 from selection import slow_except
 
 PAGES = [
@@ -126,6 +127,8 @@ def test_shell_lines_of_a_page_are_commands_with_their_options(page):
             command.make_parser(context).parse_args(words[: min(ends, default=len(words))])  # raises if it does not fit
 
 
+RULE_PAGES = [page for page in (ROOT / "docs" / "troubleshooting").glob("*.md") if page.stem != "README"]
+
 SEARCHED = {
     "README": "reinforcement learning",
     "algorithms/a2c": "actor-critic",
@@ -222,6 +225,8 @@ SEARCHED = {
     "reference/settings": "settings",
     "scaling": "scaling",
     "troubleshooting": "troubleshooting",
+    "how-to/diagnose": "does it not learn",
+    "troubleshooting/README": "does not learn",
     "trust": "trust",
     "zoo": "pretrained",
     "tutorial": "tutorial",
@@ -237,16 +242,27 @@ def test_a_page_is_found_by_a_term_of_the_field(name):
 
 
 def test_every_page_has_a_term_to_be_found_by():
-    pages = {page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    found = set((ROOT / "docs").rglob("*.md")) - set(RULE_PAGES)
+    pages = {page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in found}
     assert pages - {"README"} == SEARCHED.keys() - {"README"}
 
 
-def test_the_index_lists_every_page():
-    index = ROOT / "docs" / "README.md"
+def test_every_rule_has_a_page_with_its_name_and_a_question_that_it_answers():
+    questions = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    for page in RULE_PAGES:
+        assert page.read_text(encoding="utf-8").startswith(f"# Finding: {page.stem}\n")
+        assert f"(troubleshooting/{page.name})" in questions, page.stem
+    assert {page.stem for page in RULE_PAGES} == RULES.keys()
+
+
+def test_the_indices_list_every_page():
+    indices = (ROOT / "docs" / "README.md", ROOT / "docs" / "troubleshooting" / "README.md")
     listed = {
-        (index.parent / target).resolve() for target in re.findall(r"\]\(([^)#]+)\)", index.read_text(encoding="utf-8"))
+        (index.parent / target).resolve()
+        for index in indices
+        for target in re.findall(r"\]\(([^)#]+)\)", index.read_text(encoding="utf-8"))
     }
-    assert set((ROOT / "docs").rglob("*.md")) - {index} <= listed
+    assert set((ROOT / "docs").rglob("*.md")) - {indices[0]} <= listed
 
 
 def test_the_page_about_the_run_directory_names_every_file_of_a_run(tmp_path):

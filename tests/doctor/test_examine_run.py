@@ -50,27 +50,27 @@ def test_play_shows_a_fault(tmp_path, fault, rule):
     run = stored(tmp_path, algorithm=PPOConfig(fragment_length=32, epochs=1, model=model), env_config={"fault": fault})
     faults = {"actions-without-effect", "obs-constant", "obs-late", "time-limit-as-termination", "obs-unnormalized",
               "termination-as-truncation", "obs-out-of-space", "images-are-categories", "obs-duplicated"}  # fmt: skip
-    found = names(examine_run(run, seconds=4))
+    found = names(examine_run(run, time_limit=4))
     assert faults & set(found) == {rule}
 
 
 def test_an_environment_that_breaks_its_contract_is_named(tmp_path):
     fault = {"fault": "finite"}
     run = stored(tmp_path, Walk, PPOConfig(fragment_length=8), iterations=1, env_config=fault, warmup_steps=0)
-    found = examine_run(run, seconds=4).findings
+    found = examine_run(run, time_limit=4).findings
     assert (found[0].rule, found[0].severity) == ("obs-not-finite", "error")
 
 
 def test_each_agent_is_tried_by_itself(tmp_path):
     run = stored(tmp_path, Pair)
-    found = {(one.rule, one.subject) for one in examine_run(run, seconds=4).findings}
+    found = {(one.rule, one.subject) for one in examine_run(run, time_limit=4).findings}
     assert {("actions-without-effect", "two"), ("agent-idle", "three")} <= found
     assert ("actions-without-effect", "one") not in found
 
 
 def test_a_run_that_works_has_one_line(tmp_path):
     run = stored(tmp_path, "CartPole-v1", PPOConfig(lr=1e-3), iterations=40, num_envs=8)
-    diagnosis = examine_run(run, seconds=4)
+    diagnosis = examine_run(run, time_limit=4)
     assert names(diagnosis) == []
     (line,) = diagnosis_lines(diagnosis)
     assert line.startswith(f"{run}: 40 iterations, return ")
@@ -81,42 +81,42 @@ def test_a_run_that_works_has_one_line(tmp_path):
 def test_a_collapsed_network_is_found_by_its_units_and_returns(tmp_path):
     broken = DQNConfig(lr=1.0, learning_starts=100, model=ModelConfig(activation="relu"))
     run = stored(tmp_path, "CartPole-v1", broken, iterations=12, iteration_steps=100)
-    found = names(examine_run(run, seconds=4))
+    found = names(examine_run(run, time_limit=4))
     assert {"dead-units", "no-better-than-random"} <= set(found)
 
 
 def test_saturated_actions_are_found(tmp_path):
     run = stored(tmp_path, "Pendulum-v1", PPOConfig(lr=0.3, fragment_length=64), iterations=3)
-    assert "actions-saturated" in names(examine_run(run, seconds=4))
+    assert "actions-saturated" in names(examine_run(run, time_limit=4))
 
 
 def test_examining_changes_nothing(tmp_path):
     run = stored(tmp_path)
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    examine_run(run, seconds=2)
+    examine_run(run, time_limit=2)
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
 def test_it_ends_in_time(tmp_path):
     run = stored(tmp_path, "Pendulum-v1", QUICK)
     began = time.monotonic()
-    examine_run(run, seconds=1)
+    examine_run(run, time_limit=1)
     assert time.monotonic() - began < 4
 
 
 def test_nothing_is_played_without_time_or_checkpoint(tmp_path, monkeypatch):
     run = stored(tmp_path)
     monkeypatch.setattr(Trainer, "load", None)
-    assert examine_run(run, seconds=0).notes == ["nothing was played: --seconds 0"]
+    assert examine_run(run, time_limit=0).notes == ["nothing was played: --seconds 0"]
 
 
 def test_a_robot_is_neither_made_nor_stepped_unasked(tmp_path):
     run = stored(tmp_path, Robot, iterations=1, warmup_steps=0)
     made = Robot.made
-    (note,) = examine_run(run, seconds=2).notes
+    (note,) = examine_run(run, time_limit=2).notes
     assert note.startswith("nothing was played: walks:Robot is a program outside")
     assert Robot.made == made
-    assert examine_run(run, seconds=2, play=True).facts
+    assert examine_run(run, time_limit=2, play=True).facts
     assert Robot.made > made
 
 
@@ -125,20 +125,20 @@ def test_players_and_clients_are_not_stepped_unasked(tmp_path, name):
     run = stored(tmp_path)
     config = (run / "config.yaml").read_text().replace("walks:Walk", name)
     (run / "config.yaml").write_text(config)
-    assert f"{name} is a program outside" in examine_run(run, seconds=2).notes[0]
+    assert f"{name} is a program outside" in examine_run(run, time_limit=2).notes[0]
 
 
 def test_code_of_a_foreign_run_is_not_run(tmp_path, monkeypatch):
     run = stored(tmp_path)
     monkeypatch.setattr("rookery.run.checks.trusted_code.is_own", lambda facts: False)
     monkeypatch.setattr("rookery.doctor.examine_run.Trainer", None)
-    notes = examine_run(run, seconds=2).notes
+    notes = examine_run(run, time_limit=2).notes
     assert any("walks:Walk, which is no code of Rookery" in note for note in notes)
 
 
 def test_the_rules_that_a_run_ignores_are_left_out(tmp_path):
     run = stored(tmp_path, env_config={"fault": "ignored"}, config={"doctor.ignore": ["actions-without-effect"]})
-    assert "actions-without-effect" not in names(examine_run(run, seconds=2))
+    assert "actions-without-effect" not in names(examine_run(run, time_limit=2))
 
 
 def test_the_worst_trials_of_an_experiment_are_examined(tmp_path):
@@ -215,7 +215,7 @@ def test_remedies_are_commands_with_the_run_and_its_settings():
     run = StoredRun(None, [], {"algorithm.lr": 1.0, "algorithm.clip": 0.2}, None, started)
     tried = ("algorithm.lr=3e-4", "algorithm.clip=0.1", "algorithm.replay.capacity=9", "rookery resume RUN")
     text = "\n".join(finding_lines(Finding("kl-out-of-range", "warning", "main", "far", remedies=tried), run))
-    assert "try       rookery train CartPole-v1 lr=1 --stop env_steps=9 algorithm.lr=3e-4" in text
+    assert "try       rookery train CartPole-v1 --stop env_steps=9 algorithm.lr=3e-4" in text
     assert "\n          algorithm.clip=0.1" in text
     assert "capacity" not in text  # PPO has no replay
     assert "rookery resume None" in text
@@ -230,6 +230,6 @@ def test_weights_stay_as_they_are(tmp_path):
     run = stored(tmp_path, "CartPole-v1")
     with Trainer.load(run) as before:
         weights = [one.clone() for one in before.policies["main"].parameters()]
-    examine_run(run, seconds=1)
+    examine_run(run, time_limit=1)
     with Trainer.load(run) as after:
         assert all(torch.equal(*pair) for pair in zip(weights, after.policies["main"].parameters(), strict=True))

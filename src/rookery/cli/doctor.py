@@ -36,7 +36,7 @@ def doctor(
         list[str] | None,
         typer.Argument(metavar="PATH=VALUE", help="Settings below env, for an environment.", show_default=False),
     ] = None,
-    env: Annotated[bool, typer.Option("--env", help="Take the name for an environment.")] = False,
+    is_env: Annotated[bool, typer.Option("--env", help="Take the name for an environment.")] = False,
     seconds: Annotated[
         float | None,
         typer.Option(
@@ -56,7 +56,7 @@ def doctor(
     if target is None:
         machine(as_json)
         return
-    place = None if env else run_at(Path(target))
+    place = None if is_env else run_at(Path(target))
     if place is None:
         examine_environment(target, settings or (), SECONDS_OF_ENV if seconds is None else seconds, as_json)
         return
@@ -66,7 +66,7 @@ def doctor(
     from rookery.doctor.text import diagnosis_lines
 
     limit = SECONDS_OF_RUN if seconds is None else seconds
-    found = examine(place, seconds=limit, play=play, trust_code=trust_code)
+    found = examine(place, time_limit=limit, play=play, trust_code=trust_code)
     if as_json:
         typer.echo(json.dumps([diagnosis_object(one) for one in found], indent=1))
     else:

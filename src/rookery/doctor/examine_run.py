@@ -28,7 +28,7 @@ from rookery.doctor.play_rules import (
     reward_late,
     softened,
 )
-from rookery.doctor.probe import Probe, lanes_for, probe
+from rookery.doctor.probe import RandomPlay, lanes_for, probe
 from rookery.doctor.stored_run import JOURNAL, StoredRun, read_run, worst_trials
 from rookery.envs.base import has_throwaways
 from rookery.envs.schemes import scheme_of
@@ -87,7 +87,7 @@ class Diagnosis:
 
 
 @dataclass(frozen=True)
-class Returns:
+class EpisodeReturns:
     """Returns of episodes, and the 95 % interval of their mean."""
 
     values: tuple[float, ...]
@@ -109,13 +109,13 @@ class Returns:
 
 
 def examine(
-    place: Path, *, seconds: float = SECONDS, play: bool = False, trust_code: TrustCode = False
+    place: Path, *, time_limit: float = SECONDS, play: bool = False, trust_code: TrustCode = False
 ) -> list[Diagnosis]:
     """Returns the diagnosis of a run; of the worst trials of an experiment.
 
     Args:
         place: Directory of a run or an experiment, or a checkpoint.
-        seconds: Longest time of play, of all runs together; 0 = nothing is played.
+        time_limit: Longest time of play in seconds, of all runs together; 0 = nothing is played.
         play: Whether programs outside, such as players, external clients and robots, may be stepped.
         trust_code: Code that a foreign run names and that may run.
 
@@ -124,19 +124,21 @@ def examine(
     """
     if (place / JOURNAL).is_file():
         trials = worst_trials(place, TRIALS)
-        return [examine_run(one, seconds=seconds / len(trials), play=play, trust_code=trust_code) for one in trials]
-    return [examine_run(place, seconds=seconds, play=play, trust_code=trust_code)]
+        return [
+            examine_run(one, time_limit=time_limit / len(trials), play=play, trust_code=trust_code) for one in trials
+        ]
+    return [examine_run(place, time_limit=time_limit, play=play, trust_code=trust_code)]
 
 
 def examine_run(
-    place: Path, *, seconds: float = SECONDS, play: bool = False, trust_code: TrustCode = False
+    place: Path, *, time_limit: float = SECONDS, play: bool = False, trust_code: TrustCode = False
 ) -> Diagnosis:
     """Returns the diagnosis of a run; arguments as of `examine`.
 
     Raises:
         ConfigError: If it has no rows and no checkpoint.
     """
-    until = time.monotonic() + seconds
+    until = time.monotonic() + time_limit
     run = read_run(place)
     if not run.rows and run.checkpoint is None:
         raise ConfigError(f"{run.folder}: no iteration of this run is over yet, so there is nothing to examine")
@@ -144,7 +146,7 @@ def examine_run(
     found = [*findings_of_rows(run.rows, run.settings), *file_findings(run)]
     facts: list[str] = []
     notes: list[str] = []
-    if reason := _why_not_play(run, seconds, play):
+    if reason := _why_not_play(run, time_limit, play):
         notes.append(f"nothing was played: {reason}")
     else:
         try:
@@ -159,9 +161,9 @@ def examine_run(
     return Diagnosis(run, worst_first(list(reversed(kept.values()))), facts, notes)
 
 
-def _why_not_play(run: StoredRun, seconds: float, play: bool) -> str:
+def _why_not_play(run: StoredRun, time_limit: float, play: bool) -> str:
     """Returns the reason why a run is not played, or an empty string."""
-    if seconds <= 0:
+    if time_limit <= 0:
         return "--seconds 0"
     if run.checkpoint is None:
         return "the run has no checkpoint"
@@ -226,7 +228,7 @@ def _play(
         return [*found, *counted, *(softened(others) if learns else others)]
 
 
-def _probe_findings(trainer: Trainer, seen: Probe) -> list[Finding]:
+def _probe_findings(trainer: Trainer, seen: RandomPlay) -> list[Finding]:
     """Returns the findings of random play, and of the policies on its observations."""
     found = [*actions_without_effect(seen), *agents_idle(seen), *endings_mixed_up(seen.endings)]
     names = kinds_of(trainer.env, trainer._mapping)
@@ -253,7 +255,9 @@ def _random_policies(trainer: Trainer) -> dict[str, Policy]:
     }
 
 
-def _returns(trainer: Trainer, policies: Mapping[str, Policy], until: float, deterministic: bool) -> Returns | None:
+def _returns(
+    trainer: Trainer, policies: Mapping[str, Policy], until: float, deterministic: bool
+) -> EpisodeReturns | None:
     """Returns the returns of up to `EPISODES` episodes; None if none has ended in time."""
     with trainer._copies(LANES) as env:
         played = BoundedEpisodes(
@@ -270,11 +274,11 @@ def _returns(trainer: Trainer, policies: Mapping[str, Policy], until: float, det
         while not played.over and time.monotonic() < until:
             played.play(CHUNK)
         finished = sorted(played.finished, key=lambda one: one.index * LANES + one.lane)
-    return Returns(tuple(one.total for one in finished)) if finished else None
+    return EpisodeReturns(tuple(one.total for one in finished)) if finished else None
 
 
 def _compare_returns(
-    history: History | None, own: Returns | None, chance: Returns | None, facts: list[str], learns: bool
+    history: History | None, own: EpisodeReturns | None, chance: EpisodeReturns | None, facts: list[str], learns: bool
 ) -> list[Finding]:
     """Returns the findings of the returns of the policies, beside those of random play and of training."""
     found: list[Finding] = []

@@ -63,7 +63,7 @@ def disk_full(run: StoredRun) -> Finding | None:
 
 
 def checkpoint_old(run: StoredRun) -> Finding | None:
-    """Finds a run that is going on and has written no checkpoint for long."""
+    """Finds a run in progress that has written no checkpoint for long."""
     rows, last = run.folder / METRICS, last_of(run.folder)
     if not rows.is_file() or not (run.folder / FOLDER).is_dir():
         return None

@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 
 from rookery.core.spaces.arrays import MASK, Leaf
-from rookery.doctor.probe import Ending, Probe
+from rookery.doctor.probe import Ending, RandomPlay
 from rookery.envs.base import Kind
 from rookery.models.build import ModelConfig
 from rookery.models.image_encoders import NUM_CODES, image_layout
@@ -47,7 +47,7 @@ class Seen:
         normalizes: Whether the policy normalizes its observations.
     """
 
-    probe: Probe
+    probe: RandomPlay
     number: int
     policy: str = ""
     model: ModelConfig | None = None
@@ -186,7 +186,7 @@ def _box(kind: Kind, leaf: Leaf) -> tuple[np.ndarray, np.ndarray] | None:
     return low, high
 
 
-def actions_without_effect(probe: Probe) -> list[Finding]:
+def actions_without_effect(probe: RandomPlay) -> list[Finding]:
     """Finds agents whose actions change nothing."""
     return [
         finding(
@@ -199,7 +199,7 @@ def actions_without_effect(probe: Probe) -> list[Finding]:
     ]
 
 
-def agents_idle(probe: Probe) -> list[Finding]:
+def agents_idle(probe: RandomPlay) -> list[Finding]:
     """Finds agents that never act."""
     agents = [agent for kind in probe.kinds for agent in kind.agents]
     idle = [agent for agent in agents if agent not in probe.acted]
@@ -210,7 +210,7 @@ def agents_idle(probe: Probe) -> list[Finding]:
 
 
 def endings_mixed_up(endings: list[Ending]) -> list[Finding]:
-    """Finds time limits that are told as terminations, and terminations that are told as truncations."""
+    """Finds time limits returned as terminations, and terminations returned as truncations."""
     if len(endings) < EPISODES:
         return []
     lengths = sorted(one.length for one in endings)
@@ -226,7 +226,7 @@ def endings_mixed_up(endings: list[Ending]) -> list[Finding]:
     return []
 
 
-def reward_late(probe: Probe) -> list[Finding]:
+def reward_late(probe: RandomPlay) -> list[Finding]:
     """Finds long episodes with a reward at their end alone."""
     lengths = [one.length for one in probe.endings]
     if len(probe.late) < EPISODES or not all(probe.late) or median(lengths) < LONG:

@@ -1,4 +1,4 @@
-"""`Probe`: random play of throwaway environments, to learn what observations and actions are.
+"""`RandomPlay`: random play of throwaway environments, to learn what observations and actions are.
 
 Environments that play the same episode are compared: the first two always act alike, in each further one a single agent
 acts otherwise. Where the first two differ, the environment is not deterministic, and nothing is concluded.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 
 from rookery.core.spaces.arrays import MASK, Tree
 from rookery.envs.base import Kind, Rows, Step, VectorEnv
-from rookery.envs.random_play import random_actions
+from rookery.envs.random_play import chosen_play, random_actions, random_play
 
 AGENTS = 6
 """Largest number of agents whose actions are tried."""
@@ -42,7 +43,7 @@ class Ending:
 
 
 @dataclass
-class Probe:
+class RandomPlay:
     """Observations from random play.
 
     Attributes:
@@ -79,7 +80,7 @@ def lanes_for(env: VectorEnv) -> int:
     return 2 + min(sum(len(kind.agents) for kind in env.kinds), AGENTS)
 
 
-def probe(env: VectorEnv, until: float) -> Probe:
+def probe(env: VectorEnv, until: float) -> RandomPlay:
     """Plays at random, first in pairs, then to see observations and ends.
 
     Args:
@@ -89,7 +90,7 @@ def probe(env: VectorEnv, until: float) -> Probe:
     Raises:
         EnvError: If the environment raises or breaks the contract.
     """
-    found = Probe(env.kinds)
+    found = RandomPlay(env.kinds)
     began = time.monotonic()
     _compare(env, found, began + 0.5 * (until - began))
     _watch(env, found, until)
@@ -97,7 +98,7 @@ def probe(env: VectorEnv, until: float) -> Probe:
     return found
 
 
-def _compare(env: VectorEnv, found: Probe, until: float) -> None:
+def _compare(env: VectorEnv, found: RandomPlay, until: float) -> None:
     """Compares environments that play the same episode."""
     places = enumerate(env.kinds)
     agents = [(number, column, name) for number, kind in places for column, name in enumerate(kind.agents)]
@@ -105,28 +106,26 @@ def _compare(env: VectorEnv, found: Probe, until: float) -> None:
     effect: set[str] = set()
     rng = np.random.default_rng(0)
     for turn in range(ROUNDS):
-        shown = env.reset(lambda lane, episode, turn=turn: 1_000 * turn + episode)  # type: ignore[misc]
-        same = np.ones(env.num_lanes, dtype=bool)
-        if not all(_is_equal(shown, env, lane) for lane in range(env.num_lanes)):
-            found.is_exact = False
-            return
-        for _ in range(PAIRED_STEPS):
-            if env.layout != layout or not same[1] or time.monotonic() > until:
-                break
-            answers, other = _paired_answers(env, shown, same, agents, rng)
-            shown = env.step(answers)
+        same, other = np.ones(env.num_lanes, dtype=bool), list[tuple[int, str]]()
+
+        def choose(shown: Step, same: np.ndarray = same, other: list[tuple[int, str]] = other) -> list[np.ndarray]:
+            answers, other[:] = _paired_answers(env, shown, same, agents, rng)
+            return answers
+
+        play = chosen_play(env, lambda _, episode, turn=turn: 1_000 * turn + episode, choose)  # type: ignore[misc]
+        for number, shown in enumerate(islice(play, 1 + PAIRED_STEPS)):
             for lane in range(1, env.num_lanes):
                 if same[lane] and not _is_equal(shown, env, lane):
                     same[lane] = False
                     if lane > 1:
                         effect.add(agents[lane - 2][2])
+            if not same[1] or (not number and not same.all()):
+                found.is_exact = False
+                return
             for lane, name in other:
                 if same[lane]:
                     found.tried[name] = found.tried.get(name, 0) + 1
-            if not same[1]:
-                found.is_exact = False
-                return
-            if shown.any_end and shown.ended.any():
+            if env.layout != layout or time.monotonic() > until or (shown.any_end and shown.ended.any()):
                 break
     found.is_exact = True
     found.without_effect = [
@@ -183,25 +182,32 @@ def _is_equal(shown: Step, env: VectorEnv, lane: int) -> bool:
     return True
 
 
-def _watch(env: VectorEnv, found: Probe, until: float) -> None:
+def _watch(env: VectorEnv, found: RandomPlay, until: float) -> None:
     """Plays at random and keeps observations, ends and rewards."""
     rng, lanes = np.random.default_rng(1), env.num_lanes
-    shown = env.reset(lambda lane, episode: 1_000_000 + 1_000 * lane + episode)
     lengths, early, any_reward = np.zeros(lanes, dtype=int), np.zeros(lanes, dtype=bool), np.zeros(lanes, dtype=bool)
     before: list[Tree] = []
     kept: list[list[Tree]] = []
     repeated = repeats = moved = moves = 0
-    for _ in range(STEPS):
+    play = random_play(env, lambda lane, episode: 1_000_000 + 1_000 * lane + episode, rng)
+    for shown in islice(play, STEPS):
+        if found.steps:
+            lengths += 1
+            rewarded, terminated = _rewards(env, shown)
+            any_reward |= rewarded
+            for lane in np.flatnonzero(shown.ended).tolist():
+                found.endings.append(Ending(int(lengths[lane]), bool(terminated[lane])))
+                found.rewarded += bool(any_reward[lane])
+                if any_reward[lane]:
+                    found.late.append(bool(rewarded[lane] and not early[lane]))
+                lengths[lane], early[lane], any_reward[lane] = 0, False, False
+            early |= rewarded & ~shown.ended
         kept += [[] for _ in env.kinds[len(kept) :]]
-        answers, now = [], []
+        now = [{path: leaf.copy() for path, leaf in rows.obs.items()} for rows in shown.rows]
         for kind, rows, trees in zip(env.kinds, shown.rows, kept, strict=True):
             waiting = np.flatnonzero(rows.waiting)
-            width = len(kind.agents)
-            found.acted |= {kind.agents[column] for column in set((waiting % width).tolist())}
+            found.acted |= {kind.agents[column] for column in set((waiting % len(kind.agents)).tolist())}
             _keep(trees, rows, waiting)
-            mask = rows.obs[MASK][waiting] if kind.obs.has_mask else None
-            answers.append(kind.action.to_env(random_actions(kind.action, len(waiting), mask, rng)))
-            now.append({path: leaf.copy() for path, leaf in rows.obs.items()})
         if len(before) == len(now) and before[0].keys() == now[0].keys():
             for lane in np.flatnonzero(lengths > 0).tolist():
                 changed = _has_changed(env, before, now, lane)
@@ -209,18 +215,8 @@ def _watch(env: VectorEnv, found: Probe, until: float) -> None:
                     repeats, repeated = repeats + 1, repeated + (not changed)
                 else:
                     moves, moved = moves + 1, moved + changed
-        shown, before = env.step(answers), now
+        before = now
         found.steps += 1
-        lengths += 1
-        rewarded, terminated = _rewards(env, shown)
-        any_reward |= rewarded
-        for lane in np.flatnonzero(shown.ended).tolist():
-            found.endings.append(Ending(int(lengths[lane]), bool(terminated[lane])))
-            found.rewarded += bool(any_reward[lane])
-            if any_reward[lane]:
-                found.late.append(bool(rewarded[lane] and not early[lane]))
-            lengths[lane], early[lane], any_reward[lane] = 0, False, False
-        early |= rewarded & ~shown.ended
         if time.monotonic() > until:
             break
     found.repeats, found.moves = (repeated, repeats), (moved, moves)

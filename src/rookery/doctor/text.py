@@ -143,7 +143,8 @@ def run_again(started: str, path: str) -> list[str]:
     kept, skipped = ["rookery"], False
     for word in words[1:]:
         name, equals, _ = word.partition("=")
-        if not (skipped or name in (path, *NAMES) or word == "--force"):
+        replaced = equals and (path == name or path.endswith(f".{name}"))
+        if not (skipped or replaced or name in NAMES or word == "--force"):
             kept.append(shlex.quote(word))
         skipped = name in NAMES and not equals and not skipped
     return kept

@@ -26,10 +26,21 @@ def random_play(env: VectorEnv, seeds: SeedPlan, rng: np.random.Generator) -> It
         seeds: Seeds of its episodes.
         rng: Generator of the actions, which are drawn uniformly among those allowed, or from the box.
     """
+    return chosen_play(env, seeds, lambda shown: random_answers(env, shown, rng))
+
+
+def chosen_play(env: VectorEnv, seeds: SeedPlan, choose: Callable[[Step], list[np.ndarray]]) -> Iterator[Step]:
+    """Yields the steps of an environment, without end.
+
+    Args:
+        env: Throwaway environment.
+        seeds: Seeds of its episodes.
+        choose: Returns the actions after a step, as `VectorEnv.step` takes them.
+    """
     shown = env.reset(seeds)
     while True:
         yield shown
-        shown = env.step(random_answers(env, shown, rng))
+        shown = env.step(choose(shown))
 
 
 def played_copy(factory: Callable[[], Any], name: str) -> SerialEnv:

@@ -17,7 +17,7 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class RuleText:
-    """What a rule says.
+    """Texts of a rule.
 
     Attributes:
         severity: Usual severity of its findings.
@@ -227,8 +227,8 @@ RULES: dict[str, RuleText] = {
     "termination-as-truncation": RuleText(
         "warning",
         "play",
-        "All episodes end as truncated, after very different numbers of steps: ends that the policy causes seem to be "
-        "returned as truncations, so that the values after them count as if the episode went on.",
+        "All episodes end as truncated, after very different lengths: ends that the policy causes seem to be returned "
+        "as truncations, so that values after them still count.",
         ("step returns True in place of truncated when the episode is over",),
         ("return terminated=True where the episode is over by its own rules", CHECK_ENV),
     ),
@@ -252,7 +252,7 @@ RULES: dict[str, RuleText] = {
     "obs-not-finite": RuleText(
         "error",
         "play",
-        "Observations or rewards are not finite numbers.",
+        "Observations or rewards are not finite: NaN or infinite.",
         ("a division by zero", "a simulation that has diverged"),
         (CHECK_ENV,),
     ),
@@ -355,7 +355,7 @@ RULES: dict[str, RuleText] = {
     "lr-exhausted": RuleText(
         "warning",
         "rows",
-        "The learning rate has reached 0, and the run goes on without learning.",
+        "The learning rate has reached 0, and the run continues without learning.",
         ("the schedule is shorter than the run",),
         ("rookery resume RUN --stop env_steps=N", "{at}.lr=3e-4"),
     ),

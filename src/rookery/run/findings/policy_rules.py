@@ -173,7 +173,7 @@ def steps_skipped(run: History, policy: str) -> Finding | None:
 
 
 def lr_exhausted(run: History, policy: str) -> Finding | None:
-    """Finds a run that goes on after its learning rate has reached 0."""
+    """Finds a run that continues after its learning rate has reached 0."""
     past = run.column("lr", policy, run.past)
     if run.now["iteration"] < LATER or not past or not max(past) > 0:
         return None
