@@ -41,7 +41,11 @@ ROOMS = (
     ("faces", "`rookery_rllib` → `rookery_mlagents`", "RLlib, Tune and gym of 2021 · ML-Agents' files, wire and API"),
     ("8", "`cli`", "arguments to settings, a file a verb"),
     ("7", "`extend` \\| `script`", "public names for own parts \\| runs a script with names of its own in sight"),
-    ("6", "`tune` \\| `serving` \\| `ope`", "many trainings \\| policies that answer \\| off-policy evaluation"),
+    (
+        "6",
+        "`tune` \\| `serving` \\| `ope` \\| `doctor`",
+        "many trainings \\| policies that answer \\| off-policy evaluation \\| why a run does not learn",
+    ),
     ("5", "`run`", "one training: its loop, checkpoints, evaluation, opponents, lessons, ranks"),
     ("4", "`algorithms` \\| `rollout`", "learning \\| playing; they meet only in `run/run.py:Run`"),
     (

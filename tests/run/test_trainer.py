@@ -484,6 +484,7 @@ FORGETTABLE = {
     "Remarks": "likewise",
     "FirstLook": "the first samples of a run, which a resumed run does not look at",
     "CallbackStates": "has a state_dict of its own",
+    "FindingsPart": "holds the window, which the trainer saves, and what follows from it",
     "HorizonNotes": "whether a note was given; a resumed run gives it again",
     "Step": "what the environment shows, part of the environment's state",
     "Rows": "likewise",
@@ -674,13 +675,13 @@ def test_every_attribute_of_a_stateful_object_is_saved_or_fixed(reached):
     assert twice == set()
 
 
-PUBLIC = """close collect config env env_steps evaluate fixed iteration iterations learn learners load load_state_dict
+PUBLIC = """close collect config diagnose env env_steps evaluate fixed iteration iterations learn learners load load_state_dict
 paths pause_sampling policies record replays resolved results resume_sampling run_dir save saved seed state_dict
 state_version timers train train_iteration upgrade""".split()
 
 STORED = """@versions apart callback_states counters criteria curriculum decisions env_steps finished frozen horizon
 iteration lane_steps last_learning learners paused policies pool progress resting running_length score seconds self_play
-threads timers windows""".split()
+threads timers window windows""".split()
 
 
 def test_a_trainer_has_these_public_names_and_its_stored_state_these_keys():

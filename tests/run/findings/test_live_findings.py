@@ -90,11 +90,11 @@ def test_findings_cost_less_than_a_hundredth_of_an_iteration():
             (look,) = [one for one in parts.after_iteration if "FindingsPart" in one.__qualname__]
 
             def timed(result):
-                began = time.perf_counter()
+                began = time.thread_time()
                 try:
                     return look(result)
                 finally:
-                    Timed.looked += time.perf_counter() - began
+                    Timed.looked += time.thread_time() - began
 
             parts.after_iteration = [timed if one == look else one for one in parts.after_iteration]
             return parts
@@ -103,9 +103,9 @@ def test_findings_cost_less_than_a_hundredth_of_an_iteration():
     for _ in range(3):  # the machine may be busy
         Timed.looked = 0.0
         with Timed("CartPole-v1", PPOConfig(), num_envs=8, seed=1) as trainer:
-            began = time.perf_counter()
+            began = time.thread_time()
             trainer.train(stop={"iterations": 40})
-            shares.append(Timed.looked / (time.perf_counter() - began))
+            shares.append(Timed.looked / (time.thread_time() - began))
         if shares[-1] < 0.01:
             break
     assert min(shares) < 0.01

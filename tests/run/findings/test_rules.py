@@ -7,7 +7,7 @@ import pytest
 from rookery.report.finding import Finding
 from rookery.run.findings.catalog import RULES
 from rookery.run.findings.diagnose import LIVE_RULES, findings_of, findings_of_rows
-from rookery.run.findings.window import PAST, Window, entry_of_row, windows_of
+from rookery.run.findings.window import PAST, Window, windows_of
 
 PPO = {
     "algorithm.gamma": 0.99, "algorithm.lr": 3e-4, "algorithm.max_grad_norm": 0.5, "algorithm.minibatch_size": 64,
@@ -189,7 +189,8 @@ def test_the_window_is_bounded_and_spans_the_run():
     assert len(window.past) <= PAST + 1
     assert window.past[0]["iteration"] == 1
     assert window.past[-1]["iteration"] > 4800
-    looks = sum(Window.add(again, entry_of_row(row)) for again in [Window()] for row in rows(5000))
+    again = Window()
+    looks = sum(again.add_row(row) for row in rows(5000))
     assert looks < 50  # so that looking costs little
 
 

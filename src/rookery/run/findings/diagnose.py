@@ -13,7 +13,7 @@ from rookery.run.findings.policy_rules import POLICY_RULES
 from rookery.run.findings.rule import Rule
 from rookery.run.findings.run_rules import RUN_RULES
 from rookery.run.findings.value_rules import VALUE_RULES
-from rookery.run.findings.window import Window, entry_of_row
+from rookery.run.findings.window import Window
 from rookery.run.settings import RunConfig
 
 LIVE_RULES: tuple[Rule, ...] = (*POLICY_RULES, *VALUE_RULES, *RUN_RULES)
@@ -59,7 +59,7 @@ def findings_of_rows(
     window, looks = Window(), 0
     stood: dict[tuple[str, str], list[Finding]] = {}
     for row in rows:
-        if window.add(entry_of_row(row)):
+        if window.add_row(row):
             looks += 1
             for one in findings_of(window, settings, ignored):
                 stood.setdefault((one.rule, one.subject), []).append(one)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from statistics import median
 from typing import Any
@@ -37,6 +37,8 @@ class History:
         last = self.recent[-1:]
         self.past: Sequence[Entry] = window.past if window.past[-1:] == last else [*window.past, *last]
         self.evaluations: Sequence[Entry] = list(window.evaluations)
+        self._columns: dict[tuple[str, str, bool], list[float]] = {}
+        self._rows: dict[tuple[str, bool], list[Mapping[str, Any]]] = {}
 
     @property
     def now(self) -> Entry:
@@ -69,13 +71,24 @@ class History:
         """Share of the budget of env steps that is used; None if the budget is unknown."""
         return self.now["env_steps"] / self.budget if self.budget else None
 
-    def column(self, name: str, policy: str = "", entries: Sequence[Entry] | None = None) -> list[float]:
-        """Returns the finite values of a column in the last rows, or in others."""
-        found = self.recent if entries is None else entries
-        rows: Iterable[Mapping[str, Any]] = found
-        if policy:
-            rows = [entry["policies"].get(policy, {}) for entry in found]
-        return [value for row in rows if (value := row.get(name)) is not None and math.isfinite(value)]
+    def column(self, name: str, policy: str = "", past: bool = False) -> list[float]:
+        """Returns the finite values of a column of the run or of a policy, in the last rows or in the whole run."""
+        key = (name, policy, past)
+        if (known := self._columns.get(key)) is None:
+            rows = self._rows_of(policy, past)
+            # a number minus itself is 0, but for NaN and infinity
+            known = [value for row in rows if (value := row.get(name)) is not None and value - value == 0]
+            self._columns[key] = known
+        return known
+
+    def _rows_of(self, policy: str, past: bool) -> Sequence[Mapping[str, Any]]:
+        """Returns the columns of a policy, or of the run for an empty name."""
+        entries = self.past if past else self.recent
+        if not policy:
+            return entries
+        if (known := self._rows.get((policy, past))) is None:
+            known = self._rows[policy, past] = [entry["policies"].get(policy, {}) for entry in entries]
+        return known
 
     # --- the return ---------------------------------------------------------------------------------------------------
 
@@ -148,7 +161,7 @@ class History:
     def is_annealed(self, policy: str) -> bool:
         """Whether the learning rate or the clip range of a policy is near the end of its schedule."""
         for name in ("lr", "clip"):
-            values = self.column(name, policy, self.past)
+            values = self.column(name, policy, past=True)
             if values and max(values) > 0 and values[-1] < ANNEALED * max(values):
                 return True
         return False

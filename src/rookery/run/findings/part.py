@@ -30,7 +30,8 @@ class FindingsPart(RunPart):
 
     def after_iteration(self, result: IterationResult) -> IterationResult:
         """Returns the result of an iteration with the findings that stand."""
-        if self._window.add(entry_of_result(result)):
+        window = self._window
+        if window.takes(result.evaluation is not None) and window.add(entry_of_result(result)):
             found = findings_of(self._window, self._settings, self._ignore)
             self._window.standing = [one.row() for one in found]
         if self._window.standing is not self._rows:

@@ -38,7 +38,7 @@ EXHAUSTED = 0.1
 
 def entropy_collapsed(run: History, policy: str) -> Finding | None:
     """Finds a policy without entropy whose return has not improved."""
-    values, past = run.column("entropy", policy), run.column("entropy", policy, run.past)
+    values, past = run.column("entropy", policy), run.column("entropy", policy, past=True)
     if len(values) < SOON or not run.is_stuck:
         return None
     now, first = median(values), max(past[:3])
@@ -59,7 +59,7 @@ def entropy_collapsed(run: History, policy: str) -> Finding | None:
 
 def entropy_stuck(run: History, policy: str) -> Finding | None:
     """Finds a policy that is as random as at its start."""
-    past = run.column("entropy", policy, run.past)
+    past = run.column("entropy", policy, past=True)
     if run.now["iteration"] < LATER or len(past) < SOON or not run.is_stuck or not past[0] > 0:
         return None
     if max(past) > (1 + STUCK) * past[0] or min(past) < (1 - STUCK) * past[0]:
@@ -167,14 +167,14 @@ def steps_skipped(run: History, policy: str) -> Finding | None:
         policy=policy,
         severity="error" if grew else "note",
         iterations=(since, run.now["iteration"]),
-        curve=curve(run.column("skipped_steps", policy, run.past)),
+        curve=curve(run.column("skipped_steps", policy, past=True)),
         column="skipped_steps",
     )
 
 
 def lr_exhausted(run: History, policy: str) -> Finding | None:
     """Finds a run that continues after its learning rate has reached 0."""
-    past = run.column("lr", policy, run.past)
+    past = run.column("lr", policy, past=True)
     if run.now["iteration"] < LATER or not past or not max(past) > 0:
         return None
     without = sum(value < 1e-3 * max(past) for value in past)

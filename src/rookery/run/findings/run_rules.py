@@ -119,7 +119,7 @@ def epsilon_stuck(run: History, policy: str) -> Finding | None:
         return None
     now = run.now
     late = now["env_steps"] >= (0.5 * run.budget if run.budget else FIXED_STEPS)
-    first = run.column("epsilon", policy, run.past)[0]
+    first = run.column("epsilon", policy, past=True)[0]
     if late and min(values) >= RANDOM:
         line = f"{100 * values[-1]:.0f} % of the actions are random after {now['env_steps']:,} env steps"
         if run.budget:
@@ -129,7 +129,7 @@ def epsilon_stuck(run: History, policy: str) -> Finding | None:
     else:
         return None
     return finding("epsilon-stuck", line, *course(run), policy=policy, iterations=run.span,
-                   curve=curve(run.column("epsilon", policy, run.past)), column="epsilon")  # fmt: skip
+                   curve=curve(run.column("epsilon", policy, past=True)), column="epsilon")  # fmt: skip
 
 
 def evaluation_below(run: History, policy: str) -> Finding | None:

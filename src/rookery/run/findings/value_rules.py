@@ -93,7 +93,7 @@ def reward_scale(run: History, policy: str) -> Finding | None:
 
 def q_diverging(run: History, policy: str) -> Finding | None:
     """Finds action values beyond any return that the rewards allow."""
-    values, gamma = run.column("q_mean", policy, run.past), run.number("gamma", policy)
+    values, gamma = run.column("q_mean", policy, past=True), run.number("gamma", policy)
     size = run.value_size(policy)
     if len(values) < SOON or size is None or gamma is None:
         return None
@@ -148,7 +148,7 @@ def horizon_beyond_gamma(run: History, policy: str) -> Finding | None:
 
 def temperature_growing(run: History, policy: str) -> Finding | None:
     """Finds a temperature that grows without end."""
-    values = run.column("alpha", policy, run.past)
+    values = run.column("alpha", policy, past=True)
     if len(values) < LATER or not run.is_stuck or not values[0] > 0:
         return None
     if values[-1] < HOT * max(values[0], 1.0) or values[-1] < max(values):

@@ -16,16 +16,21 @@ from rookery.report.results import IterationResult
 RECENT = 20
 """Number of latest rows."""
 
-PAST = 64
+PAST = 48
 """Largest number of rows that are selected from the whole run."""
 
 EVALUATIONS = 6
 """Number of latest evaluations."""
 
+EACH = 200
+"""Iterations up to twice of which every row belongs into the window; later every second, third and so on, so that very
+short iterations cost little.
+"""
+
 FIRST = 10
 """Iteration of the first look at the rows."""
 
-GROWTH = 6
+GROWTH = 4
 """A look is followed by the next one after this fraction of the iterations so far: looks become rarer, so that their
 cost stays below a hundredth of any iteration.
 """
@@ -51,37 +56,55 @@ class Window(Stateful):
         recent: The last rows, oldest first.
         past: Rows of the whole run, evenly thinned, oldest first.
         evaluations: The last rows with an evaluation.
-        stride: Rows between two of `past`.
+        stride: Rows of the window between two of `past`.
         rows: Number of rows so far.
+        taken: Number of them that were added to the window.
         next_look: Number of rows after which rules look at them again.
         standing: Findings of the last look, as rows.
     """
 
-    saved: ClassVar[tuple[str, ...]] = ("recent", "past", "evaluations", "stride", "rows", "next_look", "standing")
+    saved: ClassVar[tuple[str, ...]] = ("recent", "past", "evaluations", "stride", "rows", "taken", "next_look",
+                                   "standing")  # fmt: skip
 
     def __init__(self) -> None:
         self.recent: deque[Entry] = deque(maxlen=RECENT)
         self.past: list[Entry] = []
         self.evaluations: deque[Entry] = deque(maxlen=EVALUATIONS)
         self.stride = 1
-        self.rows = 0
+        self.rows = self.taken = 0
         self.next_look = FIRST
         self.standing: list[dict[str, Any]] = []
 
+    def takes(self, has_evaluation: bool) -> bool:
+        """Counts a row; returns whether it belongs into the window."""
+        self.rows += 1
+        return has_evaluation or self.rows % max(self.rows // EACH, 1) == 0
+
     def add(self, entry: Entry) -> bool:
-        """Adds a row; returns whether it is time for a look at the rows."""
+        """Adds a row that `takes` has counted; returns whether it is time for a look at the rows."""
         self.recent.append(entry)
-        if self.rows % self.stride == 0:
-            self.past.append(entry)
+        if self.taken % self.stride == 0:
+            self.past.append(copy_of(entry))
             if len(self.past) > PAST:
                 self.past, self.stride = self.past[::2], 2 * self.stride
         if "evaluation" in entry:
-            self.evaluations.append(entry)
-        self.rows += 1
+            self.evaluations.append(copy_of(entry))
+        self.taken += 1
         if self.rows < self.next_look:
             return False
         self.next_look = self.rows + max(self.rows // GROWTH, 1)
         return True
+
+    def add_row(self, row: Mapping[str, Any]) -> bool:
+        """Counts a row of `metrics.jsonl` and adds it if it belongs into the window; returns as `add` does."""
+        return self.takes(row.get("evaluation/return_mean") is not None) and self.add(entry_of_row(row))
+
+
+def copy_of(entry: Entry) -> Entry:
+    """Returns a copy of a row, so that each of the window's lists has rows of its own, as after a checkpoint."""
+    own = {name: list(value) if isinstance(value, list) else value for name, value in entry.items()}
+    policies = {name: dict(columns) for name, columns in entry["policies"].items()}
+    return {**own, "agents": dict(entry["agents"]), "policies": policies}
 
 
 def entry_of_result(result: IterationResult) -> Entry:
@@ -126,5 +149,5 @@ def windows_of(rows: Sequence[Mapping[str, Any]]) -> Window:
     """Returns the window after all rows of a run."""
     window = Window()
     for row in rows:
-        window.add(entry_of_row(row))
+        window.add_row(row)
     return window
