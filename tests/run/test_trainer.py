@@ -675,9 +675,9 @@ def test_every_attribute_of_a_stateful_object_is_saved_or_fixed(reached):
     assert twice == set()
 
 
-PUBLIC = """close collect config diagnose env env_steps evaluate fixed iteration iterations learn learners load load_state_dict
-paths pause_sampling policies record replays resolved results resume_sampling run_dir save saved seed state_dict
-state_version timers train train_iteration upgrade""".split()
+PUBLIC = """close collect config diagnose env env_steps evaluate fixed iteration iterations learn learners load
+load_state_dict paths pause_sampling policies record replays resolved results resume_sampling run_dir save saved seed
+state_dict state_version timers train train_iteration upgrade""".split()
 
 STORED = """@versions apart callback_states counters criteria curriculum decisions env_steps finished frozen horizon
 iteration lane_steps last_learning learners paused policies pool progress resting running_length score seconds self_play

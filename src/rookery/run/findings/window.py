@@ -22,7 +22,7 @@ PAST = 48
 EVALUATIONS = 6
 """Number of latest evaluations."""
 
-EACH = 200
+EACH = 100
 """Iterations up to twice of which every row belongs into the window; later every second, third and so on, so that very
 short iterations cost little.
 """
