@@ -152,6 +152,24 @@ def test_the_worst_trials_of_an_experiment_are_examined(tmp_path):
     assert [one.run.folder.name for one in examine(tmp_path)] == ["00001", "00003", "00000"]
 
 
+def test_a_trial_of_tune_run_of_2021_is_examined_by_its_results(tmp_path):
+    learned = {"policy_loss": 0.1, "entropy": 0.0, "kl": 0.5, "cur_lr": 0.5, "grad_gnorm": 40.0}
+    for number in range(1, 15):
+        result = {"training_iteration": number, "timesteps_total": 400 * number, "episodes_total": 40 * number,
+                  "episode_reward_mean": 9.4, "episode_reward_min": 8.0, "episode_reward_max": 11.0,
+                  "episode_len_mean": 9.4, "info": {"learner": {"default_policy": {"learner_stats": learned}}}}  # fmt: skip
+        with (tmp_path / "result.json").open("a") as file:
+            file.write(json.dumps(result) + "\n")
+    checkpoint = tmp_path / "checkpoint_000014"
+    checkpoint.mkdir()
+    values = {"env.name": "CartPole-v1", "algorithm.lr": 0.5, "policies.default_policy.name": "ppo"}
+    (checkpoint / "config.json").write_text(json.dumps({"values": values}))
+    (checkpoint / "manifest.json").write_text("{}")
+    diagnosis = examine_run(tmp_path, time_limit=0)
+    assert {"lr-out-of-range", "entropy-collapsed", "kl-out-of-range"} <= set(names(diagnosis))
+    assert "policy-unmapped" not in names(diagnosis)
+
+
 def test_seeds_that_disagree_are_named(tmp_path):
     settings = "env: {name: CartPole-v1}\nseed: "
     for seed, end in enumerate([100.0, 90.0, 20.0]):

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.errors import ConfigError
-from rookery.core.io.files import FOLDER, checkpoint_number, list_checkpoints
+from rookery.core.io.files import FOLDER, MANIFEST, checkpoint_number, list_checkpoints
 from rookery.core.io.json_text import parse_json
 from rookery.core.io.yaml_reader import load_yaml
 from rookery.core.timers import Timers
+from rookery.doctor.result_rows import DEFAULT, RESULTS, read_results
 from rookery.report.metrics_file import METRICS, read_rows
+from rookery.run.findings.catalog import MAIN
 
 CONFIG = "config.yaml"
 JOURNAL = "journal.jsonl"
@@ -49,7 +51,7 @@ class StoredRun:
 
 def is_run(place: Path) -> bool:
     """Returns whether a path is the directory of a run, of one of its checkpoints, or of an experiment."""
-    return any((place / name).is_file() for name in (CONFIG, JOURNAL, METRICS)) or is_checkpoint(place)
+    return any((place / name).is_file() for name in (CONFIG, JOURNAL, METRICS, RESULTS)) or is_checkpoint(place)
 
 
 def is_checkpoint(place: Path) -> bool:
@@ -63,6 +65,8 @@ def read_run(place: Path) -> StoredRun:
     Raises:
         ConfigError: If its settings cannot be read.
     """
+    if (place / RESULTS).is_file() and not (place / CONFIG).is_file():
+        return _read_trial(place)
     checkpoint: Path | None = None
     if is_checkpoint(place):
         checkpoint, place = place, place.parent.parent
@@ -81,6 +85,17 @@ def read_run(place: Path) -> StoredRun:
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         timers.load_state_dict(parse_json((place / "timers.json").read_text(encoding="utf-8")))
     return StoredRun(place, rows, settings, checkpoint, command, timers)
+
+
+def _read_trial(place: Path) -> StoredRun:
+    """Reads a trial of `tune.run` of 2021, whose settings are in its checkpoints."""
+    found = sorted(path.parent for path in place.glob("checkpoint_*/config.json") if (path.parent / MANIFEST).is_file())
+    settings: dict[str, Any] = {}
+    if found:
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            stored = settings_by_path(parse_json((found[-1] / "config.json").read_text(encoding="utf-8"))["values"])
+            settings = {path.replace(f".{DEFAULT}.", f".{MAIN}.", 1): value for path, value in stored.items()}
+    return StoredRun(place, read_results(place), settings, found[-1] if found else None)
 
 
 def last_of(folder: Path) -> Path | None:
