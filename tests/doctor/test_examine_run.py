@@ -154,10 +154,11 @@ def test_the_worst_trials_of_an_experiment_are_examined(tmp_path):
 
 def test_a_trial_of_tune_run_of_2021_is_examined_by_its_results(tmp_path):
     learned = {"policy_loss": 0.1, "entropy": 0.0, "kl": 0.5, "cur_lr": 0.5, "grad_gnorm": 40.0}
+    info = {"learner": {"default_policy": {"learner_stats": learned}}}
+    returns = {"episode_reward_mean": 9.4, "episode_reward_min": 8.0, "episode_reward_max": 11.0}
     for number in range(1, 15):
-        result = {"training_iteration": number, "timesteps_total": 400 * number, "episodes_total": 40 * number,
-                  "episode_reward_mean": 9.4, "episode_reward_min": 8.0, "episode_reward_max": 11.0,
-                  "episode_len_mean": 9.4, "info": {"learner": {"default_policy": {"learner_stats": learned}}}}  # fmt: skip
+        counts = {"training_iteration": number, "timesteps_total": 400 * number, "episodes_total": 40 * number}
+        result = {**counts, **returns, "episode_len_mean": 9.4, "info": info}
         with (tmp_path / "result.json").open("a") as file:
             file.write(json.dumps(result) + "\n")
     checkpoint = tmp_path / "checkpoint_000014"
