@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from rookery.algorithms.names import ALGORITHMS
+from rookery.core.config import resolve
 from rookery.core.errors import ConfigError, EnvError, RookeryError
 from rookery.core.process.torch_modes import own_torch
-from rookery.core.settings.layers import import_object
+from rookery.core.settings.layers import import_object, yaml_layer
 from rookery.core.settings.trust import IMPORT_PATH, OBJECT, TrustCode
 from rookery.doctor.file_rules import file_findings
 from rookery.doctor.network import network_findings
@@ -28,25 +30,26 @@ from rookery.doctor.play_rules import (
     reward_late,
     softened,
 )
-from rookery.doctor.probe import RandomPlay, lanes_for, probe
-from rookery.doctor.stored_run import JOURNAL, StoredRun, read_run, worst_trials
-from rookery.envs.base import has_throwaways
+from rookery.doctor.probe import RandomPlay, lanes_for, probe, repeats_alone
+from rookery.doctor.stored_run import CONFIG, JOURNAL, StoredRun, read_run, worst_trials
+from rookery.envs.base import VectorEnv, has_throwaways
 from rookery.envs.schemes import scheme_of
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
 from rookery.policies.scripted import ScriptedPolicy
-from rookery.report.finding import Finding, worst_first
+from rookery.report.finding import Finding
 from rookery.report.statistics import mean_interval
 from rookery.run.checkpoint.checkpoint import read_checkpoint
-from rookery.run.checks.trusted_code import without_foreign_code
+from rookery.run.checks.trusted_code import check_settings, without_foreign_code
 from rookery.run.evaluate.episode_limit import BoundedEpisodes
 from rookery.run.evaluate.evaluation import lessons_of, limit_of
-from rookery.run.findings.catalog import finding
+from rookery.run.findings.catalog import causes_first, finding
 from rookery.run.findings.diagnose import findings_of_rows
 from rookery.run.findings.history import History
 from rookery.run.findings.run_rules import is_below
 from rookery.run.findings.window import windows_of
-from rookery.run.prepare import kinds_of
+from rookery.run.prepare import kinds_of, make_copies
+from rookery.run.settings import RunConfig
 from rookery.run.trainer import Trainer
 
 SECONDS = 60.0
@@ -65,7 +68,8 @@ TRIALS = 3
 
 REAL_PLAYER = "is a program outside, which is stepped with --play only"
 
-WITHOUT_JUDGEMENT = ("obs-not-finite", "actions-without-effect")
+WITHOUT_JUDGEMENT = ("obs-not-finite", "actions-without-effect", "state-shared", "termination-as-truncation",
+                     "time-limit-as-termination", "obs-unnormalized")  # fmt: skip
 """Rules whose findings count in a run that learns, too."""
 
 
@@ -152,21 +156,23 @@ def examine_run(
         try:
             if not play and (reason := _robot_in(run, trust_code)):
                 raise ConfigError(reason)
-            found += _play(run, until, play, trust_code, facts, notes)
+            if run.checkpoint is None:
+                notes.append("the run has no checkpoint: its environment was played at random only")
+                found += _play_env(run, until, play, trust_code, notes)
+            else:
+                found += _play(run, until, play, trust_code, facts, notes)
         except EnvError as error:
             found += [_env_failure(error)]
         except RookeryError as error:
             notes += [f"nothing was played: {line}" for line in str(error).splitlines()[:3]]
     kept = {(one.rule, one.subject): one for one in reversed(found) if one.rule not in ignored}
-    return Diagnosis(run, worst_first(list(reversed(kept.values()))), facts, notes)
+    return Diagnosis(run, causes_first(reversed(kept.values())), facts, notes)
 
 
 def _why_not_play(run: StoredRun, time_limit: float, play: bool) -> str:
     """Returns the reason why a run is not played, or an empty string."""
     if time_limit <= 0:
         return "--seconds 0"
-    if run.checkpoint is None:
-        return "the run has no checkpoint"
     if run.env and scheme_of(run.env).is_real and not play:
         return f"{run.env} {REAL_PLAYER}"
     return ""
@@ -179,7 +185,8 @@ def _robot_in(run: StoredRun, trust_code: TrustCode) -> str:
     Raises:
         ConfigError: If the run is foreign and names code that is not trusted.
     """
-    assert run.checkpoint is not None
+    if run.checkpoint is None:
+        return ""
     saved = without_foreign_code(read_checkpoint(run.checkpoint), (), trust_code)
     named = saved.values.get("env.name")
     name = named.get(OBJECT) if isinstance(named, dict) else named
@@ -213,14 +220,8 @@ def _play(
         found = _compare_returns(history, own, chance, facts, learns)
         if not has_throwaways(trainer.env):
             return found
-        env = trainer._make_copies(2)
-        lanes = lanes_for(env)
-        env.close()
-        with closing(trainer._make_copies(lanes)) as env:
-            seen = probe(env, until)
-        if seen.is_exact is False:
-            notes.append("equal actions from equal seeds led to different steps: actions were not compared")
-        by_play = _probe_findings(trainer, seen)
+        seen, by_play = _random_play(trainer._make_copies, until, notes)
+        by_play += _probe_findings(trainer, seen)
         if any(one.rule == "no-better-than-random" for one in found):
             by_play += reward_late(seen)
         counted = [one for one in by_play if one.rule in WITHOUT_JUDGEMENT]
@@ -228,9 +229,54 @@ def _play(
         return [*found, *counted, *(softened(others) if learns else others)]
 
 
+def _random_play(make: Callable[[int], VectorEnv], until: float, notes: list[str]) -> tuple[RandomPlay, list[Finding]]:
+    """Plays an environment at random; returns what it shows, and the findings that need no policy.
+
+    Args:
+        make: Makes throwaway environments, of a number of lanes.
+        until: Time of `time.monotonic` at which it ends.
+        notes: Receives a line if actions were not compared.
+    """
+    with closing(make(1)) as env:
+        lanes = lanes_for(env)
+    with closing(make(lanes)) as env:
+        seen = probe(env, until)
+    found = [*actions_without_effect(seen), *agents_idle(seen), *endings_mixed_up(seen)]
+    if seen.is_exact is False:
+        if repeats_alone(lambda: make(1)):
+            found.append(finding("state-shared", "several environments of one process change each other"))
+        else:
+            notes.append("equal actions from equal seeds led to different steps: actions were not compared")
+    return seen, found
+
+
+def _play_env(run: StoredRun, until: float, play: bool, trust_code: TrustCode, notes: list[str]) -> list[Finding]:
+    """Returns the findings of the environment of a run without a checkpoint, by playing it at random.
+
+    Raises:
+        ConfigError: If the run is foreign and names code that is not trusted, or is no longer valid.
+    """
+    file = run.folder / CONFIG
+    if not run.env or not file.is_file():
+        return []
+    layer = yaml_layer(file)
+    checked = replace(layer, values=check_settings(file, layer.values, trust_code))
+    config = resolve(RunConfig, [checked], ALGORITHMS).config
+    if not play and getattr(config.env.name, "throwaway", True) is False:
+        raise ConfigError(f"{run.env} {REAL_PLAYER}")
+
+    def make(lanes: int) -> VectorEnv:
+        return make_copies(config, lanes)
+
+    seen, found = _random_play(make, until, notes)
+    for number in range(len(seen.kinds)):
+        found += [one for rule in OBS_RULES if (one := rule(Seen(seen, number))) is not None]
+    return found
+
+
 def _probe_findings(trainer: Trainer, seen: RandomPlay) -> list[Finding]:
     """Returns the findings of random play, and of the policies on its observations."""
-    found = [*actions_without_effect(seen), *agents_idle(seen), *endings_mixed_up(seen.endings)]
+    found: list[Finding] = []
     names = kinds_of(trainer.env, trainer._mapping)
     policy_of = {kind.agents: name for name, kind in names.items()}
     for number, kind in enumerate(seen.kinds):

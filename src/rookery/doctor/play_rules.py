@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 
 from rookery.core.spaces.arrays import MASK, Leaf
-from rookery.doctor.probe import Ending, RandomPlay
+from rookery.doctor.probe import RandomPlay
 from rookery.envs.base import Kind
 from rookery.models.build import ModelConfig
 from rookery.models.image_encoders import NUM_CODES, image_layout
@@ -24,6 +24,9 @@ EPISODES = 5
 """Fewest episodes that are judged."""
 
 MANY_EPISODES = 15
+
+SOME_STEPS = 10
+"""Fewest steps of an episode with a time limit."""
 
 LONG = 100
 """Steps of an episode after which a reward at its end alone comes late."""
@@ -128,6 +131,7 @@ def obs_unnormalized(seen: Seen) -> Finding | None:
                 "obs-unnormalized",
                 f"{seen.named(leaf)} has values of about {size:.2g}, and the policy does not normalize them",
                 policy=seen.policy,
+                severity="warning" if size > FAR**2 or size < 1.0 / FAR**2 else "note",
             )
     return None
 
@@ -209,15 +213,17 @@ def agents_idle(probe: RandomPlay) -> list[Finding]:
     return [finding("agent-idle", line, f"agents that acted: {', '.join(sorted(probe.acted))}", subject=idle[0])]
 
 
-def endings_mixed_up(endings: list[Ending]) -> list[Finding]:
+def endings_mixed_up(probe: RandomPlay) -> list[Finding]:
     """Finds time limits returned as terminations, and terminations returned as truncations."""
+    endings = probe.endings
     if len(endings) < EPISODES:
         return []
+    is_task = bool(probe.late) and all(probe.late)  # of this length: paid at its end alone
     lengths = sorted(one.length for one in endings)
     shortest, longest, count = lengths[0], lengths[-1], len(endings)
     commonest = max(map(lengths.count, set(lengths)))
     terminated, at_limit = sum(one.terminated for one in endings), lengths.count(longest)
-    if terminated == count and at_limit >= max(EPISODES, 0.5 * count) and longest > 2:
+    if terminated == count and at_limit >= max(EPISODES, 0.5 * count) and longest >= SOME_STEPS and not is_task:
         line = f"{at_limit} of {count} episodes were terminated after exactly {longest:,} steps, and none later"
         return [finding("time-limit-as-termination", line, "no episode was truncated")]
     if not terminated and count >= MANY_EPISODES and len(set(lengths)) >= EPISODES and 2 * commonest < count:

@@ -7,6 +7,7 @@ acts otherwise. Where the first two differ, the environment is not deterministic
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -131,6 +132,29 @@ def _compare(env: VectorEnv, found: RandomPlay, until: float) -> None:
     found.without_effect = [
         name for _, _, name in agents if name not in effect and found.tried.get(name, 0) >= FEW_STEPS
     ]
+
+
+def repeats_alone(make: Callable[[], VectorEnv]) -> bool:
+    """Returns whether an environment alone repeats its steps, given equal seeds and actions.
+
+    Args:
+        make: Makes a throwaway environment of one lane.
+    """
+    seen: list[list[bytes]] = []
+    for _ in range(2):
+        env, rng = make(), np.random.default_rng(0)
+        try:
+            play = random_play(env, lambda lane, episode: episode, rng)
+            seen.append([_as_bytes(shown) for shown in islice(play, PAIRED_STEPS)])
+        finally:
+            env.close()
+    return seen[0] == seen[1]
+
+
+def _as_bytes(shown: Step) -> bytes:
+    """Returns observations, rewards and ends of a step as bytes."""
+    parts = [array for rows in shown.rows for array in (rows.waiting, rows.reward, rows.terminated, *rows.obs.values())]
+    return b"".join(np.ascontiguousarray(array).tobytes() for array in parts)
 
 
 def _paired_answers(

@@ -65,8 +65,3 @@ class Finding:
             if name in given
         }
         return cls(**known)
-
-
-def worst_first(findings: list[Finding]) -> list[Finding]:
-    """Returns findings by severity, in their order otherwise."""
-    return sorted(findings, key=lambda one: ORDER.index(one.severity))

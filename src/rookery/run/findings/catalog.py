@@ -6,10 +6,10 @@ What a rule looks for is in the other files of this folder, and, for rules that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rookery.report.finding import Finding, Severity
+from rookery.report.finding import ORDER, Finding, Severity
 
 MAIN = "main"
 """Name of the policy of a run that names none; its settings are those of the section ``algorithm``."""
@@ -224,6 +224,13 @@ RULES: dict[str, RuleText] = {
         ("step returns True in place of terminated when the time is up",),
         ("return terminated=False and truncated=True at the time limit", CHECK_ENV),
     ),
+    "state-shared": RuleText(
+        "error",
+        "play",
+        "Environments of one process change each other: one alone repeats its steps, and several at a time do not.",
+        ("an array or another object of the class or module is changed in place", "a file that all of them write"),
+        (CHECK_ENV, "make the object in __init__ or reset"),
+    ),
     "termination-as-truncation": RuleText(
         "warning",
         "play",
@@ -390,6 +397,19 @@ RULES: dict[str, RuleText] = {
     ),
 }  # fmt: skip
 """All rules, in the order in which findings of equal severity are shown."""
+
+
+SYMPTOMS = frozenset(
+    ("no-better-than-random", "return-falling", "critic-explains-nothing", "q-diverging", "gradient-clipped",
+     "kl-out-of-range", "clip-fraction-out-of-range", "entropy-collapsed", "entropy-stuck", "dead-units",
+     "actions-saturated", "temperature-growing")
+)  # fmt: skip
+"""Rules whose findings often follow from another finding; they are shown after it."""
+
+
+def causes_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Returns findings in the order in which to look at them: notes last, symptoms after causes, errors first."""
+    return sorted(findings, key=lambda one: (not one.counts, one.rule in SYMPTOMS, ORDER.index(one.severity)))
 
 
 def finding(

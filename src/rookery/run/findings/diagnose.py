@@ -7,7 +7,8 @@ from typing import Any
 
 from rookery.core.config import Resolved
 from rookery.core.schedules import Schedule, write_schedule
-from rookery.report.finding import Finding, worst_first
+from rookery.report.finding import Finding
+from rookery.run.findings.catalog import causes_first
 from rookery.run.findings.history import History
 from rookery.run.findings.policy_rules import POLICY_RULES
 from rookery.run.findings.rule import Rule
@@ -43,7 +44,7 @@ def findings_of(window: Window, settings: Mapping[str, Any], ignored: Collection
             one = rule.check(run, name)
             if one is not None and one.rule not in ignored:
                 found.append(one)
-    return worst_first(found)
+    return causes_first(found)
 
 
 def findings_of_rows(
@@ -70,7 +71,7 @@ def findings_of_rows(
         for key, found in stood.items()
         if key not in standing and len(found) > OFTEN * looks and History(window, settings).is_stuck
     ]
-    return worst_first([*last, *before])
+    return causes_first([*last, *before])
 
 
 def plain_settings(resolved: Resolved[RunConfig]) -> dict[str, Any]:

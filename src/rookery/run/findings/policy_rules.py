@@ -32,6 +32,9 @@ HIGH_LR, EXTREME_LR, LOW_LR = 0.02, 0.2, 5e-7
 
 USUAL_LR = 3e-4
 
+FEW_STEPS = 4
+"""Factor between a minibatch and the batch from which on the number of gradient steps is the problem in any case."""
+
 EXHAUSTED = 0.1
 """Share of the iterations that a run may spend without a learning rate."""
 
@@ -222,7 +225,7 @@ def minibatch_misfit(run: History, policy: str) -> Finding | None:
         f"minibatch_size = {size:,.0f}, but an update has {max(rows):,.0f} decisions at most",
         *course(run),
         policy=policy,
-        severity="warning" if run.is_stuck else "note",
+        severity="warning" if run.is_stuck or size >= FEW_STEPS * max(rows) else "note",
         iterations=run.span,
     )
 

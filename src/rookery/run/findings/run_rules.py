@@ -21,6 +21,9 @@ LATE = 0.25
 OLD = 5.0
 """Factor between the decisions of a run and the capacity of its replay."""
 
+TINY, TINY_OLD = 1_000, 20.0
+"""Capacity of a replay, and such a factor, that are too small in any case."""
+
 RANDOM, GREEDY = 0.3, 0.01
 """Shares of random actions that are too large late in a run, and too small at its start."""
 
@@ -96,10 +99,11 @@ def replay_small(run: History, policy: str) -> Finding | None:
     """Finds a replay buffer that forgets too soon."""
     capacity, batch = run.number("replay.capacity", policy), run.number("batch_size", policy)
     decisions = run.column("decisions", policy)
-    if capacity is None or batch is None or not decisions or decisions[-1] < OLD * capacity or not run.is_stuck:
+    if capacity is None or batch is None or not decisions or decisions[-1] < OLD * capacity:
         return None
     length = run.now["length_mean"] or 0.0
-    if capacity >= max(20 * batch, 5 * length, 1_000):
+    tiny = capacity <= TINY and decisions[-1] >= TINY_OLD * capacity
+    if capacity >= max(20 * batch, 5 * length, TINY + 1) or not (tiny or run.is_stuck):
         return None
     return finding(
         "replay-small",
