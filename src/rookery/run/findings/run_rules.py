@@ -12,6 +12,9 @@ from rookery.run.findings.window import Entry
 EPISODES, STEPS = 100, 5_000
 """Episodes and env steps after which a reward should have been found."""
 
+HALF = 0.5
+"""Share of a run after which exploration should have fallen, and a reward been found."""
+
 ENDLESS = 5_000
 """Steps of an episode without end."""
 
@@ -40,7 +43,8 @@ FAR_BELOW = 0.3
 def rewards_alike(run: History, policy: str) -> Finding | None:
     """Finds returns that are all the same, and not at their best after learning."""
     now = run.now
-    if now["episodes"] < EPISODES or now["env_steps"] < STEPS or not run.is_judged:
+    is_late = now["env_steps"] >= STEPS or (run.part or 0.0) >= HALF
+    if now["episodes"] < EPISODES or not is_late or not run.is_judged:
         return None
     ended = [one for one in run.past if one["return_min"] is not None]
     ways = {(one["return_min"], one["return_max"], *one["agents"].values()) for one in ended}
@@ -122,7 +126,7 @@ def epsilon_stuck(run: History, policy: str) -> Finding | None:
     if not values or run.number("exploration.per_env_epsilon", policy) or run.now["iteration"] < SOON:
         return None
     now = run.now
-    late = now["env_steps"] >= (0.5 * run.budget if run.budget else FIXED_STEPS)
+    late = now["env_steps"] >= (HALF * run.budget if run.budget else FIXED_STEPS)
     first = run.column("epsilon", policy, past=True)[0]
     if late and min(values) >= RANDOM:
         line = f"{100 * values[-1]:.0f} % of the actions are random after {now['env_steps']:,} env steps"
