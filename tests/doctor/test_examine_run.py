@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 
 import pytest
 import torch
-from walks import Pair, Robot, Walk
+from walks import Pair, Robot, Shared, Walk
 
 from rookery import DQNConfig, PPOConfig, Trainer
 from rookery.cli.main import main
@@ -108,6 +109,18 @@ def test_nothing_is_played_without_time_or_checkpoint(tmp_path, monkeypatch):
     run = stored(tmp_path)
     monkeypatch.setattr(Trainer, "load", None)
     assert examine_run(run, time_limit=0).notes == ["nothing was played: --seconds 0"]
+
+
+def test_the_environment_of_a_run_without_a_checkpoint_is_played_at_random(tmp_path):
+    run = stored(tmp_path, env_config={"fault": "ignored"})
+    shutil.rmtree(run / "checkpoints")
+    diagnosis = examine_run(run, time_limit=2)
+    assert "actions-without-effect" in names(diagnosis)
+    assert diagnosis.notes == ["the run has no checkpoint: its environment was played at random only"]
+
+
+def test_environments_that_change_each_other_are_found(tmp_path):
+    assert "state-shared" in names(examine_run(stored(tmp_path, Shared), time_limit=2))
 
 
 def test_a_robot_is_neither_made_nor_stepped_unasked(tmp_path):

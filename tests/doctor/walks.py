@@ -63,6 +63,21 @@ class Walk(gymnasium.Env):
         return values
 
 
+class Shared(Walk):
+    """All environments write their observations into one array."""
+
+    shown = np.zeros(3, np.float32)
+
+    def step(self, action):
+        Shared.shown[0] = Shared.shown[0] / 2 + super().step(action)[0][0]
+        return Shared.shown, 0.1, False, self.steps >= LIMIT, {}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        Shared.shown[:] = 0
+        return Shared.shown, {}
+
+
 class Robot(Walk):
     """A machine outside; nothing steps it unasked."""
 

@@ -10,14 +10,12 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from rookery.algorithms.names import ALGORITHMS
-from rookery.core.config import resolve
 from rookery.core.errors import ConfigError, EnvError, RookeryError
 from rookery.core.process.torch_modes import own_torch
-from rookery.core.settings.layers import import_object, yaml_layer
+from rookery.core.settings.layers import import_object
 from rookery.core.settings.trust import IMPORT_PATH, OBJECT, TrustCode
 from rookery.doctor.file_rules import file_findings
 from rookery.doctor.network import network_findings
@@ -40,7 +38,7 @@ from rookery.policies.scripted import ScriptedPolicy
 from rookery.report.finding import Finding
 from rookery.report.statistics import mean_interval
 from rookery.run.checkpoint.checkpoint import read_checkpoint
-from rookery.run.checks.trusted_code import check_settings, without_foreign_code
+from rookery.run.checks.trusted_code import stored_config, without_foreign_code
 from rookery.run.evaluate.episode_limit import BoundedEpisodes
 from rookery.run.evaluate.evaluation import lessons_of, limit_of
 from rookery.run.findings.catalog import causes_first, finding
@@ -49,7 +47,6 @@ from rookery.run.findings.history import History
 from rookery.run.findings.run_rules import is_below
 from rookery.run.findings.window import windows_of
 from rookery.run.prepare import kinds_of, make_copies
-from rookery.run.settings import RunConfig
 from rookery.run.trainer import Trainer
 
 SECONDS = 60.0
@@ -259,9 +256,7 @@ def _play_env(run: StoredRun, until: float, play: bool, trust_code: TrustCode, n
     file = run.folder / CONFIG
     if not run.env or not file.is_file():
         return []
-    layer = yaml_layer(file)
-    checked = replace(layer, values=check_settings(file, layer.values, trust_code))
-    config = resolve(RunConfig, [checked], ALGORITHMS).config
+    config = stored_config(file, trust_code)
     if not play and getattr(config.env.name, "throwaway", True) is False:
         raise ConfigError(f"{run.env} {REAL_PLAYER}")
 

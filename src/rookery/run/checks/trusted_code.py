@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from rookery.algorithms.algorithm import AlgorithmConfig
 from rookery.algorithms.names import ALGORITHMS
+from rookery.core.config import resolve
 from rookery.core.io.files import is_own
 from rookery.core.io.signing import is_signed_text, why_unsigned
 from rookery.core.moved import new_name
@@ -25,6 +26,7 @@ from rookery.run.checkpoint.client_tokens import with_new_token, with_own_token
 from rookery.run.checkpoint.run_dir import RunDir
 from rookery.run.checks.foreign_settings import objections_in, says
 from rookery.run.lessons.parameters import SAMPLER
+from rookery.run.settings import RunConfig
 from rookery.signals.signal import SignalConfig
 
 V = TypeVar("V")
@@ -189,6 +191,17 @@ def check_settings(
     if trust.everything:
         return dict(values)
     return _without_reach(file, values, [nested(layer.values) for layer in over])[0]
+
+
+def stored_config(file: Path, trust_code: TrustCode) -> RunConfig:
+    """Returns the settings of a run from its ``config.yaml``.
+
+    Raises:
+        ConfigError: If it is another user's and names code or values that are not trusted, or is no longer valid.
+    """
+    layer = yaml_layer(file)
+    checked = replace(layer, values=check_settings(file, layer.values, trust_code))
+    return resolve(RunConfig, [checked], ALGORITHMS).config
 
 
 def restarted_run(
