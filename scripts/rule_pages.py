@@ -11,6 +11,8 @@ FOLDER = "../troubleshooting"
 SOURCES = {
     "rows": "During training, in `trainer.diagnose()` and in `rookery doctor RUN`: it reads metrics and settings, and plays nothing.",
     "play": "In `rookery doctor`: it plays the newest checkpoint of a run, or the environment, for a short time.",
+    "env": "In `rookery doctor ENV`: it checks the environment, and plays it for a short time.",
+    "machine": "In `rookery doctor`, without a run or an environment: it looks at the machine and the installation.",
     "files": "In `rookery doctor RUN`: it reads the files of the run.",
 }
 """Where rules of each source are used."""

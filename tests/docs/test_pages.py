@@ -171,6 +171,7 @@ SEARCHED = {
     "how-to/entities": "attention",
     "how-to/explore": "intrinsic",
     "how-to/export": "onnx",
+    "how-to/diagnose-environment": "environment",
     "how-to/external": "external simulator",
     "how-to/games": "multi-agent",
     "how-to/groups": "cooperative",

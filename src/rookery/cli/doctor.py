@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rookery.cli.envs import env_settings
 from rookery.cli.runs import ROOT, TrustedCode, find_run, run_names
 from rookery.core.errors import ConfigError
 
@@ -47,18 +48,18 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
     trust_code: TrustedCode = False,
 ) -> None:
-    """Find out why a run does not learn, or what is wrong with an environment.
+    """Find out why a run does not learn, or if an environment has faults; without either, describe the machine.
 
     rookery doctor runs/CartPole-v1-ppo-s3
 
     rookery doctor my.module:MyEnv
     """
     if target is None:
-        machine(as_json)
+        describe_machine(as_json)
         return
     place = None if is_env else run_at(Path(target))
     if place is None:
-        examine_environment(target, settings or (), SECONDS_OF_ENV if seconds is None else seconds, as_json)
+        examine_environment(target, settings or (), SECONDS_OF_ENV if seconds is None else seconds, play, as_json)
         return
     if settings:
         raise ConfigError(f"command line: {settings[0]}: settings are for an environment, and {place} is a run (--env)")
@@ -99,27 +100,23 @@ def diagnosis_object(diagnosis: Diagnosis) -> dict[str, Any]:
     }
 
 
-def examine_environment(env: str, settings: Sequence[str], seconds: float, as_json: bool) -> None:
-    """Prints the findings of an environment."""
+def examine_environment(env: str, settings: Sequence[str], seconds: float, play: bool, as_json: bool) -> None:
+    """Prints the findings of an environment, and measurements."""
     from rookery.doctor.examine_env import examine_env
-    from rookery.doctor.text import finding_lines
+    from rookery.doctor.text import examination_lines
 
-    found = examine_env(env, settings, seconds)
-    if as_json:
-        typer.echo(json.dumps({"env": env, "findings": [asdict(one) for one in found]}, indent=1))
-    else:
-        typer.echo(f"{env}: {len(found) or 'nothing'} found")
-        for one in found:
-            typer.echo("\n".join(["", *finding_lines(one)]))
-    leave(found)
+    cfg = env_settings(settings)
+    found = examine_env(env, cfg.config, cfg.wrappers, seconds=seconds, play=play, max_entities=cfg.max_entities)
+    typer.echo(json.dumps(asdict(found), indent=1) if as_json else "\n".join(examination_lines(found)))
+    leave(found.findings)
 
 
-def machine(as_json: bool) -> None:
+def describe_machine(as_json: bool) -> None:
     """Prints facts about the machine."""
-    from rookery.doctor.machine import machine_lines, machine_report
+    from rookery.doctor.machine import machine_report
 
     report = machine_report()
-    typer.echo(json.dumps(report, indent=1) if as_json else "\n".join(machine_lines(report)))
+    typer.echo(report.to_json() if as_json else "\n".join(report.lines()))
 
 
 def leave(findings: Sequence[Finding]) -> None:

@@ -14,6 +14,7 @@ from rookery.core.settings.layers import override_layer
 
 if TYPE_CHECKING:
     from rookery.envs.adapters.probe import EnvFinding
+    from rookery.run.settings import EnvConfig
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -149,14 +150,9 @@ def check(
 
     rookery envs check my.module:MyEnv config.size=8
     """
-    from rookery.core.config import resolve
     from rookery.envs.check import check_env
-    from rookery.run.settings import EnvConfig
 
-    layer = override_layer(text.removeprefix("env.") for text in settings or ())
-    if "name" in layer.values:
-        raise ConfigError("command line: name: the environment is the first argument")
-    cfg = resolve(EnvConfig, [layer]).config
+    cfg = env_settings(settings or ())
     findings = check_env(
         env,
         cfg.config,
@@ -171,6 +167,24 @@ def check(
         typer.echo(line)
     if any(finding.severity == "error" for finding in findings):
         raise typer.Exit(1)
+
+
+def env_settings(settings: Sequence[str]) -> EnvConfig:
+    """Returns the settings of an environment that is the first argument.
+
+    Args:
+        settings: Settings below ``env`` as ``path=value``.
+
+    Raises:
+        ConfigError: If one is wrong, or names another environment.
+    """
+    from rookery.core.config import resolve
+    from rookery.run.settings import EnvConfig
+
+    layer = override_layer(text.removeprefix("env.") for text in settings)
+    if "name" in layer.values:
+        raise ConfigError("command line: name: the environment is the first argument")
+    return resolve(EnvConfig, [layer]).config
 
 
 def report(findings: list[EnvFinding]) -> list[str]:

@@ -1,10 +1,12 @@
-"""Diagnoses as text: a line for a run that works, else a paragraph for each finding."""
+"""Diagnoses of runs and environments as text: a line if nothing was found, else a paragraph for each finding."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from textwrap import wrap
 
+from rookery.doctor.examine_env import EnvExamination
 from rookery.doctor.examine_run import Diagnosis
 from rookery.doctor.stored_run import StoredRun
 from rookery.report.finding import Finding
@@ -29,18 +31,35 @@ PLACES = ("RUN", "ENV")
 def diagnosis_lines(diagnosis: Diagnosis) -> list[str]:
     """Returns the text of a diagnosis: one line for a run without findings."""
     run, findings = diagnosis.run, diagnosis.findings
-    counted = [one for one in findings if one.counts]
+    return [f"{headline(run)}: {counts(findings)}{more(diagnosis)}", *paragraphs(findings, run)]
+
+
+def examination_lines(examined: EnvExamination) -> list[str]:
+    """Returns the text of the examination of an environment: findings, then measurements."""
+    findings = examined.findings
+    return [f"{examined.env}: {counts(findings)}", *paragraphs(findings), *[""] * bool(findings), *examined.facts]
+
+
+def counts(findings: Sequence[Finding]) -> str:
+    """Returns the number of findings in words."""
     if not findings:
-        return [f"{headline(run)}: nothing found{more(diagnosis)}"]
-    words = f"{len(counted) or 'no'} finding{'' if len(counted) == 1 else 's'}"
-    notes = len(findings) - len(counted)
-    words += f", {notes} note{'' if notes == 1 else 's'}" if notes else ""
-    lines = [f"{headline(run)}: {words}{more(diagnosis)}"]
-    for one in findings[:WHOLE]:
-        lines += ["", *finding_lines(one, run)]
-    if rest := findings[WHOLE:]:
-        lines += ["", *(line for one in rest for line in short_lines(one))]
-    return lines
+        return "nothing found"
+    counted = sum(one.counts for one in findings)
+    notes = len(findings) - counted
+    words = f"{counted or 'no'} finding{'' if counted == 1 else 's'}"
+    return words + (f", {notes} note{'' if notes == 1 else 's'}" if notes else "")
+
+
+def paragraphs(findings: Sequence[Finding], run: StoredRun | None = None) -> list[str]:
+    """Returns the first findings with their explanations, and a line or two for each further one.
+
+    Args:
+        findings: The findings.
+        run: The run; None for an environment.
+    """
+    lines = [line for one in findings[:WHOLE] for line in ("", *finding_lines(one, run))]
+    rest = findings[WHOLE:]
+    return [*lines, *[""] * bool(rest), *(line for one in rest for line in short_lines(one))]
 
 
 def headline(run: StoredRun) -> str:

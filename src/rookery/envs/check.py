@@ -193,7 +193,7 @@ class _Check:
             else:
                 self.specs[agent] = layouts
                 for dropped in layouts[0].dropped:
-                    self.warn(f"{dropped}; that part is left out", agent)
+                    self.warn(f"{dropped}; that part is left out", agent, sort=f"left out {dropped}")
         return self.specs[agent]
 
     # --- checking -----------------------------------------------------------------------------------------------------
@@ -303,14 +303,15 @@ class _Check:
         if len(lengths) >= 3 and len(set(lengths)) == 1 and set(self.ends) == {"terminated"} and lengths[0] >= 10:
             text = f"all {len(lengths)} episodes were terminated after exactly {lengths[0]} steps"
             limit = "as with a time limit: if it is one, set truncated instead, so that the final value is bootstrapped"
-            self.warn(f"{text}, {limit}")
+            self.warn(f"{text}, {limit}", sort="time limit")
         for agent in probe.lane.agents:
             if agent not in self.met and self.specs.get(agent) is not None:
-                self.warn("is announced but never had to act", agent)
+                self.warn("is announced but never had to act", agent, sort="idle agent")
         if self.rewards and not any(self.rewards) and not any(self.group_rewards):
-            self.warn(f"all {len(self.rewards):,} rewards were 0: random play finds none, learning may not either")
+            text = f"all {len(self.rewards):,} rewards were 0: random play finds none, learning may not either"
+            self.warn(text, sort="no reward")
         if len(self.seen_obs) == 1 and max(lengths, default=0) > 1:
-            self.warn("all observations were the same: they do not show what actions change")
+            self.warn("all observations were the same: they do not show what actions change", sort="constant obs")
         elif len(self.first_obs) == 1 and self.episodes > 1 and lengths:
             add("note", "every episode begins with the same observation, whatever the seed")
         agents = len(self.met)
@@ -343,17 +344,17 @@ class _Check:
         if difference := _difference(first, list(islice(self.play(other, 0), REPLAY))):
             text = f"not deterministic: {difference} between two environments with the same seed and the same actions"
             hint = "draw from self.np_random after super().reset(seed=seed); runs cannot repeat exactly (exact: false)"
-            self.warn(f"{text}; {hint}")
+            self.warn(f"{text}; {hint}", sort="not deterministic")
             return
         if difference := _difference(first, list(islice(self.play(copy, 0), REPLAY))):
             text = f"not deterministic: {difference} when the same environment plays the same episode again"
-            self.warn(f"{text}; state of an earlier episode survives reset(seed)")
+            self.warn(f"{text}; state of an earlier episode survives reset(seed)", sort="not deterministic")
             return
         alone = list(islice(self.play(other, 1), REPLAY))
         both = zip_longest(islice(self.play(other, 1), REPLAY), islice(self.play(copy, 2), REPLAY))
         if difference := _difference(alone, [moment for moment, _ in both if moment is not None]):
             text = f"environments share state: {difference} in one when another is stepped beside it"
-            self.error(f"{text}; keep changing state in self, not in the class or the module")
+            self.error(f"{text}; keep changing state in self, not in the class or the module", sort="shared state")
 
 
 def _check_batched(pair: Sequence[VectorEnv], name: str, findings: Findings, max_steps: int, streams: Streams) -> None:
@@ -386,7 +387,7 @@ def _check_batched(pair: Sequence[VectorEnv], name: str, findings: Findings, max
         ]
     findings.where = ""
     if not ended:
-        findings.add("warning", f"no episode ended within {steps:,} steps of {lanes} environments")
+        findings.add("warning", f"no episode ended within {steps:,} steps of {lanes} environments", sort="endless")
     agents = sum(len(kind.agents) for kind in pair[0].kinds)
     for group, members in groups_of(pair[0]).items():
         findings.add("note", f"group {group!r}: {', '.join(members)} win and lose together")

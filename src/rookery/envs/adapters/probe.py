@@ -46,12 +46,14 @@ class EnvFinding:
         where: Episode, step and agent of the first occurrence.
         text: The found and the expected value, and how to fix it.
         count: Number of occurrences.
+        sort: Kind of problem, such as ``endless``; empty for one without a name.
     """
 
     severity: Severity
     where: str
     text: str
     count: int = 1
+    sort: str = ""
 
 
 @dataclass
@@ -71,7 +73,7 @@ class Findings:
         key = (str(agent), sort or text)
         before = self.found.get(key)
         self.found[key] = (
-            EnvFinding(severity, where, text) if before is None else replace(before, count=before.count + 1)
+            EnvFinding(severity, where, text, sort=sort) if before is None else replace(before, count=before.count + 1)
         )
 
 

@@ -21,7 +21,8 @@ class RuleText:
 
     Attributes:
         severity: Usual severity of its findings.
-        source: What it reads: ``rows``, ``play`` (of a checkpoint or an environment), ``files`` or ``machine``.
+        source: What it reads: ``rows``, ``play`` (of a checkpoint or an environment), ``env`` (an environment alone),
+            ``files`` or ``machine``.
         means: Its meaning, and where it is silent.
         causes: Likely causes, the most likely first.
         remedies: What to try, in this order: settings as ``path=value``, where ``{at}`` is the section of the policy,
@@ -291,6 +292,20 @@ RULES: dict[str, RuleText] = {
         ("a grid world that numbers its objects",),
         ("{at}.model.categorical_images=null",),
     ),
+    "not-deterministic": RuleText(
+        "warning",
+        "env",
+        "Equal seeds and actions lead to different steps, so runs cannot repeat.",
+        ("random numbers are not from self.np_random", "state of an earlier episode survives reset"),
+        (CHECK_ENV,),
+    ),
+    "env-check": RuleText(
+        "warning",
+        "env",
+        "The environment breaks the interface: a shape, a type, a missing value, an agent without a space.",
+        ("the message has the place",),
+        ("rookery envs check ENV",),
+    ),
     # --- replay and exploration ---------------------------------------------------------------------------------------
     "replay-young": RuleText(
         "warning",
@@ -394,6 +409,34 @@ RULES: dict[str, RuleText] = {
         "The newest checkpoint is much older than the last row: a stop now would lose that work.",
         ("checkpoint.every is large", "writing checkpoints fails"),
         ("checkpoint.every_seconds=300",),
+    ),
+    "kernels-missing": RuleText(
+        "warning",
+        "machine",
+        "Small networks run in PyTorch, or on slower kernels than this machine could use.",
+        ("the package was built without a C++ compiler", "its files are damaged, or of another version"),
+        ("python setup.py build_ext --inplace",),
+    ),
+    "gpu-unused": RuleText(
+        "note",
+        "machine",
+        "The machine has a GPU, and the installed PyTorch cannot use it. Small networks are faster on the CPU anyway.",
+        ("this build of PyTorch is for the CPU", "the driver is older than the build needs"),
+        ("pip install --force-reinstall torch",),
+    ),
+    "cores-limited": RuleText(
+        "note",
+        "machine",
+        "The container may use fewer cores than it shows.",
+        ("a quota of the container",),
+        ("sampling.env_processes=null",),
+    ),
+    "cores-busy": RuleText(
+        "note",
+        "machine",
+        "Other programs use the cores: trainings and measurements of speed are slower than usual.",
+        ("another training", "processes of a training that has ended"),
+        ("top",),
     ),
 }  # fmt: skip
 """All rules, in the order in which findings of equal severity are shown."""

@@ -1,0 +1,127 @@
+"""`examine_env`: faults of environments are found by playing them for a moment, and healthy ones have none."""
+
+import gymnasium
+import numpy as np
+import pytest
+from broken_runs import broken_run
+from gymnasium.spaces import Box, Dict, Discrete
+
+from rookery.doctor.examine_env import NOT_PLAYED, examine_env
+from rookery.doctor.text import examination_lines
+
+SHORT = 0.8
+"""Seconds of the probes."""
+
+
+def rules(env, severities=("error", "warning"), seconds=SHORT, **settings):
+    found = examine_env(env, settings or None, (), seconds=seconds)
+    return [one.rule for one in found.findings if one.severity in severities]
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "FrozenLake-v1", "MultiAgentArena", "GoalGrid"])
+def test_a_healthy_environment_has_no_finding_that_counts(env):
+    assert rules(env) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "action_ignored",
+        "end_as_truncation",
+        "limit_as_termination",
+        "nan_at_step_900",
+        "obs_constant",
+        "obs_shared",
+        "reward_constant",
+        "reward_never",
+    ],
+)
+def test_a_fault_is_found_and_is_not_in_the_twin(name):
+    run = broken_run(name)
+    seconds = 20.0 if run.raises else SHORT  # which ends at the error, on a busy machine, too
+    found = rules(run.broken["env"], seconds=seconds, **run.broken.get("env_config", {}))
+    assert set(found[:2]) & set(run.counted)
+    assert rules(run.twin["env"], **run.twin.get("env_config", {})) == []
+
+
+class Endless(gymnasium.Env):
+    """Adds the action to a number, and never ends. A second element of the action does nothing."""
+
+    observation_space, action_space = Box(-np.inf, np.inf, (3,), np.float32), Box(-1.0, 1.0, (2,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.sum = 0.0
+        return self.shown(), {}
+
+    def step(self, action):
+        self.sum = 0.9 * self.sum + float(action[0])
+        return self.shown(), -abs(self.sum), False, False, {}
+
+    def shown(self):
+        return np.array([1000 * self.sum, 1000 * self.sum, 0.5], np.float32)
+
+
+def test_what_is_unusual_and_no_fault_is_a_note():
+    found = examine_env(Endless, None, (), seconds=SHORT)
+    notes = {one.rule: one for one in found.findings if one.severity == "note"}
+    assert {"obs-unnormalized", "obs-duplicated", "obs-constant", "actions-without-effect"} <= notes.keys()
+    assert "1 of 3 elements" in notes["obs-constant"].message
+    assert "elements 1 of the action" in notes["actions-without-effect"].message
+    assert [one.rule for one in found.findings if one.counts] == ["episodes-endless"]
+
+
+class Masked(gymnasium.Env):
+    """Allows one of three actions in each step, and raises for the others."""
+
+    observation_space = Dict(action_mask=Box(0, 1, (3,), np.int8), cue=Discrete(3))
+    action_space = Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.shown(), {}
+
+    def step(self, action):
+        assert action == self.cue
+        self.steps += 1
+        return self.shown(), float(action), self.steps == 12 + self.cue, False, {}
+
+    def shown(self):
+        self.cue = int(self.np_random.integers(3))
+        return {"action_mask": np.eye(3, dtype=np.int8)[self.cue], "cue": self.cue}
+
+
+def test_actions_that_a_mask_forbids_are_not_played():
+    found = examine_env(Masked, None, (), seconds=SHORT)
+    assert [one.rule for one in found.findings if one.severity == "error"] == ["actions-without-effect"]
+    assert all("AssertionError" not in one.message for one in found.findings)
+
+
+def test_an_environment_that_raises_is_a_finding():
+    class Raising(Endless):
+        def step(self, action):
+            raise ZeroDivisionError
+
+    assert "env-fails" in rules(Raising)
+
+
+def test_programs_outside_are_not_started():
+    found = examine_env("external:9900", None, (), seconds=SHORT)
+    assert found.findings == () and found.facts == (NOT_PLAYED,)
+
+    class Robot(Endless):
+        throwaway = False
+
+        def __init__(self):
+            raise AssertionError("it is not made")
+
+    assert examine_env(Robot, None, (), seconds=SHORT).facts == (NOT_PLAYED,)
+
+
+def test_the_report_names_returns_and_effects():
+    lines = examination_lines(examine_env("CartPole-v1", None, (), seconds=SHORT))
+    assert lines[0].startswith("CartPole-v1: ")
+    text = "\n".join(lines)
+    assert "always action 1: return 9." in text
+    assert "actions change 4 of 4 elements of obs" in text
