@@ -1,0 +1,124 @@
+"""Findings of broken and of healthy runs: ``python benchmarks/studies/doctor.py``; writes benchmarks/results/doctor.md.
+
+Each of the 25 broken runs in `tests/doctor/broken/` is trained with its budget and examined as `rookery doctor RUN`
+does, with at most ``--seconds`` of play. It is explained if a rule that its script names is among the first two
+findings, and a warning or an error. Healthy runs are the stored metrics and settings in `tests/doctor/healthy/`, which
+rules that play cannot examine; those in `aside/` played no part in writing the rules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "doctor"))
+
+import broken_runs
+from benchmarks.learning import machine
+from healthy_runs import HealthyRun, healthy_runs
+
+from rookery.doctor.examine_run import examine_run
+from rookery.doctor.stored_run import settings_by_path
+from rookery.report.finding import Finding
+from rookery.run.findings.diagnose import findings_of_rows
+
+PAGE = Path(__file__).parents[1] / "results" / "doctor.md"
+
+FIRST = 2
+"""Findings that are explained in full, and count."""
+
+
+class Examined(NamedTuple):
+    """A broken run that was examined.
+
+    Attributes:
+        name: Its name.
+        fault: Its fault.
+        findings: Its findings, in their order.
+        is_explained: Whether a rule that counts is among the first ones.
+        seconds: Time of the examination.
+    """
+
+    name: str
+    fault: str
+    findings: list[Finding]
+    is_explained: bool
+    seconds: float
+
+
+def examined(name: str, seconds: float) -> Examined:
+    """Trains a broken run and examines it.
+
+    Args:
+        name: Its name.
+        seconds: Longest time of play.
+    """
+    run = broken_runs.broken_run(name)
+    with tempfile.TemporaryDirectory() as folder:
+        trained = broken_runs.train(name, Path(folder, name))
+        began = time.monotonic()
+        found = examine_run(trained.folder, time_limit=seconds).findings
+    counted = [one.rule for one in found[:FIRST] if one.counts]
+    return Examined(name, run.fault, found, bool(set(counted) & set(run.counted)), time.monotonic() - began)
+
+
+def named(findings: list[Finding]) -> str:
+    """Returns findings as the cell of a table."""
+    return ", ".join(f"{one.rule} ({one.severity})" for one in findings) or "none"
+
+
+def broken_table(rows: list[Examined]) -> Iterator[str]:
+    """Yields the lines of the table of broken runs."""
+    yield "## Broken runs\n"
+    yield f"{sum(row.is_explained for row in rows)} of {len(rows)} are explained.\n"
+    yield "| run | fault | first two findings | further ones | explained | seconds |\n|---|---|---|---|---|---|"
+    for row in rows:
+        first, rest = row.findings[:FIRST], len(row.findings) - FIRST
+        explained = "yes" if row.is_explained else "NO"
+        cells = (row.name, row.fault, named(first), str(max(0, rest)), explained, f"{row.seconds:.1f}")
+        yield f"| {' | '.join(cells)} |"
+
+
+def healthy_table(title: str, runs: list[HealthyRun]) -> Iterator[str]:
+    """Yields the lines of the table of healthy runs with findings that count."""
+    found = {run.name: findings_of_rows(run.rows, settings_by_path(run.settings)) for run in runs}
+    counted = {name: [one for one in each if one.counts] for name, each in found.items()}
+    errors = sum(one.severity == "error" for each in counted.values() for one in each)
+    with_any = sum(map(bool, counted.values()))
+    yield f"\n## {title}\n"
+    yield f"{len(runs)} runs: {with_any} with a warning or an error, {errors} errors.\n"
+    yield "| run | findings |\n|---|---|"
+    for name, each in found.items():
+        yield f"| {name} | {named(each)} |"
+
+
+def main() -> None:
+    """Makes the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", default=broken_runs.NAMES, help="broken runs; all by default")
+    parser.add_argument("--seconds", type=float, default=60.0, help="longest time of play")
+    given = parser.parse_args()
+    assert __doc__
+    about = __doc__.partition("\n\n")[2]
+    head = [
+        f"# Findings of rookery doctor\n\nMade by `python benchmarks/studies/doctor.py --seconds {given.seconds:g}`."
+    ]
+    head += [f"{', '.join(f'{key} {value}' for key, value in machine().items())}.\n\n{about}"]
+    healthy = [*healthy_table("Healthy runs", healthy_runs(aside=False))]
+    healthy += healthy_table("Healthy runs that were kept aside", healthy_runs(aside=True))
+    rows: list[Examined] = []
+    for name in given.names:
+        rows.append(examined(name, given.seconds))
+        print(name, rows[-1].is_explained, named(rows[-1].findings), f"{rows[-1].seconds:.1f} s", flush=True)
+        if given.names == broken_runs.NAMES:
+            PAGE.write_text("\n".join([*head, *broken_table(rows), *healthy, ""]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
