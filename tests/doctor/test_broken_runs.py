@@ -12,8 +12,8 @@ def test_there_are_25_faults_with_answers():
     assert all(run.broken != run.twin for run in runs.values())
 
 
-@pytest.mark.parametrize("name", ["lr_one", "nan_at_step_900"])
-def test_a_trained_run_has_rows_settings_and_a_directory(name, tmp_path):
+def test_a_trained_run_has_rows_settings_and_a_directory(tmp_path):
+    name = "nan_at_step_900"
     trained = broken_runs.train(name, tmp_path / name)
     assert trained.rows and trained.rows[0]["iteration"] == 1
     assert trained.settings.stop["env_steps"] == broken_runs.broken_run(name).env_steps

@@ -7,11 +7,12 @@ import shutil
 import time
 
 import pytest
-import torch
 from walks import Pair, Robot, Shared, Walk
 
 from rookery import DQNConfig, PPOConfig, Trainer
 from rookery.cli.main import main
+from rookery.doctor import examine_run as examine_module
+from rookery.doctor import probe
 from rookery.doctor.examine_run import examine, examine_run
 from rookery.doctor.text import diagnosis_lines
 from rookery.models.build import ModelConfig
@@ -19,6 +20,12 @@ from rookery.report.finding import Finding
 from rookery.run.findings.catalog import RULES
 
 QUICK = PPOConfig(fragment_length=32, epochs=1)
+
+
+@pytest.fixture(autouse=True)
+def short_play(monkeypatch):
+    monkeypatch.setattr(examine_module, "EPISODES", 10)
+    monkeypatch.setattr(probe, "STEPS", 220)
 
 
 def stored(folder, env=Walk, algorithm=QUICK, iterations=3, **settings):
@@ -256,12 +263,3 @@ def test_remedies_are_commands_with_the_run_and_its_settings():
 def test_all_rules_have_causes_and_remedies():
     for name, rule in RULES.items():
         assert rule.causes and rule.remedies and rule.means.endswith("."), name
-
-
-def test_weights_stay_as_they_are(tmp_path):
-    run = stored(tmp_path, "CartPole-v1")
-    with Trainer.load(run) as before:
-        weights = [one.clone() for one in before.policies["main"].parameters()]
-    examine_run(run, time_limit=1)
-    with Trainer.load(run) as after:
-        assert all(torch.equal(*pair) for pair in zip(weights, after.policies["main"].parameters(), strict=True))
