@@ -52,7 +52,7 @@ def test_a_reader_of_the_rows_finds_the_same(tmp_path):
         assert found == trainer.diagnose() != []
 
 
-@pytest.mark.parametrize("stop", [1_000, 2_500])
+@pytest.mark.parametrize("stop", [2_500])
 def test_a_resumed_run_has_the_same_findings(tmp_path, stop):
     trained(tmp_path / "whole").close()
     trained(tmp_path / "parts", stop).close()
