@@ -15,6 +15,7 @@ DQN = "CartPole-v1 --algo dqn --run-id dqn --seed 3 --stop env_steps=240 --prese
 SMALL = (
     "algorithm.batch_size=8 algorithm.learning_starts=40 algorithm.model.hidden=[8] algorithm.gamma=0.9 "
     "sampling.num_envs=2 sampling.iteration_steps=120 algorithm.replay.capacity=500"
+    " algorithm.train_every=4 algorithm.updates_per_step=0.25"
 )
 
 

@@ -14,7 +14,12 @@ from PIL import Image
 from rookery.cli.runs import in_runs_folder
 from rookery.core.io.files import read_manifest
 
-SIZES = ["sampling.num_envs=4", "sampling.iteration_steps=40", "algorithm.learning_starts=50"]
+SIZES = [
+    "sampling.num_envs=4",
+    "sampling.iteration_steps=40",
+    "algorithm.learning_starts=50",
+    "algorithm.train_every=4",
+]
 DQN = ["--algo", "dqn", "--preset", "none", "--evaluate", "0", *SIZES]
 
 

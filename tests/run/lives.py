@@ -50,7 +50,10 @@ ATTENDING = SLOWER.replace(model={"memory": {"kind": "attention", "size": 8, "se
 REPLAYING = DQNConfig(
     batch_size=16,
     learning_starts=60,
+    train_every=4,
+    updates_per_step=0.25,
     n_step=3,
+    lr=5e-4,
     replay={"capacity": 300},
     target={"every": 7},
     exploration={"epsilon": Linear(1.0, 0.1, steps=400)},

@@ -122,7 +122,7 @@ def test_rows_in_files_come_to_the_same_weights(tmp_path):
 
 
 def test_runs_that_play_can_keep_rows_in_files(tmp_path):
-    cfg = small(DQNConfig, learning_starts=50, replay={"capacity": 30_000, "memory_mb": 1})
+    cfg = small(DQNConfig, learning_starts=50, train_every=4, replay={"capacity": 30_000, "memory_mb": 1})
     with Trainer("CartPole-v1", cfg, num_envs=2, seed=0, run_dir=tmp_path / "run") as trainer:
         trainer.train({"env_steps": 200})
         assert trainer.replays["main"].buffer.memmaps.in_files > 0

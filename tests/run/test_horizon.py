@@ -148,7 +148,7 @@ def test_a_later_stop_given_to_train_says_once_that_schedules_have_ended(stop, c
 
 @pytest.mark.regression("wrong result", "A run resumed with a larger stop.env_steps learns on, and says at what rate")
 def test_nested_schedules_move_too(tmp_path, capsys):
-    cfg = DQNConfig(learning_starts=8, batch_size=8, lr=1e-3, exploration={"epsilon": Linear(1.0, 0.0)},
+    cfg = DQNConfig(learning_starts=8, batch_size=8, train_every=4, lr=1e-3, exploration={"epsilon": Linear(1.0, 0.0)},
                     replay={"kind": "prioritized", "beta": Linear(0.4, 1.0)})  # fmt: skip
     with pole(cfg, num_envs=2, run_dir=tmp_path / "run", stop={"env_steps": 32}) as trainer:
         trainer.train()

@@ -19,6 +19,8 @@ from selection import slow_except
 
 RECURRENT = DQNConfig(
     batch_size=4,
+    train_every=4,
+    updates_per_step=0.25,
     learning_starts=60,
     replay={"capacity": 400, "kind": "prioritized", "burn_in": 2},
     model={"hidden": (16,), "memory": {"kind": "gru", "size": 8, "sequence_length": 6}},

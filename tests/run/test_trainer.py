@@ -45,7 +45,7 @@ from rookery.report.statistics import mean_interval
 
 FAST = PPOConfig(fragment_length=16, epochs=2, minibatch_size=32)
 SOFT = {"batch_size": 8, "learning_starts": 16, "updates_per_step": 0.25, "replay": {"capacity": 200}}
-REPLAYING = DQNConfig(**SOFT, model={"hidden": (8,)})
+REPLAYING = DQNConfig(**SOFT, train_every=4, lr=5e-4, model={"hidden": (8,)})
 TWO = {"agent1": "a", "agent2": "b"}
 
 
