@@ -74,6 +74,8 @@ def _seen(layout: BehaviorLayout, agents: Asking) -> list[np.ndarray]:
 
 def _sent(sensor: SensorLayout, stored: np.ndarray) -> np.ndarray:
     """Converts stored values to those that a sensor sent; uint8 images are scaled to [0, 1]."""
+    if sensor.is_constant:
+        return np.zeros((len(stored), *sensor.shape), np.float32)
     if sensor.is_set:
         return np.array(stored[..., 1:], np.float32)
     if sensor.is_turned:

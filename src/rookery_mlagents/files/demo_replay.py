@@ -2,6 +2,7 @@
 
 A row of such a file is what an agent saw when it decided, what it had earned since it last did, and what it did. So a
 reward stands a row later than the action that earned it, and an episode ends with a row in which nothing is decided.
+So does the recording of an agent, in files of recorders before 0.15.
 """
 
 from __future__ import annotations
@@ -80,6 +81,8 @@ class OpenEpisode:
         rewards: Rewards up to each row after the first.
         decisions: Number of decisions.
         blocks: Number of the first parts that are concatenated.
+        undecided: Observation of the row without an action; only the last row of an agent may have none.
+        undecided_row: Number of this row, from 1; 0 = there is none.
     """
 
     seen: list[Tree] = field(default_factory=list)
@@ -87,6 +90,8 @@ class OpenEpisode:
     rewards: array[float] = field(default_factory=lambda: array("d"))
     decisions: int = 0
     blocks: int = 0
+    undecided: Tree | None = None
+    undecided_row: int = 0
 
     def add(self, seen: Tree, action: np.ndarray) -> None:
         """Adds a decision; all but the last are concatenated from time to time, because small arrays need much
@@ -118,7 +123,8 @@ def joined(trees: Sequence[Tree]) -> Tree:
 def read_unity(path: Path, wanted: Wanted) -> dict[str, Recording]:
     """Reads a file, or all files ``*.demo`` of a directory, which must have the same spaces.
 
-    The last decision of an agent before a recording stopped is left out: its result is not in the file.
+    The last decision of an agent before a recording stopped is left out, because its result is not in the file. A row
+    without an action is no decision; only the last row of an agent may be one.
 
     Raises:
         FileError: If there is none, or it is empty or broken.
@@ -164,24 +170,31 @@ def recording_of_demo(file: Path, demo: DemoFile, wanted: Spaces | None, growth:
         try:
             seen = _seen(info, sensors, made_of)
             growth.take(sum(leaf.nbytes for leaf in seen.values()))
-            decided = None if info.ended else _decided(pair.action_info or AgentActionProto(), action)
-            stored = None if decided is None else action.from_env([decided])
+            given = pair.action_info or AgentActionProto()
+            is_undecided = not info.ended and given == AgentActionProto(value=given.value)
+            stored = None if info.ended or is_undecided else action.from_env([_decided(given, action)])
         except (SpaceError, WireError, ValueError, OverflowError) as error:
             raise ConfigError(f"{file}: row {row + 1}: {error}") from None
         if not np.isfinite(info.reward + info.group_reward):
             raise ConfigError(f"{file}: row {row + 1}: the reward is {info.reward}, which is no finite number")
         one = agents.setdefault(info.id, OpenEpisode())
+        if one.undecided_row:
+            raise ConfigError(f"{file}: row {one.undecided_row}: has no action, and its agent has further rows")
         if one.seen:
             one.rewards.append(info.reward + info.group_reward)
-        if stored is not None:
+        if is_undecided:
+            one.undecided, one.undecided_row = seen, row + 1
+        elif stored is not None:
             one.add(seen, stored)
         elif one.seen:
             cut = info.max_step_reached
             episodes.append(_episode(one, not cut, cut, seen if cut else None))
         if info.ended:
             del agents[info.id]
-    for one in agents.values():
-        if one.decisions > 1:  # the recording stopped: the outcome of the last decision is unknown
+    for one in agents.values():  # the recording stopped
+        if one.undecided is not None and one.decisions:
+            episodes.append(_episode(one, False, False, one.undecided))
+        elif one.undecided is None and one.decisions > 1:  # the outcome of the last decision is unknown
             last = one.without_last()
             episodes.append(_episode(one, False, False, last))
     return Recording(made_of, tuple(episodes))
@@ -197,6 +210,7 @@ def _can_be(sensors: Sequence[SensorLayout], seen: ObsSpec, wanted: ObsSpec) -> 
         return False
     return all(
         (_is_set_of(sensor, leaf) or leaf.shape in (sensor.shape, sensor.space.shape))
+        and (not sensor.is_constant or leaf.sizes == (1,))
         and sensor.is_packed == (leaf.dtype == np.uint8 and leaf.kind == "box")
         for sensor, leaf in zip(sensors, leaves, strict=True)
     )

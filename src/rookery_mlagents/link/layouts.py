@@ -9,7 +9,8 @@ The convention, which ONNX files for Unity (`rookery_mlagents/onnx_unity.py`) an
   space, others a Dict by the names of the sensors. A sensor without a name is called ``obs_i``; one whose name is
   taken, or means something here, is called ``NAME_i`` (`paths_of`).
 - Numbers are boxes without bounds, of the shape that the player sends; sensors of categories or flags
-  are not marked as such, and are numbers.
+  are not marked as such, and are numbers. A sensor of shape (0,) is an empty box; an agent with no other sensors
+  observes a constant, Discrete(1).
 - A sensor that is packed as PNG is an image of bytes, and in units of 1/255 what a model gets. Images of bytes or
   floats keep the shape in which they come, ``[height, width, channels]`` or, of package 3 and later, ``[channels,
   height, width]``, unless networks would take another axis for the channels: then they are turned. A model gets the
@@ -80,6 +81,9 @@ GOAL_SIGNAL = 1
 LARGEST, LARGEST_SENSOR = 2**20, 2**26
 """Maximum number of elements or options of an action, and of elements of a sensor; messages with more are rejected."""
 
+EMPTY = (0,)
+"""Shape of a sensor without numbers; recorders up to 0.14 write one for agents without vector observations."""
+
 OWN_NUMBER = re.compile(r"obs_\d+")
 
 
@@ -98,6 +102,7 @@ class SensorLayout:
         is_packed: Whether it sends PNGs.
         is_goal: Whether it is a goal.
         is_turned: Whether the leaf has the channels of the image on the other end.
+        is_constant: Whether it stands for an agent without observations: it sends no numbers, and the leaf is 0.
     """
 
     path: str
@@ -107,6 +112,7 @@ class SensorLayout:
     is_packed: bool
     is_goal: bool
     is_turned: bool
+    is_constant: bool = False
 
     @property
     def is_set(self) -> bool:
@@ -121,6 +127,8 @@ class SensorLayout:
     @property
     def space(self) -> spaces.Space[Any]:
         """Space of the sensor's leaf."""
+        if self.is_constant:
+            return spaces.Discrete(1)
         if self.is_set:
             return EntitySet(spaces.Box(-np.inf, np.inf, self.shape[1:], np.float32), self.shape[0])
         shape = self.shape
@@ -132,6 +140,8 @@ class SensorLayout:
 
     def stored(self, values: np.ndarray) -> np.ndarray:
         """Converts values of the player, ``[N, *shape]``, to stored values, ``[N, *leaf.shape]``."""
+        if self.is_constant:
+            return np.zeros(len(values), np.int64)
         if self.is_set:
             return with_presence(values)
         if self.is_turned:
@@ -174,9 +184,10 @@ def sensor_layouts(observations: Sequence[ObservationProto]) -> tuple[SensorLayo
         SpaceError: If one gives nothing.
     """
     found = []
+    is_constant = all(tuple(obs.shape) == EMPTY for obs in observations)
     for path, obs in zip(paths_of([obs.name for obs in observations]), observations, strict=True):
         shape, properties = tuple(obs.shape), tuple(obs.dimension_properties)
-        if not shape or min(shape) < 1 or math.prod(shape) > LARGEST_SENSOR:
+        if shape != EMPTY and (not shape or min(shape) < 1 or math.prod(shape) > LARGEST_SENSOR):
             raise SpaceError(f"sensor {path!r} has the shape {shape}: give it 1 to {LARGEST_SENSOR:,} numbers in Unity")
         is_packed = obs.compression_type == PNG
         turned = False
@@ -184,7 +195,7 @@ def sensor_layouts(observations: Sequence[ObservationProto]) -> tuple[SensorLayo
             first = channels_first(shape, properties)
             turned = _is_taken_for(shape, first) and not _is_taken_for(_turned(shape, first), not first)
         is_goal = obs.observation_type == GOAL_SIGNAL
-        found.append(SensorLayout(path, obs.name, shape, properties, is_packed, is_goal, turned))
+        found.append(SensorLayout(path, obs.name, shape, properties, is_packed, is_goal, turned, is_constant))
     return tuple(found)
 
 
@@ -336,7 +347,9 @@ class Around:
 
 
 def _around(content: bytes, count: int) -> Around | None:
-    """Finds the block of `count` values in an observation; None if they are not contiguous."""
+    """Finds the block of `count` values in an observation; None if they are not contiguous, or there are none."""
+    if not count:
+        return None
     numbers = {name: number for number, (name, _) in wire_fields(ObservationProto).items()}
     view, place = memoryview(content), 0
     while place < len(view):
