@@ -31,6 +31,9 @@ MARKS = (*FACTS, "obs_0", "vector_observation", "continuous_actions", "discrete_
 PAIRS = {"continuous_actions": "continuous_action_output_shape", "discrete_actions": "discrete_action_output_shape"}
 """Outputs with actions, each with the output that describes their layout."""
 
+LOG_PROBABILITIES = ("action", "discrete_actions")
+"""Outputs of models of version 2 with the log-probabilities of all choices, from which the package draws."""
+
 
 class UnityRules(OnnxRules):
     """Rules by which the package com.unity.ml-agents accepts a model."""
@@ -38,6 +41,7 @@ class UnityRules(OnnxRules):
     kind = "unity"
     purpose = "for Unity, model version ?"
     marks = frozenset(MARKS)
+    facts = frozenset((*FACTS, *PAIRS.values(), "action_output_shape", "is_continuous_control"))
 
     def check(self, report: FileReport, constants: dict[str, np.ndarray]) -> None:
         """See `OnnxRules.check`."""
@@ -50,6 +54,8 @@ class UnityRules(OnnxRules):
 
     def check_output(self, report: FileReport, name: str, value: np.ndarray, zeros: bool) -> None:
         """See `OnnxRules.check_output`."""
+        if zeros and report.version == 2 and name in LOG_PROBABILITIES and "action_masks" in _named(report.inputs):
+            return  # the mask forbids all choices, which no agent does
         if value.dtype.kind == "f" and not np.isfinite(value).all():
             report.problems.append(f"{name} is not finite for a batch of {'zeros' if zeros else 'numbers'}.")
 
@@ -59,6 +65,15 @@ class UnityRules(OnnxRules):
         if shape_of is None:
             return
         sizes = shape_of.ravel().astype(int)
+        if report.version == 2:
+            actions = given.get("discrete_actions")
+            if actions is not None and actions.shape[-1] != sizes.sum():
+                note = (
+                    f"discrete_actions is {actions.shape[-1]} wide where the branches have {sizes.sum()} choices together; "
+                    "the package loads such a model of version 2, and cannot draw from it."
+                )
+                report.notes += [note] * (note not in report.notes)
+            return
         for name in ("discrete_actions", "deterministic_discrete_actions"):
             actions = given.get(name)
             if actions is not None and ((actions < 0) | (actions >= sizes)).any():
@@ -150,17 +165,18 @@ def _check_actions(report: FileReport, constants: dict[str, np.ndarray]) -> None
         if shape is None:
             continue
         _check_float(report, shape_name, shape)
-        width = int(shape.flat[0]) if name == "continuous_actions" else shape.size
+        is_discrete, is_old = name == "discrete_actions", report.version == 2
+        width = shape.size if is_discrete else int(shape.flat[0])
         if (shape < 1).any():
             report.problems.append(f"{shape_name} is {shape.ravel().tolist()}, which are no numbers of actions.")
         for output in (name, f"deterministic_{name}"):
             dtype, axes = outputs.get(output, ("", (0, width)))
-            if isinstance(axes[-1], int) and axes[-1] != width:
+            if isinstance(axes[-1], int) and axes[-1] != width and not (is_discrete and is_old):
                 report.problems.append(f"{output} is {axes[-1]} wide where {shape_name} says {width}.")
-            wanted = ("float32",) if name == "continuous_actions" else ("int64", "int32")
+            wanted = ("int64", "int32") if is_discrete and not is_old else ("float32",)
             if dtype and dtype not in wanted:
                 report.problems.append(f"{output} has the type {dtype}, and the package reads {wanted[0]}.")
-        if name == "discrete_actions":
+        if is_discrete:
             _check_masks(report, int(shape.sum()))
 
 

@@ -126,6 +126,108 @@ def test_what_is_wrong_with_a_file_for_unity_is_said(what, good, tmp_path):
     assert any(re.search(told, problem) for problem in problems), problems
 
 
+def version_2(numbers=0, branches=(), legacy=False, memory=0.0, width=None):
+    """A model in the form of ML-Agents 0.17 to 0.25: log-probabilities of all choices, of which those that the mask
+    forbids are not finite. `legacy`: the outputs of the first of these releases; `width`: of the log-probabilities.
+    """
+    width = sum(branches) if width is None else width
+    info, node = helper.make_tensor_value_info, helper.make_node
+    facts = {"version_number": [2.0], "memory_size": [memory]}
+    if not legacy:
+        facts |= {"continuous_action_output_shape": [numbers]} if numbers else {}
+        facts |= {"discrete_action_output_shape": [sum(branches)]} if branches else {}
+    else:
+        facts |= {"is_continuous_control": [bool(numbers)], "action_output_shape": [numbers or sum(branches)]}
+    stored = {f"{name}.value": np.array(value, np.float32) for name, value in facts.items()}
+    nodes = [node("Identity", [f"{name}.value"], [name]) for name in facts]
+    inputs, outputs = [("vector_observation", 4)], [(name, None) for name in facts]
+    if numbers:
+        stored["to_numbers"] = np.ones((4, numbers), np.float32)
+        outputs.append(("action" if legacy else "continuous_actions", numbers))
+        nodes.append(node("MatMul", ["vector_observation", "to_numbers"], [outputs[-1][0]]))
+    if branches:
+        stored |= {"to_choices": np.ones((4, width), np.float32), "taken": np.zeros((sum(branches), width), np.float32)}
+        stored["taken"][: min(width, sum(branches))] = np.eye(min(width, sum(branches)), width)
+        inputs.append(("action_masks", sum(branches)))
+        outputs.append(("action" if legacy else "discrete_actions", width))
+        nodes += [
+            node("MatMul", ["vector_observation", "to_choices"], ["scores"]),
+            node("Exp", ["scores"], ["weights"]),
+            node("MatMul", ["action_masks", "taken"], ["allowed"]),
+            node("Mul", ["weights", "allowed"], ["kept"]),
+            node("ReduceSum", ["kept"], ["total"], axes=[1], keepdims=1),
+            node("Div", ["kept", "total"], ["probabilities"]),
+            node("Log", ["probabilities"], [outputs[-1][0]]),
+        ]
+    graph = helper.make_graph(
+        nodes, "model",
+        [info(name, TensorProto.FLOAT, ["batch", size]) for name, size in inputs],
+        [info(name, TensorProto.FLOAT, ["batch", size] if size else [1]) for name, size in outputs],
+        [numpy_helper.from_array(value, name) for name, value in stored.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 9)])
+    model.ir_version = 4
+    return model
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize("form", [{"numbers": 2}, {"branches": (3, 2)}, {"numbers": 2, "branches": (3,)}])
+def test_models_of_version_2_are_read_as_the_package_reads_them(form, legacy, tmp_path):
+    if legacy and len(form) == 2:
+        pytest.skip("one kind of actions was possible")
+    path = tmp_path / "old.onnx"
+    path.write_bytes(version_2(**form, legacy=legacy).SerializeToString())
+    report = inspect_file(path)
+    assert (report.version, report.problems) == (2, [])
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda model: model.graph.node.pop(), "breaks the rules of ONNX"),
+        (drop_output("discrete_action_output_shape"), "discrete_action_output_shape is a constant but no output"),
+        (lambda model: model.graph.initializer[2].CopyFrom(numpy_helper.from_array(np.array([6], np.float32),
+         "discrete_action_output_shape.value")), "action_masks is 5 wide where the branches have 6 choices"),
+        (lambda model: model.graph.initializer[3].CopyFrom(numpy_helper.from_array(np.full((4, 5), np.nan, np.float32),
+         "to_choices")), "discrete_actions is not finite for a batch of numbers"),
+    ],
+)  # fmt: skip
+def test_problems_of_models_of_version_2_are_said(change, problem, tmp_path):
+    model = version_2(branches=(3, 2))
+    change(model)
+    path = tmp_path / "old.onnx"
+    path.write_bytes(model.SerializeToString())
+    problems = check_file(path)
+    assert any(problem in one for one in problems), problems
+
+
+def test_numbers_of_version_2_that_are_not_finite_for_zeros_are_said_beside_a_mask(tmp_path):
+    model = version_2(numbers=2, branches=(3,))
+    at = next(node for node in model.graph.node if node.output[0] == "continuous_actions")
+    at.op_type, at.input[1] = "Div", "vector_observation"
+    path = tmp_path / "old.onnx"
+    path.write_bytes(model.SerializeToString())
+    assert any("continuous_actions is not finite for a batch of zeros" in one for one in check_file(path))
+
+
+def test_log_probabilities_of_too_few_choices_are_noted(tmp_path):
+    path = tmp_path / "old.onnx"
+    path.write_bytes(version_2(branches=(3, 2), width=3).SerializeToString())
+    report = inspect_file(path)
+    assert report.problems == []
+    assert [note for note in report.notes if "is 3 wide where the branches have 5 choices" in note]
+
+
+def test_facts_need_no_row_for_each_agent(good, tmp_path):
+    def many(model):
+        port(model, "discrete_action_output_shape").type.tensor_type.shape.dim[0].dim_param = "batch"
+
+    path = tmp_path / "facts.onnx"
+    path.write_bytes(good.read_bytes())
+    changed(path, many)
+    assert check_file(path) == []
+
+
 def test_files_that_are_none_are_told_from_those_that_are(good, tmp_path):
     for content in (b"", b"not at all", b"\x08\x07", bytes(range(256)) * 10, good.read_bytes()[:3000]):
         path = tmp_path / "x.onnx"

@@ -67,11 +67,13 @@ class OnnxRules:
         kind: Name of the rules.
         purpose: Purpose of such a file, as shown to a user.
         marks: Names of inputs, outputs and constants, any of which identifies a file for this program.
+        facts: Names of outputs that describe the model, with no row for each row of a batch.
     """
 
     kind: str = "generic"
     purpose: str = "for any program"
     marks: frozenset[str] = frozenset()
+    facts: frozenset[str] = frozenset()
 
     def check(self, report: FileReport, constants: dict[str, np.ndarray]) -> None:
         """Adds problems of a model before it is run.
@@ -277,7 +279,7 @@ def _check_given(report: FileReport, given: dict[str, np.ndarray], rows: int, ru
     for name, _, shape in report.outputs:
         value = given[name]
         rules.check_output(report, name, value, zeros)
-        if shape and isinstance(shape[0], str) and value.shape[0] != rows:
+        if shape and isinstance(shape[0], str) and value.shape[0] != rows and name not in rules.facts:
             report.problems.append(f"{name} has {value.shape[0]} rows for a batch of {rows}.")
     rules.check_outputs(report, given)
 
