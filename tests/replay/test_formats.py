@@ -22,6 +22,7 @@ from rookery.replay.formats.columns import Wanted
 from rookery.replay.formats.names import export_stored, format_of, import_replay, read_recordings
 from rookery.replay.recording import write_recordings
 from rookery.replay.segments import find_replay
+from rookery.replay.summary import between, summarize
 from rookery_mlagents.files.demo_file import read_demo, write_demo
 from rookery_mlagents.link.messages import (
     ActionSpecProto,
@@ -220,6 +221,53 @@ def test_demonstrations_of_old_players_are_read(tmp_path, kind, space):
     assert found.episodes[0].truncated and found.episodes[0].last_obs["obs"].tolist() == [[2.0]]
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_the_last_row_of_an_agent_may_have_no_action(tmp_path, ended):
+    brain = BrainParametersProto(brain_name="Old", action_spec=ActionSpecProto(0, 1, (3,)))
+    did = [AgentActionProto(discrete_actions=(number,)) for number in range(3)]
+    rows = [(1, 1.0, 9.0, False, False, did[1]), (2, 10.0, 9.0, False, False, did[2]),
+            (1, 2.0, 0.5, False, False, did[2]), (2, 11.0, 0.25, False, False, AgentActionProto()),
+            (1, 3.0, 0.75, ended, False, None), (3, 30.0, 0.0, False, False, AgentActionProto())]  # fmt: skip
+    found = read(demo_of(tmp_path / "old.demo", rows, brain), policy="Old")
+    one, other = sorted(found.episodes, key=len, reverse=True)  # agent 3 has decided nothing
+    assert (one.obs["obs"].tolist(), one.action.tolist()) == ([[1.0], [2.0]], [1, 2])
+    assert (one.reward.tolist(), one.terminated, one.truncated) == ([0.5, 0.75], ended, False)
+    assert ended or one.last_obs["obs"].tolist() == [[3.0]]
+    assert (other.obs["obs"].tolist(), other.action.tolist(), other.reward.tolist()) == ([[10.0]], [2], [0.25])
+    assert (other.terminated, other.truncated, other.last_obs["obs"].tolist()) == (False, False, [[11.0]])
+
+
+@pytest.mark.parametrize(
+    ("shapes", "space", "stored"),
+    [
+        ([(0,)], spaces.Discrete(1), {"obs": []}),
+        ([(2,), (0,)], None, {"obs_0": [2], "obs_1": [0]}),
+        ([(0,), (0,)], None, {"obs_0": [], "obs_1": []}),
+    ],
+)
+def test_sensors_without_numbers_are_read(tmp_path, shapes, space, stored):
+    brain = BrainParametersProto(brain_name="Old", action_spec=ActionSpecProto(1))
+    shown = tuple(ObservationProto(shape, float_data=FloatData((0.5,) * shape[0])) for shape in shapes)
+    did = AgentActionProto(continuous_actions=(0.25,))
+    pairs = [AgentInfoActionPairProto(AgentInfoProto(1.0, row == 3, observations=shown), did) for row in range(4)]
+    write_demo(path := tmp_path / "blind.demo", "made", brain, pairs)
+    found = read(path, policy="Old")
+    (episode,) = found.episodes
+    assert space is None or found.spaces.obs.space == space
+    assert {name: list(array.shape) for name, array in episode.obs.items()} == {
+        name: [3, *shape] for name, shape in stored.items()
+    }
+    assert episode.action.tolist() == [[0.25]] * 3 and episode.reward.tolist() == [1.0] * 3
+    import_replay(path, tmp_path / "stored")
+    summary = summarize(find_replay(tmp_path / "stored"))
+    ranges = [between(low, summary.ranges.most[name]) for name, low in summary.ranges.least.items()]
+    assert ("no numbers" in ranges) == any(shape == [0] for shape in stored.values())
+    again = read_recordings([path], Wanted(found.spaces, policy="Old"))["Old"]
+    assert again.spaces.obs == found.spaces.obs
+    with pytest.raises(SpaceError, match="are wanted"):
+        read_recordings([path], Wanted(recording(spaces.Discrete(5), UNIT).spaces, policy="Old"))
+
+
 def test_rows_of_a_demonstration_that_cannot_be_used_are_named(tmp_path):
     brain = BrainParametersProto(brain_name="Odd", action_spec=ActionSpecProto(0, 1, (3,)))
     good, wrong = AgentActionProto(discrete_actions=(1,)), AgentActionProto(discrete_actions=(7,))
@@ -228,7 +276,8 @@ def test_rows_of_a_demonstration_that_cannot_be_used_are_named(tmp_path):
         ((0, np.nan, 1.0, False, False, good), "row 2: obs: non-finite observation nan"),
         ((0, 1.0, np.nan, False, False, good), "row 2: the reward is nan"),
         ((0, 1.0, 1.0, False, False, wrong), r"row 2: action 0 is 7, which is not in Discrete\(3\)"),
-        ((0, 1.0, 1.0, False, False, AgentActionProto()), "row 2: 0 numbers and 0 choices were decided, where 0 and 1"),
+        ((0, 1.0, 1.0, False, False, AgentActionProto()), "row 2: has no action, and its agent has further rows"),
+        ((0, 1.0, 1.0, False, False, AgentActionProto(discrete_actions=(1, 1))), "row 2: 0 numbers and 2 choices were"),
     ):
         with pytest.raises(ConfigError, match=problem):
             read(demo_of(tmp_path / "odd.demo", [start, row, end], brain), policy="Odd")

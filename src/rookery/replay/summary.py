@@ -218,4 +218,6 @@ def between(low: np.ndarray, high: np.ndarray) -> str:
     if 1 < low.size <= MOST_RANGES:
         pairs = zip(low.ravel().tolist(), high.ravel().tolist(), strict=True)
         return ", ".join(f"{one:.4g} to {other:.4g}" for one, other in pairs)
+    if not low.size:
+        return "no numbers"
     return f"{low.min():.6g} to {high.max():.6g}"
