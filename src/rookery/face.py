@@ -122,7 +122,7 @@ if TYPE_CHECKING:
     from rookery.envs.groups import groups_of
     from rookery.envs.logs import log_folder, logs_in
     from rookery.envs.make import env_name, make_env
-    from rookery.envs.parameters import Draws, EpisodePlan, OpenParameters, Parameter, parameters_of
+    from rookery.envs.parameters import Draws, EpisodePlan, OpenParameters, Parameter, first_plan, parameters_of
     from rookery.envs.process_bound import bind_to_process, why_process_bound
     from rookery.envs.remote_env_stub import RemoteEnvStub
     from rookery.envs.samplers import (
@@ -282,7 +282,7 @@ _NAMES = {
     "rookery.envs.logs": "log_folder logs_in",
     "rookery.envs.make": "env_name make_env",
     "rookery.envs.process_bound": "bind_to_process why_process_bound",
-    "rookery.envs.parameters": "Draws EpisodePlan OpenParameters Parameter parameters_of",
+    "rookery.envs.parameters": "Draws EpisodePlan OpenParameters Parameter first_plan parameters_of",
     "rookery.envs.samplers": "ConstantSampler IntervalsSampler NormalSampler Sampler UniformSampler Value is_number",
     "rookery.envs.schemes": "EnvScheme scheme_of",
     "rookery.envs.vector.closing": "close_env",

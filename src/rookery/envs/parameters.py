@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -310,6 +312,24 @@ class Draws:
             drawn[name] = value
         return drawn
 
+    def seed_of(self, name: str, lesson: int, seed: int, lane: int) -> int:
+        """Returns the seed of a sampler from which the environment of a lane draws by itself.
+
+        It is the sampler's own one plus the lane. Samplers without one count from the run's seed, in the order of the
+        parameters and their lessons, and each lane continues the count.
+
+        Args:
+            name: The parameter.
+            lesson: Number of its lesson, 0 if it has none.
+            seed: Seed of the run.
+            lane: Number of the lane in the run.
+        """
+        courses = {each: self.lessons.get(each, (one,)) for each, one in self.samplers.items()}
+        if (own := courses[name][lesson].seed) is not None:
+            return own + lane
+        counted = [(each, k) for each, course in courses.items() for k, one in enumerate(course) if one.seed is None]
+        return seed + counted.index((name, lesson)) + lane * len(counted)
+
     def last(self) -> dict[str, int]:
         """Returns the number of the last lesson of each parameter that has lessons."""
         return {name: len(samplers) - 1 for name, samplers in self.lessons.items()}
@@ -327,6 +347,8 @@ class EpisodePlan:
         rng: Returns the generator of a parameter in an episode: ``rng(lane, episode, name, seed)``, with the seed of
             its sampler.
         lessons: Lessons that the first episodes have.
+        seed: Seed of the run, for samplers that an environment draws from by itself.
+        lane_in_run: Returns the number of a lane in the whole run.
     """
 
     def __init__(
@@ -335,8 +357,11 @@ class EpisodePlan:
         draws: Draws,
         rng: Callable[[int, int, str, int | None], np.random.Generator],
         lessons: Mapping[str, int],
+        seed: int = 0,
+        lane_in_run: Callable[[int], int] = int,
     ) -> None:
         self._seeds, self._draws, self._rng = seeds, draws, rng
+        self._seed, self._lane_in_run = seed, lane_in_run
         self._changes: list[tuple[list[int], dict[str, int]]] = [([], dict(lessons))]
 
     def __call__(self, lane: int, episode: int) -> int:
@@ -358,6 +383,11 @@ class EpisodePlan:
         """Returns the samplers that an environment draws from by itself in an episode, by parameter."""
         found = self._draws.of(self.lessons(lane, episode))
         return {name: sampler for name, sampler in found.items() if isinstance(sampler, self._draws.drawn_by_env)}
+
+    def sampler_seed(self, lane: int, episode: int, name: str) -> int:
+        """Returns the seed of one of `samplers`; see `Draws.seed_of`."""
+        lesson = self.lessons(lane, episode).get(name, 0)
+        return self._draws.seed_of(name, lesson, self._seed, self._lane_in_run(lane))
 
     def change(self, lessons: Mapping[str, int], episode: np.ndarray | None) -> None:
         """Sets other lessons for all later episodes.
@@ -393,6 +423,29 @@ def parameters_of(plan: SeedPlan | None, lane: int, episode: int) -> dict[str, V
 def lessons_of(plan: SeedPlan | None, lane: int, episode: int) -> dict[str, int]:
     """Returns the lessons that a plan has for an episode; none for a plan without lessons."""
     return dict(plan.lessons(lane, episode)) if isinstance(plan, EpisodePlan) else {}
+
+
+_FIRST: ContextVar[Callable[[Mapping[str, Parameter]], SeedPlan] | None] = ContextVar("first_plan", default=None)
+
+
+@contextmanager
+def first_plan_by(made: Callable[[Mapping[str, Parameter]], SeedPlan] | None) -> Iterator[None]:
+    """Lets environments that begin their first episode when they are created know its parameters.
+
+    Args:
+        made: Returns the plan of the run from the parameters that an environment declares; None = there is none yet.
+    """
+    token = _FIRST.set(made)
+    try:
+        yield
+    finally:
+        _FIRST.reset(token)
+
+
+def first_plan(declared: Mapping[str, Parameter]) -> SeedPlan | None:
+    """Returns the plan of the run that creates an environment, or None outside a run."""
+    made = _FIRST.get()
+    return None if made is None else made(declared)
 
 
 class NotifyingPlan:

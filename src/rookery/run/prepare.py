@@ -29,6 +29,7 @@ from rookery.envs.base import Kind, VectorBase, VectorEnv, has_throwaways
 from rookery.envs.choice import MEASURED, HelperChoice, choose
 from rookery.envs.groups import GroupEnv
 from rookery.envs.make import env_name, has_single_envs, lane_maker, make_env, why_no_variant
+from rookery.envs.parameters import first_plan_by
 from rookery.envs.placeholder_env import DATA, PlaceholderEnv
 from rookery.envs.process_bound import why_process_bound
 from rookery.envs.random_play import random_rows
@@ -51,7 +52,7 @@ from rookery.run.checks.obs_scale import scale_layers
 from rookery.run.checks.unused import unused_settings
 from rookery.run.choose_algorithm import choice_notes, explain_choice, with_algorithm
 from rookery.run.from_data import capacity_layers, env_of_data
-from rookery.run.lessons.parameters import parameter_names
+from rookery.run.lessons.parameters import parameter_names, plan_before
 from rookery.run.loggers import named_loggers
 from rookery.run.opponents.self_play import entry_layers, exploiters_of
 from rookery.run.presets import find_preset, space_layer
@@ -242,7 +243,8 @@ def prepare(
     else:
         choice = _choice(second)
         check_copies(second, lambda lanes: make_copies(second.config, lanes))
-        env, choice = _played_copies(second.config, ranks.share(second.config.sampling.num_envs)[1], choice)
+        with first_plan_by(plan_before(second) if ranks.size == 1 else None):
+            env, choice = _played_copies(second.config, ranks.share(second.config.sampling.num_envs)[1], choice)
         if choice.measured:
             layers.insert(0, Layer(MEASURED, choice.measured))
         cfg = second.config.env

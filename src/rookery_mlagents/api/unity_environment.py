@@ -34,9 +34,6 @@ from rookery_mlagents.link.player_program import PlayerProcess, find_player
 LOOK = 0.25
 """Seconds between two checks that the player still runs."""
 
-LOG_FLAG = "-logfile"
-"""Argument of players that names their log file; its case is ignored."""
-
 NO_DECISIONS = (
     "is connected, and no agent has asked for a decision: give each agent a Decision Requester, or call "
     "RequestDecision, and set its Behavior Type to Default"
@@ -117,16 +114,10 @@ class UnityEnvironment(BaseEnv):
         """Starts the player."""
         arguments = ["-nographics", "-batchmode"] if quiet else []
         arguments += ["--mlagents-port", str(self._port)]
-        at = next((place for place, word in enumerate(more[:-1]) if word.lower() == LOG_FLAG), None)
-        if at is not None:
-            log = Path(more[at + 1])
-            del more[at : at + 2]
-        else:
-            if folder is None:
-                folder = self._temporary = tempfile.mkdtemp(prefix="rookery-player-")
-            log = Path(folder) / f"Player-{worker}.log"
+        if folder is None:
+            folder = self._temporary = tempfile.mkdtemp(prefix="rookery-player-")
         try:
-            self._process = PlayerProcess(program, [*arguments, *more], log)
+            self._process = PlayerProcess(program, arguments, Path(folder) / f"Player-{worker}.log", more)
         except EnvError as error:
             raise UnityEnvironmentException(str(error)) from None
 

@@ -46,6 +46,7 @@ from rookery_mlagents.link.layouts import (
     VARIABLE_SIZE,
     SensorLayout,
     decided_space,
+    names_of,
     sensed_space,
     sensor_layouts,
     with_presence,
@@ -242,7 +243,7 @@ def _seen(info: AgentInfoProto, sensors: Sequence[SensorLayout], made_of: Spaces
         if forbidden.shape != (width,):
             raise SpaceError(f"a mask of {len(forbidden)} actions, where there are {width}")
         tree[MASK] = ~forbidden[None]
-    if problem := made_of.obs.check(tree, slice(None)):
+    if problem := made_of.obs.check(tree, slice(None), names_of(sensors)):
         raise SpaceError(problem)
     return tree
 

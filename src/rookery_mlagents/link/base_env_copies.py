@@ -307,7 +307,8 @@ class BaseEnvCopies:
         """Reads the behaviours of the first environment and its first agents."""
         seats = slots_of(arrival)
         for behavior, layout in self._copies[0].layouts.items():
-            self._known[behavior] = CopyBehavior(layout.obs, layout.action, seats.get(behavior, (-1,)))
+            names, places = layout.sensor_names, seats.get(behavior, (-1,))
+            self._known[behavior] = CopyBehavior(layout.obs, layout.action, places, sensors=names)
 
     def begin(self, lane: int, episode: int, plan: SeedPlan) -> None:
         """Resets an environment; its earlier steps that were not taken are dropped. Such environments take no seeds."""
@@ -348,7 +349,7 @@ class BaseEnvCopies:
     def _know(self, lane: int, behavior: str) -> None:
         """Adds a behaviour that appears later; raises an error if another environment has it with other spaces."""
         layout = self._copies[lane].layouts[behavior]
-        known = self._known.setdefault(behavior, CopyBehavior(layout.obs, layout.action))
+        known = self._known.setdefault(behavior, CopyBehavior(layout.obs, layout.action, sensors=layout.sensor_names))
         if known.obs != layout.obs or known.action != layout.action:
             raise EnvError(
                 f"{self.name}: copy {lane}, behaviour {behavior}: sees {layout.obs.space} and does "

@@ -220,6 +220,11 @@ def paths_of(names: Sequence[str]) -> list[str]:
     return found
 
 
+def names_of(sensors: Sequence[SensorLayout]) -> dict[str, str]:
+    """Returns the names of the sensors that have one, by the paths of their leaves."""
+    return {sensor.path: sensor.name for sensor in sensors if sensor.name}
+
+
 def sensed_space(sensors: Sequence[SensorLayout]) -> spaces.Space[Any]:
     """Returns the observation space: that of the only sensor, or a Dict of all sensors, in their order."""
     if len(sensors) == 1:
@@ -290,6 +295,11 @@ class BehaviorLayout:
     def goals(self) -> tuple[str, ...]:
         """Paths of the leaves that are goals."""
         return tuple(sensor.path for sensor in self.sensors if sensor.is_goal)
+
+    @cached_property
+    def sensor_names(self) -> dict[str, str]:
+        """Names of the sensors that have one, by the paths of their leaves."""
+        return names_of(self.sensors)
 
     @cached_property
     def notes(self) -> tuple[str, ...]:

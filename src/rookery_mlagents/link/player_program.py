@@ -26,6 +26,12 @@ SUFFIXES = (".x86_64", ".x86", ".exe", ".app")
 TAIL = 25
 """Number of log lines shown in a message."""
 
+LOG_FLAG = "-logfile"
+"""Argument of players that names their log file, in lower case: its case is ignored."""
+
+STANDARD_OUTPUT = "-"
+"""Name of a log file that stands for the standard output."""
+
 ELF_MACHINES = {3: "x86", 40: "arm", 62: "x86_64", 183: "aarch64"}
 """CPU architectures by their code in ELF programs (Linux)."""
 
@@ -171,12 +177,16 @@ class PlayerProcess:
         program: The program, as `find_player` gives it.
         arguments: Its arguments, without the log.
         log: File for the log of the player; its output is written beside it, ``NAME-output.log``.
+        more: Arguments of the user, which stand last. A ``-logFile`` among them replaces `log`.
 
     Raises:
         EnvError: If the program cannot be started.
     """
 
-    def __init__(self, program: Path, arguments: Sequence[str], log: Path) -> None:
+    def __init__(self, program: Path, arguments: Sequence[str], log: Path, more: Sequence[str] = ()) -> None:
+        named = next((more[place + 1] for place, word in enumerate(more[:-1]) if word.lower() == LOG_FLAG), "")
+        log = (Path(named) if named not in ("", STANDARD_OUTPUT) else log).absolute()
+        flags = [] if named else ["-logFile", str(log)]
         log.parent.mkdir(parents=True, exist_ok=True)
         self.log, self.output = log, log.with_name(f"{log.stem}-output{log.suffix}")
         for old in (self.log, self.output):
@@ -184,7 +194,7 @@ class PlayerProcess:
         try:
             self._guard = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(guard.__file__), str(self.output), str(program),
-                 *arguments, "-logFile", str(log)],
+                 *arguments, *flags, *more],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

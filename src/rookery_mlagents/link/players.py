@@ -11,7 +11,6 @@ import shutil
 import sys
 import tempfile
 import time
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from rookery.face import (
     StepMessage,
     Value,
     absolute,
+    first_plan,
     is_number,
     log_folder,
     parameters_of,
@@ -219,7 +219,7 @@ class UnityPlayers:
         self.behaviors: Mapping[str, CopyBehavior] = {}
         self.layouts: dict[str, BehaviorLayout] = {}
         self.reported = ReportedNumbers()
-        self._plan: SeedPlan | None = None
+        self._plan = first_plan(self.parameters)
         self._mailbox = Mailbox()
         self._lives = 0
         self._lanes: list[_Lane] = []
@@ -266,9 +266,10 @@ class UnityPlayers:
         link = self._free_link(lane, port or base + lane, hello, post)
         draws = settings.no_graphics or (settings.no_graphics_monitor and lane > 0)
         arguments = ["-nographics", "-batchmode"] if draws else []
-        arguments += ["--mlagents-port", str(link.port), *settings.args]
+        arguments += ["--mlagents-port", str(link.port)]
+        log = self._folder / f"Player-{link.port - base}.log"
         try:
-            process = PlayerProcess(self.program, arguments, self._folder / f"Player-{link.port - base}.log")
+            process = PlayerProcess(self.program, arguments, log, settings.args)
             return _Life(link, post.number, process)
         except BaseException:
             link.close()
@@ -305,7 +306,7 @@ class UnityPlayers:
         for layout in self.layouts.values():
             self.notes += layout.notes
         self.behaviors = {
-            name: CopyBehavior(layout.obs, layout.action, first.get(name, (-1,)))
+            name: CopyBehavior(layout.obs, layout.action, first.get(name, (-1,)), sensors=layout.sensor_names)
             for name, layout in self.layouts.items()
         }
 
@@ -380,7 +381,8 @@ class UnityPlayers:
                 self.layouts[name] = layout
                 if self._is_ready:
                     seats = slots_of(StepMessage(lane, output.asking)).get(name, (-1,))
-                    self.behaviors = {**self.behaviors, name: CopyBehavior(layout.obs, layout.action, seats)}
+                    behavior = CopyBehavior(layout.obs, layout.action, seats, sensors=layout.sensor_names)
+                    self.behaviors = {**self.behaviors, name: behavior}
             elif known.obs != layout.obs or known.action != layout.action:
                 raise EnvError(
                     f"{self._player(lane)}: behaviour {name} now sees {layout.obs.space} and does "
@@ -540,17 +542,15 @@ class UnityPlayers:
                 raise EnvError(f"env.parameters.{name} = {value!r}: is not a number; Unity players take only numbers")
             if name not in sent or sent[name] != value:
                 sent[name] = value
-                mail.append(self._parameter_message(name, value, lane))
+                mail.append(self._parameter_message(name, value, lane, episode))
         return mail
 
-    def _parameter_message(self, name: str, value: Value | Sampler, lane: int) -> Message:
-        """Returns the message of a parameter; each player has a separate seed."""
+    def _parameter_message(self, name: str, value: Value | Sampler, lane: int, episode: int) -> Message:
+        """Returns the message of a parameter."""
         if not isinstance(value, Sampler):
             return parameter(name, float(value))
-        assert self._plan is not None
-        if value.seed is not None:
-            return parameter(name, replace(value, seed=(value.seed + lane) % SEEDS))
-        return parameter(name, value, zlib.crc32(f"{name}/{self._plan(lane, 0)}".encode()) % SEEDS)
+        assert isinstance(self._plan, EpisodePlan)
+        return parameter(name, replace(value, seed=self._plan.sampler_seed(lane, episode, name) % SEEDS))
 
     # -- as copies -----------------------------------------------------------------------------------------------------
 

@@ -13,14 +13,17 @@ import pytest
 
 pytest.importorskip("grpc")
 
+from rookery import PPOConfig, Trainer
 from rookery.core.errors import EnvError
 from rookery.envs.make import env_name, make_env
 from rookery.envs.parameters import Draws, EpisodePlan
 from rookery.envs.random_play import random_answers
 from rookery.envs.samplers import ChoiceSampler, ConstantSampler, IntervalsSampler, NormalSampler, UniformSampler
+from rookery_mlagents.link.grpc_server import PlayerLink
 from rookery_mlagents.link.player_channel import PlayerChannel
-from rookery_mlagents.link.player_program import find_player
+from rookery_mlagents.link.player_program import PlayerProcess, find_player
 from rookery_mlagents.link.scheme import is_player
+from rookery_mlagents.link.side_channel_codec import PARAMETERS, read_parameter, unpack
 from rookery_mlagents.link.unity_env import UnityEnv
 from rookery_mlagents.testing import write_player
 
@@ -243,7 +246,7 @@ def test_players_end_with_a_trainer_that_is_killed(game, tmp_path):
 
 @pytest.mark.slow
 def test_a_number_that_is_none_is_told_with_its_sensor(started):
-    with pytest.raises(EnvError, match=r"behaviour Basic\?team=0: obs: non-finite observation nan"):
+    with pytest.raises(EnvError, match=r"behaviour Basic\?team=0: VectorSensor_size20: non-finite observation nan"):
         play(started("--nan-at", 5), 100)
     with pytest.raises(EnvError, match=r"behaviour Basic\?team=0: non-finite reward nan"):
         play(started("--nan-at", 5, "--nan-sensor", "reward"), 100)
@@ -326,6 +329,54 @@ def logged(env, *words, lane=0, seconds=5.0):
         if found or time.monotonic() > deadline:
             return found
         time.sleep(0.02)
+
+
+def test_samplers_of_players_count_from_the_seed_of_the_run():
+    uniform, normal = UniformSampler(0.0, 1.0), NormalSampler(0.0, 1.0)
+    lessons = {"goal": (uniform, ConstantSampler(2.0), normal)}
+    draws = Draws({"mass": uniform, "wind": UniformSampler(0.0, 1.0, seed=70), "goal": uniform, "last": normal}, lessons)
+    places = [("mass", 0), ("goal", 0), ("goal", 1), ("goal", 2), ("last", 0)]
+    for lane in range(2):
+        assert [draws.seed_of(*place, 40, lane) for place in places] == [40 + 5 * lane + k for k in range(5)]
+        assert draws.seed_of("wind", 0, 40, lane) == 70 + lane
+
+
+@pytest.mark.parametrize("mass", [2.5, {"sampler": "uniform", "low": 0.5, "high": 2.0}])
+def test_a_player_begins_once_with_the_parameters_of_the_run(game, tmp_path, mass, monkeypatch):
+    told = []
+    monkeypatch.setattr(PlayerLink, "answer", remembered(PlayerLink.answer, told))
+    config = {"log_folder": str(tmp_path / "logs"), "timeout_wait": 20.0, "base_port": 25160}
+    trainer = Trainer(
+        str(game()), PPOConfig(rollout_size=32, minibatch_size=32, epochs=1), num_envs=1, seed=11,
+        parameters={"mass": mass}, config={"env.config": config, "logging.console": "quiet"},
+    )  # fmt: skip
+    with trainer:
+        trainer.train({"iterations": 1})
+    assert sum(reset for reset, _ in told) == 1
+    sent = [read_parameter(content) for _, side in told for channel, content in unpack(side) if channel == PARAMETERS]
+    assert sent == [("mass", mass if isinstance(mass, float) else UniformSampler(0.5, 2.0, seed=11))]
+
+
+def remembered(answer, told):
+    def answered(link, answers, side=b"", reset=False):
+        told.append((reset, side))
+        return answer(link, answers, side, reset=reset)
+
+    return answered
+
+
+@pytest.mark.parametrize("given", [(), ("-logFile", "own/here.log"), ("-LOGFILE", "-")])
+def test_the_log_of_a_player_is_absolute_and_before_arguments_of_the_user(tmp_path, monkeypatch, given):
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "shows.sh"
+    program.write_text('#!/bin/sh\nfor word in "$@"; do echo "$word"; done\n')
+    program.chmod(0o755)
+    process = PlayerProcess(program, ["--mlagents-port", "5"], Path("logs/Player-0.log"), ["--level", "3", *given])
+    process.wait(10)
+    words = process.output.read_text().split()
+    ours = [] if given else ["-logFile", str(tmp_path / "logs" / "Player-0.log")]
+    assert words == ["--mlagents-port", "5", *ours, "--level", "3", *given]
+    assert process.log == tmp_path / (given[1] if given[1:] == ("own/here.log",) else "logs/Player-0.log")
 
 
 @pytest.mark.slow

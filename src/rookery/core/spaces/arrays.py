@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -249,29 +250,29 @@ class ObsSpec:
 
         return shown(self.space, "")
 
-    def check(self, tree: Tree, rows: np.ndarray | slice) -> str:
+    def check(self, tree: Tree, rows: np.ndarray | slice, names: Mapping[str, str] = MappingProxyType({})) -> str:
         """Describes invalid values in `rows` of `tree` (non-finite numbers, unknown categories), or returns an empty
-        string.
+        string. `names` has other names of leaves, by path, for the description.
         """
         for leaf in self.leaves:
-            value = tree[leaf.path][rows]
+            value, name = tree[leaf.path][rows], names.get(leaf.path, leaf.path)
             if leaf.kind in ("box", "entities") and leaf.dtype.kind == "f":
                 if False in np.isfinite(value).tobytes():  # faster than `all`
                     bad = value[~np.isfinite(value)][0]
-                    return f"{leaf.path}: non-finite observation {bad} (expected finite numbers)"
+                    return f"{name}: non-finite observation {bad} (expected finite numbers)"
             elif leaf.kind in CATEGORIES:
                 sizes = np.asarray(leaf.sizes).reshape(leaf.shape)
                 wrong = (value < 0) | (value >= sizes)
                 if wrong.any():
                     category = (value + leaf.start)[wrong][0]
-                    return f"{leaf.path}: category {category} is outside the space (expected {_categories(leaf)})"
+                    return f"{name}: category {category} is outside the space (expected {_categories(leaf)})"
             elif leaf.kind == "multi_binary":
                 if (value > 1).any():
-                    return f"{leaf.path}: flag {value.max()} (expected 0 or 1)"
+                    return f"{name}: flag {value.max()} (expected 0 or 1)"
             elif leaf.kind == "mask":
                 starts = np.cumsum((0, *leaf.sizes[:-1]))
                 if not np.logical_or.reduceat(value, starts, axis=-1).all():
-                    return f"{leaf.path}: no action is allowed (expected at least one)"
+                    return f"{name}: no action is allowed (expected at least one)"
         return ""
 
 

@@ -255,7 +255,7 @@ class AsyncCopiesEnv(VectorBase):
     def _ask(self, lane: int, name: str, asking: Asking) -> None:
         """Shows agents of a copy that request an action."""
         number = self._numbers[name]
-        if problem := self.kinds[number].obs.check(asking.obs, slice(None)):
+        if problem := self.kinds[number].obs.check(asking.obs, slice(None), self._sensors(number)):
             raise self._breach(lane, number, f"{problem}, in an observation")
         self._check_rewards(lane, number, asking)
         slots, ids = self._slots[number], asking.ids
@@ -293,7 +293,7 @@ class AsyncCopiesEnv(VectorBase):
         rows.terminated[place], rows.truncated[place] = ~cut, cut
         if cut.any():
             last = {path: array[seated][cut] for path, array in gone.obs.items()}
-            if problem := self.kinds[number].obs.check(last, slice(None)):
+            if problem := self.kinds[number].obs.check(last, slice(None), self._sensors(number)):
                 raise self._breach(lane, number, f"{problem}, in the last observation before a truncation")
             finals.setdefault(number, []).append((lane, columns[seated][cut], last))
         slots.leave(lane, gone.ids)
@@ -390,6 +390,10 @@ class AsyncCopiesEnv(VectorBase):
                 bad = int(np.flatnonzero(~np.isfinite(rewards))[0])
                 problem = f"non-finite {what} {rewards[bad]} of agent {part.ids[bad]}, expected a finite number"
                 raise self._breach(lane, number, problem)
+
+    def _sensors(self, number: int) -> Mapping[str, str]:
+        """Returns the names of the leaves of a kind in the copies; see `CopyBehavior`."""
+        return next(self._behaviors[name].sensors for name, at in self._numbers.items() if at == number)
 
     def _breach(self, lane: int, number: int, problem: str) -> EnvError:
         behavior = " and ".join(name for name, at in self._numbers.items() if at == number)

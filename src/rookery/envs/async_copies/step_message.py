@@ -28,12 +28,14 @@ class CopyBehavior:
             are counted through all behaviours, as `slots_of` does.
         names: For agents that are always the same, their ids, in the order of `slots`: each has its own slot and its id
             as name; empty where ids have no meaning.
+        sensors: Names of the leaves in the program beside, by path, for messages; others have their path.
     """
 
     obs: ObsSpec
     action: ActionSpec
     slots: tuple[int, ...] = (-1,)
     names: tuple[str, ...] = ()
+    sensors: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass

@@ -8,6 +8,7 @@ the seed and the parameters of an episode.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -170,7 +171,30 @@ def training_plan(
         lane, episode = (lane, episode) if place is None else place(lane, episode)
         return (streams if seed is None else Streams(seed)).generator(Role.PARAMETERS, lane, episode, name)
 
-    return EpisodePlan(seeds, draws, rng, dict.fromkeys(draws.lessons, 0))
+    lane_in_run = int if place is None else lambda lane: place(lane, 0)[0]
+    return EpisodePlan(seeds, draws, rng, dict.fromkeys(draws.lessons, 0), streams.seed, lane_in_run)
+
+
+def plan_before(resolved: Resolved[RunConfig]) -> Callable[[Mapping[str, Parameter]], SeedPlan] | None:
+    """Returns the maker of the `training_plan` for environments that begin when they are created; None if its values
+    depend on a seed that the run has not drawn yet.
+
+    Args:
+        resolved: Settings of the run.
+
+    Raises:
+        ConfigError: As `draws_of`.
+    """
+    draws, seed = draws_of(resolved), resolved.config.seed
+    values = [one for name, first in draws.samplers.items() for one in draws.lessons.get(name, (first,))]
+    if not draws.samplers or (seed is None and not all(isinstance(one, ConstantSampler) for one in values)):
+        return None
+
+    def made(declared: Mapping[str, Parameter]) -> SeedPlan:
+        drawn = replace(draws, declared=declared, drawn_by_env=getattr(declared, "drawn_by_env", ()))
+        return training_plan(drawn, Streams(seed or 0))
+
+    return made
 
 
 def evaluation_plan(
@@ -194,4 +218,4 @@ def evaluation_plan(
         drawn = streams if seed is None else Streams(seed)
         return drawn.generator(Role.PARAMETERS, episode * lanes + lane, name)
 
-    return EpisodePlan(lambda lane, episode: by_number(*dealt(lane, episode)), draws, rng, lessons)
+    return EpisodePlan(lambda lane, episode: by_number(*dealt(lane, episode)), draws, rng, lessons, streams.seed)
