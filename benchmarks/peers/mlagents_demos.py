@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 os.environ["PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"] = "python"
@@ -33,14 +34,14 @@ def read(file: str) -> dict[str, np.ndarray]:
     for obs in turned:
         obs.shape[:] = [obs.shape[2], *obs.shape[:2]]
     shapes = [tuple(obs.shape) for obs in pairs[0].agent_info.observations]
-    senses = [one._replace(shape=shape) for one, shape in zip(spec.observation_specs, shapes)]
+    senses = [one._replace(shape=shape) for one, shape in zip(spec.observation_specs, shapes, strict=True)]
     spec = spec._replace(observation_specs=senses)
     buffer = make_demo_buffer(pairs, spec, sequence_length=1)
     infos = [pair.agent_info for pair in pairs]
     found = {
         "rows": np.array(len(pairs)),
         "turned": np.array(bool(turned)),
-        "agents_mix": np.array(any(a.id != b.id and not a.done for a, b in zip(infos, infos[1:]))),
+        "agents_mix": np.array(any(a.id != b.id and not a.done for a, b in pairwise(infos))),
         "begins_at_end": np.array([info.done for info in infos[:-1]], bool),
         "reward": np.array(buffer[BufferKey.ENVIRONMENT_REWARDS], np.float32),
         "done": np.array(buffer[BufferKey.DONE], bool),

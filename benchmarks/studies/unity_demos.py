@@ -25,7 +25,8 @@ PEER = BENCHMARKS / "peers" / ".venv-mlagents" / "bin" / "python"
 PAGE = BENCHMARKS / "results" / "unity_demos.md"
 
 HEAD = (
-    "| file | SHA-1 | rows | agent | observations | actions | episodes | decisions | observations | actions | rewards | ends |",
+    "| file | SHA-1 | rows | behavior | shapes | actions | episodes | decisions | equal: observations | actions | "
+    "rewards | ends |",
     "|---|---|---|---|---|---|---|---|---|---|---|---|",
 )
 
@@ -39,11 +40,11 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def same(ours: np.ndarray, theirs: np.ndarray) -> str:
-    """Returns ``equal``, or the number of decisions that differ."""
+    """Returns ``yes``, or the number of decisions that differ."""
     if ours.shape != theirs.shape:
         return f"{list(ours.shape)}, not {list(theirs.shape)}"
     differ = int((ours != theirs).reshape(len(ours), -1).any(axis=1).sum())
-    return f"{differ:,} differ" if differ else "equal"
+    return f"{differ:,} differ" if differ else "yes"
 
 
 def compared(path: Path, theirs: dict[str, np.ndarray]) -> list[str]:
@@ -71,7 +72,9 @@ def compared(path: Path, theirs: dict[str, np.ndarray]) -> list[str]:
     rewards = np.concatenate([one.reward for one in episodes if one.reward is not None])
     ends = np.concatenate([np.arange(len(one)) == len(one) - 1 for one in episodes])
     ended = np.repeat([one.terminated or one.truncated for one in episodes], [len(one) for one in episodes])
-    decides = ", ".join([f"{spec.num_numbers} numbers"] * bool(spec.num_numbers) + [f"{list(spec.sizes)}"] * bool(choices))
+    decides = ", ".join(
+        [f"{spec.num_numbers} numbers"] * bool(spec.num_numbers) + [f"{list(spec.sizes)}"] * bool(choices)
+    )
     return [
         f"{int(theirs['rows']):,}", name, ", ".join(shapes), decides, f"{len(episodes):,}", f"{int(kept.sum()):,}",
         "; ".join(sorted(verdicts)), "; ".join(sorted(acted)), same(rewards, theirs["reward"][kept]),
@@ -81,7 +84,7 @@ def compared(path: Path, theirs: dict[str, np.ndarray]) -> list[str]:
 
 def row_of(path: Path, result: Path) -> str:
     """Returns the row of a file; `result` is the peer's, without its suffix."""
-    digest = hashlib.sha1(path.read_bytes()).hexdigest()[:8]  # noqa: S324
+    digest = hashlib.sha1(path.read_bytes()).hexdigest()[:8]
     cells = [path.stem, digest]
     refused = result.with_suffix(".txt")
     if refused.exists():

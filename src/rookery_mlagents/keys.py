@@ -339,7 +339,7 @@ PARAMETER_KEYS = (
     ("NAME", "required", "A parameter of the environment: a number, a distribution or a curriculum."),
     ("NAME.sampler_type", "required", "Distribution: `constant`, `uniform`, `gaussian` or `multirangeuniform`."),
     ("NAME.sampler_parameters", "required", "Arguments of the distribution."),
-    ("NAME.sampler_parameters.seed", "any", "Seed of the draws; -1 = from the seed of the run."),
+    ("NAME.sampler_parameters.seed", "any", "Seed of the draws; -1 = the seed of the run + 0, 1, 2, ... for players."),
     ("NAME.sampler_parameters.value", "constant", "The number."),
     ("NAME.sampler_parameters.min_value", "uniform", "Lower bound."),
     ("NAME.sampler_parameters.max_value", "uniform", "Upper bound."),

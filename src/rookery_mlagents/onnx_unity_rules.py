@@ -68,10 +68,8 @@ class UnityRules(OnnxRules):
         if report.version == 2:
             actions = given.get("discrete_actions")
             if actions is not None and actions.shape[-1] != sizes.sum():
-                note = (
-                    f"discrete_actions is {actions.shape[-1]} wide where the branches have {sizes.sum()} choices together; "
-                    "the package loads such a model of version 2, and cannot draw from it."
-                )
+                width = f"discrete_actions is {actions.shape[-1]} wide where the branches have {sizes.sum()} choices"
+                note = f"{width} together; the package loads such a model of version 2, and cannot draw from it."
                 report.notes += [note] * (note not in report.notes)
             return
         for name in ("discrete_actions", "deterministic_discrete_actions"):

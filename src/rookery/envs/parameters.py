@@ -347,7 +347,7 @@ class EpisodePlan:
         rng: Returns the generator of a parameter in an episode: ``rng(lane, episode, name, seed)``, with the seed of
             its sampler.
         lessons: Lessons that the first episodes have.
-        seed: Seed of the run, for samplers that an environment draws from by itself.
+        run_seed: Seed of the run, for samplers that an environment draws from by itself.
         lane_in_run: Returns the number of a lane in the whole run.
     """
 
@@ -357,11 +357,11 @@ class EpisodePlan:
         draws: Draws,
         rng: Callable[[int, int, str, int | None], np.random.Generator],
         lessons: Mapping[str, int],
-        seed: int = 0,
+        run_seed: int = 0,
         lane_in_run: Callable[[int], int] = int,
     ) -> None:
         self._seeds, self._draws, self._rng = seeds, draws, rng
-        self._seed, self._lane_in_run = seed, lane_in_run
+        self._run_seed, self._lane_in_run = run_seed, lane_in_run
         self._changes: list[tuple[list[int], dict[str, int]]] = [([], dict(lessons))]
 
     def __call__(self, lane: int, episode: int) -> int:
@@ -387,7 +387,7 @@ class EpisodePlan:
     def sampler_seed(self, lane: int, episode: int, name: str) -> int:
         """Returns the seed of one of `samplers`; see `Draws.seed_of`."""
         lesson = self.lessons(lane, episode).get(name, 0)
-        return self._draws.seed_of(name, lesson, self._seed, self._lane_in_run(lane))
+        return self._draws.seed_of(name, lesson, self._run_seed, self._lane_in_run(lane))
 
     def change(self, lessons: Mapping[str, int], episode: np.ndarray | None) -> None:
         """Sets other lessons for all later episodes.

@@ -334,7 +334,9 @@ def logged(env, *words, lane=0, seconds=5.0):
 def test_samplers_of_players_count_from_the_seed_of_the_run():
     uniform, normal = UniformSampler(0.0, 1.0), NormalSampler(0.0, 1.0)
     lessons = {"goal": (uniform, ConstantSampler(2.0), normal)}
-    draws = Draws({"mass": uniform, "wind": UniformSampler(0.0, 1.0, seed=70), "goal": uniform, "last": normal}, lessons)
+    draws = Draws(
+        {"mass": uniform, "wind": UniformSampler(0.0, 1.0, seed=70), "goal": uniform, "last": normal}, lessons
+    )
     places = [("mass", 0), ("goal", 0), ("goal", 1), ("goal", 2), ("last", 0)]
     for lane in range(2):
         assert [draws.seed_of(*place, 40, lane) for place in places] == [40 + 5 * lane + k for k in range(5)]

@@ -7,7 +7,7 @@ others do not wait, and their lanes have not stepped (`Step.stepped`).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
