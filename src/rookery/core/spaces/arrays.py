@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -250,12 +249,12 @@ class ObsSpec:
 
         return shown(self.space, "")
 
-    def check(self, tree: Tree, rows: np.ndarray | slice, names: Mapping[str, str] = MappingProxyType({})) -> str:
+    def check(self, tree: Tree, rows: np.ndarray | slice, names: Mapping[str, str] | None = None) -> str:
         """Describes invalid values in `rows` of `tree` (non-finite numbers, unknown categories), or returns an empty
         string. `names` has other names of leaves, by path, for the description.
         """
         for leaf in self.leaves:
-            value, name = tree[leaf.path][rows], names.get(leaf.path, leaf.path)
+            value, name = tree[leaf.path][rows], (names or {}).get(leaf.path, leaf.path)
             if leaf.kind in ("box", "entities") and leaf.dtype.kind == "f":
                 if False in np.isfinite(value).tobytes():  # faster than `all`
                     bad = value[~np.isfinite(value)][0]
