@@ -69,6 +69,7 @@ from rookery_mlagents.files.sections import (
     SelfPlayOptions,
 )
 from rookery_mlagents.keys import (
+    A2C_ROWS,
     CHECKPOINT_ROWS,
     CLONING_ROWS,
     CONSTANTS,
@@ -77,11 +78,11 @@ from rookery_mlagents.keys import (
     ENV_ROWS,
     KEY_WORDS,
     NETWORK_ROWS,
+    OFF_POLICY_ROWS,
     ON_POLICY_ROWS,
     OTHER_ROWS,
     PARAMETER_KEYS,
     PARAMETER_ROWS,
-    SAC_ROWS,
     SELF_PLAY_ROWS,
     SIGNAL_ROWS,
     TRAINER_ROWS,
@@ -256,7 +257,8 @@ def rllib_keys_page() -> str:
 MLAGENTS_SECTIONS: list[tuple[str, list[KeyRow]]] = [
     ("A behavior", TRAINER_ROWS),
     ("hyperparameters: ppo, poca", ON_POLICY_ROWS),
-    ("hyperparameters: sac", SAC_ROWS),
+    ("hyperparameters: a2c", A2C_ROWS),
+    ("hyperparameters: sac, dqn", OFF_POLICY_ROWS),
     ("network_settings", NETWORK_ROWS),
     ("reward_signals", SIGNAL_ROWS),
     ("behavioral_cloning", CLONING_ROWS),
@@ -320,6 +322,7 @@ def mlagents_keys_page() -> str:
         "| translated | the settings are computed from it and its neighbours |",
         "| used | `rookery mlagents learn` reads it |",
         "| ignored | no effect; a note gives the reason if it is set |",
+        "| refused | only its default is accepted; the error gives the reason |",
         "",
     ]
     for title, rows in MLAGENTS_SECTIONS:

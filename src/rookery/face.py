@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from rookery.core.native import Build
     from rookery.core.optim import Adam, Optimizer, apply_gradients, compute_gradients, gradient_step
     from rookery.core.packages import install_line
+    from rookery.core.plugins import PluginTable
     from rookery.core.process.cpu import usable_cores
     from rookery.core.process.interrupt import Interrupt, Interrupted
     from rookery.core.process.torch_modes import own_modes
@@ -244,6 +245,7 @@ _NAMES = {
     "rookery.core.optim": "Adam Optimizer apply_gradients compute_gradients gradient_step",
     "rookery.core.process.interrupt": "Interrupt Interrupted",
     "rookery.core.packages": "install_line",
+    "rookery.core.plugins": "PluginTable",
     "rookery.core.process.cpu": "usable_cores",
     "rookery.core.process.torch_modes": "own_modes",
     "rookery.core.process.tracebacks": "described",

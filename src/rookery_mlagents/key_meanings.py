@@ -13,8 +13,10 @@ from rookery.face import DECISIONS, Linear, image_layout
 from rookery_mlagents.files.behaviors import BehaviorSpaces
 from rookery_mlagents.files.run_options import RunOptions
 from rookery_mlagents.files.sections import (
+    A2COptions,
     BehaviorOptions,
     CuriosityOptions,
+    DQNOptions,
     GAILOptions,
     NetworkOptions,
     OwnOptions,
@@ -38,6 +40,9 @@ S = f"{P}signals."
 
 LOWEST = {"learning_rate": 1e-10, "epsilon": 0.1, "beta": 1e-5}
 """Final values of linear schedules, at `max_steps`."""
+
+EXPLORED = 20_000
+"""Decisions over which the exploration of dqn falls to its final value."""
 
 CLONING_EPOCHS = 3
 """Default of `behavioral_cloning.num_epoch`."""
@@ -73,9 +78,9 @@ class Case:
         return self.own.hyperparameters
 
     @property
-    def sac(self) -> SACOptions:
-        """The hyperparameters of sac."""
-        assert isinstance(self.own.hyperparameters, SACOptions)
+    def off_policy(self) -> SACOptions | DQNOptions:
+        """The hyperparameters of sac and dqn."""
+        assert isinstance(self.own.hyperparameters, SACOptions | DQNOptions)
         return self.own.hyperparameters
 
     @property
@@ -115,7 +120,8 @@ def learning_rate(case: Case) -> Values:
 
 def entropy(case: Case) -> Values:
     """Returns the weight of the entropy bonus; a linear one falls to 1e-5."""
-    hyper = case.on_policy
+    hyper = case.own.hyperparameters
+    assert isinstance(hyper, PPOOptions | POCAOptions | A2COptions)
     return {f"{P}entropy_coef": scheduled(case, "beta", hyper.beta, hyper.beta_schedule)}
 
 
@@ -137,20 +143,34 @@ def drawn_batch(case: Case) -> Values:
     return {f"{P}batch_size": case.batch_size // length}
 
 
+def one_step(case: Case) -> Values:
+    """Returns the decisions of an update of a2c, which is one gradient step."""
+    return {f"{P}rollout_size": case.batch_size}
+
+
+def exploration(case: Case) -> Values:
+    """Returns the probability of a random action of dqn; a linear one falls for 20,000 decisions."""
+    hyper = case.own.hyperparameters
+    assert isinstance(hyper, DQNOptions)
+    first, last = hyper.exploration_initial_eps, hyper.exploration_final_eps
+    is_constant = hyper.exploration_schedule == "constant"
+    return {f"{P}exploration.epsilon": first if is_constant else Linear(first, last, EXPLORED, DECISIONS)}
+
+
 def first_update(case: Case) -> Values:
     """Returns the decisions before learning starts, at least a batch."""
-    hyper = case.sac
+    hyper = case.off_policy
     return {f"{P}learning_starts": max(hyper.buffer_init_steps, hyper.batch_size)}
 
 
 def pace(case: Case) -> Values:
     """Returns the gradient steps per decision."""
-    return {f"{P}updates_per_step": 1.0 / case.sac.steps_per_update}
+    return {f"{P}updates_per_step": 1.0 / case.off_policy.steps_per_update}
 
 
 def signals_pace(case: Case) -> Values:
     """Returns the gradient steps of reward signals per gradient step of the policy."""
-    hyper = case.sac
+    hyper = case.off_policy
     ratio = hyper.steps_per_update / hyper.reward_signal_steps_per_update
     return {f"{S}{name}.updates_per_step": ratio for name in case.own.reward_signals if name != "extrinsic"}
 
@@ -251,6 +271,8 @@ def learned_signal(case: Case, name: str) -> Values:
     if isinstance(hyper, PPOOptions | POCAOptions):  # a gradient step for each of the policy, on the same decisions
         values[f"{here}epochs"] = hyper.num_epoch
         values[f"{here}minibatches"] = max(hyper.buffer_size // case.batch_size, 1)
+    if isinstance(hyper, A2COptions):
+        values |= {f"{here}epochs": 1, f"{here}minibatches": 1}
     return values
 
 
@@ -423,9 +445,10 @@ def sampler(found: SamplerOptions) -> object:
 
 
 def horizon(case: Case) -> Values:
-    """Returns the length of fragments, at most `buffer_size`: no fragment is longer than an update."""
+    """Returns the length of fragments: none is longer than an update."""
     hyper = case.own.hyperparameters
     longest = hyper.buffer_size if isinstance(hyper, PPOOptions | POCAOptions) else case.own.time_horizon
+    longest = case.batch_size if isinstance(hyper, A2COptions) else longest
     return {f"{P}fragment_length": min(case.own.time_horizon, longest)}
 
 

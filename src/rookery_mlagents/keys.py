@@ -51,8 +51,11 @@ class KeyRow:
 
 
 ON_POLICY = ("ppo", "poca")
+ADVANTAGES = (*ON_POLICY, "a2c")
 SAC = ("sac",)
-TRAINER_KINDS = (*ON_POLICY, *SAC)
+DQN = ("dqn",)
+OFF_POLICY = (*SAC, *DQN)
+TRAINER_KINDS = (*ADVANTAGES, *OFF_POLICY)
 
 
 def to(key: str, path: str, text: str, only: tuple[str, ...] = ()) -> KeyRow:
@@ -95,17 +98,18 @@ PLAYER = "only Unity players use it, and this environment runs in Python"
 
 TRAINER_ROWS = [
     *by(lambda case: {f"{P}name": case.own.trainer_type}, "trainer_type", f"{P}name",
-        "Algorithm: `ppo`, `sac`, `poca`, or the settings class of a custom algorithm as `my.module:MyConfig`, whose "
-        "fields are then the keys of `hyperparameters`."),
+        "Algorithm: `ppo`, `sac`, `poca`; `a2c`, `dqn` with the keys of Unity's `ml-agents-trainer-plugin`; any other "
+        "algorithm of Rookery that learns from play, such as `td3`, or the settings class of a custom algorithm as "
+        "`my.module:MyConfig`: the keys of `hyperparameters` are then its settings."),
     *by(m.last_decision, "max_steps", f"{P}max_decisions stop.finished_share",
         "Decisions, counted over all agents of the behavior, after which it stops learning. It continues to act until "
         "every behavior has reached its `max_steps`, which ends the run. Linear schedules end here; on resume only a "
         "larger `max_steps` moves their end, and not with `--keep-schedules`."),
     *by(m.horizon, "time_horizon", f"{P}fragment_length",
         "Consecutive decisions of an agent after which its advantage is bootstrapped with a value estimate; at most "
-        "`buffer_size`, since every update cuts the running trajectories.", ON_POLICY),
-    *ignored("time_horizon", "SAC stores each decision in the replay buffer at once and does not wait for the end of a "
-             "trajectory", SAC, (64,)),
+        "`buffer_size` (a2c: `batch_size`), since every update cuts the running trajectories.", ADVANTAGES),
+    *ignored("time_horizon", "each decision is stored in the replay buffer at once, without waiting for the end of a "
+             "trajectory", OFF_POLICY, (64,)),
     *by(m.overlap, "threaded", "sampling.staleness",
         "`true` for all behaviors, all with `ppo`: environments step while the policy learns from the previous "
         "rollout, and PPO corrects for the older weights. Otherwise no effect."),
@@ -131,33 +135,49 @@ ON_POLICY_ROWS = [
         "`linear`: it falls to 1e-10 at `max_steps`.", TRAINER_KINDS),
     *by(m.entropy, f"{H}beta {H}beta_schedule", f"{P}entropy_coef",
         "The entropy of an action is the sum over its elements or branches; ML-Agents takes their mean. `linear`: the "
-        "weight falls to 1e-5 at `max_steps`.", ON_POLICY),
+        "weight falls to 1e-5 at `max_steps`.", ADVANTAGES),
     *by(m.clipping, f"{H}epsilon {H}epsilon_schedule", f"{P}clip",
         "The ratio is that of the whole action; ML-Agents clips each element or branch separately. `linear`: the range "
         "falls to 0.1 at `max_steps`.", ON_POLICY),
-    to(f"{H}lambd", f"{P}gae_lambda", "Lambda of generalized advantage estimation (GAE).", ON_POLICY),
+    to(f"{H}lambd", f"{P}gae_lambda", "Lambda of generalized advantage estimation (GAE).", ADVANTAGES),
     to(f"{H}num_epoch", f"{P}epochs", "Epochs over the decisions of an update.", ON_POLICY),
     to(f"{H}shared_critic", f"{M}shared_trunk", "Whether the value function shares the network of the policy.",
-       ("ppo",)),
+       ("ppo", "a2c")),
 ]  # fmt: skip
 
-SAC_ROWS = [
+A2C_ROWS = [
+    *by(m.one_step, f"{H}batch_size", f"{P}rollout_size",
+        "Decisions per update, which is one gradient step; with memory, rounded down to whole sequences.", ("a2c",)),
+    *ignored(f"{H}buffer_size", "each gradient step follows at once on the `batch_size` decisions that it learns from; "
+             "the plugin collects `buffer_size` decisions for several steps", ("a2c",), (10240,)),
+    *refused(f"{H}num_epoch", "each decision is learned from once, in the plugin too", ("a2c",), (1,)),
+]  # fmt: skip
+
+OFF_POLICY_ROWS = [
     to(f"{H}buffer_size", f"{P}replay.capacity",
        "Capacity of the replay buffer in decisions. When it is full, a new decision replaces the oldest one; ML-Agents "
-       "cuts the buffer to 80 % at once.", SAC),
+       "cuts the buffer to 80 % at once.", OFF_POLICY),
     *by(m.drawn_batch, f"{H}batch_size", f"{P}batch_size",
-        "Decisions per gradient step; with memory, rounded down to whole sequences.", SAC),
+        "Decisions per gradient step; with memory, rounded down to whole sequences.", OFF_POLICY),
     *by(m.first_update, f"{H}buffer_init_steps", f"{P}learning_starts",
         "Decisions before learning starts, at least `batch_size`. Until then actions are random; ML-Agents takes the "
-        "policy's.", SAC),
-    *by(m.pace, f"{H}steps_per_update", f"{P}updates_per_step", "Decisions per gradient step.", SAC),
+        "policy's.", OFF_POLICY),
+    *by(m.pace, f"{H}steps_per_update", f"{P}updates_per_step", "Decisions per gradient step.", OFF_POLICY),
     *by(m.signals_pace, f"{H}reward_signal_steps_per_update", f"{S}curiosity.updates_per_step "
         f"{S}rnd.updates_per_step {S}gail.updates_per_step",
-        "Decisions per gradient step of the learned reward signals, which use the policy's batches.", SAC),
+        "Decisions per gradient step of the learned reward signals, which use the policy's batches.", OFF_POLICY),
     to(f"{H}tau", f"{P}tau", "Soft update rate of the target networks.", SAC),
+    to(f"{H}tau", f"{P}target.tau", "Soft update rate of the target network, in every gradient step.", DQN),
     to(f"{H}init_entcoef", f"{P}alpha_init",
        "Initial temperature (entropy coefficient). Checkpoints contain the current one.", SAC),
-    to(f"{H}save_replay_buffer", f"{P}replay.save", "Whether checkpoints contain the replay buffer.", SAC),
+    *by(m.exploration, f"{H}exploration_initial_eps {H}exploration_final_eps {H}exploration_schedule",
+        f"{P}exploration.epsilon", "Probability of a random action. `linear`: it falls from `exploration_initial_eps` "
+        "to `exploration_final_eps` over 20,000 decisions, as in the plugin.", DQN),
+    *ignored(f"{H}gamma", "the plugin does not use it either: the discount factor is `gamma` of the reward signal",
+             DQN, (0.99,)),
+    *ignored(f"{H}target_update_interval", "the plugin does not use it either: the target network follows by `tau`",
+             DQN, (10000,)),
+    to(f"{H}save_replay_buffer", f"{P}replay.save", "Whether checkpoints contain the replay buffer.", OFF_POLICY),
 ]  # fmt: skip
 
 NETWORK_ROWS = [
@@ -247,7 +267,8 @@ SELF_PLAY_ROWS = [
 ]  # fmt: skip
 
 BEHAVIOR_ROWS = [
-    *TRAINER_ROWS, *ON_POLICY_ROWS, *SAC_ROWS, *NETWORK_ROWS, *SIGNAL_ROWS, *CLONING_ROWS, *SELF_PLAY_ROWS
+    *TRAINER_ROWS, *ON_POLICY_ROWS, *A2C_ROWS, *OFF_POLICY_ROWS, *NETWORK_ROWS, *SIGNAL_ROWS, *CLONING_ROWS,
+    *SELF_PLAY_ROWS
 ]  # fmt: skip
 """Keys of the section of a behavior."""
 
@@ -297,7 +318,10 @@ KEY_WORDS = {
     "checkpoint_interval": "Decisions of the behavior between two checkpoints",
     "even_checkpoints": "Whether the interval is `max_steps` / `keep_checkpoints` instead",
     "learning_rate": "Learning rate of Adam",
-    "learning_rate_schedule": "`linear` or `constant`; the default of sac is `constant`",
+    "learning_rate_schedule": "`linear` or `constant`; the default of sac and dqn is `constant`",
+    "exploration_initial_eps": "Probability at the start",
+    "exploration_final_eps": "Probability from 20,000 decisions on",
+    "exploration_schedule": "`linear` or `constant`",
     "beta": "Weight of the entropy bonus",
     "beta_schedule": "`linear` or `constant`; if absent, that of the learning rate",
     "epsilon": "Clip range of the probability ratio around 1",
@@ -394,6 +418,15 @@ ONLY_GIVEN = ("env_settings.timeout_wait", "env_settings.max_lifetime_restarts")
 """Keys whose default applies to Unity players only; Python environments keep the default of the setting."""
 
 
+DQN_CONSTANTS: Values = {
+    f"{P}n_step": 1, f"{P}train_every": 1, f"{P}max_grad_norm": None, f"{P}double": True, f"{P}dueling": False,
+    f"{P}dueling_hidden": (), f"{P}values.kind": "mean", f"{P}values.rescale": False, f"{P}target.kind": "soft",
+    f"{P}exploration.kind": "epsilon", f"{P}exploration.per_env_epsilon": 0.0, f"{P}replay.kind": "uniform",
+    f"{P}replay.burn_in": 0,
+}  # fmt: skip
+"""Settings of dqn without a key in Unity's plugin, as its code has them."""
+
+
 def constants(case: Case) -> Values:
     """Returns settings without a key in ML-Agents, which differ there from Rookery's defaults."""
     values: Values = {f"{M}layer_norm": False, f"{M}categorical_images": (), f"{P}adam_eps": 1e-8}
@@ -408,6 +441,16 @@ def constants(case: Case) -> Values:
             f"{P}discrete": chooses,
             f"{P}alpha": None, f"{P}entropy_share": 0.2, f"{P}log_std": "clamp", f"{P}n_step": 1, f"{P}train_every": 1,
         }  # fmt: skip
+    if case.own.trainer_type == "dqn":
+        return values | DQN_CONSTANTS
+    if case.own.trainer_type == "a2c":
+        del values[f"{P}adam_eps"]
+        values |= {
+            f"{P}normalize_advantage": True, f"{P}scale_rewards": False, f"{P}max_grad_norm": 0.5,
+            f"{P}normalize_values": True, f"{P}rms_alpha": 0.99, f"{P}rms_eps": 1e-5,
+            f"{P}value_coef": 0.5 / max(len(case.own.reward_signals), 1),
+        }  # fmt: skip
+        return values | ({f"{M}log_std_init": -math.log(3.0)} if case.spaces.actions.num_numbers else {})
     values |= {
         f"{P}normalize_advantage": "batch", f"{P}scale_rewards": False, f"{P}kl_coef": 0.0, f"{P}target_kl": None,
         f"{P}log_std_min": -20.0, f"{P}log_std_max": 2.0,
@@ -427,6 +470,8 @@ CONSTANTS = {
     "categorical_images": "Values of images are brightness, never categories.",
     "adam_eps": "Epsilon of Adam is 1e-8, the default of torch.",
     "entity_size": "Entities of a set are embedded in 128 features.",
+    "double": "DQN learns a mean for each action with Huber errors: the online network chooses the action that a "
+    "target network values, which follows in every gradient step; no priorities, no limit of gradients.",
 }
 """Descriptions of the constants, for the documentation."""
 
@@ -446,6 +491,10 @@ DIFFERENCES = (
     ("actions of sac before learning starts", "from the policy", "random"),
     ("reward signals of sac", "a critic and a discount factor for each",
      "one critic of their sum, with the discount factor of `extrinsic`"),
+    ("trainer dqn of Unity's plugin", "the target takes the action that is best in the present observation; one branch",
+     "double DQN: the best action in the next observation"),
+    ("trainer a2c of Unity's plugin", "Adam; advantages normalized over `buffer_size` decisions",
+     "RMSprop, as in the paper; advantages normalized over the `batch_size` decisions of the step"),
     ("critic of a policy with memory", "has its own LSTM", "uses the LSTM of the policy"),
     ("behavioral_cloning", "squared error of a sampled continuous action; a learning rate of its own",
      "log-likelihood; the learning rate is `strength` x that of the policy"),

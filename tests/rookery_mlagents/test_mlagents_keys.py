@@ -11,15 +11,16 @@ import pytest
 from gymnasium import spaces
 
 from rookery.algorithms.names import ALGORITHMS
-from rookery.core.config import resolve
+from rookery.core.config import DEFAULT, resolve
 from rookery.core.errors import ConfigError
 from rookery.core.schedules import DECISIONS, Linear
+from rookery.core.settings.fields import Settings, fields_of
 from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.envs.base import Kind
 from rookery.extend import Algorithm, AlgorithmConfig, ModelConfig
 from rookery.run.settings import RunConfig
 from rookery_mlagents.files.behaviors import BehaviorSpaces, match_behaviors
-from rookery_mlagents.files.reading_behaviors import SIGNALS
+from rookery_mlagents.files.reading_behaviors import SIGNALS, TRAINERS, playing_trainers
 from rookery_mlagents.files.reading_parameters import SAMPLERS
 from rookery_mlagents.files.run_options import read_options
 from rookery_mlagents.files.sections import (
@@ -28,9 +29,6 @@ from rookery_mlagents.files.sections import (
     CriteriaOptions,
     EngineOptions,
     EnvOptions,
-    POCAOptions,
-    PPOOptions,
-    SACOptions,
     SelfPlayOptions,
     TorchOptions,
 )
@@ -78,6 +76,14 @@ def ppo(text):
 
 def sac(text):
     return f"behaviors: {{B: {{trainer_type: sac, hyperparameters: {text}}}}}"
+
+
+def dqn(text):
+    return f"behaviors: {{B: {{trainer_type: dqn, hyperparameters: {text}}}}}"
+
+
+def a2c(text):
+    return f"behaviors: {{B: {{trainer_type: a2c, hyperparameters: {text}}}}}"
 
 
 def own(text):
@@ -137,6 +143,24 @@ EFFECTS = [
     ("hyperparameters.tau", sac("{tau: 0.1}"), {f"{P}tau": 0.1}),
     ("hyperparameters.init_entcoef", sac("{init_entcoef: 0.5}"), {f"{P}alpha_init": 0.5}),
     ("hyperparameters.save_replay_buffer", sac("{save_replay_buffer: true}"), {f"{P}replay.save": True}),
+    ("hyperparameters.batch_size", a2c("{batch_size: 33}"), {f"{P}rollout_size": 33, f"{P}fragment_length": 33}),
+    ("hyperparameters.beta", a2c("{beta: 0.5}"), {f"{P}entropy_coef": Linear(0.5, 1e-5, STEPS, DECISIONS)}),
+    ("hyperparameters.beta_schedule", a2c("{beta_schedule: constant}"), {
+        f"{P}entropy_coef": 5e-3, f"{P}lr": Linear(3e-4, 1e-10, STEPS, DECISIONS)
+    }),
+    ("hyperparameters.lambd", a2c("{lambd: 0.8}"), {f"{P}gae_lambda": 0.8, f"{P}normalize_advantage": True}),
+    ("hyperparameters.shared_critic", a2c("{shared_critic: true}"), {f"{M}shared_trunk": True}),
+    ("hyperparameters.exploration_initial_eps", dqn("{exploration_initial_eps: 0.9}"), {
+        f"{P}exploration.epsilon": Linear(0.9, 0.05, 20_000, DECISIONS)
+    }),
+    ("hyperparameters.exploration_final_eps", dqn("{exploration_final_eps: 0.01}"), {
+        f"{P}exploration.epsilon": Linear(0.1, 0.01, 20_000, DECISIONS)
+    }),
+    ("hyperparameters.exploration_schedule", dqn("{exploration_schedule: constant}"), {f"{P}exploration.epsilon": 0.1}),
+    ("hyperparameters.tau", dqn("{tau: 0.1}"), {f"{P}target.tau": 0.1, f"{P}target.kind": "soft"}),
+    ("hyperparameters.steps_per_update", dqn("{steps_per_update: 4}"), {
+        f"{P}updates_per_step": 0.25, f"{P}learning_starts": 128, f"{P}batch_size": 128, f"{P}replay.capacity": 50_000
+    }),
     ("network_settings.hidden_units", network("{hidden_units: 9}"), {f"{M}hidden": (9, 9), f"{M}activation": "silu"}),
     ("network_settings.num_layers", network("{num_layers: 3}"), {f"{M}hidden": (128, 128, 128)}),
     ("network_settings.normalize", network("{normalize: true}"), {f"{M}normalize_obs": True, f"{M}obs_clip": 5.0}),
@@ -313,7 +337,7 @@ def keys_in(section, above=""):
 
 def all_keys():
     plain = [key for key in keys_in(BehaviorOptions) if not key.startswith(("hyperparameters", "reward_signals"))]
-    for hyper in (PPOOptions, POCAOptions, SACOptions):
+    for hyper in TRAINERS.values():
         plain += [f"hyperparameters.{key}" for key in keys_in(hyper)]
     for name, signal in SIGNALS.items():
         plain += [f"reward_signals.{name}.{key}" for key in keys_in(signal)]
@@ -351,7 +375,8 @@ def test_a_key_that_does_nothing_is_told_of_and_changes_nothing(tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     (tmp_path / "expert.demo").touch()
     value = {"time_horizon": 5, "load_model": True, "train_model": False, "memory": None, "base_port": 6000,
-             "goal_conditioning_type": "none", "network_settings": {"hidden_units": 9}, "time_scale": 2.0}.get(
+             "gamma": 0.5, "goal_conditioning_type": "none", "network_settings": {"hidden_units": 9},
+             "time_scale": 2.0}.get(
         row.key.rpartition(".")[2], True if False in row.fine or "no_graphics" in row.key else 7)  # fmt: skip
     if row.fine and value in row.fine:
         return  # whatever it may be is fine
@@ -516,6 +541,34 @@ behaviors:
     assert resolved.history[f"{P}temperature"][-1][0] == "ball.yaml:5 hyperparameters.temperature"
 
 
+def test_dqn_has_the_values_of_unitys_plugin_whatever_the_defaults_of_dqn_are(translate):
+    resolved = resolve(RunConfig, translate(dqn("{}")), ALGORITHMS)
+    decided = {path for path, given in resolved.history.items() if given[-1][0] != DEFAULT}
+    known = paths_of(resolved.config.policies["B"].algorithm)
+    left = {path for path in known if not {P + path, P + path.partition(".")[0]} & decided}
+    of_other_kinds = ("model.", "signals.", "values.", "target.every", "exploration.", "replay.")
+    assert not [path for path in left if not path.startswith(of_other_kinds)]
+    assert not left & {"exploration.kind", "exploration.epsilon", "exploration.per_env_epsilon", "replay.kind"}
+    assert not left & {"replay.capacity", "replay.save", "replay.burn_in", "values.kind", "values.rescale"}
+    assert not left & {"model.hidden", "model.activation", "model.layer_norm", "model.normalize_obs"}
+
+
+def paths_of(settings, above=""):
+    """The paths of all values of settings."""
+    for name, value in ((name, getattr(settings, name)) for name in fields_of(type(settings))):
+        yield from paths_of(value, f"{above}{name}.") if isinstance(value, Settings) else [f"{above}{name}"]
+
+
+@pytest.mark.parametrize("name", [name for name in playing_trainers() if name not in TRAINERS])
+def test_every_algorithm_that_learns_from_play_is_a_trainer_with_its_own_settings(translate, name):
+    text = f"{{trainer_type: {name}, hyperparameters: {{lr: 0.125}}, max_steps: 99, summary_freq: 10}}"
+    resolved = resolve(RunConfig, translate(own(text), env="Cart"), ALGORITHMS)
+    entry = resolved.config.policies["B"]
+    assert type(entry.algorithm) is ALGORITHMS.load(name)
+    assert entry.algorithm.lr == 0.125 and entry.max_decisions == 99
+    assert resolved.config.teams == ({"B": ("agent",)} if entry.algorithm.capabilities.needs_team else {})
+
+
 def guess(text, name="GuessConfig"):
     return own(f"{{trainer_type: '{__name__}:{name}', {text}}}")
 
@@ -526,6 +579,11 @@ REFUSED = [
     (run("torch_settings: {device: cudo}"), "did you mean 'cuda'"),
     ("{behaviors: {B: {}, Other: {}}, environment_parameters: {m: {curriculum: [{name: a, value: 1, "
      "completion_criteria: {behavior: Other}}, {name: b, value: 2}]}}}", "environment has no such behaviour; it has B"),
+    (own("{trainer_type: td3, hyperparameters: {learning_rate: 1}}"), "TD3Config has no such setting"),
+    (own("{trainer_type: cql}"), "cql learns from stored data.*rookery train --algo cql"),
+    (own("{trainer_type: tdd3}"), "did you mean 'td3'"),
+    (a2c("{num_epoch: 2}"), "each decision is learned from once"),
+    (dqn("{init_entcoef: 1}"), "is a key of sac, and trainer_type is dqn"),
     (guess("hyperparameters: {temprature: 1}"), "no such setting; did you mean 'temperature'"),
     (guess("reward_signals: {extrinsic: {gamma: 0.5}}"), "GuessConfig has no setting 'gamma'"),
     (guess("reward_signals: {extrinsic: {strength: 0.5}}"), "GuessConfig has no setting 'signals'"),

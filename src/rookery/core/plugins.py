@@ -19,6 +19,9 @@ from typing import Any
 from rookery.core.errors import ConfigError
 from rookery.core.settings.layers import import_object
 
+PREFIXES = ("rookery.", "mlagents.")
+"""Beginnings of the groups of entry points that are read: Rookery's, and those of ML-Agents for `rookery_mlagents`."""
+
 METADATA = (".dist-info", ".egg-info")
 """Suffixes of metadata folders of installed packages."""
 
@@ -117,7 +120,7 @@ class PluginTable(Mapping[str, str]):
 
 @cache
 def installed_plugins() -> Mapping[str, tuple[Plugin, ...]]:
-    """Returns the entry points of installed packages in Rookery's groups, by group; read once per process.
+    """Returns the entry points of installed packages in the groups of `PREFIXES`, by group; read once per process.
 
     The metadata of packages is read here and not by `importlib.metadata`, whose import alone takes ten times as long
     (docs/how-to/plug-in.md). A package that lies in the working directory alone is not seen: the directory may have
@@ -148,7 +151,7 @@ def _entry_point_files(folder: str) -> Iterator[tuple[str, str]]:
                 text = file.read()
         except (OSError, UnicodeDecodeError):
             continue
-        if "[rookery." in text:
+        if any(f"[{prefix}" in text for prefix in PREFIXES):
             yield name.partition("-")[0].replace("_", "-"), text
 
 
@@ -158,7 +161,7 @@ def _plugins_in(text: str, package: str) -> Iterator[tuple[str, Plugin]]:
     for line in map(str.strip, text.splitlines()):
         if line.startswith("["):
             group = line.strip("[] ")
-        elif "=" in line and group.startswith("rookery.") and not line.startswith(("#", ";")):
+        elif "=" in line and group.startswith(PREFIXES) and not line.startswith(("#", ";")):
             name, _, path = line.partition("=")
             yield group, Plugin(name.strip(), path.partition("[")[0].strip(), package)
 

@@ -1,10 +1,17 @@
-"""Objects of Rookery for the names of `mlagents_envs` (and of `gym_unity`), by their modules."""
+"""Objects of Rookery for the names of `mlagents_envs` (and of `gym_unity`, and what plug-ins need of `mlagents`), by
+their modules.
+"""
 
 from __future__ import annotations
 
 VERSION = "1.1.0"
 """The release of `mlagents_envs` whose names are supported."""
 
+STATS_WRITER_GROUP = "mlagents.stats_writer"
+"""Group of the entry points of stats writers."""
+
+_WRITERS = ("StatsWriter", "StatsSummary", "StatsPropertyType", "StatsAggregationMethod")
+_SETTINGS = ("RunOptions", "CheckpointSettings", "EngineSettings", "EnvironmentSettings", "TorchSettings")
 _CHANNELS = {
     "SideChannel": "side_channels:SideChannel",
     "IncomingMessage": "channel_messages:IncomingMessage",
@@ -93,6 +100,11 @@ NAMES: dict[str, dict[str, str]] = {
     "mlagents_envs.registry": _REGISTRY,
     "mlagents_envs.registry.unity_env_registry": _REGISTRY,
     "mlagents_envs.logging_util": {name: f"loggers:{name}" for name in _LOGGERS},
+    "mlagents": {"__version__": "mlagents_names:VERSION"},
+    "mlagents.trainers": {"__version__": "mlagents_names:VERSION"},
+    "mlagents.trainers.stats": {name: f"stats:{name}" for name in _WRITERS},
+    "mlagents.trainers.settings": {name: f"stats:{name}" for name in _SETTINGS},
+    "mlagents.plugins": {"ML_AGENTS_STATS_WRITER": "mlagents_names:STATS_WRITER_GROUP"},
     "gym_unity": {"__version__": "mlagents_names:VERSION"},
     "gym_unity.envs": _GYM,
 }
@@ -103,6 +115,11 @@ _PROTOCOL = "internal to the connection with players, which Rookery implements i
 _DOWNLOADS = "it is for downloaded players, and nothing is downloaded here"
 
 GONE = {
+    "mlagents.trainers.trainer": (
+        "trainers of ML-Agents do not run here; write an algorithm with rookery.extend (docs/how-to/own-algorithm.md)"
+    ),
+    "mlagents.trainers.learn": "use rookery mlagents learn",
+    "mlagents.torch_utils": "internal to ML-Agents' trainers; import torch",
     "mlagents_envs.communicator": _PROTOCOL,
     "mlagents_envs.communicator_objects": _PROTOCOL,
     "mlagents_envs.rpc_communicator": _PROTOCOL,

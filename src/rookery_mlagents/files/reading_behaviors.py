@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from rookery.face import nearest
+from rookery.face import ALGORITHMS, PluginTable, nearest
 from rookery_mlagents.files.reading import NONE, NONE_TEXT, Reader, keys_of
 from rookery_mlagents.files.sections import (
+    A2COptions,
     BehaviorOptions,
     CloningOptions,
     CuriosityOptions,
+    DQNOptions,
     GAILOptions,
     HyperOptions,
     MemoryOptions,
@@ -26,12 +28,17 @@ from rookery_mlagents.files.sections import (
 )
 from rookery_mlagents.files.yaml_file import Node, merged
 
-TRAINERS: dict[str, type[PPOOptions | SACOptions | POCAOptions]] = {
+TRAINERS: dict[str, type[PPOOptions | SACOptions | POCAOptions | A2COptions | DQNOptions]] = {
     "ppo": PPOOptions,
     "sac": SACOptions,
     "poca": POCAOptions,
+    "a2c": A2COptions,
+    "dqn": DQNOptions,
 }
-"""Hyperparameters by the trainer's type."""
+"""Hyperparameters by the trainer's type: those of ML-Agents, and of Unity's ``ml-agents-trainer-plugin``."""
+
+TRAINER_PLUGINS = PluginTable("mlagents.trainer_type", {})
+"""Trainers that installed packages add to ML-Agents. None is imported: they are built on its own classes."""
 
 SIGNALS: dict[str, type[RewardOptions]] = {
     "extrinsic": RewardOptions,
@@ -47,7 +54,7 @@ ELSEWHERE_IN: dict[str, str] = {
     **dict.fromkeys(keys_of(SelfPlayOptions), "self_play"),
     **dict.fromkeys(keys_of(GAILOptions), "reward_signals"),
     **dict.fromkeys(keys_of(NetworkOptions), "network_settings"),
-    **dict.fromkeys((*keys_of(PPOOptions), *keys_of(SACOptions)), "hyperparameters"),
+    **dict.fromkeys((key for trainer in TRAINERS.values() for key in keys_of(trainer)), "hyperparameters"),
     **dict.fromkeys(keys_of(BehaviorOptions), "the section of a behaviour"),
 }
 """The right section of each key that may be in a wrong one."""
@@ -162,19 +169,41 @@ def _trainer(reader: Reader, inside: Mapping[str, Node], path: str) -> str:
     reader.note_place(f"{path}.trainer_type", node)
     if text in TRAINERS or (isinstance(node.value, str) and ":" in text):
         return text
+    if text in ALGORITHMS:
+        if not ALGORITHMS.load(text).capabilities.offline:
+            return text
+        why = "learns from stored data, and a run of mlagents-learn plays: use rookery train --algo"
+        reader.refuse(node, f"{path}.trainer_type", f"{text} {why} {text}")
+        return "ppo"
+    if text in TRAINER_PLUGINS:
+        reader.refuse(
+            node,
+            f"{path}.trainer_type",
+            f"is a trainer of the package {TRAINER_PLUGINS.package_of(text)}, built on classes of ML-Agents "
+            f"({TRAINER_PLUGINS[text]}), which do not run here. Use {', '.join(playing_trainers())}, or write the "
+            "algorithm as one class of settings and one of learning (rookery.extend) and give trainer_type: "
+            "my.module:MyConfig (docs/how-to/own-algorithm.md)",
+        )
+        return "ppo"
     removed = {
         "offline_bc": "; it was removed in 0.13: use behavioral_cloning, or rookery train --algorithm bc",
         "online_bc": "; it was removed in 0.13: use behavioral_cloning",
         "coma": "; it is called poca today",
     }
-    hint = removed.get(text, nearest(text.lower(), list(TRAINERS)))
+    hint = removed.get(text, nearest(text.lower(), playing_trainers()))
     reader.refuse(
         node,
         f"{path}.trainer_type",
-        f"there is no such trainer{hint}; there are {', '.join(TRAINERS)}, and settings of your own algorithm as "
-        "my.module:MyConfig",
+        f"there is no such trainer{hint}; there are {', '.join(playing_trainers())}, and settings of your own "
+        "algorithm as my.module:MyConfig",
     )
     return "ppo"
+
+
+def playing_trainers() -> list[str]:
+    """Returns the names of Rookery's algorithms that learn from play, ML-Agents' own first."""
+    others = [name for name in ALGORITHMS.own if name not in TRAINERS]
+    return [*TRAINERS, *(name for name in others if not ALGORITHMS.load(name).capabilities.offline)]
 
 
 def _hyperparameters(reader: Reader, inside: Mapping[str, Node], trainer: str, path: str) -> HyperOptions:
@@ -200,7 +229,9 @@ def _hyperparameters(reader: Reader, inside: Mapping[str, Node], trainer: str, p
             )
         given = {key: one for key, one in given.items() if key not in strange}
     found = reader.section(TRAINERS[trainer], Node(given, node.place), here)
-    if isinstance(found, SACOptions):
+    if isinstance(found, A2COptions):
+        return found
+    if isinstance(found, SACOptions | DQNOptions):
         if "reward_signal_steps_per_update" not in given:
             found = replace(found, reward_signal_steps_per_update=found.steps_per_update)
         return found

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -53,7 +53,7 @@ from rookery.face import (
 )
 from rookery_mlagents.files.console_line import console_line
 from rookery_mlagents.files.sections import BehaviorOptions
-from rookery_mlagents.files.tensorboard_tags import Seen, histograms_of, mean, tags_of
+from rookery_mlagents.files.tensorboard_tags import Seen, distributions_of, histograms_of, mean, tags_of
 from rookery_mlagents.files.timers_file import Gauges, timers_text
 from rookery_mlagents.files.training_status import CheckpointEntry, status_text
 
@@ -188,6 +188,16 @@ class ValueWatch(BatchHook):
         return batch
 
 
+class SummaryListener(Protocol):
+    """Receives the summaries of a run; both methods return notes for the user."""
+
+    def begin(self, behavior: str, settings: Mapping[str, object], plays_itself: bool) -> list[str]:
+        """Is called at the start of the training with the options of each behaviour."""
+
+    def summary(self, behavior: str, values: Mapping[str, tuple[str, Sequence[float]]], step: int) -> list[str]:
+        """Is called for each summary with the values of each tag, after the name of their aggregation."""
+
+
 class RunFiles(Callback):
     """Writes the files of an ML-Agents run.
 
@@ -196,6 +206,7 @@ class RunFiles(Callback):
         options: Options of a behaviour, by its name.
         show: Is called with the console line of each summary; None = not shown.
         export: Writes the ONNX file of a policy; None = none is written.
+        listener: Receives the summaries too; None = there is none.
     """
 
     def __init__(
@@ -204,11 +215,13 @@ class RunFiles(Callback):
         options: Callable[[str], BehaviorOptions],
         show: Callable[[str], None] | None = None,
         export: Callable[[Policy, Path], object] | None = None,
+        listener: SummaryListener | None = None,
     ) -> None:
         self.configuration = configuration
         self.options = options
         self.show = show
         self.export = export
+        self.listener = listener
         self.ledgers: dict[str, Ledger] = {}
         self.gauges = Gauges()
         self._ended: list[dict[str, Any]] = []
@@ -251,6 +264,10 @@ class RunFiles(Callback):
             if ledger.steps and name in trainer.policies:  # the checkpoint refers to the previous model
                 self.write_final(trainer, name)
         self.write_logs(trainer)
+        if self.listener is not None:
+            for name in trainer.policies:
+                settings = asdict(self.options(name))
+                self._tell(trainer, self.listener.begin(name, settings, settings["self_play"] is not None))
 
     def on_episode_end(self, episode: Episode) -> None:
         """Records the result of an episode."""
@@ -408,8 +425,17 @@ class RunFiles(Callback):
                 is_training=learns,
             )
             self.show(line)
+        if self.listener is not None:
+            whole = {**dict.fromkeys(shown), "Is Training": [float(learns)], "Step": [float(step)]}
+            whole |= {tag: seen_values for tag, seen_values in distributions_of(seen).items() if tag in shown}
+            values = {tag: ("average", [shown[tag]] if found is None else found) for tag, found in whole.items()}
+            self._tell(trainer, self.listener.summary(name, values | ledger.reported, step))
         ledger.reward = ledger.latest_reward()
         ledger.begin()
+
+    def _tell(self, trainer: Trainer, notes: Sequence[str]) -> None:
+        for note in notes:
+            trainer._note(note)
 
     def _board(self, trainer: Trainer, name: str) -> TensorBoard:
         """Returns the event file of a behaviour; a new one hides later steps in earlier files."""

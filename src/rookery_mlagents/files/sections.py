@@ -6,6 +6,7 @@ Each key is declared once, as a field of the class of its section; `rookery_mlag
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Literal
 
 from rookery.face import (
@@ -105,15 +106,50 @@ class SACOptions:
 
 
 @dataclass(frozen=True)
+class A2COptions:
+    """Section ``hyperparameters`` of trainer type a2c, as in Unity's ``ml-agents-trainer-plugin``."""
+
+    batch_size: PositiveInt = 1024
+    buffer_size: PositiveInt = 10240
+    learning_rate: PositiveFloat = 3e-4
+    beta: NonNegative = 5e-3
+    lambd: Fraction = 0.95
+    num_epoch: PositiveInt = 1
+    shared_critic: bool = False
+    learning_rate_schedule: Schedule = "linear"
+    beta_schedule: Schedule = "linear"
+
+
+@dataclass(frozen=True)
+class DQNOptions:
+    """Section ``hyperparameters`` of trainer type dqn, as in Unity's ``ml-agents-trainer-plugin``."""
+
+    batch_size: PositiveInt = 128
+    buffer_size: PositiveInt = 50000
+    learning_rate: PositiveFloat = 3e-4
+    learning_rate_schedule: Schedule = "constant"
+    buffer_init_steps: NonNegativeInt = 0
+    gamma: Fraction = 0.99
+    exploration_schedule: Schedule = "linear"
+    exploration_initial_eps: Fraction = 0.1
+    exploration_final_eps: Fraction = 0.05
+    target_update_interval: PositiveInt = 10000
+    tau: Fraction = 0.005
+    steps_per_update: PositiveFloat = 1.0
+    save_replay_buffer: bool = False
+    reward_signal_steps_per_update: PositiveFloat = 1.0
+
+
+@dataclass(frozen=True)
 class OwnOptions:
-    """Section ``hyperparameters`` of a custom algorithm, ``trainer_type: my.module:MyConfig``: settings of its
-    class.
+    """Section ``hyperparameters`` of another algorithm of Rookery, ``trainer_type: td3``, or of a custom one,
+    ``trainer_type: my.module:MyConfig``: settings of its class.
     """
 
     values: dict[str, Plain] = field(default_factory=dict)
 
 
-HyperOptions = PPOOptions | POCAOptions | SACOptions | OwnOptions
+HyperOptions = PPOOptions | POCAOptions | SACOptions | A2COptions | DQNOptions | OwnOptions
 """Hyperparameters of any trainer type."""
 
 
@@ -284,6 +320,16 @@ class CheckpointOptions:
     train_model: bool = False
     inference: bool = False
     results_dir: Label = "results"  # likewise
+
+    @property
+    def write_path(self) -> str:
+        """Folder of the run."""
+        return str(Path(self.results_dir) / self.run_id)
+
+    @property
+    def run_logs_dir(self) -> str:
+        """Folder of its logs."""
+        return str(Path(self.write_path) / "run_logs")
 
 
 @dataclass(frozen=True)

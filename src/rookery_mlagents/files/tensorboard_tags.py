@@ -179,6 +179,12 @@ def tags_of(seen: Seen, trainer: str) -> dict[str, float]:
     return shown | dict(seen.beside)
 
 
+def distributions_of(seen: Seen) -> dict[str, Sequence[float]]:
+    """Returns the single values of the tags that are means over episodes."""
+    numbers = {"return": seen.returns, "length": seen.lengths, "group_return": seen.group_returns}
+    return {tag.name: numbers[tag.measure] for tag in TAGS if tag.measure in numbers}
+
+
 def histograms_of(seen: Seen) -> dict[str, Sequence[float]]:
     """Returns the values that each tag shows as a histogram."""
     numbers = {HISTOGRAM: seen.returns, GROUP_HISTOGRAM: seen.group_returns}

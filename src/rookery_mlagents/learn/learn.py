@@ -58,9 +58,10 @@ from rookery_mlagents.files.foreign_options import check_reach
 from rookery_mlagents.files.mlagents_checkpoint import check_kind, read_weights, take_over
 from rookery_mlagents.files.run_files import CONFIGURATION, RESERVED, Pace, RunFiles, folder_name
 from rookery_mlagents.files.run_options import RunOptions, goes_on, read_options
-from rookery_mlagents.files.sections import BehaviorOptions, CheckpointOptions, POCAOptions, PPOOptions
+from rookery_mlagents.files.sections import A2COptions, BehaviorOptions, CheckpointOptions, POCAOptions, PPOOptions
 from rookery_mlagents.learn.demonstrations import import_demonstrations, with_absolute_paths
 from rookery_mlagents.learn.schedule_ends import StoredEnds
+from rookery_mlagents.learn.stats_plugins import StatsPlugins, stats_writers_of
 from rookery_mlagents.learn.translate import AS_IS, DEFAULT, layers_of, notes_of
 from rookery_mlagents.link.player_program import EDITOR, PREFIX
 
@@ -452,13 +453,14 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
     is_resumed, is_continued = options.checkpoint_settings.resume, goes_on(options.checkpoint_settings)
     stays = DEMONSTRATIONS if is_resumed else None
     moved: list[str] = []
+    writers = stats_writers_of(folder if is_resumed else None, options, request.trust_code)
     with ExitStack() as stack:
         replaced = stack.enter_context(put_aside(folder, is_replaced=not is_continued, stays=stays))
         stack.enter_context(logs_in(folder))
         plan = planned(request, options, folder)
         stack.enter_context(closed_on_error(plan.copies))
         options, play = plan.options, plan.copies or True
-        files = run_files(with_absolute_paths(options), request.console == MLAGENTS)
+        files = run_files(with_absolute_paths(options), request.console == MLAGENTS, writers)
         layers = plan.layers(request, folder / DEMONSTRATIONS)
         if is_continued:
             layer, trust_code = changes(folder, layers, request), request.trust_code
@@ -624,6 +626,8 @@ def iteration_steps(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]
         usual = ITERATION * agents
         if isinstance(one.hyperparameters, PPOOptions | POCAOptions):
             usual = one.hyperparameters.buffer_size
+        elif isinstance(one.hyperparameters, A2COptions):
+            usual = one.hyperparameters.batch_size
         due = min(one.summary_freq, Pace.of(one).checkpoint_interval)
         if usual > due:
             short.append(max(1, due // agents))
@@ -669,9 +673,10 @@ def is_asked_for(note: str) -> bool:
     return Path(file).name != CONFIGURATION and not of_theirs
 
 
-def run_files(options: RunOptions, shows_lines: bool) -> RunFiles:
-    """Returns the callback that writes the files of a run."""
-    return RunFiles(options.as_dict(), options_by_name(options), write_line if shows_lines else None, exporter())
+def run_files(options: RunOptions, shows_lines: bool, writers: StatsPlugins) -> RunFiles:
+    """Returns the callback that writes the files of a run, and passes its summaries to stats writers."""
+    show = write_line if shows_lines else None
+    return RunFiles(options.as_dict(), options_by_name(options), show, exporter(), writers)
 
 
 def options_by_name(options: RunOptions) -> Callable[[str], BehaviorOptions]:
@@ -709,7 +714,8 @@ def callbacks_of_run(folder: Path) -> list[RunFiles]:
     if not configuration.is_file():
         return []
     with suppress(ConfigError):
-        return [run_files(kept_options(configuration, {}, False), shows_lines=False)]
+        options = kept_options(configuration, {}, False)
+        return [run_files(options, shows_lines=False, writers=stats_writers_of(folder, options, False))]
     return []
 
 

@@ -11,7 +11,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from rookery.face import SMALLEST, AlgorithmConfig, ConfigError, Layer, fields_of, image_layout, import_object, nearest
+from rookery.face import (
+    ALGORITHMS,
+    SMALLEST,
+    AlgorithmConfig,
+    ConfigError,
+    Layer,
+    fields_of,
+    image_layout,
+    import_object,
+    nearest,
+)
 from rookery_mlagents.files.behaviors import BehaviorSpaces, entries_to_come
 from rookery_mlagents.files.reading_behaviors import SIGNALS, TRAINERS, demonstrations_of
 from rookery_mlagents.files.run_options import RunOptions, demonstration_problem, plain
@@ -102,7 +112,9 @@ def layers_of(
     mapping = {agent: name for name, spaces in behaviors.items() for agent in spaces.agents}
     if options.plays_unity:  # players may show more behaviours later
         mapping |= {name: name for name in (*behaviors, *to_come)}
-    as_is: Values = {"policy_mapping": mapping or None}
+    teams = {} if options.plays_unity else {case.name: case.spaces.agents for case in cases if acts_for_team(case.own)}
+    mapping = {agent: name for agent, name in mapping.items() if name not in teams} | {name: name for name in teams}
+    as_is: Values = {"policy_mapping": mapping or None} | ({"teams": teams} if teams else {})
     defaults: Values = {}
     given: Values = {}
     sources: dict[str, str] = {}
@@ -336,6 +348,23 @@ def encoders_of(own: BehaviorOptions) -> Iterator[tuple[str, str]]:
             yield f"reward_signals.{name}.network_settings.vis_encode_type", network.vis_encode_type
 
 
+def settings_class(trainer_type: str) -> object:
+    """Returns the settings class of an algorithm without keys of its own in ML-Agents.
+
+    Raises:
+        ConfigError: If it cannot be imported.
+    """
+    return import_object(trainer_type) if ":" in trainer_type else ALGORITHMS.load(trainer_type)
+
+
+def acts_for_team(own: BehaviorOptions) -> bool:
+    """Returns whether the algorithm of a behaviour acts for all of its agents at once, as a team."""
+    if own.trainer_type in TRAINERS:
+        return False
+    found = settings_class(own.trainer_type)
+    return isinstance(found, type) and issubclass(found, AlgorithmConfig) and found.capabilities.needs_team
+
+
 def _changes_nothing(case: Case, path: str, value: object) -> bool:
     """Returns whether a value of a custom algorithm has no effect: the environment's reward has weight one if it is the
     only signal, and a policy without a memory needs no memory. An algorithm with such a setting gets the value.
@@ -344,14 +373,14 @@ def _changes_nothing(case: Case, path: str, value: object) -> bool:
     same = {f"{M}memory.kind": "none"} | ({f"{S}extrinsic.strength": 1.0, f"{S}combine": "mean"} if alone else {})
     if path not in same or value != same[path]:
         return False
-    found = import_object(case.own.trainer_type)
+    found = settings_class(case.own.trainer_type)
     return path.removeprefix(P).partition(".")[0] not in fields_of(found)
 
 
 def _own_refusals(case: Case, start: str) -> Iterator[str]:
     """Yields lines on a custom algorithm: settings that do not exist, and keys without a corresponding setting."""
     try:
-        found: object = import_object(case.own.trainer_type)
+        found: object = settings_class(case.own.trainer_type)
     except ConfigError as error:
         yield f"{start}{error}"
         return
