@@ -472,8 +472,9 @@ def parameters_of(options: RunOptions) -> Values:
             if criteria is not None:
                 restart = criteria.require_reset
                 whose = criteria.behavior
-                if criteria.measure == "reward":
-                    entry |= {"measure": "return", "threshold": criteria.threshold}
+                if criteria.measure != "progress":
+                    columns = {"reward": "return", "group_reward": "group_return", "elo": f"self_play/{whose}/rating"}
+                    entry |= {"measure": columns[criteria.measure], "threshold": criteria.threshold}
                     entry |= {"smoothing": criteria.signal_smoothing}
                 else:
                     steps = options.of(whose).max_steps

@@ -377,7 +377,8 @@ PARAMETER_KEYS = (
     ("NAME.curriculum[].completion_criteria", "lesson", "When the lesson ends; required except for the last one."),
     ("NAME.curriculum[].completion_criteria.behavior", "criteria", "Behavior whose reward or progress is measured."),
     ("NAME.curriculum[].completion_criteria.measure", "criteria", "`reward` = mean reward of episodes; `progress` = "
-     "decisions as a share of `max_steps`."),
+     "decisions as a share of `max_steps`; only in Rookery `Elo` = the rating in self-play, and `group_reward` = mean "
+     "group reward of episodes."),
     ("NAME.curriculum[].completion_criteria.threshold", "criteria", "Value of the measure that ends the lesson."),
     ("NAME.curriculum[].completion_criteria.min_lesson_length", "criteria",
      "Episodes before the lesson can end; the mean is over this many latest ones."),

@@ -63,6 +63,35 @@ def test_goals_that_a_player_says_are_goals_of_the_model(game, tmp_path, kind):
         assert model.goal_conditioning == kind
 
 
+WAITING = """
+default_settings:
+  trainer_type: ppo
+  hyperparameters: {batch_size: 32, buffer_size: 64, num_epoch: 1}
+  network_settings: {hidden_units: 8, num_layers: 1}
+  max_steps: 128
+  summary_freq: 64
+environment_parameters:
+  wall_height:
+    curriculum:
+      - {name: low, value: 1, completion_criteria: {behavior: Climbr, measure: MEASURE, threshold: 0.1}}
+      - {name: high, value: 2}
+"""
+
+
+@pytest.mark.parametrize("measure", ["reward", slow("progress")])
+def test_a_lesson_that_waits_for_a_behaviour_that_never_appears_says_so_with_every_summary(
+    rookery, game, tmp_path, measure
+):
+    (tmp_path / "c.yaml").write_text(WAITING.replace("MEASURE", measure))
+    path = game("--behavior", "*=Climber", env="WallCurriculum")
+    words = ["--env", path, "--run-id", "w", "--seed", 1, "--base-port", 25660]
+    code, out, error = rookery("mlagents", "learn", tmp_path / "c.yaml", *words)
+    assert code == 0, error
+    assert "behavior = 'Climbr': the environment has no such behaviour; did you mean 'Climber'" in error
+    waits = "wall_height: lesson low waits for behavior Climbr, which has not appeared; did you mean 'Climber'?"
+    assert out.count(waits) == out.count("Climber. Step: ") == 2
+
+
 def test_a_lesson_that_begins_in_a_run_is_told_to_its_players(rookery, game):
     path = game("--num-areas", 4, env="WallCurriculum")
     course = "curriculum.wall_height={lessons: [1.0, 2.0], threshold: -1000.0, min_episodes: 1}"

@@ -569,6 +569,22 @@ def test_every_algorithm_that_learns_from_play_is_a_trainer_with_its_own_setting
     assert resolved.config.teams == ({"B": ("agent",)} if entry.algorithm.capabilities.needs_team else {})
 
 
+@pytest.mark.parametrize(
+    ("measure", "ours"), [("Elo", "self_play/B/rating"), ("group_reward", "group_return"), ("reward", "return")]
+)
+def test_lessons_end_by_ratings_and_rewards_of_groups_too(translate, measure, ours):
+    text = f"""
+behaviors: {{B: {{self_play: {{}}}}}}
+environment_parameters:
+  m:
+    curriculum:
+      - {{name: a, value: 1, completion_criteria: {{behavior: B, measure: {measure}, threshold: 7}}}}
+      - {{name: b, value: 2}}
+"""
+    first = values_of(translate(text))["curriculum.m"][0]["lessons"][0]
+    assert (first["measure"], first["threshold"], first["of_policy"]) == (ours, 7.0, "B")
+
+
 def guess(text, name="GuessConfig"):
     return own(f"{{trainer_type: '{__name__}:{name}', {text}}}")
 
@@ -577,7 +593,12 @@ REFUSED = [
     (own("{trainer_type: sac}"), "use ppo, which takes any actions"),
     (own("{network_settings: {memory: {}}, behavioral_cloning: {demo_path: expert.demo}}"), "cannot be cloned row by"),
     (run("torch_settings: {device: cudo}"), "did you mean 'cuda'"),
-    ("{behaviors: {B: {}, Other: {}}, environment_parameters: {m: {curriculum: [{name: a, value: 1, "
+    ("{default_settings: {}, env_settings: {env_path: Cart}, environment_parameters: {m: {curriculum: [{name: a, "
+     "value: 1, completion_criteria: {behavior: BB}}, {name: b, value: 2}]}}}", "no such behaviour; did you mean 'B'"),
+    ("{behaviors: {B: {}}, environment_parameters: {m: {curriculum: [{name: a, value: 1, "
+     "completion_criteria: {behavior: B, measure: Elo}}, {name: b, value: 2}]}}}", "B has no section self_play"),
+    ("{env_settings: {env_path: Cart}, behaviors: {B: {}, Other: {}}, environment_parameters: {m: {curriculum: [{"
+     "name: a, value: 1, "
      "completion_criteria: {behavior: Other}}, {name: b, value: 2}]}}}", "environment has no such behaviour; it has B"),
     (own("{trainer_type: td3, hyperparameters: {learning_rate: 1}}"), "TD3Config has no such setting"),
     (own("{trainer_type: cql}"), "cql learns from stored data.*rookery train --algo cql"),

@@ -4,7 +4,9 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -594,10 +596,68 @@ def test_mistakes_are_told_without_a_traceback(learn, tmp_path, text, file, word
 def test_alias_writes_two_lines(rookery, tmp_path):
     out, _ = done(rookery("mlagents", "alias", "bin"))
     assert "PATH" in out
-    written = tmp_path / "bin" / "mlagents-learn"
-    assert len(written.read_text().splitlines()) == 2
-    assert os.access(written, os.X_OK)
+    for name in ("learn", "run-experiment", "push-to-hf", "load-from-hf"):
+        written = tmp_path / "bin" / f"mlagents-{name}"
+        assert len(written.read_text().splitlines()) == 2
+        assert os.access(written, os.X_OK)
     assert "--force" in refused(rookery("mlagents", "alias", "bin"))
+
+
+class Hub(ModuleType):
+    """Stands for huggingface_hub."""
+
+    def __init__(self):
+        super().__init__("huggingface_hub")
+        self.files = {}
+
+    def HfApi(self):
+        return self
+
+    def create_repo(self, repo_id, exist_ok):
+        return f"https://hub/{repo_id}"
+
+    def upload_folder(self, repo_id, folder_path, commit_message, ignore_patterns):
+        assert "run.lock" in ignore_patterns
+        self.files[repo_id] = {path.name for path in Path(folder_path).iterdir()}
+
+    def upload_file(self, repo_id, path_or_fileobj, path_in_repo, commit_message):
+        self.files[path_in_repo] = path_or_fileobj.decode()
+
+    def snapshot_download(self, repo_id, local_dir):
+        self.files["taken"] = (repo_id, str(local_dir))
+
+
+def test_runs_go_to_the_hub_and_come_from_it(cart, rookery, monkeypatch):
+    hub = Hub()
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    out, _ = done(rookery("mlagents", "push-to-hf", "--repo-id", "me/cart", "--local-dir", cart, "--run-id", "cart"))
+    assert "https://hub/me/cart" in out
+    assert {"Cart.onnx", "configuration.yaml", "checkpoints"} <= hub.files["me/cart"]
+    assert json.loads(hub.files["config.json"])["behaviors"]["Cart"]["max_steps"] == 500
+    assert "library_name: ml-agents" in hub.files["README.md"] and "- ML-Agents-Cart" in hub.files["README.md"]
+    done(rookery("mlagents", "load-from-hf", "--repo-id", "me/cart", "--local-dir", "results"))
+    assert hub.files["taken"] == ("me/cart", "results/cart")
+    assert "must be OWNER/NAME" in refused(rookery("mlagents", "load-from-hf", "--repo-id", "me/.."))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert "rookery-rl[hub]" in refused(rookery("mlagents", "load-from-hf", "--repo-id", "me/cart"))
+
+
+# --- settings of Rookery ----------------------------------------------------------------------------------------------
+
+
+def test_settings_of_rookery_stand_behind_the_file(learn, rookery):
+    done(learn("stop.env_steps=256", "policies.Cart.gae_lambda=0.5", "--run-id", "a", "--seed", 1))
+    kept = yaml_layer("results/a/config.yaml").values
+    assert kept["stop"]["env_steps"] == 256
+    assert kept["policies"]["Cart"]["gae_lambda"] == 0.5
+    out, _ = done(rookery("explain", "results/a", "policies.Cart.gae_lambda"))
+    assert "command line" in out
+    _, out, _ = learn("stop.env_steps=300", "--run-id", "a", "--resume", file=None)
+    assert yaml_layer("results/a/config.yaml").values["stop"]["env_steps"] == 300
+    assert json.loads(Path("results/a/metrics.jsonl").read_text().splitlines()[-1])["env_steps"] >= 300
+    assert "give --num-envs instead" in refused(learn("sampling.num_envs=3", "--run-id", "b"))
+    assert "did you mean 'env_steps'" in refused(learn("stop.env_stepss=3", "--run-id", "b"))
+    assert "is neither a flag nor PATH=VALUE" in refused(learn("more.yaml", "--run-id", "b"))
 
 
 @pytest.mark.slow

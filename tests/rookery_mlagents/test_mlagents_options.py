@@ -365,7 +365,7 @@ WRONG = {
     "{behaviors: {B: {}}, environment_parameters: {m: {sampler_type: multirangeuniform, sampler_parameters: "
     "{intervals: [[0, inf]]}}}}": r"must be a list of \[low, high\]",
     "{behaviors: {B: {}}, environment_parameters: {m: {curriculum: [{name: a, value: 1, completion_criteria: "
-    "{behavior: B, measure: Elo}}, {name: b, value: 2}]}}}": "Elo stands in .*does not read it either",
+    "{behavior: B, measure: Ello}}, {name: b, value: 2}]}}}": "measure = 'Ello'",
     NO_SUCH_BEHAVIOR: "did you mean 'Ball'",
     # files of older releases
     "default:\n  trainer: ppo\n  batch_size: 1\n3DBall:\n  normalize: true": f"a trainer configuration of {CONVERT}",

@@ -74,6 +74,18 @@ def test_a_lesson_may_go_by_the_episodes_of_the_agents_of_one_policy():
     assert taught.judge().lesson == 2
 
 
+def test_a_lesson_may_go_by_the_rewards_of_groups():
+    taught = Taught(lessons=[1, 2], threshold=5.0, min_episodes=2, smoothing=False, of_policy="red",
+                    measure="group_return")  # fmt: skip
+    policies, members = {"a": "red", "b": "red", "c": "blue"}, {"reds": ["a", "b"], "blues": ["c"]}
+    for value in (4.0, 6.0):
+        ended = EpisodeResult(0, 0, 10, 0.0, dict.fromkeys(policies, 99.0), policies, lessons={"mass": 0},
+                              groups={"reds": value, "blues": -99.0})  # fmt: skip
+        assert taught.judge().lesson == 1
+        taught.all.on_episodes([ended], members)
+    assert taught.judge().lesson == 2
+
+
 def test_a_measure_is_smoothed_by_a_quarter_of_what_it_was_and_begins_anew_with_a_lesson():
     taught = Taught(lessons=[1, 2, 3], threshold=0.8, measure="evaluation.return_mean", min_episodes=0)
     assert taught.judge(**{"evaluation/return_mean": 0.0}).value == 0.0

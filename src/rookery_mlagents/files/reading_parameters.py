@@ -104,12 +104,8 @@ def _lesson(
         return LessonOptions(name, value)
     inside = dict(reader.mapping(criteria, here))
     measure = inside.get("measure")
-    if measure is not None and str(measure.value).lower() == "elo":
-        reader.refuse(
-            inside.pop("measure"),
-            f"{here}.measure",
-            "must be 'reward' or 'progress': Elo stands in ML-Agents' documentation, and 1.1.0 does not read it either",
-        )
+    if measure is not None and isinstance(measure.value, str) and measure.value.lower() in ("elo", "group_reward"):
+        inside["measure"] = Node(measure.value.lower(), measure.place)
     found = reader.section(CriteriaOptions, Node(inside, criteria.place), here)
     if found.behavior not in behaviors and not has_default:
         near = nearest(found.behavior, list(behaviors))

@@ -19,7 +19,7 @@ import io
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -42,6 +42,7 @@ from rookery.face import (
     clean,
     groups_of,
     make_folder,
+    nearest,
     policy_files,
     remove_directory,
     settings_of,
@@ -338,6 +339,18 @@ class RunFiles(Callback):
         """Returns the current lesson number of every parameter of the configuration; 0 for one without lessons."""
         return {**dict.fromkeys(self.configuration.get("environment_parameters") or {}, 0), **numbers}
 
+    def waiting_lessons(self, numbers: Mapping[str, int]) -> Iterator[str]:
+        """Yields a line for each parameter whose lesson waits for a behaviour that has not appeared."""
+        for parameter, found in (self.configuration.get("environment_parameters") or {}).items():
+            lesson = found["curriculum"][numbers.get(parameter, 0)]
+            awaited = (lesson["completion_criteria"] or {}).get("behavior")
+            if awaited is not None and not (awaited in self.ledgers and self.ledgers[awaited].steps):
+                there = ", ".join(name for name, ledger in self.ledgers.items() if ledger.steps)
+                yield (
+                    f"{parameter}: lesson {lesson['name']} waits for behavior {awaited}, which has not appeared"
+                    f"{nearest(awaited, list(self.ledgers))}. There are {there}."
+                )
+
     def pace(self, name: str) -> Pace:
         """Returns the intervals of a behaviour."""
         return Pace.of(self.options(name))
@@ -425,6 +438,8 @@ class RunFiles(Callback):
                 is_training=learns,
             )
             self.show(line)
+            for waiting in self.waiting_lessons(trainer._curriculum.lessons):
+                self.show(waiting)
         if self.listener is not None:
             whole = {**dict.fromkeys(shown), "Is Training": [float(learns)], "Step": [float(step)]}
             whole |= {tag: seen_values for tag, seen_values in distributions_of(seen).items() if tag in shown}

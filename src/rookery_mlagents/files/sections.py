@@ -252,7 +252,7 @@ class CriteriaOptions:
     """Section ``completion_criteria`` of a lesson: the condition for the next lesson; `behavior` is required."""
 
     behavior: str = ""
-    measure: Literal["reward", "progress"] = "reward"
+    measure: Literal["reward", "progress", "elo", "group_reward"] = "reward"
     threshold: float = 0.0
     min_lesson_length: NonNegativeInt = 0
     signal_smoothing: bool = True

@@ -29,6 +29,7 @@ from rookery_mlagents.learn.learn import (
     closed_on_error,
     environment_of,
     options_of,
+    overrides_of,
     plan_of,
 )
 
@@ -88,7 +89,11 @@ def play(request: Request, seconds: Callable[[], float]) -> dict[str, Earned]:
     if options.checkpoint_settings.resume:
         if not list_checkpoints(folder / FOLDER):
             raise ConfigError(f"--resume: {folder} holds no checkpoint yet")
-        layers = [Layer("--inference", {"evaluation.lesson": "current"}), given_now(options, request)]
+        layers = [
+            Layer("--inference", {"evaluation.lesson": "current"}),
+            given_now(options, request),
+            overrides_of(request),
+        ]
         trainer = Trainer.load(folder, config=layers, console="quiet", trust_code=request.trust_code)
     else:
         plan = plan_of(request)

@@ -83,6 +83,20 @@ OUR_DEFAULT = "Rookery's default"
 DEMONSTRATIONS = "demonstrations"
 """Folder of a run with imported ML-Agents demonstrations, as replay."""
 
+COMMAND_LINE = "command line"
+"""Source of settings of Rookery that the command line gives as ``path=value``."""
+
+FLAG_OF = {
+    "env": "--env and --env-args, and environment_parameters in the file",
+    "sampling.num_envs": "--num-envs",
+    "seed": "--seed",
+    "device": "--torch-device",
+    "policy_mapping": "behaviors in the file",
+    "logging.console": "--console",
+    "curriculum": "environment_parameters in the file",
+}
+"""Settings that are flags or keys of ML-Agents."""
+
 PLAYER_KEYS = (
     "base_port", "num_areas", "timeout_wait", "max_lifetime_restarts", "restarts_rate_limit_n",
     "restarts_rate_limit_period_s", "width", "height", "quality_level", "time_scale", "target_frame_rate",
@@ -103,6 +117,7 @@ class Request:
         trust_pickle: Whether a ``checkpoint.pt`` of ML-Agents may be read.
         trust_code: Whether code that a run names may be run, also if another user wrote it.
         keep_schedules: Whether a larger ``max_steps`` leaves the end of schedules where it is.
+        overrides: Settings of Rookery as ``path=value``, which take precedence over the file.
     """
 
     file: str | None
@@ -112,6 +127,7 @@ class Request:
     trust_pickle: bool
     trust_code: TrustCode
     keep_schedules: bool = False
+    overrides: Sequence[str] = ()
 
 
 Changes = Callable[[Path, Sequence[Layer], Request], Layer]
@@ -606,7 +622,8 @@ class Plan:
         own = Layer(SOURCE, {"logging.tensorboard": False, "logging.console": console} | length)
         replays = self.demonstrations(request, demonstrations)
         to_come = entries_to_come(self.options, self.behaviors)
-        return [own, *layers_of(self.options, self.behaviors, replays, to_come), self.env, self.starts.layer()]
+        translated = layers_of(self.options, self.behaviors, replays, to_come)
+        return [own, *translated, self.env, self.starts.layer(), overrides_of(request)]
 
     def begin(self, trainer: Trainer, trust_pickle: bool) -> None:
         """Loads the initial weights from ML-Agents into behaviours, and distributes them."""
@@ -614,6 +631,24 @@ class Plan:
             take_over(trainer.policies[name], read_weights(path, trust_pickle), path)
         changed = [name for name in self.starts.mlagents_files if name in trainer.learners]
         trainer._pool.set_weights({name: trainer.learners[name].behaviour for name in changed})
+
+
+def overrides_of(request: Request) -> Layer:
+    """Returns the settings of Rookery in a request as a layer.
+
+    Raises:
+        ConfigError: If one is malformed, or has a flag or key of ML-Agents, by which the environment is opened.
+    """
+    layer = override_layer(request.overrides, COMMAND_LINE)
+    problems = [
+        f"{COMMAND_LINE}: {path}: give {other} instead"
+        for path in layer.values
+        for start, other in FLAG_OF.items()
+        if f"{path}.".startswith(f"{start}.")
+    ]
+    if problems:
+        raise ConfigError(*problems)
+    return layer
 
 
 def iteration_steps(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> dict[str, int]:

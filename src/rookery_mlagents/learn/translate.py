@@ -25,7 +25,14 @@ from rookery.face import (
 from rookery_mlagents.files.behaviors import BehaviorSpaces, entries_to_come
 from rookery_mlagents.files.reading_behaviors import SIGNALS, TRAINERS, demonstrations_of
 from rookery_mlagents.files.run_options import RunOptions, demonstration_problem, plain
-from rookery_mlagents.files.sections import BehaviorOptions, OwnOptions, POCAOptions, PPOOptions, RewardOptions
+from rookery_mlagents.files.sections import (
+    BehaviorOptions,
+    CriteriaOptions,
+    OwnOptions,
+    POCAOptions,
+    PPOOptions,
+    RewardOptions,
+)
 from rookery_mlagents.key_meanings import PICTURES, Case, M, P, S, Values
 from rookery_mlagents.keys import (
     BEHAVIOR_ROWS,
@@ -168,6 +175,13 @@ def notes_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> li
             lines.append(
                 f"{place}: behaviors.{name}: the environment has no such behaviour{nearest(name, list(behaviors))}: it "
                 f"has {there}{later}"
+            )
+    for key, criteria in criteria_of(options):
+        if criteria.behavior not in behaviors:  # refused in a Python environment
+            at = options.places.get(f"{key}.behavior", options.file)
+            lines.append(
+                f"{at}: {key}.behavior = {criteria.behavior!r}: {lacks(criteria.behavior, behaviors)}; the lesson "
+                "lasts until a behaviour of that name has appeared and reached the threshold"
             )
     for name, spaces in behaviors.items():
         case = Case(name, options, options.of(name), spaces, behaviors)
@@ -327,16 +341,30 @@ def _refusals(case: Case) -> Iterator[str]:
     if device is not None and device not in ("cpu", "cuda", "cuda:0"):
         place = case.options.places.get("torch_settings.device", "--torch-device")
         yield f"{place}: torch_settings.device = {device!r}: must be cpu or cuda{nearest(device, ['cpu', 'cuda'])}"
-    for name, parameter in case.options.environment_parameters.items():
+    for key, criteria in criteria_of(case.options):
+        if case.name != criteria.behavior and case.options.plays_unity:
+            continue
+        at = case.options.places.get(f"{key}.behavior", case.options.file)
+        if criteria.behavior not in case.behaviors and not case.options.plays_unity:
+            yield f"{at}: {key}.behavior = {criteria.behavior!r}: {lacks(criteria.behavior, case.behaviors)}"
+        elif criteria.behavior == case.name and criteria.measure == "elo" and own.self_play is None:
+            at = case.options.places.get(f"{key}.measure", at)
+            yield f"{at}: {key}.measure = Elo: {case.name} has no section self_play, so it has no rating: add one"
+
+
+def criteria_of(options: RunOptions) -> Iterator[tuple[str, CriteriaOptions]]:
+    """Yields the completion criteria of all lessons, with their keys."""
+    for name, parameter in options.environment_parameters.items():
         for number, lesson in enumerate(parameter.curriculum):
-            criteria = lesson.completion_criteria
-            if criteria is not None and criteria.behavior not in case.behaviors:
-                key = f"environment_parameters.{name}.curriculum.{number}.completion_criteria.behavior"
-                at = case.options.places.get(key, case.options.file)
-                yield (
-                    f"{at}: {key} = {criteria.behavior!r}: the environment has no such behaviour"
-                    f"{nearest(criteria.behavior, list(case.behaviors))}; it has {', '.join(case.behaviors)}"
-                )
+            if lesson.completion_criteria is not None:
+                key = f"environment_parameters.{name}.curriculum.{number}.completion_criteria"
+                yield key, lesson.completion_criteria
+
+
+def lacks(name: str, behaviors: Mapping[str, BehaviorSpaces]) -> str:
+    """Returns the explanation that an environment has no behaviour of a name."""
+    near = nearest(name, list(behaviors))
+    return f"the environment has no such behaviour{near}; it has {', '.join(behaviors)}"
 
 
 def encoders_of(own: BehaviorOptions) -> Iterator[tuple[str, str]]:

@@ -29,6 +29,7 @@ from rookery.face import (
 )
 from rookery.face import check_resume as check
 from rookery_mlagents.old.old_flags import GONE, OLD_FLAGS
+from rookery_mlagents.verbs.hub import load_from_hf, push_to_hf
 from rookery_mlagents.verbs.mlagents_convert import convert
 from rookery_mlagents.verbs.mlagents_run import run_script
 
@@ -73,8 +74,13 @@ def mlagents() -> None:
 @app.command(cls=LearnCommand)
 def learn(
     context: typer.Context,
-    file: Annotated[
-        str | None, typer.Argument(metavar="[FILE.yaml]", help="ML-Agents' configuration file.", show_default=False)
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE.yaml] [PATH=VALUE]...",
+            help="ML-Agents' configuration file; settings of Rookery, as for rookery train.",
+            show_default=False,
+        ),
     ] = None,
     env: Annotated[
         str | None, typer.Option(help="A Unity player, or an environment as rookery train takes it; none = the Editor.")
@@ -137,6 +143,8 @@ def learn(
     """Train as mlagents-learn does, with its configuration file and its flags, which override the file.
 
     rookery mlagents learn Basic.yaml --env rookery.tasks:Basic --run-id basic
+
+    rookery mlagents learn Basic.yaml --env rookery.tasks:Basic stop.return_mean=0.9 evaluation.every=10
     """
     run(request_of(context))
 
@@ -166,10 +174,12 @@ def request_of(context: typer.Context) -> Request:
     from rookery_mlagents.learn.learn import Request
 
     values = dict(context.params)
-    own = {
-        name: values.pop(name)
-        for name in ("file", "console", "episodes", "trust_pickle", "trust_code", "keep_schedules")
-    }
+    own = {name: values.pop(name) for name in ("console", "episodes", "trust_pickle", "trust_code", "keep_schedules")}
+    words = values.pop("words") or []
+    files = [word for word in words if "=" not in word or Path(word).is_file()]
+    if len(files) > 1:
+        raise ConfigError(f"{files[1]!r}: is neither a flag nor PATH=VALUE; {files[0]!r} is the configuration file")
+    own |= {"file": next(iter(files), None), "overrides": [word for word in words if word not in files]}
     dead = [name for name in ("torch", "tensorflow") if values.pop(name)]
     flags = {name: value for name, value in values.items() if value is not None and value is not False}
     if ENV_ARGS in context.meta:
@@ -235,7 +245,7 @@ def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
         ConfigError: If one of them keeps its value in the middle of a run.
     """
     from rookery.face import ALGORITHMS, DEFAULT, RunConfig, current_history, resolve
-    from rookery_mlagents.learn.learn import OUR_DEFAULT
+    from rookery_mlagents.learn.learn import COMMAND_LINE, OUR_DEFAULT
     from rookery_mlagents.learn.schedule_ends import StoredEnds
     from rookery_mlagents.learn.translate import AS_IS
     from rookery_mlagents.learn.translate import DEFAULT as THEIR_DEFAULT
@@ -251,7 +261,8 @@ def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
         if source.startswith(OUR_DEFAULT) or (source.startswith(THEIR_DEFAULT) and was_given):
             kept.append(path)
             continue
-        if source == DEFAULT or " as algorithm." in source or (request.file is None and not source.startswith("--")):
+        is_given = request.file is not None or source.startswith(("--", COMMAND_LINE))
+        if source == DEFAULT or " as algorithm." in source or not is_given:
             continue
         if flow(value) != was and not (path.startswith("policies.") and path.endswith(".init_from")):
             values[path], lines[path] = value, source
@@ -300,21 +311,40 @@ app.command()(convert)
 app.command(name="run", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})(run_script)
 
 
+app.command(name="push-to-hf")(push_to_hf)
+app.command(name="load-from-hf")(load_from_hf)
+
+ALIASES = {
+    "mlagents-learn": "learn",
+    "mlagents-run-experiment": "learn",
+    "mlagents-push-to-hf": "push-to-hf",
+    "mlagents-load-from-hf": "load-from-hf",
+}
+"""Commands of ML-Agents, with the verbs that stand for them. ``mlagents-run-experiment FILE`` takes all options from a
+file, in YAML or JSON, which `learn` does too.
+"""
+
+
 @app.command()
 def alias(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write it.", show_default=False)],
-    force: Annotated[bool, typer.Option("--force", help="Replace a file of that name.")] = False,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for the commands.", show_default=False)],
+    force: Annotated[bool, typer.Option("--force", help="Replace files of these names.")] = False,
 ) -> None:
-    """Write a two-line mlagents-learn, so that scripts that call it need no change."""
-    path = folder / "mlagents-learn"
-    if path.exists() and not force:
-        raise ConfigError(f"{path}: there is one already; add --force to replace it")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m rookery mlagents learn "$@"\n')
-        path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
-    typer.echo(f"written: {path}")
+    """Write mlagents-learn and ML-Agents' other commands, so that scripts that call them need no change.
+
+    rookery mlagents alias ~/bin
+    """
+    paths = {folder / name: verb for name, verb in ALIASES.items()}
+    for path in paths:
+        if path.exists() and not force:
+            raise ConfigError(f"{path}: there is one already; add --force to replace it")
+    for path, verb in paths.items():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m rookery mlagents {verb} "$@"\n')
+            path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+        typer.echo(f"written: {path}")
     if str(folder.resolve()) not in os.environ.get("PATH", "").split(os.pathsep):
         typer.echo(f'put it before others: export PATH="{folder.resolve()}:$PATH"')

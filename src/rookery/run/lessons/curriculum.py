@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal
 
 from rookery.core.errors import ConfigError, nearest
@@ -21,6 +22,11 @@ from rookery.rollout.hooks import EpisodeResult
 
 RETURN = "return"
 """Measure: mean return of episodes that began in the lesson."""
+
+GROUP_RETURN = "group_return"
+"""Measure: mean group return of the groups' episodes that began in the lesson."""
+
+NO_GROUPS: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 PROGRESS = "progress"
 """Measure: the share of `stop.env_steps` that has been sampled."""
@@ -93,6 +99,7 @@ class CourseConfig(Settings):
     """A range that grows, instead of `lessons`."""
     measure: Label = RETURN
     """Measure that ends lessons: ``return`` (mean over the latest `min_episodes` episodes that began in the lesson),
+    ``group_return`` (the same of the rewards of groups; with `of_policy`, of groups with an agent of that policy),
     ``progress`` (share of `stop.env_steps`), or any column of `metrics.jsonl`, such as ``evaluation/return_mean``.
     """
     of_policy: Label | None = None
@@ -202,14 +209,22 @@ class Course(Stateful):
     def _min_episodes(self) -> int:
         return self.plan.min_episodes or 0
 
-    def on_episodes(self, finished: Iterable[EpisodeResult]) -> None:
-        """Counts finished episodes; those that began in another lesson do not count."""
+    def on_episodes(self, finished: Iterable[EpisodeResult], members: Mapping[str, Sequence[str]] = NO_GROUPS) -> None:
+        """Counts finished episodes; those that began in another lesson do not count.
+
+        Args:
+            finished: The episodes.
+            members: Agents of each group.
+        """
         for episode in finished:
             if episode.lessons.get(self.name) != self.lesson:
                 continue
             policy = self.plan.of_policy
             earned = [episode.total]
-            if policy is not None:
+            if self.plan.measure == GROUP_RETURN:
+                own = {agent for agent, by in episode.policies.items() if policy in (None, by)}
+                earned = [value for group, value in episode.groups.items() if own.intersection(members.get(group, ()))]
+            elif policy is not None:
                 earned = [value for agent, value in episode.agents.items() if episode.policies[agent] == policy]
             self.episodes += len(earned)
             self.returns.extend(earned)
@@ -244,7 +259,7 @@ class Course(Stateful):
     def _measured(self, row: Mapping[str, Any], horizon: float | None) -> float | None:
         """Returns the current measure, not smoothed; None if there is none yet."""
         measure = (self.plan.measure or "").replace(".", "/")
-        if measure == RETURN:
+        if measure in (RETURN, GROUP_RETURN):
             return math.fsum(self.returns) / len(self.returns) if self.returns else None
         if measure == PROGRESS:
             if horizon is None:
@@ -318,10 +333,10 @@ class Curriculum(Stateful):
         """Index of the lesson of each parameter, from 0."""
         return {name: course.lesson for name, course in self.courses.items()}
 
-    def on_episodes(self, finished: Iterable[EpisodeResult]) -> None:
-        """Counts finished episodes."""
+    def on_episodes(self, finished: Iterable[EpisodeResult], members: Mapping[str, Sequence[str]] = NO_GROUPS) -> None:
+        """Counts finished episodes; `members` are the agents of each group."""
         for course in self.courses.values():
-            course.on_episodes(finished)
+            course.on_episodes(finished, members)
 
     def update(
         self,
@@ -366,9 +381,9 @@ class Curriculum(Stateful):
         for name, course in self.courses.items():
             for plan in course.plans[:-1]:
                 measure = (plan.measure or "").replace(".", "/")
-                later = measure.startswith(("evaluation/", "metrics/", "agents/", "policies/"))
-                if measure not in (RETURN, PROGRESS) and measure not in row and not later:
-                    known = [RETURN, PROGRESS, *row]
+                later = measure.startswith(("evaluation/", "metrics/", "agents/", "policies/", "self_play/"))
+                if measure not in (RETURN, GROUP_RETURN, PROGRESS) and measure not in row and not later:
+                    known = [RETURN, GROUP_RETURN, PROGRESS, *row]
                     raise ConfigError(
                         f"curriculum.{name}.measure = {measure!r}: this run has no such column"
                         f"{nearest(measure, known)}; there are {', '.join(known)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rookery.envs.groups import groups_of
 from rookery.report.results import IterationResult
 from rookery.rollout.worker import Sample
 from rookery.run.parts import RunPart
@@ -18,7 +19,7 @@ class LessonsPart(RunPart):
 
     def after_sample(self, sample: Sample) -> None:
         """Counts finished episodes."""
-        self._run._curriculum.on_episodes(sample.finished)
+        self._run._curriculum.on_episodes(sample.finished, groups_of(self._run.env))
 
     def after_iteration(self, result: IterationResult) -> IterationResult:
         """Moves the lessons; returns the result with the progress of each course."""
