@@ -76,7 +76,7 @@ if TYPE_CHECKING:
         optional,
         show,
     )
-    from rookery.core.settings.layers import Layer, flow, import_object, override_layer, yaml_layer
+    from rookery.core.settings.layers import Layer, flow, import_object, nested, override_layer, yaml_layer
     from rookery.core.settings.reach import (
         ARGUMENTS,
         CODE,
@@ -192,7 +192,7 @@ if TYPE_CHECKING:
     from rookery.tune.executors.processes import ProcessExecutor
     from rookery.tune.executors.trial_worker import LOG as TRIAL_LOG
     from rookery.tune.job import Job, Start, Work
-    from rookery.tune.jobs.trainable import pack_files, unpack_files
+    from rookery.tune.jobs.trainable import Trainable, pack_files, unpack_files
     from rookery.tune.journal import FILE as JOURNAL_FILE
     from rookery.tune.journal import VERSION, ExperimentState, Journal, read
     from rookery.tune.names import EXECUTORS
@@ -207,6 +207,7 @@ if TYPE_CHECKING:
     from rookery.tune.search import AskTell, RandomConfig, Suggestions
     from rookery.tune.settings import TuneConfig
     from rookery.tune.space import grid_size
+    from rookery.tune.spec import read_layer
     from rookery.tune.trial import Row as TrialRow
     from rookery.tune.trial import Status, Trial
 
@@ -256,7 +257,7 @@ _NAMES = {
         "Fraction NonNegative NonNegativeInt PositiveFloat PositiveInt Settings Structural alternatives bare "
         "check fields_of is_undecided optional show"
     ),
-    "rookery.core.settings.layers": "Layer flow import_object override_layer yaml_layer",
+    "rookery.core.settings.layers": "Layer flow import_object nested override_layer yaml_layer",
     "rookery.core.settings.reach": (
         "ARGUMENTS CODE COUNT Count CountFromZero Few FewFromZero Label Length Objection Reaches Width Within "
         "of_settings"
@@ -342,7 +343,7 @@ _NAMES = {
     "rookery.tune.executors.processes": "ProcessExecutor",
     "rookery.tune.executors.trial_worker": "TRIAL_LOG=LOG",
     "rookery.tune.job": "Job Start Work",
-    "rookery.tune.jobs.trainable": "pack_files unpack_files",
+    "rookery.tune.jobs.trainable": "Trainable pack_files unpack_files",
     "rookery.tune.journal": "ExperimentState JOURNAL_FILE=FILE Journal VERSION read",
     "rookery.tune.names": "EXECUTORS",
     "rookery.tune.optuna_search": "OptunaConfig",
@@ -356,6 +357,7 @@ _NAMES = {
     "rookery.tune.search": "AskTell RandomConfig Suggestions",
     "rookery.tune.settings": "TuneConfig",
     "rookery.tune.space": "grid_size",
+    "rookery.tune.spec": "read_layer",
     "rookery.tune.trial": "TrialRow=Row Status Trial",
 }
 """Names by module; `public=name` if two modules have the same name."""

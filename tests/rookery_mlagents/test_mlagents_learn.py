@@ -642,6 +642,28 @@ def test_runs_go_to_the_hub_and_come_from_it(cart, rookery, monkeypatch):
     assert "rookery-rl[hub]" in refused(rookery("mlagents", "load-from-hf", "--repo-id", "me/cart"))
 
 
+# --- tuning -----------------------------------------------------------------------------------------------------------
+
+
+def test_hyperparameters_of_a_file_are_tuned_by_their_keys(learn, rookery, tmp_path):
+    domain = "behaviors.Cart.hyperparameters.learning_rate={grid_search: [1.0e-3, 1.0e-12]}"
+    words = [domain, "behaviors.Cart.max_steps=300", "tune.place=here", "--seed", 1, "--name", "lr", "--quiet"]
+    done(rookery("tune", "cart.yaml", "CartPole-v1", *words))
+    rates = set()
+    for trial in sorted(Path("runs/lr/trials").iterdir()):
+        kept = yaml_layer(trial / "run" / "configuration.yaml").values["behaviors"]["Cart"]
+        rates.add(kept["hyperparameters"]["learning_rate"])
+        assert kept["max_steps"] == 300
+        assert (trial / "run" / "Cart.onnx").is_file()
+        last = json.loads((trial / "metrics.jsonl").read_text().splitlines()[-1])
+        assert last["finished"] == 1 and last["policies/Cart/decisions"] >= 300 and last["return_mean"] > 5
+    assert rates == {1e-3, 1e-12}
+    out, _ = done(rookery("tune", "show", "runs/lr"))
+    assert "return_mean" in out and "learning_rate" in out
+    done(rookery("evaluate", trial / "run", "--episodes", 1))
+    assert "names the algorithm" in refused(rookery("tune", "cart.yaml", "--algo", "ppo", domain))
+
+
 # --- settings of Rookery ----------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ from typer.core import TyperGroup
 from rookery.cli import completion
 from rookery.cli.runs import NEWEST, ROOT, TrustedCode, find_experiment
 from rookery.cli.train import (
+    LINE,
     Algorithm,
     checked_name,
     console_style,
@@ -18,6 +20,8 @@ from rookery.cli.train import (
     layers_of_arguments,
     stop_values,
 )
+from rookery.core.errors import ConfigError
+from rookery.core.settings.layers import nested
 
 if TYPE_CHECKING:
     from rookery.tune.analysis import Analysis
@@ -90,13 +94,44 @@ def run(
         "tune.place": place, "tune.console": console_style(quiet=quiet, plain=plain, json=as_json),
         **stop_values(stop or []),
     }  # fmt: skip
+    folder = None if name is None else ROOT / checked_name("--name", name)
+    if foreign := foreign_arguments(what, {**options, "algorithm.name": algo}):
+        with exit_on_interrupt(interrupt_message):
+            print_outcome(experiment(**foreign, folder=folder, force=force), bool(as_json))
+        return
     layers = with_algorithm(layers_of_arguments(what, None, options), preset)
     for note in choice_notes(layers):
         if not note.startswith(f"algorithm {USUAL}:"):
             typer.echo(note, err=True)
-    folder = None if name is None else ROOT / checked_name("--name", name)
     with exit_on_interrupt(interrupt_message), explain_choice(layers):
         print_outcome(experiment(config=layers, preset=preset, folder=folder, force=force), bool(as_json))
+
+
+def foreign_arguments(what: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns the arguments of `tune.run` if a word names a file of another library; else None.
+
+    Args:
+        what: The words of the command line.
+        options: Values of options by path; None for one that was not given.
+
+    Raises:
+        ConfigError: If an option is for files of Rookery.
+    """
+    from rookery.core.plugins import TUNED_FILES
+
+    if not any(word.endswith((".yaml", ".yml")) for word in what):
+        return None
+    for name in TUNED_FILES:
+        files = TUNED_FILES.load(name)
+        if (found := files.arguments(what)) is None:
+            continue
+        if options.get("algorithm.name") is not None:
+            raise ConfigError(f"{LINE}: --algo: the file of {name} names the algorithm")
+        given = {path: value for path, value in options.items() if value is not None}
+        tune = {path.removeprefix("tune."): value for path, value in given.items() if path.startswith("tune.")}
+        stop = {path.removeprefix("stop."): value for path, value in given.items() if path.startswith("stop.")}
+        return {**found, **nested(tune), "stop": files.stop() | stop, "seed": options.get("seed")}
+    return None
 
 
 @app.command()

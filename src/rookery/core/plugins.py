@@ -252,5 +252,12 @@ VERBS = PluginTable(
 )
 """Verbs of the command line (`cli/verbs.py`): functions, or apps of Typer."""
 
+TUNED_FILES = PluginTable(
+    "rookery.tuned_files", {"mlagents": "rookery_mlagents.verbs.tuning:MLAGENTS_FILES"}, ("arguments", "stop")
+)
+"""Files of other libraries that ``rookery tune`` takes: objects whose `arguments` returns the arguments of `tune.run`
+for the words of a command line, or None, and whose `stop` returns the criteria that always end a trial.
+"""
+
 LOGGERS = PluginTable("rookery.loggers", {"mlagents": "rookery_mlagents.learn.learn:RUN_FILES"}, ("make",))
 """Loggers, which write additional files of a run (`run/loggers.py`)."""

@@ -48,6 +48,17 @@ STYLES = ("mlagents", "auto", "live", "plain", "quiet", "json")
 """Values of ``--console``."""
 
 
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[FILE.yaml] [PATH=VALUE]...",
+        help="ML-Agents' configuration file; settings of Rookery, as for rookery train.",
+        show_default=False,
+    ),
+]
+"""Words of ``rookery mlagents learn`` that are no flags."""
+
+
 class LearnCommand(TyperCommand):
     """Command whose last flag takes all following arguments, like ML-Agents' ``--env-args``."""
 
@@ -74,14 +85,7 @@ def mlagents() -> None:
 @app.command(cls=LearnCommand)
 def learn(
     context: typer.Context,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[FILE.yaml] [PATH=VALUE]...",
-            help="ML-Agents' configuration file; settings of Rookery, as for rookery train.",
-            show_default=False,
-        ),
-    ] = None,
+    words: Words = None,
     env: Annotated[
         str | None, typer.Option(help="A Unity player, or an environment as rookery train takes it; none = the Editor.")
     ] = None,

@@ -73,9 +73,11 @@ class Trainable:
 
     Attributes:
         seed: Random seed of the trial; repeats differ in it. `seed()` returns it too.
+        folder: Folder of the trial, for files of its own.
     """
 
     seed: int
+    folder: Path
 
     def setup(self, config: Mapping[str, Any]) -> None:
         """Prepares the trial with its configuration."""
@@ -323,7 +325,7 @@ class ClassWork(RecordedWork):
         with self.active():
             self.trainable: Any = trainable()
             if isinstance(self.trainable, Trainable):
-                self.trainable.seed = start.seed
+                self.trainable.seed, self.trainable.folder = start.seed, start.folder
             self._call("setup", config)
             if self.restored is not None:
                 self._call("load_checkpoint", self.restored)
