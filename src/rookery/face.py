@@ -172,6 +172,7 @@ if TYPE_CHECKING:
     from rookery.run.callbacks import Callback
     from rookery.run.checkpoint import own_files
     from rookery.run.checkpoint.checkpoint import read_checkpoint
+    from rookery.run.checkpoint.other_env import is_of_env
     from rookery.run.checkpoint.run_dir import RunDir, versions
     from rookery.run.checks.misread_settings import MINIBATCH
     from rookery.run.checks.trusted_code import check_stored
@@ -323,6 +324,7 @@ _NAMES = {
     "rookery.run.callbacks": "Callback",
     "rookery.run.checkpoint": "own_files",
     "rookery.run.checkpoint.checkpoint": "read_checkpoint",
+    "rookery.run.checkpoint.other_env": "is_of_env",
     "rookery.run.checkpoint.run_dir": "RunDir versions",
     "rookery.run.checks.misread_settings": "MINIBATCH",
     "rookery.run.checks.trusted_code": "check_stored",

@@ -354,7 +354,72 @@ def test_what_nobody_gives_any_more_keeps_its_value(learn, tmp_path):
     rate = kept["policies"]["Cart"]["lr"]
     assert (rate["start"], rate["steps"]) == (0.001, 600)  # it ends where the run does now
     assert yaml_layer("results/a/configuration.yaml").values["env_settings"]["num_envs"] == 2
-    assert "sampling.num_envs = 4: keeps its value" in refused(learn("--run-id", "a", "--resume", "--num-envs", 4))
+    _, error = done(learn("--run-id", "a", "--resume", "--num-envs", 4))
+    assert "sampling.num_envs = 4 from here on" in error and "(exact: false)" in error
+
+
+CROWD = """\
+import numpy as np
+from gymnasium import spaces
+
+
+class Crowd:
+    def __init__(self, count=2, length=8):
+        self.length, self.possible_agents = length, [f"walker_{number}" for number in range(count)]
+        self.observation_spaces = {agent: spaces.Box(0, 1, (2,), np.float32) for agent in self.possible_agents}
+        self.action_spaces = {agent: spaces.Discrete(2) for agent in self.possible_agents}
+
+    def show(self):
+        return {agent: np.array([self.steps / self.length, 1], np.float32) for agent in self.possible_agents}
+
+    def reset(self, seed=None, options=None):
+        self.steps = 0
+        return self.show(), {}
+
+    def step(self, actions):
+        self.steps += 1
+        every, ended = (*actions, "__all__"), self.steps >= self.length
+        over, never = dict.fromkeys(every, ended), dict.fromkeys(every, False)
+        return self.show(), {agent: float(one) for agent, one in actions.items()}, over, never, {}
+"""
+
+
+@pytest.mark.parametrize("trainer", ["ppo", "sac"])
+def test_a_run_goes_on_in_other_environments_and_says_so(learn, tmp_path, trainer):
+    (tmp_path / "crowd.py").write_text(CROWD)
+    file = FILE.replace("Cart", "Walker")
+    if trainer == "sac":
+        file = file.replace("num_epoch: 1, ", "").replace("ppo", "sac").replace("time_horizon: 16", "threaded: false")
+    (tmp_path / "c.yaml").write_text(file)
+    words = {"file": "c.yaml", "env": "crowd:Crowd"}
+    done(learn("--run-id", "a", "--num-envs", 2, "--seed", 3, **words))
+    (tmp_path / "c.yaml").write_text(file.replace("max_steps: 500", "max_steps: 900"))
+    more = ["--run-id", "a", "--resume", "--num-envs", 3, "--env-args", "count=4", "length=5"]
+    out, error = done(learn(*more, **words))
+    assert out.startswith("Walker. Step: 600")
+    for line in ("sampling.num_envs = 3", "env.config.count = 4", "env.config.length = 5"):
+        assert f"{line} from here on" in error
+    assert error.count("(exact: false)") == 1
+    rows = [json.loads(line) for line in Path("results/a/metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["policies/Walker/decisions"] >= 900 and not rows[-1]["exact"] and rows[0]["exact"]
+    assert rows[-1]["length_mean"] < 8 and len([key for key in rows[-1] if key.startswith("agents/")]) == 4
+    assert [row["env_steps"] for row in rows] == sorted(row["env_steps"] for row in rows)
+    kept = yaml_layer("results/a/config.yaml").values
+    assert kept["sampling"]["num_envs"] == 3 and kept["env"]["config"] == {"count": 4, "length": 5}
+    _, error = done(learn("--run-id", "a", "--resume", file=None, env=None))  # in these from now on
+    assert "from here on" not in error
+    (tmp_path / "c.yaml").write_text(file.replace("max_steps: 500", "max_steps: 1100"))
+    done(learn("--run-id", "a", "--resume", "--env-args", "count=1", **words))
+    assert yaml_layer("results/a/config.yaml").values["env"]["config"]["count"] == 1
+
+
+def test_a_run_does_not_go_on_in_an_environment_of_other_spaces(cart, learn, tmp_path):
+    (tmp_path / "cart.yaml").write_text(FILE.replace("max_steps: 500", "max_steps: 800"))
+    before = (cart / "metrics.jsonl").read_text()
+    assert "this run has learned from agents that see" in refused(
+        learn("--run-id", "cart", "--resume", env="MountainCar-v0")
+    )
+    assert (cart / "metrics.jsonl").read_text() == before
 
 
 def test_what_a_run_of_somebody_else_names_is_not_imported(cart, learn, tmp_path):

@@ -35,6 +35,7 @@ from rookery.run.checkpoint import checkpoint
 from rookery.run.checkpoint.callback_states import CallbacksPart, CallbackStates, notify
 from rookery.run.checkpoint.changes import explain_mismatch
 from rookery.run.checkpoint.checkpoint_part import CheckpointPart
+from rookery.run.checkpoint.other_env import begin_in_other_env, state_for_other_env
 from rookery.run.checkpoint.rank_shards import own_shard, write_shard
 from rookery.run.checkpoint.replays import SavedReplays
 from rookery.run.checkpoint.run_dir import RunDir
@@ -505,6 +506,7 @@ class Trainer(Run):
         config: Any = (),
         trust_code: TrustCode = False,
         keep_schedules: bool = False,
+        other_env: bool = False,
         **overrides: Any,
     ) -> Self:
         """Returns a trainer in the state of a checkpoint.
@@ -521,6 +523,8 @@ class Trainer(Run):
             trust_code: Whether a checkpoint of another user may run code of any package that it names; or the allowed
                 names, ``["my.module:MyEnv"]`` (docs/trust.md). Your own checkpoints always may.
             keep_schedules: Keep the end of schedules, which a larger `stop.env_steps` in `config` moves.
+            other_env: Continue in other environments with the same spaces: other arguments, another number of
+                environments or agents. Episodes begin anew, and the run is no longer exact.
             overrides: Shorthands, as for the constructor.
 
         Raises:
@@ -540,8 +544,11 @@ class Trainer(Run):
             fresh, stop, mine = trainer.resolved, trainer.config.stop, own_shard(trainer._ranks, saved)
             criteria = resumed_criteria(saved.state["criteria"], fresh, stop, str(saved.path))
             trainer.resolved = replace(fresh, history=checkpoint.joined_history(saved, fresh))
-            with own_torch(1), explain_mismatch(fresh, saved, trainer.env):
-                trainer.load_state_dict(mine.state)
+            state = state_for_other_env(trainer, mine.state) if other_env else mine.state
+            with own_torch(1), explain_mismatch(fresh, saved, trainer.env, other_env):
+                trainer.load_state_dict(state)
+            if other_env:
+                begin_in_other_env(trainer)
             trainer._criteria = criteria
             move_horizon(trainer, fresh, str(saved.path), keep_schedules)
             trainer._parts = trainer._make_parts()  # the loaded horizon may need one
@@ -557,7 +564,7 @@ class Trainer(Run):
                     opened.close()
             raise
         trainer.run_dir = run_dir
-        if saved.facts["exact"] and not trainer.env.exact:
+        if saved.facts["exact"] and not trainer.env.exact and not other_env:
             trainer._reporter.note("unfinished episodes could not be resumed: this run is no longer exact")
         changed = changed_paths(saved.facts.get("paths", {}), trainer.paths) if resume else ()
         for line in (*saved.notes, *changed):

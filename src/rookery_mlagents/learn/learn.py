@@ -32,7 +32,9 @@ from rookery.face import (
     aside_of,
     check_stored,
     finished_lines,
+    flow,
     groups_of,
+    is_of_env,
     is_only_one,
     list_checkpoints,
     locked,
@@ -481,10 +483,12 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
         if is_continued:
             layer, trust_code = changes(folder, layers, request), request.trust_code
             ends = StoredEnds(folder)
+            other = [path for path in layer.values if is_of_env(path)]
             trainer = Trainer.load(
-                folder, resume=True, play=play, callbacks=[files], config=[layer], trust_code=trust_code
-            )
-            moved = ends.notes(trainer)
+                folder, resume=True, play=play, callbacks=[files], config=[layer], trust_code=trust_code,
+                other_env=bool(other) and (not options.plays_unity or "sampling.num_envs" in other),
+            )  # fmt: skip
+            moved = [*ends.notes(trainer), *other_env_notes(layer, other)]
         else:
             trainer = Trainer(config=layers, callbacks=[files], run_dir=folder, stand_in=plan.copies)
             plan.begin(trainer, request.trust_pickle)
@@ -496,6 +500,17 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
             yield Session(trainer, files, options, folder)
         finally:
             files.end(trainer)
+
+
+def other_env_notes(layer: Layer, paths: Sequence[str]) -> list[str]:
+    """Returns a line for each setting of the environments that changes in a resumed run."""
+    lines = [
+        f"{layer.where(path)}: {path} = {flow(layer.values[path])} from here on"
+        for path in paths
+        if not path.startswith("policy_mapping")
+    ]
+    again = "episodes begin anew in these environments, and the run no longer repeats bit for bit (exact: false)"
+    return [*lines, again] if paths else []
 
 
 def finished_notes(trainer: Trainer) -> list[str]:

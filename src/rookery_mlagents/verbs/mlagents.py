@@ -23,6 +23,7 @@ from rookery.face import (
     TrustedCode,
     exit_on_interrupt,
     flow,
+    is_of_env,
     nearest,
     read_provenance,
     unsaved_progress,
@@ -278,7 +279,7 @@ def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
         if other := other_kinds(folder, provenance, requested):
             raise ConfigError(*other)
         free = ends.rescaled(values)
-        checked = {path: value for path, value in values.items() if path not in free}
+        checked = {path: value for path, value in values.items() if path not in free and not is_of_env(path)}
         check(folder, provenance, [Layer(RESUMED, checked, lines)], bool(request.trust_code))
     return changed
 

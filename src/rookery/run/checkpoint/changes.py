@@ -61,13 +61,16 @@ def check_changes(resolved: Resolved[RunConfig], before: Mapping[str, str]) -> N
 
 
 @contextmanager
-def explain_mismatch(resolved: Resolved[RunConfig], saved: Saved, env: VectorEnv) -> Iterator[None]:
+def explain_mismatch(
+    resolved: Resolved[RunConfig], saved: Saved, env: VectorEnv, other_env: bool = False
+) -> Iterator[None]:
     """Context in which the state of a checkpoint is loaded; explains errors.
 
     Args:
         resolved: The settings of the resumed run.
         saved: The checkpoint.
         env: The environment.
+        other_env: Whether its settings may differ from those of the checkpoint.
 
     Raises:
         ConfigError: If settings are changed that cannot change.
@@ -77,7 +80,7 @@ def explain_mismatch(resolved: Resolved[RunConfig], saved: Saved, env: VectorEnv
     try:
         yield
     except Exception as error:
-        check_fit(resolved, texts(saved.history), env, saved.facts.get("env"))
+        check_fit(resolved, texts(resolved.history if other_env else saved.history), env, saved.facts.get("env"))
         if isinstance(error, StateError):
             raise StateError(f"{saved.path}: {error}") from None
         raise

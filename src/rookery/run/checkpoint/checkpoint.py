@@ -246,7 +246,10 @@ def remove_orphan_shards(folder: Path) -> None:
 def joined_history(saved: Saved, resolved: Resolved[RunConfig]) -> dict[str, list[tuple[str, Any]]]:
     """Returns the history of each setting: its stored history, followed by the values since the run was loaded."""
     joined = dict(resolved.history)
+    sections = {path[:dot] for path in joined for dot in range(len(path)) if path[dot] == "."}
     for path, before in current_history(resolved.config, saved.history).items():
+        if path in sections:  # a section that was empty, such as the arguments of an environment
+            continue
         now = joined.get(path, [])
         saved_at = max((at for at, (source, _) in enumerate(now) if source.startswith(str(saved.path))), default=-1)
         joined[path] = [*before, *(entry for entry in now[saved_at + 1 :] if entry[0] != DEFAULT)]
