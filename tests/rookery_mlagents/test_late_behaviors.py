@@ -92,6 +92,53 @@ def test_a_lesson_that_waits_for_a_behaviour_that_never_appears_says_so_with_eve
     assert out.count(waits) == out.count("Climber. Step: ") == 2
 
 
+ONE = """
+behaviors:
+  Basic:
+    trainer_type: TRAINER
+    hyperparameters: {batch_size: 32, HYPER}
+    network_settings: {hidden_units: 8, num_layers: 1}
+    max_steps: STEPS
+    summary_freq: 64
+"""
+
+
+@pytest.mark.parametrize("trainer", ["ppo", slow("sac")])
+def test_a_run_goes_on_with_another_build_and_more_players(rookery, game, tmp_path, trainer):
+    text = ONE.replace("TRAINER", trainer).replace("HYPER", "buffer_size: 64" if trainer == "ppo" else "tau: 0.01")
+    (tmp_path / "c.yaml").write_text(text.replace("STEPS", "128"))
+    words = ["mlagents", "learn", tmp_path / "c.yaml", "--run-id", "o", "--seed", 1, "--base-port", 25680]
+    code, _, error = rookery(*words, "--env", game())
+    assert code == 0, error
+    for steps, copies, build in ((256, 1, "Other"), (384, 2, "Game")):
+        (tmp_path / "c.yaml").write_text(text.replace("STEPS", str(steps)))
+        path = game()
+        if build == "Other":
+            Path(f"{path}.x86_64").rename(tmp_path / "build" / "Other.x86_64")
+        more = ["--env", Path(path).with_name(build), "--num-envs", copies, "--resume"]
+        code, out, error = rookery(*words, *more)
+        assert code == 0, error
+        assert f"/build/{build}" in error and "from here on" in error and error.count("(exact: false)") >= 1
+        assert f"Step: {steps}. " in out and "Step: 64. " not in out
+        rows = [json.loads(line) for line in Path("results/o/metrics.jsonl").read_text().splitlines()]
+        assert rows[-1]["policies/Basic/decisions"] >= steps and not rows[-1]["exact"]
+
+
+def test_weights_for_a_late_behaviour_that_a_run_does_not_have_are_asked_for_at_the_start(rookery, game, tmp_path):
+    text = ONE.replace("TRAINER", "ppo").replace("HYPER", "buffer_size: 64").replace("STEPS", "64")
+    (tmp_path / "one.yaml").write_text(text)
+    words = ["--seed", 1, "--base-port", 25700, "--env"]
+    code, _, error = rookery("mlagents", "learn", tmp_path / "one.yaml", "--run-id", "first", *words, game())
+    assert code == 0, error
+    late = text.partition("  Basic:")[2]
+    (tmp_path / "two.yaml").write_text(f"{text}  Late:{late}")
+    second = ["--run-id", "second", "--initialize-from", "first", *words, game()]
+    code, _, error = rookery("mlagents", "learn", tmp_path / "two.yaml", *second)
+    assert code == 2
+    assert "behaviour 'Late', which has not appeared yet, is not in results/first" in error
+    assert "behaviors.Basic.init_path: results/first:Basic" in error
+
+
 def test_a_lesson_that_begins_in_a_run_is_told_to_its_players(rookery, game):
     path = game("--num-areas", 4, env="WallCurriculum")
     course = "curriculum.wall_height={lessons: [1.0, 2.0], threshold: -1000.0, min_episodes: 1}"

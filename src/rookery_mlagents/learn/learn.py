@@ -401,13 +401,17 @@ def starts_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], trus
         flag = options.places.get("checkpoint_settings.initialize_from", "--initialize-from")
         if settings.initialize_from == settings.run_id:
             raise ConfigError(f"{flag}: {place} is the run itself; give another --run-id, or --resume to continue it")
-        there = behaviors_in(place, flag)
-        for name in behaviors:
-            if name not in there:
-                raise ConfigError(
-                    f"{flag}: behaviour {name!r} is not in {place}{nearest(name, list(there))}; there are "
-                    f"{', '.join(there)}; give init_path to those that are to begin with weights"
-                )
+        there, to_come = behaviors_in(place, flag), entries_to_come(options, behaviors)
+        if missing := [name for name in (*behaviors, *to_come) if name not in there and not options.of(name).init_path]:
+            given = "; ".join(
+                f"behaviors.{name}.init_path: {there[name]}" for name in (*behaviors, *to_come) if name in there
+            )
+            raise ConfigError(
+                f"{flag}: {'; '.join(_not_in(name, place, there, name in to_come) for name in missing)}. It has "
+                f"{', '.join(there)}. Leave {flag} out, and give init_path in the file to those that are to begin with "
+                f"weights: {given or f'init_path: {next(iter(there.values()))}'}; all others begin with new ones"
+            )
+        for name in (name for name in behaviors if name in there):
             _sort(name, there[name], runs, mlagents_files, trust_pickle)
     for name in behaviors:
         path = options.of(name).init_path
@@ -421,6 +425,12 @@ def starts_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], trus
             where = options.place_of(name, "init_path") or options.file
             raise ConfigError(*(f"{where}: {name}: init_path: {line}" for line in error.problems)) from None
     return Starts(runs, mlagents_files)
+
+
+def _not_in(name: str, place: Path, there: Mapping[str, str], is_late: bool) -> str:
+    """Returns the explanation that a behaviour is not in a run."""
+    late = ", which has not appeared yet," if is_late else ""
+    return f"behaviour {name!r}{late} is not in {place}{nearest(name, list(there))}"
 
 
 def _sort(name: str, source: str, runs: dict[str, str], mlagents_files: dict[str, Path], trust_pickle: bool) -> None:
