@@ -92,6 +92,40 @@ def test_a_lesson_that_waits_for_a_behaviour_that_never_appears_says_so_with_eve
     assert out.count(waits) == out.count("Climber. Step: ") == 2
 
 
+SAC = """
+default_settings:
+  trainer_type: sac
+  hyperparameters: {batch_size: 16, buffer_size: 1000}
+  network_settings: {hidden_units: 8, num_layers: 1}
+  reward_signals: {extrinsic: {}, curiosity: {strength: 0.01, network_settings: {hidden_units: 8}}}
+  max_steps: 96
+behaviors:
+  Runner: {}
+  Chaser: {max_steps: 128}
+environment_parameters:
+  size:
+    curriculum:
+      - {name: small, value: 5, completion_criteria: {behavior: Chaser, measure: progress, threshold: 0.1}}
+      - {name: large, value: 6}
+"""
+
+
+@pytest.mark.parametrize("trainer", ["sac", slow("dqn")])
+def test_late_behaviours_of_any_trainer_learn_with_signals_and_lessons(rookery, game, tmp_path, trainer):
+    (tmp_path / "two.yaml").write_text(SAC.replace("sac", trainer))
+    path = game("--behavior", "*1=Runner", "--behavior", "*2=Chaser", "--late", "Chaser:60", env="MultiAgentArena")
+    words = ["--env", path, "--run-id", "t", "--seed", 1, "--base-port", 25720]
+    code, _, error = rookery("mlagents", "learn", tmp_path / "two.yaml", *words)
+    assert code == 0, error
+    assert "should it appear, it is trained, if its agents see and do the same as those of Runner" in error
+    rows = [json.loads(line) for line in Path("results/t/metrics.jsonl").read_text().splitlines()]
+    assert rows[0].get("policies/Chaser/decisions", 0) == 0 or rows[0]["env_steps"] > 60
+    assert rows[-1]["policies/Chaser/decisions"] >= 128 and rows[-1]["policies/Chaser/updates"] > 20
+    assert rows[-1]["policies/Chaser/curiosity_reward"] > 0
+    assert rows[-1]["curriculum/size/lesson"] == 2
+    assert Path("results/t/Chaser.onnx").is_file()
+
+
 ONE = """
 behaviors:
   Basic:

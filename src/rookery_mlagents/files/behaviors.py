@@ -145,22 +145,24 @@ def behaviors_of_players(
 def entries_to_come(options: RunOptions, there: Mapping[str, BehaviorSpaces]) -> dict[str, BehaviorSpaces]:
     """Returns the behaviours of a file that have not appeared in a player yet, with placeholder spaces.
 
-    What settings depend on spaces is chosen so that it fits whatever they will be. That cannot be said of sac, whose
-    form depends on what actions are: such an entry is left out, and so is one with demonstrations, which are read for
-    known spaces.
+    Settings of ppo and poca are chosen so that they fit whatever the spaces will be. The form of all other trainers
+    depends on actions, which are taken to be those of the first behaviour that is there: scenes in which agents switch
+    between behaviours have the same for all. Demonstrations are read for observations too, taken to be the same.
     """
+    if not options.plays_unity or not there:
+        return {}
     numbers = spaces.Box(-np.inf, np.inf, (1,), np.float32)
     picture = spaces.Box(0, 255, (84, 84, 3), np.uint8)
     anything = spaces.Dict({"picture": picture, "numbers": numbers, "entities": EntitySet(numbers, 1)})
-    stands_for = BehaviorSpaces(obs_spec(anything, numbers), action_spec(numbers))
-    return {
-        name: stands_for
-        for name, own in options.behaviors.items()
-        if options.plays_unity
-        and name not in there
-        and own.trainer_type in ("ppo", "poca")
-        and not any(demonstrations_of(own))
-    }
+    first = next(iter(there.values()))
+    found = {}
+    for name, own in options.behaviors.items():
+        if name not in there:
+            actions = action_spec(numbers) if own.trainer_type in ("ppo", "poca") else first.actions
+            found[name] = BehaviorSpaces(obs_spec(anything, actions.space), actions)
+            if any(demonstrations_of(own)):
+                found[name] = BehaviorSpaces(first.obs, first.actions, (), first.goals)
+    return found
 
 
 def _check_name(options: RunOptions, name: str) -> None:

@@ -638,7 +638,8 @@ class Plan:
         behaviour and path.
         """
         beside = None if request.file is None else Path(request.file).parent
-        return import_demonstrations(self.options, self.behaviors, folder, beside)
+        late = entries_to_come(self.options, self.behaviors)
+        return import_demonstrations(self.options, {**self.behaviors, **late}, folder, beside)
 
     def layers(self, request: Request, demonstrations: Path) -> list[Layer]:
         """Returns all settings of the run, lowest layer first."""

@@ -22,7 +22,7 @@ from rookery.face import (
     import_object,
     nearest,
 )
-from rookery_mlagents.files.behaviors import BehaviorSpaces, entries_to_come
+from rookery_mlagents.files.behaviors import BehaviorSpaces
 from rookery_mlagents.files.reading_behaviors import SIGNALS, TRAINERS, demonstrations_of
 from rookery_mlagents.files.run_options import RunOptions, demonstration_problem, plain
 from rookery_mlagents.files.sections import (
@@ -166,12 +166,14 @@ def notes_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> li
         if name not in behaviors:
             place = options.places.get(f"behaviors.{name}", options.file)
             there = ", ".join(behaviors)
-            later = "; should it appear, it is trained" if name in entries_to_come(options, behaviors) else ""
-            if options.plays_unity and not later:
-                later = (
-                    "; should it appear, the run ends: its settings depend on what its agents see and do (sac, "
-                    "demonstrations), so let one of them be in the scene from the start"
-                )
+            later = ""
+            if options.plays_unity:
+                later = "; should it appear, it is trained"
+                if options.of(name).trainer_type not in ("ppo", "poca") or any(demonstrations_of(options.of(name))):
+                    first = next(iter(behaviors), "")
+                    later += (
+                        f", if its agents see and do the same as those of {first}, by which its settings are chosen"
+                    )
             lines.append(
                 f"{place}: behaviors.{name}: the environment has no such behaviour{nearest(name, list(behaviors))}: it "
                 f"has {there}{later}"
