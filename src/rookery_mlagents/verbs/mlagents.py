@@ -52,7 +52,7 @@ STYLES = ("mlagents", "auto", "live", "plain", "quiet", "json")
 Words = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[FILE.yaml] [PATH=VALUE]...",
+        metavar="FILE.yaml|PATH=VALUE",
         help="ML-Agents' configuration file; settings of Rookery, as for rookery train.",
         show_default=False,
     ),
