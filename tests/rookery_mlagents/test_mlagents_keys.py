@@ -710,7 +710,9 @@ def test_behaviours_that_the_environment_lacks_are_told_of(tmp_path, monkeypatch
     assert notes_of(read_options(path, {}), {"B": behaviour()}) == [f"{told[0]}; should it appear, it is trained"]
     path.write_text("behaviors:\n  B: {}\n  Bee: {trainer_type: sac}")
     (said,) = notes_of(read_options(path, {}), {"B": behaviour()})
-    assert "should it appear, the run ends" in said and "in the scene from the start" in said
+    assert said.endswith(
+        "it is trained, if its agents see and do the same as those of B, by which its settings are chosen"
+    )
 
 
 def test_what_changes_nothing_is_allowed_to_an_own_algorithm(translate):
