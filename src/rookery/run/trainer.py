@@ -35,7 +35,7 @@ from rookery.run.checkpoint import checkpoint
 from rookery.run.checkpoint.callback_states import CallbacksPart, CallbackStates, notify
 from rookery.run.checkpoint.changes import explain_mismatch
 from rookery.run.checkpoint.checkpoint_part import CheckpointPart
-from rookery.run.checkpoint.other_env import begin_in_other_env, state_for_other_env
+from rookery.run.checkpoint.other_env import load_state
 from rookery.run.checkpoint.rank_shards import own_shard, write_shard
 from rookery.run.checkpoint.replays import SavedReplays
 from rookery.run.checkpoint.run_dir import RunDir
@@ -544,20 +544,14 @@ class Trainer(Run):
             fresh, stop, mine = trainer.resolved, trainer.config.stop, own_shard(trainer._ranks, saved)
             criteria = resumed_criteria(saved.state["criteria"], fresh, stop, str(saved.path))
             trainer.resolved = replace(fresh, history=checkpoint.joined_history(saved, fresh))
-            state = state_for_other_env(trainer, mine.state) if other_env else mine.state
             with own_torch(1), explain_mismatch(fresh, saved, trainer.env, other_env):
-                trainer.load_state_dict(state)
-            if other_env:
-                begin_in_other_env(trainer)
+                load_state(trainer, mine.state, other_env)
             trainer._criteria = criteria
             move_horizon(trainer, fresh, str(saved.path), keep_schedules)
             trainer._parts = trainer._make_parts()  # the loaded horizon may need one
             trainer._saved_replays.restore(mine, trainer.replays, trainer._note)
             if run_dir is not None:
-                checkpoint.delete_later_checkpoints(saved.path)  # before rows: a later start can still cut these
-                run_dir.write_settings(trainer.resolved)
-                run_dir.write_criteria(history_of(trainer.resolved, stop, criteria))
-                run_dir.resume_from(trainer.iteration, trainer.env_steps, trainer.config.logging.tensorboard)
+                trainer._continue_in(run_dir, saved.path)
         except BaseException:
             for opened in (trainer, run_dir):
                 if opened is not None:
@@ -570,6 +564,13 @@ class Trainer(Run):
         for line in (*saved.notes, *changed):
             trainer._reporter.note(line)
         return trainer
+
+    def _continue_in(self, run_dir: RunDir, place: Path) -> None:
+        """Prepares the directory of a run that continues from the checkpoint at `place`."""
+        checkpoint.delete_later_checkpoints(place)  # before rows: a later start can still cut these
+        run_dir.write_settings(self.resolved)
+        run_dir.write_criteria(history_of(self.resolved, self.config.stop, self._criteria))
+        run_dir.resume_from(self.iteration, self.env_steps, self.config.logging.tensorboard)
 
     def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
         """Converts the states of callbacks, which version 1 listed without names, to the form of `CallbackStates`; adds

@@ -74,7 +74,7 @@ class StatsPlugins:
         for source, writer in list(self.writers):
             try:
                 call(writer)
-            except Exception as error:  # whatever code of others raises, training goes on
+            except Exception as error:  # whatever code of others raises, training continues
                 self.writers.remove((source, writer))
                 notes.append(f"{source}: {described(error)}; this stats writer is left out")
         return notes

@@ -50,8 +50,16 @@ def state_for_other_env(run: Run, state: Mapping[str, Any]) -> dict[str, Any]:
     return {**state, "pool": {**fresh, "worker": worker}, "progress": None, "apart": {}}
 
 
-def begin_in_other_env(run: Run) -> None:
-    """Distributes weights and lessons after the state has been loaded; the run is not exact from now on."""
+def load_state(run: Run, state: dict[str, Any], other_env: bool) -> None:
+    """Restores the state of a checkpoint; in other environments playing begins anew, and the run is no longer exact.
+
+    Raises:
+        ConfigError: As `state_for_other_env`.
+    """
+    if not other_env:
+        run.load_state_dict(state)
+        return
+    run.load_state_dict(state_for_other_env(run, state))
     run._pool.set_weights({name: learner.behaviour for name, learner in run.learners.items()})
     if run.config.curriculum:
         run._pool.change_lessons(run._curriculum.lessons, False)
