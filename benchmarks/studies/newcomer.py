@@ -119,7 +119,9 @@ def page(found: dict[str, list[dict[str, Any]]]) -> str:
         )
     return (
         "# Results with nothing named\n\nMade by `python benchmarks/studies/newcomer.py`, one torch thread. "
-        f"{about}.\n\n{text}\n\n" + "\n".join(lines) + f"\n\n{reached} of {len(found)} reach their goal.\n"
+        f"Rows were made on several machines and at several times; the last one: {about}.\n\n{text}\n\n"
+        + "\n".join(lines)
+        + f"\n\n{reached} of {len(found)} reach their goal.\n"
     )
 
 

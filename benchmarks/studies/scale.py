@@ -106,7 +106,7 @@ def page(found: dict[str, dict[str, list[float]]]) -> str:
         lines.append(f"| {algorithm} | {env} | {env_steps:,} | {' | '.join(each)} |")
     return (
         "# Learning at any scale\n\nMade by `python benchmarks/studies/scale.py` with seeds 0, 1 and 2, one torch "
-        f"thread. {about}.\n\n{text}\n\n" + "\n".join(lines) + "\n"
+        f"thread. Rows were made on several machines; the last one: {about}.\n\n{text}\n\n" + "\n".join(lines) + "\n"
     )
 
 
