@@ -38,7 +38,7 @@ recommend, leads to two of them (not-deterministic). None of the runs without th
 
 | fault | first two findings |
 |---|---|
-| a time-limit wrapper does not clear its counter in `reset` | return-falling (warning), no-better-than-random (warning) |
+| a time limit does not clear its counter in `reset` | return-falling (warning), no-better-than-random (warning) |
 | a frame stack holds the same buffer twice | obs-duplicated (note) |
 | the reward is paid one step late, in the next episode | return-falling (warning), no-better-than-random (warning) |
 | actions are converted from degrees twice | no-better-than-random (warning) |
