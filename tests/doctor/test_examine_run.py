@@ -7,7 +7,7 @@ import shutil
 import time
 
 import pytest
-from walks import Pair, Robot, Shared, Walk
+from faulty_walks import Pair, Robot, Shared, Walk
 
 from rookery import DQNConfig, PPOConfig, Trainer
 from rookery.cli.main import main
@@ -126,6 +126,11 @@ def test_the_environment_of_a_run_without_a_checkpoint_is_played_at_random(tmp_p
     assert diagnosis.notes == ["the run has no checkpoint: its environment was played at random only"]
 
 
+def test_state_that_survives_reset_is_found_and_no_other_environment_is_blamed(tmp_path):
+    found = names(examine_run(stored(tmp_path, env_config={"fault": "left"}), time_limit=2))
+    assert "not-deterministic" in found and "state-shared" not in found
+
+
 def test_environments_that_change_each_other_are_found(tmp_path):
     assert "state-shared" in names(examine_run(stored(tmp_path, Shared), time_limit=2))
 
@@ -134,7 +139,7 @@ def test_a_robot_is_neither_made_nor_stepped_unasked(tmp_path):
     run = stored(tmp_path, Robot, iterations=1, warmup_steps=0)
     made = Robot.made
     (note,) = examine_run(run, time_limit=2).notes
-    assert note.startswith("nothing was played: walks:Robot is a program outside")
+    assert note.startswith("nothing was played: faulty_walks:Robot is a program outside")
     assert Robot.made == made
     assert examine_run(run, time_limit=2, play=True).facts
     assert Robot.made > made
@@ -143,7 +148,7 @@ def test_a_robot_is_neither_made_nor_stepped_unasked(tmp_path):
 @pytest.mark.parametrize("name", ["external:9999", "unity:games/Walk.x86_64"])
 def test_players_and_clients_are_not_stepped_unasked(tmp_path, name):
     run = stored(tmp_path)
-    config = (run / "config.yaml").read_text().replace("walks:Walk", name)
+    config = (run / "config.yaml").read_text().replace("faulty_walks:Walk", name)
     (run / "config.yaml").write_text(config)
     assert f"{name} is a program outside" in examine_run(run, time_limit=2).notes[0]
 
@@ -153,7 +158,7 @@ def test_code_of_a_foreign_run_is_not_run(tmp_path, monkeypatch):
     monkeypatch.setattr("rookery.run.checks.trusted_code.is_own", lambda facts: False)
     monkeypatch.setattr("rookery.doctor.examine_run.Trainer", None)
     notes = examine_run(run, time_limit=2).notes
-    assert any("walks:Walk, which is no code of Rookery" in note for note in notes)
+    assert any("faulty_walks:Walk, which is no code of Rookery" in note for note in notes)
 
 
 def test_the_rules_that_a_run_ignores_are_left_out(tmp_path):
@@ -223,7 +228,7 @@ def test_the_verb_explains_an_error_and_exits_with_1(tmp_path, monkeypatch, caps
     shown = capsys.readouterr().out
     assert "error     actions-without-effect (agent)" in shown
     assert "causes    1. the environment ignores its action" in shown
-    assert "try       rookery doctor walks:Walk" in shown
+    assert "try       rookery doctor faulty_walks:Walk" in shown
     assert "page      docs/troubleshooting/actions-without-effect.md" in shown
     assert max(map(len, shown.splitlines()[1:])) <= 120
 

@@ -48,7 +48,7 @@ def test_a_respawned_agent_records_a_life_of_its_own():
     "An agent of a PettingZoo environment that is shown again with both flags false has respawned and acts",
 )
 def test_windows_of_a_replay_end_where_a_life_does():
-    settings = DQNConfig(model={"hidden": (8,)}, learning_starts=1000)
+    settings = DQNConfig(model={"hidden": (8,)}, learning_starts=1000, train_every=4)
     config = {"after": "respawns", "paid": 7.0}
     with Trainer(Pair, settings, env_config=config, seed=0, num_envs=1, console="quiet") as trainer:
         trainer.train({"env_steps": 12})

@@ -65,7 +65,13 @@ TRIALS = 3
 
 REAL_PLAYER = "is a program outside, which is stepped with --play only"
 
-WITHOUT_JUDGEMENT = ("obs-not-finite", "actions-without-effect", "state-shared", "termination-as-truncation",
+LEFT_BEHIND = (
+    "an environment that has played plays other steps than a new one, from the same seed and with the same actions: "
+    "state of an earlier episode survives reset"
+)
+
+WITHOUT_JUDGEMENT = ("obs-not-finite", "actions-without-effect", "not-deterministic", "state-shared",
+                     "termination-as-truncation",
                      "time-limit-as-termination", "obs-unnormalized")  # fmt: skip
 """Rules whose findings count in a run that learns, too."""
 
@@ -240,10 +246,12 @@ def _random_play(make: Callable[[int], VectorEnv], until: float, notes: list[str
         seen = probe(env, until)
     found = [*actions_without_effect(seen), *agents_idle(seen), *endings_mixed_up(seen)]
     if seen.is_exact is False:
-        if repeats_alone(lambda: make(1)):
-            found.append(finding("state-shared", "several environments of one process change each other"))
-        else:
+        if not repeats_alone(lambda: make(1)):
             notes.append("equal actions from equal seeds led to different steps: actions were not compared")
+        elif not repeats_alone(lambda: make(1), reused=True):
+            found.append(finding("not-deterministic", LEFT_BEHIND))
+        else:
+            found.append(finding("state-shared", "several environments of one process change each other"))
     return seen, found
 
 

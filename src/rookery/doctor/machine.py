@@ -50,6 +50,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "unity": (("grpc", "google.protobuf"), "Unity players and the Editor"),
     "serve": (("uvicorn", "httptools"), "rookery serve"),
     "hdf5": (("h5py",), "replay in HDF5 files"),
+    "hub": (("huggingface_hub",), "models on the Hugging Face Hub, for ML-Agents' commands"),
     "offline": (("minari", "h5py", "pyarrow"), "data sets of Minari, replay in Parquet files"),
 }
 """Modules of each extra, and what they are for."""

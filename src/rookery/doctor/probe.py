@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -134,20 +135,21 @@ def _compare(env: VectorEnv, found: RandomPlay, until: float) -> None:
     ]
 
 
-def repeats_alone(make: Callable[[], VectorEnv]) -> bool:
+def repeats_alone(make: Callable[[], VectorEnv], *, reused: bool = False) -> bool:
     """Returns whether an environment alone repeats its steps, given equal seeds and actions.
 
     Args:
         make: Makes a throwaway environment of one lane.
+        reused: Whether the same environment plays both times, so that what an episode leaves behind shows.
     """
     seen: list[list[bytes]] = []
-    for _ in range(2):
-        env, rng = make(), np.random.default_rng(0)
-        try:
-            play = random_play(env, lambda lane, episode: episode, rng)
+    with ExitStack() as made:
+        env = made.enter_context(closing(make()))
+        for number in range(2):
+            if number and not reused:
+                env = made.enter_context(closing(make()))
+            play = random_play(env, lambda lane, episode: episode, np.random.default_rng(0))
             seen.append([_as_bytes(shown) for shown in islice(play, PAIRED_STEPS)])
-        finally:
-            env.close()
     return seen[0] == seen[1]
 
 

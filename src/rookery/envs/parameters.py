@@ -430,7 +430,7 @@ _FIRST: ContextVar[Callable[[Mapping[str, Parameter]], SeedPlan] | None] = Conte
 
 @contextmanager
 def first_plan_by(made: Callable[[Mapping[str, Parameter]], SeedPlan] | None) -> Iterator[None]:
-    """Lets environments that begin their first episode when they are created know its parameters.
+    """Gives its parameters to an environment whose first episode begins when it is created.
 
     Args:
         made: Returns the plan of the run from the parameters that an environment declares; None = there is none yet.

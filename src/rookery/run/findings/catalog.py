@@ -296,7 +296,7 @@ RULES: dict[str, RuleText] = {
         "warning",
         "env",
         "Equal seeds and actions lead to different steps, so runs cannot repeat.",
-        ("random numbers are not from self.np_random", "state of an earlier episode survives reset"),
+        ("state of an earlier episode survives reset", "random numbers are not from self.np_random"),
         (CHECK_ENV,),
     ),
     "env-check": RuleText(

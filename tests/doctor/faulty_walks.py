@@ -23,6 +23,7 @@ class Walk(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
+        self.left = getattr(self, "left", 0) + 1
         self.place, self.steps = int(self.np_random.integers(LENGTH)), 0
         self.before = self._obs()
         return self.before, {}
@@ -54,6 +55,8 @@ class Walk(gymnasium.Env):
             picture[min(self.place, 7)] = 3
             return picture
         values = np.array([self.place / LENGTH, self.steps / LIMIT, float(self.np_random.normal()) / 9], np.float32)
+        if self.fault == "left":
+            values[2] = self.left / 1000
         if self.fault == "twin":
             values[2] = values[0]
         if self.fault == "scale":
