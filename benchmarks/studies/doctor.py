@@ -35,7 +35,8 @@ STRANGER = """## Broken runs of a stranger
 Eight further runs, written after the rules by a reader of the documentation who had not seen them, and examined once.
 Counted strictly, by the first two findings of the run, none of 8 is explained; `rookery doctor ENV`, which the findings
 recommend, leads to two of them (not-deterministic). None of the runs without the fault has a finding. Since then the
-last one is named by its run, too.
+last one is named by its run, too. The scripts are in `tests/doctor/stranger/`: `python NAME.py broken` there, then
+`rookery doctor runs/NAME-broken --seconds 10`.
 
 | fault | first two findings |
 |---|---|
