@@ -436,10 +436,7 @@ def constants(case: Case) -> Values:
     if any(leaf.kind == "entities" for leaf in case.spaces.obs.leaves):
         values[f"{M}entity_size"] = 128
     if case.own.trainer_type == "sac":
-        actions = case.spaces.actions
-        chooses = bool(actions.sizes) and not actions.num_numbers and not actions.num_flags
         return values | {
-            f"{P}discrete": chooses,
             f"{P}alpha": None, f"{P}entropy_share": 0.2, f"{P}log_std": "clamp", f"{P}n_step": 1, f"{P}train_every": 1,
         }  # fmt: skip
     if case.own.trainer_type == "dqn":

@@ -3,10 +3,18 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from late_kinds import ACTIONS, Kinds
 
 pytest.importorskip("grpc")
 
+from rookery.core.spaces.arrays import action_spec, obs_spec
+from rookery.replay.recording import RecordedEpisode, Recording
+from rookery.replay.segments import Spaces
+from rookery.run.trainer import Trainer
+from rookery_mlagents.files.demo_replay import write_unity
 from rookery_mlagents.learn.learn import Request, learning
 from selection import slow
 
@@ -117,7 +125,7 @@ def test_late_behaviours_of_any_trainer_learn_with_signals_and_lessons(rookery, 
     words = ["--env", path, "--run-id", "t", "--seed", 1, "--base-port", 25720]
     code, _, error = rookery("mlagents", "learn", tmp_path / "two.yaml", *words)
     assert code == 0, error
-    assert "should it appear, it is trained, if its agents see and do the same as those of Runner" in error
+    assert "behaviors.Chaser: the environment has no such behaviour: it has Runner; should it appear, it is trained" in error
     rows = [json.loads(line) for line in Path("results/t/metrics.jsonl").read_text().splitlines()]
     assert rows[0].get("policies/Chaser/decisions", 0) == 0 or rows[0]["env_steps"] > 60
     assert rows[-1]["policies/Chaser/decisions"] >= 128 and rows[-1]["policies/Chaser/updates"] > 20
@@ -184,3 +192,87 @@ def test_a_lesson_that_begins_in_a_run_is_told_to_its_players(rookery, game):
     assert rows[-1]["curriculum/wall_height/lesson"] == 2
     log = Path("runs/c/run_logs/Player-0.log").read_text()
     assert log.index("parameter wall_height 1") < log.index("parameter wall_height 2"), "once each lesson begins"
+
+
+KINDS = """
+default_settings:
+  trainer_type: TRAINER
+  hyperparameters: {batch_size: 16, HYPER}
+  network_settings: {hidden_units: 8, num_layers: 1}
+  max_steps: 48
+  summary_freq: 48
+behaviors:
+  Runner: {max_steps: 80}
+  Mover: MOVER
+  Picker: PICKER
+  Mixer: {}
+"""
+
+
+@pytest.fixture
+def kinds(game, tmp_path, monkeypatch):
+    """Writes a player of `Kinds` whose first behaviour is there alone at first, and a configuration; gives the words of
+    a training.
+    """
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+
+    def written(trainer, hyper, mover="{}", picker="{}"):
+        late = [word for name in ("Mover", "Picker", "Mixer") for word in ("--late", f"{name}:25")]
+        text = KINDS.replace("TRAINER", trainer).replace("HYPER", hyper)
+        (tmp_path / "kinds.yaml").write_text(text.replace("MOVER", mover).replace("PICKER", picker))
+        words = ["--env", game(*late, env="late_kinds:Kinds"), "--seed", 1, "--base-port", 25740]
+        return ["mlagents", "learn", tmp_path / "kinds.yaml", *words]
+
+    return written
+
+
+def last_row(run):
+    return json.loads((Path("results") / run / "metrics.jsonl").read_text().splitlines()[-1])
+
+
+def test_late_behaviours_of_sac_act_in_any_space(rookery, kinds):
+    code, _, error = rookery(*kinds("sac", "buffer_size: 200, steps_per_update: 4"), "--run-id", "k")
+    assert code == 0, error
+    row, trainer = last_row("k"), Trainer.load("results/k", play=False)
+    for name, space in ACTIONS.items():
+        assert row[f"policies/{name}/decisions"] >= 48 and row[f"policies/{name}/updates"] >= 5
+        assert trainer.policies[name].action_spec.num_numbers == action_spec(space).num_numbers
+        assert Path(f"results/k/{name}.onnx").is_file()
+    assert trainer.policies["Runner"].action_spec.sizes == (2,)
+
+
+def demo(path, name):
+    """Writes a demonstration of an agent of `Kinds`, whose actions are all the largest."""
+    spec = action_spec(ACTIONS[name])
+    obs = np.linspace(0, 0.9, 10, dtype=np.float32)[:, None].repeat(len(Kinds().reset()[0][name]), 1)
+    action = np.array([1, 2]) if spec.sizes else np.ones(spec.num_numbers, np.float32)
+    episode = RecordedEpisode({"obs": obs}, np.stack([action] * 10), np.ones(10, np.float32), None, True, False, None)
+    spaces_of = Spaces(obs_spec(Kinds.observation_spaces[name], spec.space), spec, 0)
+    write_unity(Recording(spaces_of, (episode,)), path, name)
+
+
+@pytest.mark.parametrize("trainer", ["ppo", slow("sac")])
+def test_late_behaviours_learn_from_demonstrations_of_their_own_spaces(rookery, kinds, tmp_path, trainer):
+    for name in ("Mover", "Picker"):
+        demo(tmp_path / f"{name}.demo", name)
+    cloning = "{behavioral_cloning: {demo_path: Mover.demo, strength: 1.0}}"
+    gail = "{reward_signals: {gail: {demo_path: Picker.demo, strength: 1.0, use_actions: true}}}"
+    hyper = "buffer_size: 16, learning_rate: 0.01" if trainer == "ppo" else "buffer_size: 200, steps_per_update: 2"
+    code, _, error = rookery(*kinds(trainer, hyper, cloning, gail), "--run-id", "d")
+    assert code == 0, error
+    assert "Mover: the environment has no such behaviour: it has Runner; should it appear, it is trained, if its" in error
+    rows = [json.loads(line) for line in Path("results/d/metrics.jsonl").read_text().splitlines()]
+    losses = [row["policies/Mover/imitation_loss"] for row in rows if row.get("policies/Mover/imitation_loss") is not None]
+    assert losses and rows[-1]["policies/Picker/gail_reward"] > 0
+
+
+def test_late_behaviours_begin_with_weights_of_another_run(rookery, kinds):
+    words = kinds("ppo", "buffer_size: 16")
+    code, _, error = rookery(*words, "--run-id", "first")
+    assert code == 0, error
+    frozen = [f"policies.{name}.lr=1e-20" for name in ACTIONS]
+    code, _, error = rookery(*words, *frozen, "--run-id", "second", "--initialize-from", "first")
+    assert code == 0, error
+    first, second = (Trainer.load(f"results/{run}", play=False).policies for run in ("first", "second"))
+    for name in ACTIONS:
+        assert torch.equal(first[name].head.linear.weight, second[name].head.linear.weight), name

@@ -41,10 +41,7 @@ SPACE_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "image": {"clip": 0.2, "model.shared_trunk": True},
     },
     "reinforce": {"continuous": {"model.normalize_obs": True}},
-    "sac": {
-        "discrete": {"discrete": True},
-        "image": {"replay.capacity": 100_000},
-    },
+    "sac": {"image": {"replay.capacity": 100_000}},
     "td3": {"image": {"replay.capacity": 100_000}},
     "ddpg": {"image": {"replay.capacity": 100_000}},
     "dqn": {

@@ -145,9 +145,9 @@ def behaviors_of_players(
 def entries_to_come(options: RunOptions, there: Mapping[str, BehaviorSpaces]) -> dict[str, BehaviorSpaces]:
     """Returns the behaviours of a file that have not appeared in a player yet, with placeholder spaces.
 
-    Settings of ppo and poca are chosen so that they fit whatever the spaces will be. The form of all other trainers
-    depends on actions, which are taken to be those of the first behaviour that is there: scenes in which agents switch
-    between behaviours have the same for all. Demonstrations are read for observations too, taken to be the same.
+    Their settings are chosen so that they fit whatever the spaces will be. Only demonstrations are read for spaces,
+    taken to be those of the first behaviour that is there: in scenes in which agents switch between behaviours, all
+    have the same (`import_demonstrations` has those of the file as a second choice).
     """
     if not options.plays_unity or not there:
         return {}
@@ -158,8 +158,7 @@ def entries_to_come(options: RunOptions, there: Mapping[str, BehaviorSpaces]) ->
     found = {}
     for name, own in options.behaviors.items():
         if name not in there:
-            actions = action_spec(numbers) if own.trainer_type in ("ppo", "poca") else first.actions
-            found[name] = BehaviorSpaces(obs_spec(anything, actions.space), actions)
+            found[name] = BehaviorSpaces(obs_spec(anything, numbers), action_spec(numbers))
             if any(demonstrations_of(own)):
                 found[name] = BehaviorSpaces(first.obs, first.actions, (), first.goals)
     return found

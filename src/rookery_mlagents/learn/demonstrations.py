@@ -6,8 +6,19 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
-from rookery.face import ConfigError, RookeryError, Spaces, Wanted, last_change, read_recordings, write_recordings
+from rookery.face import (
+    ConfigError,
+    RookeryError,
+    SpaceError,
+    Spaces,
+    Wanted,
+    last_change,
+    obs_spec,
+    read_recordings,
+    write_recordings,
+)
 from rookery_mlagents.files.behaviors import BehaviorSpaces
 from rookery_mlagents.files.reading_behaviors import demonstrations_of
 from rookery_mlagents.files.run_files import folder_name
@@ -16,7 +27,11 @@ from rookery_mlagents.files.sections import BehaviorOptions, GAILOptions
 
 
 def import_demonstrations(
-    options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], folder: Path, beside: Path | None = None
+    options: RunOptions,
+    behaviors: Mapping[str, BehaviorSpaces],
+    folder: Path,
+    beside: Path | None = None,
+    to_come: Mapping[str, BehaviorSpaces] = MappingProxyType({}),
 ) -> dict[tuple[str, str], str]:
     """Reads all demonstrations (files or directories of files ``.demo``) of the behaviours of an environment.
 
@@ -26,6 +41,8 @@ def import_demonstrations(
         folder: Where a directory of replay is written for each behaviour and demonstration; one that is there is
             used as it is, and its ``.demo`` is not looked for.
         beside: Directory from which a path may start too; None = that of the configuration file.
+        to_come: Behaviours that may appear later, with spaces that are likely; those of a file that does not fit them
+            are taken as they are.
 
     Returns:
         For each behaviour and ``demo_path`` of it, the replay to imitate; replays of ours stand for themselves.
@@ -35,7 +52,7 @@ def import_demonstrations(
     """
     options = replace(options, folder=beside or options.folder)
     found: dict[tuple[str, str], str] = {}
-    for name, spaces in behaviors.items():
+    for name, spaces in (*behaviors.items(), *to_come.items()):
         for key, demo in demonstrations_of(options.of(name)):
             place = demo_place(demo, options.folder)
             target = folder / replay_name(name, place or Path(demo))
@@ -51,6 +68,7 @@ def import_demonstrations(
             wanted = Wanted(Spaces(spaces.obs.own, spaces.actions, 0), policy=name)
             source = options.place_of(name, key)
             try:
+                wanted = _fitting(place, wanted) if name in to_come else wanted
                 recordings = read_recordings([place], wanted, "unity")
             except RookeryError as error:
                 raise ConfigError(f"{source}: {name}: {key} = {demo!r}: {error}") from None
@@ -63,6 +81,19 @@ def import_demonstrations(
             write_recordings(target, {name: one}, written=last_change([place]))
             found[name, demo] = str(target)
     return found
+
+
+def _fitting(place: Path, wanted: Wanted) -> Wanted:
+    """Returns how demonstrations are read that may have other spaces than are wanted: with their own then, and the mask
+    that players have for discrete actions.
+    """
+    try:
+        read_recordings([place], wanted, "unity")
+    except SpaceError:
+        own = next(iter(read_recordings([place], replace(wanted, spaces=None), "unity").values())).spaces
+        obs = obs_spec(own.obs.space, own.action.space, info_mask=bool(own.action.sizes))
+        return replace(wanted, spaces=Spaces(obs, own.action, 0))
+    return wanted
 
 
 def replay_name(behavior: str, place: Path) -> str:

@@ -396,24 +396,24 @@ def starts_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], trus
     mlagents_files: dict[str, Path] = {}
     if goes_on(settings):
         return Starts(runs, mlagents_files)
+    to_come = entries_to_come(options, behaviors)
+    all_names = (*behaviors, *to_come)
     if settings.initialize_from is not None:
         place = Path(settings.results_dir) / settings.initialize_from
         flag = options.places.get("checkpoint_settings.initialize_from", "--initialize-from")
         if settings.initialize_from == settings.run_id:
             raise ConfigError(f"{flag}: {place} is the run itself; give another --run-id, or --resume to continue it")
-        there, to_come = behaviors_in(place, flag), entries_to_come(options, behaviors)
-        if missing := [name for name in (*behaviors, *to_come) if name not in there and not options.of(name).init_path]:
-            given = "; ".join(
-                f"behaviors.{name}.init_path: {there[name]}" for name in (*behaviors, *to_come) if name in there
-            )
+        there = behaviors_in(place, flag)
+        if missing := [name for name in all_names if name not in there and not options.of(name).init_path]:
+            given = "; ".join(f"behaviors.{name}.init_path: {there[name]}" for name in all_names if name in there)
             raise ConfigError(
                 f"{flag}: {'; '.join(_not_in(name, place, there, name in to_come) for name in missing)}. It has "
                 f"{', '.join(there)}. Leave {flag} out, and give init_path in the file to those that are to begin with "
                 f"weights: {given or f'init_path: {next(iter(there.values()))}'}; all others begin with new ones"
             )
-        for name in (name for name in behaviors if name in there):
+        for name in (name for name in all_names if name in there):
             _sort(name, there[name], runs, mlagents_files, trust_pickle)
-    for name in behaviors:
+    for name in all_names:
         path = options.of(name).init_path
         if path is None:
             continue
@@ -424,6 +424,12 @@ def starts_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], trus
         except ConfigError as error:
             where = options.place_of(name, "init_path") or options.file
             raise ConfigError(*(f"{where}: {name}: init_path: {line}" for line in error.problems)) from None
+    if late := [name for name in to_come if name in mlagents_files]:
+        raise ConfigError(
+            f"behaviors.{late[0]}: has not appeared yet, and weights of ML-Agents ({mlagents_files[late[0]]}) are read "
+            "for behaviours that are there at the start: let an agent of it ask for a decision in the first step, or "
+            "give it init_path of a run of Rookery"
+        )
     return Starts(runs, mlagents_files)
 
 
@@ -639,7 +645,7 @@ class Plan:
         """
         beside = None if request.file is None else Path(request.file).parent
         late = entries_to_come(self.options, self.behaviors)
-        return import_demonstrations(self.options, {**self.behaviors, **late}, folder, beside)
+        return import_demonstrations(self.options, self.behaviors, folder, beside, late)
 
     def layers(self, request: Request, demonstrations: Path) -> list[Layer]:
         """Returns all settings of the run, lowest layer first."""

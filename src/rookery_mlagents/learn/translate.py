@@ -169,11 +169,9 @@ def notes_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> li
             later = ""
             if options.plays_unity:
                 later = "; should it appear, it is trained"
-                if options.of(name).trainer_type not in ("ppo", "poca") or any(demonstrations_of(options.of(name))):
+                if any(demonstrations_of(options.of(name))):
                     first = next(iter(behaviors), "")
-                    later += (
-                        f", if its agents see and do the same as those of {first}, by which its settings are chosen"
-                    )
+                    later += f", if its agents see and do what is in its demonstrations, or the same as those of {first}"
             lines.append(
                 f"{place}: behaviors.{name}: the environment has no such behaviour{nearest(name, list(behaviors))}: it "
                 f"has {there}{later}"

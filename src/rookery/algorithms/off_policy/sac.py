@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -54,6 +54,7 @@ from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings.fields import Fraction, NonNegative, PositiveFloat, Scheduled, Structural
 from rookery.core.settings.reach import Few
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec
 from rookery.models.distributions import Behavior, Categorical
 from rookery.models.heads import DistributionHead, HeadSpec
 from rookery.models.squashed import Squashed
@@ -90,9 +91,9 @@ class SACConfig(AlgorithmConfig, CriticSettings):
     """
     entropy_share: Fraction = 0.5
     """Of discrete actions: target entropy as a share of that of a uniform distribution over the allowed actions."""
-    discrete: Structural[bool] = False
-    """Whether actions are discrete (one or several); critics then output the values of all of them. Discrete with
-    continuous actions need no setting.
+    discrete: Structural[bool | None] = None
+    """Whether actions are discrete (one or several); critics then output the values of all of them. none = by the
+    actions of the policy's agents.
     """
     log_std: Literal["clamp", "tanh"] = "clamp"
     """How the log standard deviation is bounded: clamped to [-20, 2], or scaled to [-5, 2] by tanh."""
@@ -108,6 +109,14 @@ class SACConfig(AlgorithmConfig, CriticSettings):
             return DistributionHead()
         noise = self.exploration
         return Squashed(noise.kind, noise.theta, noise.every, self.log_std)
+
+    def for_actions(self, action: ActionSpec) -> Self:
+        """Returns the settings for actions of a layout: with `discrete` as they are, unless it is set."""
+        return self if self.discrete is not None else self.replace(discrete=not action.num_numbers)
+
+    def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Policy:
+        """Builds a policy for the actions; see `AlgorithmConfig.build_policy`."""
+        return super(SACConfig, self.for_actions(action)).build_policy(obs, action, name, generator)
 
 
 @dataclass(frozen=True)
@@ -333,6 +342,7 @@ class SAC(Algorithm[SACConfig]):
     replay: Replay
 
     def __init__(self, policy: Policy, cfg: SACConfig, streams: Streams, name: str) -> None:
+        cfg = cfg.for_actions(policy.action_spec)
         super().__init__(policy, cfg, streams, name)
         self.has_branches = has_branches(policy.action_spec)
         """Whether an action has several discrete parts, or discrete and continuous ones."""
