@@ -276,3 +276,11 @@ def test_late_behaviours_begin_with_weights_of_another_run(rookery, kinds):
     first, second = (Trainer.load(f"results/{run}", play=False).policies for run in ("first", "second"))
     for name in ACTIONS:
         assert torch.equal(first[name].head.linear.weight, second[name].head.linear.weight), name
+
+
+def test_what_a_late_behaviour_cannot_have_is_said_with_the_key_of_the_file(rookery, kinds, tmp_path):
+    demo(tmp_path / "Picker.demo", "Picker")
+    mover = "{behavioral_cloning: {demo_path: Picker.demo, strength: 1.0}}"
+    code, _, error = rookery(*kinds("ppo", "buffer_size: 16", mover), "--run-id", "w")
+    assert code == 2
+    assert "kinds.yaml:10 behavioral_cloning.demo_path: Mover: " in error and "policy 'Mover' has" in error

@@ -45,6 +45,9 @@ class PlayerOptions:
         period: Environment steps from a decision to the next.
         is_staggered: Whether agents decide at different steps of a period.
         late: Environment steps until the agents of a behaviour appear, by its name.
+        set_model: Behaviour to which agents switch, as by ``Agent.SetModel``, with the element of their first sensor
+            that decides and its least value: agents with that much are of this behaviour, others of their own. All
+            begin with their own, and switch in the first step and with each episode; empty = they never switch.
         statistics: Whether the player reports statistics.
         ballast: Bytes that each message carries on a side channel besides, so that it is large.
         step_seconds: Seconds that a step of the environment takes at least.
@@ -82,6 +85,7 @@ class PlayerOptions:
     period: int = 1
     is_staggered: bool = False
     late: tuple[tuple[str, int], ...] = ()
+    set_model: tuple[str, int, float] = ("", 0, 0.0)
     statistics: bool = False
     ballast: int = 0
     step_seconds: float = 0.0
@@ -131,6 +135,7 @@ def parser() -> argparse.ArgumentParser:
     add("--decision-period", type=_at_least_one, default=1, help="environment steps from decision to decision")
     add("--stagger", action="store_true", help="agents decide at different steps of a period")
     add("--late", action="append", default=[], metavar="NAME:STEPS", help="agents of a behaviour appear late")
+    add("--set-model", default="", metavar="NAME:INDEX:LEAST", help="behaviour to which agents switch, and when")
     add("--stats", action="store_true", help="report statistics")
     add("--ballast", type=int, default=0, metavar="BYTES", help="each message carries so much besides")
     add("--step-seconds", type=float, default=0.0, help="seconds that a step takes at least")
@@ -176,6 +181,11 @@ def parse(arguments: Sequence[str]) -> PlayerOptions:
         late = tuple((name, int(steps)) for name, steps in (_pair(one, ":") for one in given.late))
     except ValueError:
         reader.error("--late: expected NAME:STEPS, as in Runner:1000")
+    try:
+        switched, index, least = given.set_model.rsplit(":", 2) if given.set_model else ("", 0, 0)
+        set_model = (switched, int(index), float(least))
+    except ValueError:
+        reader.error("--set-model: expected NAME:INDEX:LEAST, as in BigWallJump:6:0.5")
     pairs = [_pair(one, "=") for one in (*given.env_args, *given.behavior)]
     if wrong := [one for one, pair in zip((*given.env_args, *given.behavior), pairs, strict=True) if not pair[0]]:
         reader.error(f"{wrong[0]!r}: expected NAME=VALUE")
@@ -196,6 +206,7 @@ def parse(arguments: Sequence[str]) -> PlayerOptions:
         period=given.decision_period,
         is_staggered=given.stagger,
         late=late,
+        set_model=set_model,
         statistics=given.stats,
         ballast=given.ballast,
         step_seconds=given.step_seconds,

@@ -82,6 +82,7 @@ class SceneBehavior:
         first_step: Environment step at which they appear.
         sensors: Their sensors.
         actions: Their actions.
+        model: Which of two behaviours of the same agents it is: 0 their own, 1 that of the player's `set_model`.
     """
 
     def __init__(
@@ -93,9 +94,10 @@ class SceneBehavior:
         first_step: int,
         sensors: list[SensorWriter],
         actions: ActionReader,
+        model: int = 0,
     ) -> None:
         self.name, self.kind, self.rows, self.groups, self.first_step = name, kind, rows, groups, first_step
-        self.sensors, self.actions = sensors, actions
+        self.sensors, self.actions, self.model = sensors, actions, model
 
 
 class _KindState:
@@ -112,6 +114,19 @@ class _KindState:
         self.phase = np.zeros(size, dtype=np.int64)
         self.sizes = spec.action.sizes
         self.starts = np.cumsum((0, *self.sizes))[:-1]
+        self.model, self.model_before = np.zeros((2, size), dtype=np.int64)
+        self.ended = np.zeros(size, dtype=bool)
+
+    def switch(self, rows: Rows, index: int, least: float, *, all_rows: bool) -> None:
+        """Gives agents the behaviour of their new episodes, or all that of their running ones. An agent that switches
+        within its episode is disabled for it, which ends its episode.
+        """
+        self.ended = rows.terminated | rows.truncated
+        first = next(array for path, array in sorted(rows.obs.items()) if path != MASK)
+        wanted = (first.reshape(len(first), -1)[:, index] >= least).astype(np.int64)
+        self.model_before = self.model
+        self.model = np.where(self.ended | all_rows, wanted, self.model)
+        self.ended = self.ended | (self.model != self.model_before)
 
     def permit(self, mask: np.ndarray, which: np.ndarray) -> None:
         """Replaces held discrete actions that the mask no longer allows by the first allowed one."""
@@ -146,6 +161,7 @@ class Scene:
         self, options: PlayerOptions, areas: int, seed: int, parameters: Mapping[str, float | Sampler]
     ) -> None:
         self._options, self._seed, self._resets = options, seed, 0
+        self._is_new = True
         self.unknown: tuple[str, ...] = ()
         self._env = self._made(areas, parameters)
         self._values = dict(parameters)
@@ -183,9 +199,7 @@ class Scene:
                     self._states[-1].phase[:] = np.arange(len(rows.reward)) % options.period
             elif len(self._states[kind].reward) != len(rows.reward):
                 raise EnvError(f"{env.name}: agents that were not announced have come; a player cannot show that")
-            names = [behavior_of(agent, options, self._alone()) for agent in spec.agents]
-            if options.unity_names:
-                names = [name if TEAM_MARK in name else f"{name}{TEAM_MARK}team=0" for name in names]
+            names = [self._called(behavior_of(agent, options, self._alone())) for agent in spec.agents]
             for name in dict.fromkeys(names):
                 if any(name == known.name and kind == known.kind for known in self.behaviors):
                     continue
@@ -195,22 +209,29 @@ class Scene:
                 lanes = np.arange(env.num_lanes)[:, None]
                 groups = np.array([members.get(spec.agents[column], 0) for column in columns])
                 of_lanes = np.where(groups > 0, groups + lanes * len(_groups(env)), 0)
-                self.behaviors.append(
-                    SceneBehavior(
-                        name,
-                        kind,
-                        (lanes * len(spec.agents) + columns).reshape(-1),
-                        of_lanes.reshape(-1),
-                        late.get(name, late.get(name.partition(TEAM_MARK)[0], 0)),
-                        sensor_writers(spec.obs, options),
-                        ActionReader(spec.action, name, options),
+                switched = (self._called(options.set_model[0]),) if options.set_model[0] else ()
+                for model, called in enumerate((name, *switched)):
+                    self.behaviors.append(
+                        SceneBehavior(
+                            called,
+                            kind,
+                            (lanes * len(spec.agents) + columns).reshape(-1),
+                            of_lanes.reshape(-1),
+                            late.get(name, late.get(name.partition(TEAM_MARK)[0], 0)),
+                            sensor_writers(spec.obs, options),
+                            ActionReader(spec.action, called, options),
+                            model,
+                        )
                     )
-                )
         names = [one.name for one in self.behaviors]
         if unknown := sorted(set(late) - {*names, *(name.partition(TEAM_MARK)[0] for name in names)}):
             raise EnvError(
                 f"--late: there is no behaviour {unknown[0]}{nearest(unknown[0], names)}, but {', '.join(names)}"
             )
+
+    def _called(self, name: str) -> str:
+        """Returns a behaviour's name as it is announced."""
+        return name if TEAM_MARK in name or not self._options.unity_names else f"{name}{TEAM_MARK}team=0"
 
     def _alone(self) -> str:
         """Returns the behaviour name for agents without names."""
@@ -231,7 +252,10 @@ class Scene:
         self._lay_out(self._now)
         for state in self._states:
             state.reward[:], state.group_reward[:], state.held[:] = 0.0, 0.0, 0
-        return [self._moment(one, self._now, over=False) for one in self._shown()]
+            state.model[:], state.model_before[:], state.ended[:] = 0, 0, False
+        self._is_new = True
+        return [self._moment(one, self._agents(self._states[one.kind], NO_ROWS, self._now.rows[one.kind].obs), self._now)
+                for one in self._shown()]  # fmt: skip
 
     def act(self, behavior: SceneBehavior, rows: np.ndarray, actions: np.ndarray) -> None:
         """Sets the actions of agents of a behaviour from now on.
@@ -261,26 +285,37 @@ class Scene:
             state.reward += rows.reward
             if rows.group_reward is not None:
                 state.group_reward += rows.group_reward
-        return [self._moment(one, step, over=step.any_end) for one in self._shown()]
+            state.ended = rows.terminated | rows.truncated
+            if self._options.set_model[0]:
+                state.switch(rows, *self._options.set_model[1:], all_rows=self._is_new)
+        self._is_new = False
+        ended = [(one, self._ended(one, step)) for one in self._shown()]  # all first: agents may switch behaviours
+        return [self._moment(one, over, step) for one, over in ended]
 
     def _shown(self) -> list[SceneBehavior]:
         return [one for one in self.behaviors if self.steps >= one.first_step]
 
-    def _moment(self, behavior: SceneBehavior, step: Step, *, over: bool) -> SceneMoment:
+    def _ended(self, behavior: SceneBehavior, step: Step) -> SceneAgents:
+        """Returns the agents of a behaviour whose episodes have ended, and removes their rewards from the state."""
+        rows, state, mine = step.rows[behavior.kind], self._states[behavior.kind], behavior.rows
+        mine = mine[state.ended[mine] & (state.model_before[mine] == behavior.model)]
+        ended = self._agents(state, mine, state.before)
+        if not len(mine):
+            return ended
+        ended.truncated = (rows.truncated & ~rows.terminated)[mine]
+        if ended.truncated.any():
+            at = np.searchsorted(rows.final_index, mine[ended.truncated])
+            for path, array in ended.obs.items():
+                array[ended.truncated] = rows.final_obs[path][at]
+        state.held[mine] = 0
+        if self._options.ids == "new":
+            state.ids[mine] = [next(self._fresh) for _ in range(len(mine))]
+        return ended
+
+    def _moment(self, behavior: SceneBehavior, ended: SceneAgents, step: Step) -> SceneMoment:
         """Returns the result for a behaviour, and removes the rewards of its agents from the state."""
         rows, state, mine = step.rows[behavior.kind], self._states[behavior.kind], behavior.rows
-        if over:
-            ended = self._agents(state, mine[(rows.terminated | rows.truncated)[mine]], state.before)
-            ended.truncated = (rows.truncated & ~rows.terminated)[ended.rows]
-            if ended.truncated.any():
-                at = np.searchsorted(rows.final_index, ended.rows[ended.truncated])
-                for path, array in ended.obs.items():
-                    array[ended.truncated] = rows.final_obs[path][at]
-            state.held[ended.rows] = 0
-            if self._options.ids == "new" and len(ended.rows):
-                state.ids[ended.rows] = [next(self._fresh) for _ in range(len(ended.rows))]
-        else:
-            ended = self._agents(state, NO_ROWS, rows.obs)
+        mine = mine[state.model[mine] == behavior.model]
         waiting = rows.waiting[mine]
         period = self._options.period
         if self._options.is_silent:
