@@ -123,7 +123,16 @@ if TYPE_CHECKING:
     from rookery.envs.groups import groups_of
     from rookery.envs.logs import log_folder, logs_in
     from rookery.envs.make import env_name, make_env
-    from rookery.envs.parameters import Draws, EpisodePlan, OpenParameters, Parameter, first_plan, parameters_of
+    from rookery.envs.parameters import (
+        OPTION,
+        Draws,
+        EpisodePlan,
+        OpenParameters,
+        Parameter,
+        first_plan,
+        first_plan_by,
+        parameters_of,
+    )
     from rookery.envs.process_bound import bind_to_process, why_process_bound
     from rookery.envs.remote_env_stub import RemoteEnvStub
     from rookery.envs.samplers import (
@@ -182,6 +191,7 @@ if TYPE_CHECKING:
     from rookery.run.evaluate.evaluation_workers import EvaluationTask, EvaluationWorkers
     from rookery.run.horizon import change
     from rookery.run.loggers import Logger
+    from rookery.run.lessons.parameters import plan_before
     from rookery.run.pace import ITERATION
     from rookery.run.prepare import make_copies
     from rookery.run.ranks.run_workers import unsendable
@@ -286,7 +296,9 @@ _NAMES = {
     "rookery.envs.logs": "log_folder logs_in",
     "rookery.envs.make": "env_name make_env",
     "rookery.envs.process_bound": "bind_to_process why_process_bound",
-    "rookery.envs.parameters": "Draws EpisodePlan OpenParameters Parameter first_plan parameters_of",
+    "rookery.envs.parameters": (
+        "Draws EpisodePlan OPTION OpenParameters Parameter first_plan first_plan_by parameters_of"
+    ),
     "rookery.envs.samplers": "ConstantSampler IntervalsSampler NormalSampler Sampler UniformSampler Value is_number",
     "rookery.envs.schemes": "EnvScheme scheme_of",
     "rookery.envs.vector.closing": "close_env",
@@ -334,6 +346,7 @@ _NAMES = {
     "rookery.run.evaluate.evaluation_workers": "EvaluationTask EvaluationWorkers",
     "rookery.run.horizon": "change",
     "rookery.run.loggers": "Logger",
+    "rookery.run.lessons.parameters": "plan_before",
     "rookery.run.pace": "ITERATION",
     "rookery.run.prepare": "make_copies",
     "rookery.run.ranks.run_workers": "unsendable",

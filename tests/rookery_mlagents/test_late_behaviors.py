@@ -16,6 +16,7 @@ from rookery.replay.segments import Spaces
 from rookery.run.trainer import Trainer
 from rookery_mlagents.files.demo_replay import write_unity
 from rookery_mlagents.learn.learn import Request, learning
+from rookery_mlagents.link.grpc_server import PlayerLink
 from selection import slow
 
 TWO = """
@@ -284,3 +285,93 @@ def test_what_a_late_behaviour_cannot_have_is_said_with_the_key_of_the_file(rook
     code, _, error = rookery(*kinds("ppo", "buffer_size: 16", mover), "--run-id", "w")
     assert code == 2
     assert "kinds.yaml:10 behavioral_cloning.demo_path: Mover: " in error and "policy 'Mover' has" in error
+
+
+DRAWN = """
+behaviors:
+  Walker:
+    trainer_type: ppo
+    network_settings: {hidden_units: 8, num_layers: 1}
+environment_parameters:
+  mass: {sampler_type: uniform, sampler_parameters: {min_value: 0.5, max_value: 2.0}}
+  wind:
+    curriculum:
+      - {name: calm, value: 1, completion_criteria: {behavior: Walker, measure: progress, threshold: 0.5}}
+      - {name: storm, value: 2}
+"""
+
+
+@pytest.mark.parametrize("seed", [{}, slow({"seed": 7})])
+def test_a_player_is_reset_once_with_or_without_a_seed(game, tmp_path, monkeypatch, seed):
+    resets = []
+    answer = PlayerLink.answer
+
+    def counted(link, answers, side=b"", reset=False):
+        resets.append(reset)
+        return answer(link, answers, side, reset=reset)
+
+    monkeypatch.setattr(PlayerLink, "answer", counted)
+    (tmp_path / "drawn.yaml").write_text(DRAWN)
+    flags = {"env": game("--behavior", "*=Walker", env="CartPole-v1"), "run_id": "r", "base_port": 25780,
+             "results_dir": str(tmp_path / "results"), **seed}  # fmt: skip
+    request = Request(str(tmp_path / "drawn.yaml"), flags, "quiet", None, False, False)
+    with learning(request, lambda *_: pytest.fail("nothing goes on")) as session:
+        session.trainer.collect(5)
+        used = session.trainer.seed
+    assert sum(resets) == 1
+    assert used == seed.get("seed", used) and 0 <= used < 10_000
+    log = (tmp_path / "results" / "r" / "run_logs" / "Player-0.log").read_text()
+    assert f"seed {used}," in log and log.count("parameter mass uniform") == log.count("parameter wind 1") == 1
+
+
+JUMPS = """
+default_settings:
+  trainer_type: TRAINER
+  hyperparameters: {batch_size: 64, HYPER}
+  network_settings: {hidden_units: 32, num_layers: 2}
+  time_horizon: 64
+  summary_freq: 5000
+behaviors:
+  BigWallJump: {max_steps: BIG}
+  SmallWallJump: {max_steps: SMALL}
+environment_parameters:
+  big_wall_height:
+    curriculum:
+      - name: low
+        completion_criteria: {measure: progress, behavior: BigWallJump, threshold: 0.5}
+        value: {sampler_type: uniform, sampler_parameters: {min_value: 0.0, max_value: 2.0}}
+      - {name: high, value: 4.0}
+"""
+JUMPERS = ("--behavior", "*=SmallWallJump", "--set-model", "BigWallJump:6:0.5", "--num-areas", 8)
+WALLS = "rookery_mlagents.testing.wall_jump:WallJump"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("trainer", "hyper"),
+    [("ppo", "buffer_size: 1024"), ("sac", "buffer_size: 50000, steps_per_update: 10, init_entcoef: 0.1")],
+)
+def test_agents_that_switch_between_behaviours_learn_in_both(rookery, game, tmp_path, trainer, hyper):
+    text = JUMPS.replace("TRAINER", trainer).replace("HYPER", hyper)
+    (tmp_path / "jump.yaml").write_text(text.replace("BIG", "40000").replace("SMALL", "15000"))
+    words = ["--env", game(*JUMPERS, env=WALLS), "--seed", 1, "--base-port", 25800, "--run-id", "j"]
+    code, _, error = rookery("mlagents", "learn", tmp_path / "jump.yaml", *words)
+    assert code == 0, error
+    row = last_row("j")
+    assert row["curriculum/big_wall_height/lesson"] == 2
+    assert row["policies/SmallWallJump/return_mean"] > 0.4, "random actions: 0.1"
+    assert row["policies/BigWallJump/return_mean"] > 0.2, "random actions with the walls of these lessons: below 0"
+
+
+def test_a_run_whose_agents_switch_behaviours_resumes(rookery, game, tmp_path):
+    """The first message of the player has SmallWallJump?team=0 alone; BigWallJump is late in both parts of the run."""
+    text = JUMPS.replace("TRAINER", "ppo").replace("HYPER", "buffer_size: 64")
+    words = ["--env", game(*JUMPERS, env=WALLS), "--seed", 1, "--base-port", 25820, "--run-id", "j"]
+    for steps, more in ((200, []), (500, ["--resume", "--num-envs", 2])):
+        (tmp_path / "jump.yaml").write_text(text.replace("BIG", str(steps)).replace("SMALL", str(steps)))
+        code, _, error = rookery("mlagents", "learn", tmp_path / "jump.yaml", *words, *more)
+        assert code == 0, error
+        row = last_row("j")
+        for name in ("SmallWallJump", "BigWallJump"):
+            assert steps <= row[f"policies/{name}/decisions"] < steps + 200
+    assert row["curriculum/big_wall_height/lesson"] == 2

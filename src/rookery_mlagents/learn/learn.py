@@ -7,12 +7,14 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from secrets import randbelow
 from typing import Any
 
 from rookery.face import (
+    ALGORITHMS,
     FOLDER,
     ITERATION,
     LONGEST_NAME,
@@ -24,6 +26,7 @@ from rookery.face import (
     Layer,
     Logger,
     Policy,
+    RunConfig,
     RunDir,
     SamplingConfig,
     SpaceError,
@@ -33,6 +36,7 @@ from rookery.face import (
     aside_of,
     check_stored,
     finished_lines,
+    first_plan_by,
     flow,
     groups_of,
     is_of_env,
@@ -45,7 +49,9 @@ from rookery.face import (
     nearest,
     override_layer,
     own_files,
+    plan_before,
     read_checkpoint_files,
+    resolve,
     restore,
     write_line,
     yaml_layer,
@@ -62,6 +68,7 @@ from rookery_mlagents.files.mlagents_checkpoint import check_kind, read_weights,
 from rookery_mlagents.files.run_files import CONFIGURATION, RESERVED, Pace, RunFiles, folder_name
 from rookery_mlagents.files.run_options import RunOptions, goes_on, read_options
 from rookery_mlagents.files.sections import A2COptions, BehaviorOptions, CheckpointOptions, POCAOptions, PPOOptions
+from rookery_mlagents.key_meanings import parameters_of
 from rookery_mlagents.learn.demonstrations import import_demonstrations, with_absolute_paths
 from rookery_mlagents.learn.schedule_ends import StoredEnds
 from rookery_mlagents.learn.stats_plugins import StatsPlugins, stats_writers_of
@@ -99,6 +106,9 @@ FLAG_OF = {
     "curriculum": "environment_parameters in the file",
 }
 """Settings that are flags or keys of ML-Agents."""
+
+DRAWN_SEEDS = 10_000
+"""Number of seeds from which that of a run without one is drawn."""
 
 PLAYER_KEYS = (
     "base_port", "num_areas", "timeout_wait", "max_lifetime_restarts", "restarts_rate_limit_n",
@@ -299,6 +309,28 @@ def _player_layer(options: RunOptions, name: str, place: str) -> Layer:
     return Layer(SOURCE, {"env.name": name} | ({"env.config": given} if given else {}), lines)
 
 
+def with_seed(options: RunOptions) -> RunOptions:
+    """Returns the options with a seed if there is none and players are to be started: that of the resumed run, or a
+    drawn one from 0 to 9,999, as in ML-Agents. So players get a seed, and parameters that are drawn by it, at once.
+    """
+    if options.env_settings.seed >= 0 or not options.plays_unity:
+        return options
+    if goes_on(options.checkpoint_settings):
+        config = yaml_layer(folder_of(options) / "config.yaml").values.get("env")
+        arguments = config.get("config") if isinstance(config, Mapping) else None
+        seed = arguments.get("seed", -1) if isinstance(arguments, Mapping) else -1
+    else:
+        seed = randbelow(DRAWN_SEEDS)
+    return replace(options, env_settings=replace(options.env_settings, seed=seed))
+
+
+def first_parameters(options: RunOptions) -> AbstractContextManager[None]:
+    """Context in which environments begin with the parameters of the run; a later reset would be their second one."""
+    seed = options.env_settings.seed
+    values = {**parameters_of(options), **({"seed": seed} if seed >= 0 else {})}
+    return first_plan_by(plan_before(resolve(RunConfig, [Layer(SOURCE, values)], ALGORITHMS)))
+
+
 def with_copies(options: RunOptions) -> RunOptions:
     """Returns the options with a number of environments where none is given: that of the resumed run, or the default.
 
@@ -330,7 +362,8 @@ def spaces_in(options: RunOptions, env: Layer) -> tuple[dict[str, BehaviorSpaces
     name = env.values["env.name"]
     count = options.env_settings.num_envs if options.plays_unity else 1
     try:
-        seen = make_env(name, env.values.get("env.config"), (), count, "auto")
+        with first_parameters(options) if options.plays_unity else nullcontext():
+            seen = make_env(name, env.values.get("env.config"), (), count, "auto")
     except EnvError as error:  # which calls arguments what settings call them
         line = env.lines.get("env.config")
         raise EnvError(str(error).replace("env.config", line or "env.config")) from error
@@ -731,7 +764,8 @@ def plan_of(request: Request) -> Plan:
 
 def planned(request: Request, options: RunOptions, folder: Path) -> Plan:
     """Plans a run from options in a folder; see `plan_of`."""
-    env, options = environment_of(options), with_copies(options)
+    options = with_copies(with_seed(options))
+    env = environment_of(options)
     behaviors, copies = spaces_in(options, env)
     with closed_on_error(copies):
         options = options.with_behaviors(behaviors)

@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium import spaces
 
-from rookery.envs.parameters import OPTION
-from rookery.face import Parameter
+from rookery.face import OPTION, Parameter
 from rookery.tasks.wall_curriculum import BLOCK, JUMP, WallCurriculum
 
 SCALE = 2.0

@@ -335,3 +335,31 @@ def test_equal_sensors_have_numbers_behind_their_names():
         "VectorSensor_size3", "VectorSensor_size3_1", "VectorSensor_size3_2", "RayPerceptionSensor",
         "StackingSensor_size2_VectorSensor_size5", "CameraSensor",
     ]  # fmt: skip
+
+
+def test_agents_switch_behaviours_as_by_set_model(tmp_path):
+    """All begin with their own; whoever switches ends its episode, without having decided in the new one."""
+    words = ["--behavior", "*=Small", "--set-model", "Big:6:0.5", "--num-areas", "3", "--env-args", "max_steps=4"]
+    trainer = Trainer()
+    player = Pretended(trainer.port, str(tmp_path / "log"), "rookery_mlagents.testing.wall_jump:WallJump", *words)
+    player.start()
+    heard = trainer.play(60, choose=0)
+    first, second = heard[:2]
+    assert list(first.asking) == ["Small"] and len(first.asking["Small"].ids) == 3
+    assert set(second.asking) == {"Small", "Big"} and sorted(second.ended) == ["Small"]
+    assert list(second.ended["Small"].ids) == list(second.asking["Big"].ids)
+    owner, switches = {}, 0
+    for said in heard[1:]:
+        ended = {one: name for name, told in said.ended.items() for one in told.ids}
+        for one, name in ended.items():
+            assert owner.get(one, "Small") == name, "an episode ends under the behaviour that it has"
+        for name, told in said.asking.items():
+            for one, obs in zip(told.ids, next(iter(told.obs.values())), strict=True):
+                assert (obs[6] >= 0.5) == (name == "Big")
+                switches += owner.get(one, name) != name
+                assert owner.get(one, name) == name or one in ended
+                owner[one] = name
+    assert switches > 4
+    trainer.link.quit()
+    trainer.link.close()
+    player.join()
