@@ -1,10 +1,10 @@
 """Hours of a training with two simulated Unity players: ``unity_endurance.py [--minutes 120] [--folder DIR]``; writes
 benchmarks/results/unity_endurance.md.
 
-``rookery mlagents learn`` trains three behaviours (PPO, SAC, PPO with an LSTM and curiosity) in two players of `Changing`,
-whose agents come and go, and in which behaviours appear late and vanish. The second player is killed from time to time,
-or stopped so that it hangs; the trainer replaces it. Every minute memory, threads, open files and child processes of
-the trainer and of each player are read from ``/proc``, and the size of the run's folder. Linux only.
+``rookery mlagents learn`` trains three behaviours (PPO, SAC, PPO with an LSTM and curiosity) in two players of
+`Changing`, whose agents come and go, and in which behaviours appear late and vanish. The second player is killed from
+time to time, or stopped so that it hangs; the trainer replaces it. Every minute memory, threads, open files and child
+processes of the trainer and of each player are read from ``/proc``, and the size of the run's folder. Linux only.
 
 Players wait between steps, so that the whole costs a small part of a core. Samples are written to ``samples.jsonl`` as
 they are taken; after SIGTERM the page is written from those that exist, and ``--report DIR`` writes it again.
@@ -237,7 +237,8 @@ def endure(minutes: float, folder: Path, every: float, kill_every: float, step_s
                     os.kill(players[1], signal.SIGSTOP if killed % 3 == 0 else signal.SIGKILL)
             if now >= next_sample:
                 next_sample += every
-                row = {"minute": (now - began) / 60, "killed": killed, **sample_of(trainer.pid, port, folder / "results" / "run")}
+                found = sample_of(trainer.pid, port, folder / "results" / "run")
+                row = {"minute": (now - began) / 60, "killed": killed, **found}
                 with samples.open("a") as file:
                     file.write(json.dumps(row) + "\n")
     finally:
@@ -281,8 +282,8 @@ def report(folder: Path) -> None:
         f"The second player was killed or stopped {rows[-1]['killed']} times; the trainer counts "
         f"{', '.join(f'{name} {n:,.0f}' for name, n in rows[-1].get('lost', {}).items()) or 'no lost players'}.",
         "",
-        "Memory is what a process has for itself (RssAnon). The slope is the median of the slopes between any two samples "
-        f"of the last {late[-1]['minute'] - late[0]['minute']:.0f} minutes. A curve is flat if its slope is below "
+        "Memory is what a process has for itself (RssAnon). The slope is the median of the slopes between any two "
+        f"samples of the last {late[-1]['minute'] - late[0]['minute']:.0f} minutes. A curve is flat if its slope is below "
         f"{LIMITS['memory']:g} MB an hour for memory, and 0 for threads, open files and child processes.",
         "",
         "| process | quantity | first | last | largest | slope per hour | verdict |",
@@ -308,11 +309,11 @@ def report(folder: Path) -> None:
     cpu = rows[-1]["trainer"]["cpu"] / (end * 60)
     lines += [
         "",
-        f"Verdict: **{'flat' if all(verdicts) else 'not flat'}**. The first player is never killed; the second lives for "
-        "minutes, and its memory is that of a new process each time.",
+        f"Verdict: **{'flat' if all(verdicts) else 'not flat'}**. The first player is never killed; the second "
+        "lives for minutes, and its memory is that of a new process each time.",
         "",
-        f"The run's folder grows by {growth:.2f} MB and {files:.0f} files an hour: metrics, TensorBoard events, and the "
-        f"files that ML-Agents' layout keeps. The trainer took {100 * cpu:.0f} % of a core.",
+        f"The run's folder grows by {growth:.2f} MB and {files:.0f} files an hour: metrics, TensorBoard events, and "
+        f"the files that ML-Agents' layout keeps. The trainer took {100 * cpu:.0f} % of a core.",
         "",
         "| minute | trainer, MB | threads | files | player 0, MB | player 1, MB | children | folder, MB | killed |",
         "|---|---|---|---|---|---|---|---|---|",

@@ -30,5 +30,7 @@ class Kinds:
 
     def step(self, actions):
         self.time += 1
-        paid = {agent: float(np.sum(action if agent != "Mixer" else action["push"])) for agent, action in actions.items()}
+        paid = {
+            agent: float(np.sum(action if agent != "Mixer" else action["push"])) for agent, action in actions.items()
+        }
         return self.seen(), paid, {"__all__": False}, {"__all__": self.time == 10}, {}

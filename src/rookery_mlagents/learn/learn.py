@@ -564,7 +564,9 @@ def with_key(line: str, trainer: Trainer) -> str:
         source, value = given[-1]
         read = value if isinstance(value, list | tuple) else [value]
         is_named = path == told or any(path == f"policies.{name}.{told}" for name in late)
-        if path.startswith("policies.") and (is_named or any("/" in str(one) and told.startswith(str(one)) for one in read)):
+        if path.startswith("policies.") and (
+            is_named or any("/" in str(one) and told.startswith(str(one)) for one in read)
+        ):
             return f"{source}: {path.split('.')[1]}: {line}"
     return line
 
