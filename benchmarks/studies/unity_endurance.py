@@ -283,8 +283,8 @@ def report(folder: Path) -> None:
         f"{', '.join(f'{name} {n:,.0f}' for name, n in rows[-1].get('lost', {}).items()) or 'no lost players'}.",
         "",
         "Memory is what a process has for itself (RssAnon). The slope is the median of the slopes between any two "
-        f"samples of the last {late[-1]['minute'] - late[0]['minute']:.0f} minutes. A curve is flat if its slope is below "
-        f"{LIMITS['memory']:g} MB an hour for memory, and 0 for threads, open files and child processes.",
+        f"samples of the last {late[-1]['minute'] - late[0]['minute']:.0f} minutes. A curve is flat if its slope is "
+        f"below {LIMITS['memory']:g} MB an hour for memory, and 0 for threads, open files and child processes.",
         "",
         "| process | quantity | first | last | largest | slope per hour | verdict |",
         "|---|---|---|---|---|---|---|",

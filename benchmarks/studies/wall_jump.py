@@ -123,8 +123,8 @@ def main() -> None:
         "The files are those of ML-Agents in their keys and values, apart from `hidden_units` (256 there) and "
         "`max_steps` (2e7 and 5e6 there).",
         "",
-        "Measured once beside it: with lessons for the big wall like those of ML-Agents' WallJump_curriculum.yaml (0 to "
-        "4, 4 to 7, 6 to 8, then 8; at 10, 30 and 50 % of 300,000 decisions) PPO ended at -0.20 as BigWallJump, no "
+        "Measured once beside it: with lessons for the big wall like those of ML-Agents' WallJump_curriculum.yaml (0 "
+        "to 4, 4 to 7, 6 to 8, then 8; at 10, 30 and 50 % of 300,000 decisions) PPO ended at -0.20 as BigWallJump, no "
         "better than random actions. The cause was not looked for.",
         "",
     ]

@@ -190,8 +190,8 @@ if TYPE_CHECKING:
     from rookery.run.evaluate.evaluation import bounded
     from rookery.run.evaluate.evaluation_workers import EvaluationTask, EvaluationWorkers
     from rookery.run.horizon import change
-    from rookery.run.loggers import Logger
     from rookery.run.lessons.parameters import plan_before
+    from rookery.run.loggers import Logger
     from rookery.run.pace import ITERATION
     from rookery.run.prepare import make_copies
     from rookery.run.ranks.run_workers import unsendable

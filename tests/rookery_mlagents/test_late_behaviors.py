@@ -298,7 +298,9 @@ DRAWN = """
 behaviors:
   Walker:
     trainer_type: ppo
+    hyperparameters: {batch_size: 32, buffer_size: 32, num_epoch: 1}
     network_settings: {hidden_units: 8, num_layers: 1}
+    summary_freq: 32
 environment_parameters:
   mass: {sampler_type: uniform, sampler_parameters: {min_value: 0.5, max_value: 2.0}}
   wind:
@@ -323,12 +325,12 @@ def test_a_player_is_reset_once_with_or_without_a_seed(game, tmp_path, monkeypat
              "results_dir": str(tmp_path / "results"), **seed}  # fmt: skip
     request = Request(str(tmp_path / "drawn.yaml"), flags, "quiet", None, False, False)
     with learning(request, lambda *_: pytest.fail("nothing goes on")) as session:
-        session.trainer.collect(5)
+        session.trainer.train({"env_steps": 5})
         used = session.trainer.seed
     assert sum(resets) == 1
     assert used == seed.get("seed", used) and 0 <= used < 10_000
     log = (tmp_path / "results" / "r" / "run_logs" / "Player-0.log").read_text()
-    assert f"seed {used}," in log and log.count("parameter mass uniform") == log.count("parameter wind 1") == 1
+    assert f"seed {used}," in log and log.count("parameter mass Uniform") == log.count("parameter wind 1\n") == 1
 
 
 JUMPS = """

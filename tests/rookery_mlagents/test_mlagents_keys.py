@@ -11,6 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from rookery.algorithms.names import ALGORITHMS
+from rookery.algorithms.off_policy.sac import SACConfig
 from rookery.core.config import DEFAULT, resolve
 from rookery.core.errors import ConfigError
 from rookery.core.schedules import DECISIONS, Linear
@@ -409,8 +410,8 @@ def test_a_key_that_does_nothing_is_told_of_and_changes_nothing(tmp_path, monkey
 def test_sac_learns_whatever_agents_of_theirs_do(tmp_path, actions, discrete):
     (tmp_path / "c.yaml").write_text(own("{trainer_type: sac}"))
     layers = layers_of(read_options(tmp_path / "c.yaml", {}), {"B": behaviour(actions=actions)})
-    found = {path: value for layer in layers for path, value in layer.values.items()}
-    assert found["policies.B.discrete"] is discrete
+    assert "policies.B.discrete" not in {path for layer in layers for path in layer.values}
+    assert SACConfig().for_actions(behaviour(actions=actions).actions).discrete is discrete
 
 
 def test_demonstrations_that_are_not_there_are_refused_for_behaviours_that_are(tmp_path):

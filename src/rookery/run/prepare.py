@@ -550,10 +550,7 @@ def make_policy(name: str, kind: Kind, config: RunConfig, streams: Streams, env:
     policy = cfg.build_policy(kind.obs, kind.action, name, generator)
     decisions = config.sampling.warmup_steps
     if entry.init_from is not None:
-        same = {
-            *texts_in([cfg.model.module]),
-            object_name(type(policy.head_spec)),
-        }  # the network must be the same in any case
+        same = {*texts_in([cfg.model.module]), object_name(type(policy.head_spec))}  # as the network has to be anyway
         way_out = f"if you trust its author, give policy {name!r} the same model"
         start_from(policy, read_policy(entry.init_from, trust_code=same, way_out=way_out), entry.init_from)
     elif policy.normalizer is not None and decisions and not cfg.capabilities.offline and has_throwaways(env):

@@ -545,7 +545,7 @@ class Trainer(Run):
             criteria = resumed_criteria(saved.state["criteria"], fresh, stop, str(saved.path))
             trainer.resolved = replace(fresh, history=checkpoint.joined_history(saved, fresh))
             with own_torch(1), explain_mismatch(fresh, saved, trainer.env, other_env):
-                load_state(trainer, mine.state, other_env)
+                load_state(trainer, mine, other_env)
             trainer._criteria = criteria
             move_horizon(trainer, fresh, str(saved.path), keep_schedules)
             trainer._parts = trainer._make_parts()  # the loaded horizon may need one

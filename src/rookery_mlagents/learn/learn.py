@@ -555,18 +555,16 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
 
 
 def with_key(line: str, trainer: Trainer) -> str:
-    """Returns a problem that appears during a training, such as that of a behaviour that has just appeared, with the key
-    of the file that its setting comes from. Settings of a network are those of a behaviour that is not there yet.
+    """Returns a problem that appears during a training, such as that of a behaviour that has just appeared, with the
+    key of the file that its setting comes from. Settings of a network are those of a behaviour that is not there yet.
     """
     told = line.partition(" ")[0].rstrip(":")
     late = [name for name in trainer.config.policies if name not in trainer.policies]
     for path, given in trainer.resolved.history.items():
         source, value = given[-1]
-        read = value if isinstance(value, list | tuple) else [value]
+        files = [str(one) for one in (value if isinstance(value, list | tuple) else [value]) if "/" in str(one)]
         is_named = path == told or any(path == f"policies.{name}.{told}" for name in late)
-        if path.startswith("policies.") and (
-            is_named or any("/" in str(one) and told.startswith(str(one)) for one in read)
-        ):
+        if path.startswith("policies.") and (is_named or told.startswith(tuple(files))):
             return f"{source}: {path.split('.')[1]}: {line}"
     return line
 

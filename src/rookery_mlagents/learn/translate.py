@@ -171,9 +171,7 @@ def notes_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> li
                 later = "; should it appear, it is trained"
                 if any(demonstrations_of(options.of(name))):
                     first = next(iter(behaviors), "")
-                    later += (
-                        f", if its agents see and do what is in its demonstrations, or the same as those of {first}"
-                    )
+                    later += f", if its agents see and do what is in its demonstrations, or the same as {first}"
             lines.append(
                 f"{place}: behaviors.{name}: the environment has no such behaviour{nearest(name, list(behaviors))}: it "
                 f"has {there}{later}"

@@ -254,8 +254,7 @@ class Scene:
             state.reward[:], state.group_reward[:], state.held[:] = 0.0, 0.0, 0
             state.model[:], state.model_before[:], state.ended[:] = 0, 0, False
         self._is_new = True
-        return [self._moment(one, self._agents(self._states[one.kind], NO_ROWS, self._now.rows[one.kind].obs), self._now)
-                for one in self._shown()]  # fmt: skip
+        return [self._moment(one, self._ended(one, self._now), self._now) for one in self._shown()]
 
     def act(self, behavior: SceneBehavior, rows: np.ndarray, actions: np.ndarray) -> None:
         """Sets the actions of agents of a behaviour from now on.
