@@ -132,7 +132,7 @@ def facts_of(pid: int) -> dict[str, float]:
 
 
 def children_of(pid: int) -> dict[int, str]:
-    """Returns the command lines of a process's children and theirs, by their number."""
+    """Returns the command lines of a process's children and grandchildren, by number."""
     parents: dict[int, int] = {}
     for entry in os.listdir("/proc"):
         if entry.isdecimal():

@@ -197,6 +197,7 @@ if TYPE_CHECKING:
     from rookery.run.ranks.run_workers import unsendable
     from rookery.run.settings import RunConfig, SamplingConfig, algorithm_family, settings_of
     from rookery.run.trainer import Trainer
+    from rookery.tasks.wall_curriculum import WallCurriculum
     from rookery.tune import space
     from rookery.tune.executor import Event, Executor, Failed, Order, Stepped
     from rookery.tune.executors.in_process import InProcessExecutor
@@ -351,6 +352,7 @@ _NAMES = {
     "rookery.run.prepare": "make_copies",
     "rookery.run.ranks.run_workers": "unsendable",
     "rookery.run.settings": "RunConfig SamplingConfig algorithm_family settings_of",
+    "rookery.tasks.wall_curriculum": "WallCurriculum",
     "rookery.run.trainer": "Trainer",
     "rookery.tune": "space",
     "rookery.tune.executor": "Event Executor Failed Order Stepped",

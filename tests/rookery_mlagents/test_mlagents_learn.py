@@ -642,6 +642,7 @@ NOT_RUN = [
     (FILE, "cart.yaml", "--run-id ../x", "--run-id"),
     (FILE, "cart.yaml", "--env-args nonsense", "--env-args"),
     (FILE, "cart.yaml", "--env-args x", "--env-args: 'x' must be name=value"),
+    (FILE, "cart.yaml", "--env-args x=1 --num-envs 4", "--env-args: takes all words after it, --num-envs too"),
     (FILE, "cart.yaml", "--run-id b --console mlagent", "did you mean 'mlagents'"),
     (FILE, "cart.yaml", "--run-id new --episodes 3", "--inference"),
 ]

@@ -66,7 +66,7 @@ from rookery_mlagents.files.behaviors import (
 from rookery_mlagents.files.foreign_options import check_reach
 from rookery_mlagents.files.mlagents_checkpoint import check_kind, read_weights, take_over
 from rookery_mlagents.files.run_files import CONFIGURATION, RESERVED, Pace, RunFiles, folder_name
-from rookery_mlagents.files.run_options import RunOptions, goes_on, read_options
+from rookery_mlagents.files.run_options import FLAGS, RunOptions, goes_on, read_options
 from rookery_mlagents.files.sections import A2COptions, BehaviorOptions, CheckpointOptions, POCAOptions, PPOOptions
 from rookery_mlagents.key_meanings import parameters_of
 from rookery_mlagents.learn.demonstrations import import_demonstrations, with_absolute_paths
@@ -284,6 +284,8 @@ def environment_of(options: RunOptions) -> Layer:
         )
     words = [word.lstrip("-") for word in settings.env_args or ()]
     source = options.places.get("env_settings.env_args", "--env-args")
+    if late := next((word for word in settings.env_args or () if word.lstrip("-").replace("-", "_") in FLAGS), None):
+        raise ConfigError(f"{source}: takes all words after it, {late} too: give {source} last")
     given = dict(override_layer(words, source, ENV_ARG).values)
     values: dict[str, Any] = {"env.name": name} | ({"env.config": given} if given else {})
     return Layer(

@@ -14,13 +14,12 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium import spaces
 
-from rookery.face import OPTION, Parameter
-from rookery.tasks.wall_curriculum import BLOCK, JUMP, WallCurriculum
+from rookery.face import OPTION, Parameter, WallCurriculum
 
 SCALE = 2.0
 """Heights in ML-Agents' scene for one unit of height here."""
 
-HEIGHTS = {"small_wall_height": SCALE * JUMP, "big_wall_height": SCALE * (JUMP + BLOCK)}
+HEIGHTS = {"small_wall_height": 4.0, "big_wall_height": 8.0}
 """Environment parameters with their default values."""
 
 KINDS = 5
@@ -34,7 +33,7 @@ class WallJump(WallCurriculum):
     """Wall jump as a Gymnasium environment; see the module."""
 
     parameters: ClassVar[Mapping[str, Parameter]] = {
-        name: Parameter(value, 0.0, SCALE * (JUMP + BLOCK)) for name, value in HEIGHTS.items()
+        name: Parameter(value, 0.0, HEIGHTS["big_wall_height"]) for name, value in HEIGHTS.items()
     }
 
     def __init__(self, max_steps: int = 100) -> None:

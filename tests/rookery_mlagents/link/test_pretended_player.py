@@ -338,7 +338,7 @@ def test_equal_sensors_have_numbers_behind_their_names():
 
 
 def test_agents_switch_behaviours_as_by_set_model(tmp_path):
-    """All begin with their own; whoever switches ends its episode, without having decided in the new one."""
+    """All begin with their own behaviour; a switch ends an episode."""
     words = ["--behavior", "*=Small", "--set-model", "Big:6:0.5", "--num-areas", "3", "--env-args", "max_steps=4"]
     trainer = Trainer()
     player = Pretended(trainer.port, str(tmp_path / "log"), "rookery_mlagents.testing.wall_jump:WallJump", *words)

@@ -93,7 +93,7 @@ class SACConfig(AlgorithmConfig, CriticSettings):
     """Of discrete actions: target entropy as a share of that of a uniform distribution over the allowed actions."""
     discrete: Structural[bool | None] = None
     """Whether actions are discrete (one or several); critics then output the values of all of them. none = by the
-    actions of the policy's agents.
+    policy's actions.
     """
     log_std: Literal["clamp", "tanh"] = "clamp"
     """How the log standard deviation is bounded: clamped to [-20, 2], or scaled to [-5, 2] by tanh."""
