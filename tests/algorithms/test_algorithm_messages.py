@@ -42,8 +42,8 @@ def specs(action):
 
 
 LEARNERS = [
-    (SACConfig(), THREE, "SpaceError: SAC with discrete=true"),
-    (SACConfig(), PICKS, "SpaceError: are discrete, ... SAC, which takes discrete"),
+    (SACConfig(discrete=False), THREE, "SpaceError: SAC with discrete=true"),
+    (SACConfig(discrete=False), PICKS, "SpaceError: are discrete, ... SAC, which takes discrete"),
     (SACConfig(), WITH_FLAGS, "SpaceError: have flags"),
     (SACConfig(), spaces.Tuple((PICKS, UNBOUNDED)), "SpaceError: no finite bounds in 1 of 1"),
     (SACConfig(batch_size=10**7), REACH, "ConfigError: policies.hero.batch_size = 10,000,000 is more than the replay"),

@@ -709,11 +709,9 @@ def test_behaviours_that_the_environment_lacks_are_told_of(tmp_path, monkeypatch
     told = notes_of(read_options(path, {"env": "CartPole-v1"}), {"B": behaviour()})
     assert told == ["ball.yaml:3: behaviors.Bee: the environment has no such behaviour: it has B"]
     assert notes_of(read_options(path, {}), {"B": behaviour()}) == [f"{told[0]}; should it appear, it is trained"]
-    path.write_text("behaviors:\n  B: {}\n  Bee: {trainer_type: sac}")
+    path.write_text("behaviors:\n  B: {}\n  Bee: {trainer_type: sac, behavioral_cloning: {demo_path: x.demo}}")
     (said,) = notes_of(read_options(path, {}), {"B": behaviour()})
-    assert said.endswith(
-        "it is trained, if its agents see and do the same as those of B, by which its settings are chosen"
-    )
+    assert said.endswith("it is trained, if its agents see and do what is in its demonstrations, or the same as B")
 
 
 def test_what_changes_nothing_is_allowed_to_an_own_algorithm(translate):
