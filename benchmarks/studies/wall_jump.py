@@ -132,7 +132,7 @@ def main() -> None:
         "The files are those of ML-Agents in their keys and values, apart from `hidden_units` (256 there) and "
         "`max_steps` (2e7 and 5e6 there), and of SAC `steps_per_update` (20 there) and `init_entcoef` (0.1 there).",
         "",
-        "All settings of SAC that were tried, each once: those two values of theirs (200,000 and 60,000 decisions: -0.40 "
+        "All settings of SAC that were tried, each once: both values of ML-Agents (200,000 and 60,000 decisions: -0.40 "
         "as BigWallJump, 0.03 as SmallWallJump); `steps_per_update` 4 with `init_entcoef` 0.001 (80,000 and 25,000: "
         "-0.40, 0.94); and those of the table. A likely reason for the first: a temperature of 0.1 pays up to 0.14 for "
         "the entropy of a step, which costs 0.004, so the goal, which ends an episode, is worth less than walking on "

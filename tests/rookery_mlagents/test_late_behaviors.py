@@ -358,18 +358,18 @@ WALLS = "rookery_mlagents.testing.wall_jump:WallJump"
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("trainer", "hyper"),
-    [("ppo", "buffer_size: 1024"), ("sac", "buffer_size: 50000, steps_per_update: 10, init_entcoef: 0.1")],
+    [("ppo", "buffer_size: 1024"), ("sac", "buffer_size: 50000, steps_per_update: 4, init_entcoef: 0.01")],
 )
 def test_agents_that_switch_between_behaviours_learn_in_both(rookery, game, tmp_path, trainer, hyper):
     text = JUMPS.replace("TRAINER", trainer).replace("HYPER", hyper)
-    (tmp_path / "jump.yaml").write_text(text.replace("BIG", "40000").replace("SMALL", "15000"))
+    (tmp_path / "jump.yaml").write_text(text.replace("BIG", "40000").replace("SMALL", "20000"))
     words = ["--env", game(*JUMPERS, env=WALLS), "--seed", 1, "--base-port", 25800, "--run-id", "j"]
     code, _, error = rookery("mlagents", "learn", tmp_path / "jump.yaml", *words)
     assert code == 0, error
     row = last_row("j")
     assert row["curriculum/big_wall_height/lesson"] == 2
-    assert row["policies/SmallWallJump/return_mean"] > 0.4, "random actions: 0.1"
-    assert row["policies/BigWallJump/return_mean"] > 0.2, "random actions with the walls of these lessons: below 0"
+    for name in ("SmallWallJump", "BigWallJump"):
+        assert row[f"policies/{name}/return_mean"] > 0.9, "random actions: 0.84, as a jump clears all of these walls"
 
 
 def test_a_run_whose_agents_switch_behaviours_resumes(rookery, game, tmp_path):
