@@ -298,7 +298,6 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         },
         "Acrobot-v1": {
             "sampling.num_envs": 16,
-            "algorithm.gamma": 0.99,
             "algorithm.gae_lambda": 0.94,
             "algorithm.fragment_length": 256,
             "algorithm.minibatch_size": 64,
@@ -310,7 +309,6 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "MountainCar-v0": {
             "sampling.num_envs": 16,
             "algorithm.lr": Linear(2e-3, 0.0),
-            "algorithm.gamma": 0.99,
             "algorithm.gae_lambda": 0.98,
             "algorithm.fragment_length": 16,
             "algorithm.minibatch_size": 64,
@@ -354,18 +352,9 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "MiniGrid-*": {
             "sampling.num_envs": 8,
             "algorithm.lr": Linear(1e-3, 0.0),
-            "algorithm.gamma": 0.99,
-            "algorithm.gae_lambda": 0.95,
             "algorithm.clip": 0.2,
-            "algorithm.fragment_length": 128,
             "algorithm.minibatch_size": 256,
             "algorithm.epochs": 4,
-            "algorithm.value_coef": 0.5,
-            "algorithm.entropy_coef": 0.01,
-            "algorithm.max_grad_norm": 0.5,
-            "algorithm.scale_rewards": False,
-            "algorithm.model.hidden": (64, 64),
-            "algorithm.model.activation": "tanh",
             "algorithm.model.shared_trunk": False,
             "stop.env_steps": 100_000,
         },
@@ -414,6 +403,7 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "TwoCues": {**RECURRENT, "stop.env_steps": 100_000},
         "DeepSea": EXPLORING,
         "KeyDoor": EXPLORING,
+        "ConnectFour": {"sampling.num_envs": 32, "algorithm.gae_lambda": 1.0, "stop.env_steps": 1_000_000},
         "Sorter": {
             "sampling.num_envs": 32,
             "algorithm.lr": 1e-3,
