@@ -3,7 +3,7 @@
 
 Both learn from the same data with the same sizes, and play the same episodes, with the data's best return as target.
 The plain form is `benchmarks/peers/plain_dt.py`, with CORL's settings (a learned embedding of 1,000 timesteps, dropout
-of 0.1, returns divided by 1,000). A third form is Rookery's with the former defaults of `timesteps` and `dropout`. Each
+of 0.1, returns divided by 1,000). A third form is Rookery's with returns-to-go as inputs, in place of averages. Each
 run is kept in `benchmarks/results/offline.json`, and the last section of `benchmarks/results/offline.md` is written
 from there.
 """
@@ -23,7 +23,7 @@ import gymnasium
 import numpy as np
 import torch
 from datasets import SETS, env_of, path_of
-from offline import BESIDE, EPISODES, FIRST, FORMER, FORMS, READER, RESULTS, Found, beside
+from offline import BESIDE, EPISODES, FIRST, FORMS, READER, RESULTS, Found, beside
 
 from rookery import Trainer
 
@@ -80,7 +80,7 @@ def episodes_of(trainer: Trainer) -> list[Episode]:
 def run(name: str, form: str, steps: int, seed: int) -> dict[str, float]:
     """Trains one form and measures its return."""
     env = env_of(name)
-    config = {**READER, **(FORMER if form == "former" else {})}
+    config = {**READER, **({"algorithm.return_input": "total"} if form == "total" else {})}
     with Trainer(env, "dt", replay=path_of(name), seed=seed, config=config, num_envs=1) as trainer:
         episodes = episodes_of(trainer)
         returns = [float(one.reward.sum()) for one in episodes]

@@ -49,9 +49,6 @@ READER: dict[str, Any] = {
 }
 """What the Decision Transformer has on small tasks; the paper's sizes take ten times as long a step."""
 
-FORMER: dict[str, Any] = {"algorithm.timesteps": 1000, "algorithm.dropout": 0.1}
-"""Former defaults of the Decision Transformer, with which its column of the first table was made."""
-
 POOR = {"Pendulum-v1": -1_200.0, "CartPole-v1": 20.0}
 """Returns at which the Decision Transformer aims in the control."""
 
@@ -70,14 +67,14 @@ SETTINGS: dict[str, dict[str, tuple[int, Mapping[str, Any]]]] = {
                 "algorithm.model.normalize_obs": True,
             },
         ),
-        "dt": (6_000, {**READER, **FORMER}),
+        "dt": (6_000, READER),
     },
     "CartPole-v1": {
         "bc": (5_000, {}),
         "discrete_cql": (20_000, {}),
         "iql": (10_000, {"algorithm.model.hidden": (64, 64), "algorithm.lr": 1e-3}),
         "awac": (10_000, {"algorithm.model.hidden": (64, 64), "algorithm.lr": 1e-3}),
-        "dt": (6_000, {**READER, **FORMER}),
+        "dt": (6_000, READER),
     },
     "Hopper-v5": {
         "bc": (5_000, {}),
@@ -108,7 +105,7 @@ SPEED = (
 
 BESIDE = "beside"
 """First word of the runs of `benchmarks/studies/decision_transformer.py`."""
-FORMS = {"rookery": "Rookery", "plain": "plain torch", "former": "Rookery with timesteps=1000, dropout=0.1"}
+FORMS = {"rookery": "Rookery", "plain": "plain torch", "total": "Rookery with return_input=total"}
 """Forms of the Decision Transformer that are compared there."""
 
 Found = dict[str, dict[str, Any]]
@@ -154,8 +151,7 @@ def page(found: Found) -> str:
         "Made by `python benchmarks/studies/offline.py` from sets that `python benchmarks/studies/datasets.py` makes:",
         f"the median of the seeds and, in brackets, each of them; {EPISODES} episodes with the likeliest actions.",
         "Settings are in the script, by environment and algorithm; they were chosen on other seeds. *Data* is the mean",
-        "return of the policies that made them. *dt* has `timesteps=1000` and `dropout=0.1` here, its former defaults;",
-        "those of today are in the last section.",
+        "return of the policies that made them.",
         machine(),
         "",
         "| set | data | " + " | ".join(columns) + " |",

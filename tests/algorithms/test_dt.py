@@ -82,6 +82,17 @@ def test_a_batch_holds_returns_of_whole_episodes_in_the_unit_of_the_network(tmp_
         assert float(learner.transformer.target_return) == -4.0
 
 
+@pytest.mark.parametrize(
+    ("kind", "part", "ends"), [("average", 1 / 6, [-1.0, 0.25]), ("total", 0.0, [-np.inf, np.inf])]
+)
+def test_the_range_of_averages_is_that_of_the_data(kind, part, ends, tmp_path):
+    with Trainer(None, QUICK.replace(return_input=kind), replay=numbers(tmp_path / "data"), seed=0) as trainer:
+        trainer.learn(1)
+        net = trainer.learners["main"].transformer
+        assert float(net.decision_part) == pytest.approx(part)
+        assert net.return_range.tolist() == pytest.approx(ends)  # each episode earns evenly: 10, -40, 5 in units of 40
+
+
 def test_a_gradient_step_is_adam_on_weights_that_fall_first(tmp_path):
     def stepped(kind, **more):
         layer = torch.nn.Linear(2, 1)
@@ -249,6 +260,26 @@ def test_an_observation_late_in_an_episode_has_the_action_that_it_had_early(tmp_
 
     assert late_action() > 0.8
     assert late_action(timesteps=1000, dropout=0.1) < -0.8  # the control: the time step is all that it learns
+
+
+def test_the_end_of_a_bad_episode_is_no_example_for_a_good_one(tmp_path):
+    """Rewards are losses: the last decisions of a bad episode have as little left to lose as a good episode's first."""
+    rng, length = np.random.default_rng(0), 20
+    episodes = [
+        {"obs": rng.normal(size=(length + 1, 2)).astype(np.float32), "action": np.full((length, 1), action),
+         "reward": np.full(length, reward)}
+        for action, reward in [(0.8, -0.05), *[(-0.8, -1.0)] * 4] * 8
+    ]  # fmt: skip
+    path = keep(tmp_path / "data", SEEN, PUSH, episodes)
+    sizes = {"context": 1, "layers": 1, "width": 16, "lr": 3e-3, "warmup_steps": 20}
+
+    def first_action(**more):
+        with Trainer(None, DTConfig(**sizes, **more), replay=path, seed=0) as trainer:
+            trainer.learn(200)
+            return float(trainer.policies["main"].predict(rng.normal(size=(50, 2)).astype(np.float32))[0].mean())
+
+    assert first_action() > 1.2  # in units of the environment, whose bound is 2
+    assert first_action(return_input="total") < 1.2  # the control
 
 
 def test_pictures_and_masks_go_in(tmp_path):

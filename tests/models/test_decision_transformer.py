@@ -141,10 +141,13 @@ def test_what_is_not_there_changes_nothing():
         torch.testing.assert_close(wide[steps.is_there], before[steps.is_there], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("action", [NUMBERS, CHOICES])
-@pytest.mark.parametrize("context", [1, 2, 5])
-def test_decision_by_decision_is_the_same_as_a_window(action, context):
+@pytest.mark.parametrize(
+    ("action", "context", "part"), [(NUMBERS, 1, 0.0), (NUMBERS, 5, 0.1), (CHOICES, 2, 0.2), (CHOICES, 5, 0.0)]
+)
+def test_decision_by_decision_is_the_same_as_a_window(action, context, part):
     network = network_of(action, context=context)
+    network.decision_part.fill_(part)
+    network.return_range.copy_(torch.tensor([-8.0, 0.0]) if part else network.return_range)
     network.target_return.fill_(-300.0)
     network.return_scale.fill_(50.0)
     rng = np.random.default_rng(0)
@@ -171,6 +174,23 @@ def test_decision_by_decision_is_the_same_as_a_window(action, context):
                 torch.ones(rows, now + 1 - begin, dtype=torch.bool),
             )
             torch.testing.assert_close(found, network.read(window)[:, -1], rtol=1e-4, atol=1e-5)
+
+
+def test_a_return_to_go_is_an_average_over_the_decisions_that_are_left():
+    network = network_of()
+    ahead, when = torch.tensor([[-1.0, -0.5, -0.5, 0.3, -0.1]]), torch.tensor([[0, 5, 9, 0, 12]])
+    assert torch.equal(network.return_input(ahead, when), ahead)  # before data are read: unchanged
+    network.decision_part.fill_(0.1)
+    torch.testing.assert_close(network.return_input(ahead, when), torch.tensor([[-1.0, -1.0, -5.0, 0.3, -1.0]]))
+    network.return_range.copy_(torch.tensor([-2.0, 0.0]))
+    torch.testing.assert_close(network.return_input(ahead, when), torch.tensor([[-1.0, -1.0, -2.0, 0.0, -1.0]]))
+
+
+def test_weights_of_earlier_versions_keep_returns_to_go_as_inputs():
+    old, network = network_of().state_dict(), network_of(seed=3)
+    del old["decision_part"], old["return_range"]
+    network.load_state_dict(old)
+    assert float(network.decision_part) == 0.0 and network.return_range.tolist() == [-math.inf, math.inf]
 
 
 def test_decisions_after_the_last_place_count_as_the_last():

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -215,6 +216,9 @@ class DecisionTransformer(Memory):
     Attributes:
         target_return: Target return of an episode; a buffer, so that it is saved with the weights.
         return_scale: Divisor of returns; a buffer.
+        decision_part: Part of an episode that a decision is, by which returns-to-go are divided (`return_input`); 0 =
+            returns-to-go are the input themselves. A buffer.
+        return_range: ``[2]`` smallest and largest input for a return-to-go; a buffer.
 
     Raises:
         ConfigError: If the heads do not divide the width.
@@ -223,6 +227,8 @@ class DecisionTransformer(Memory):
     word = "decision transformer"
     target_return: Tensor
     return_scale: Tensor
+    decision_part: Tensor
+    return_range: Tensor
 
     def __init__(
         self, num_seen: int, action: ActionSpec, spec: ReturnConditioned, *, generator: torch.Generator
@@ -256,6 +262,28 @@ class DecisionTransformer(Memory):
         self.last_norm = nn.LayerNorm(spec.width, dtype=torch.float32, device="cpu")
         self.register_buffer("target_return", torch.tensor(0.0, dtype=torch.float32, device="cpu"))
         self.register_buffer("return_scale", torch.tensor(1.0, dtype=torch.float32, device="cpu"))
+        self.register_buffer("decision_part", torch.tensor(0.0, dtype=torch.float32, device="cpu"))
+        self.register_buffer("return_range", torch.tensor([-torch.inf, torch.inf], dtype=torch.float32, device="cpu"))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        """Loads weights; those of earlier versions have returns-to-go as inputs."""
+        for name in ("decision_part", "return_range"):
+            state_dict.setdefault(prefix + name, getattr(self, name))
+        super()._load_from_state_dict(state_dict, prefix, *others)
+
+    def return_input(self, return_to_go: Tensor, timestep: Tensor) -> Tensor:
+        """Returns the input for a return-to-go: what is to be earned in each decision that is left, in units of a whole
+        episode, within the range of the data.
+
+        The first decisions of a good episode and the last ones of a bad episode have equal returns-to-go where rewards
+        are losses; they differ in this average, which does not reveal the timestep of an episode that goes well.
+
+        Args:
+            return_to_go: Returns-to-go, in the unit of the network.
+            timestep: Decisions before each in its episode, of the same shape.
+        """
+        left = (1.0 - timestep.clamp(min=0) * self.decision_part).clamp(min=self.decision_part)
+        return torch.minimum(torch.maximum(return_to_go / left, self.return_range[0]), self.return_range[1])
 
     def read(self, steps: Steps, dropout: Dropout | None = None) -> Tensor:
         """Returns features ``[B, K, width]``, from which each step's action is predicted: they depend on all earlier
@@ -263,7 +291,7 @@ class DecisionTransformer(Memory):
         """
         when = self.time_embedding[steps.timestep.clamp(0, self.spec.timesteps - 1)]
         parts = (
-            self.return_embedding(steps.return_to_go.unsqueeze(2)),
+            self.return_embedding(self.return_input(steps.return_to_go, steps.timestep).unsqueeze(2)),
             self.seen_embedding(steps.seen),
             self._action_tokens(steps.action),
         )

@@ -9,7 +9,7 @@ from the settings down to the gradient step.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -80,6 +80,10 @@ class DTConfig(AlgorithmConfig):
     """
     return_scale: Structural[PositiveFloat | None] = None
     """Divisor of returns before the network; none = the largest absolute return-to-go in the data.
+    """
+    return_input: Structural[Literal["average", "total"]] = "average"
+    """Input for the return-to-go: ``average`` = divided by the part of the longest episode of the data that is left, and
+    clipped to the range of the data; ``total`` = unchanged, as in the paper.
     """
     context: Structural[Length] = 20
     """Decisions that the policy attends to, the present one included."""
@@ -293,9 +297,24 @@ class DT(Algorithm[DTConfig]):
                 total = data.returns(1.0).total
                 largest = float(np.abs(total).max())
                 self.transformer.return_scale.fill_(self.cfg.return_scale or largest or 1.0)
+                if self.cfg.return_input == "average":
+                    self.set_average(total, windows)
                 self.best_return = float(total[windows.first_rows].max())
                 self.set_target_return()
         return self._data, self._windows
+
+    def set_average(self, total: np.ndarray, windows: EpisodeWindows) -> None:
+        """Makes averages the inputs of the network.
+
+        Args:
+            total: ``[N]`` returns-to-go of the rows of the data.
+            windows: The windows.
+        """
+        net = self.transformer
+        net.decision_part.fill_(1.0 / (1 + int(windows.timestep.max())))
+        to_go = torch.from_numpy(total[windows.order]).to(net.return_scale) / net.return_scale
+        average = net.return_input(to_go, torch.from_numpy(windows.timestep).to(to_go.device))
+        net.return_range.copy_(torch.stack((average.min(), average.max())))
 
     def learn(self, gradient_steps: int) -> None:
         """Makes gradient steps on windows of the data."""
