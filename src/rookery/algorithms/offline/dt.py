@@ -82,7 +82,7 @@ class DTConfig(AlgorithmConfig):
     """Divisor of returns before the network; none = the largest absolute return-to-go in the data.
     """
     return_input: Structural[Literal["average", "total"]] = "average"
-    """Input for the return-to-go: ``average`` = divided by the part of the longest episode of the data that is left, and
+    """Input for the return-to-go: ``average`` = divided by the part of the data's longest episode that is left, and
     clipped to the range of the data; ``total`` = unchanged, as in the paper.
     """
     context: Structural[Length] = 20
