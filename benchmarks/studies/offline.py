@@ -67,14 +67,14 @@ SETTINGS: dict[str, dict[str, tuple[int, Mapping[str, Any]]]] = {
                 "algorithm.model.normalize_obs": True,
             },
         ),
-        "dt": (6_000, READER),
+        "dt": (2_500, READER),
     },
     "CartPole-v1": {
         "bc": (5_000, {}),
         "discrete_cql": (20_000, {}),
         "iql": (10_000, {"algorithm.model.hidden": (64, 64), "algorithm.lr": 1e-3}),
         "awac": (10_000, {"algorithm.model.hidden": (64, 64), "algorithm.lr": 1e-3}),
-        "dt": (6_000, READER),
+        "dt": (2_500, READER),
     },
     "Hopper-v5": {
         "bc": (5_000, {}),

@@ -83,14 +83,21 @@ def test_a_batch_holds_returns_of_whole_episodes_in_the_unit_of_the_network(tmp_
 
 
 @pytest.mark.parametrize(
-    ("kind", "part", "ends"), [("average", 1 / 6, [-1.0, 0.25]), ("total", 0.0, [-np.inf, np.inf])]
+    ("kind", "returns", "part", "ends"),
+    [
+        ("average", (10.0, -40.0, 5.0), 1 / 6, [-1.0, 0.25]),
+        (None, (-10.0, -40.0, -20.0), 1 / 6, [-1.0, -0.25]),
+        (None, (10.0, -40.0, 5.0), 0.0, [-np.inf, np.inf]),
+        ("total", (-10.0, -40.0, -20.0), 0.0, [-np.inf, np.inf]),
+    ],
 )
-def test_the_range_of_averages_is_that_of_the_data(kind, part, ends, tmp_path):
-    with Trainer(None, QUICK.replace(return_input=kind), replay=numbers(tmp_path / "data"), seed=0) as trainer:
+def test_losses_become_averages_in_the_range_of_the_data(kind, returns, part, ends, tmp_path):
+    data = numbers(tmp_path / "data", returns)
+    with Trainer(None, QUICK.replace(return_input=kind), replay=data, seed=0) as trainer:
         trainer.learn(1)
         net = trainer.learners["main"].transformer
         assert float(net.decision_part) == pytest.approx(part)
-        assert net.return_range.tolist() == pytest.approx(ends)  # each episode earns evenly: 10, -40, 5 in units of 40
+        assert net.return_range.tolist() == pytest.approx(ends)  # each episode earns evenly, in units of 40
 
 
 def test_a_gradient_step_is_adam_on_weights_that_fall_first(tmp_path):

@@ -51,6 +51,12 @@ class EpisodeWindows:
         found: np.ndarray = self.order[self.timestep == 0]
         return found
 
+    @property
+    def last_rows(self) -> np.ndarray:
+        """The last row of each episode."""
+        found: np.ndarray = self.order[self.left == 1]
+        return found
+
     def draw(self, number: int, length: int, rng: np.random.Generator) -> DrawnWindows:
         """Samples windows: an episode in proportion to its length, and a uniform start in it; windows near the end are
         shorter (Chen et al. 2021, appendix A.2).

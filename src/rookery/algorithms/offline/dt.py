@@ -81,9 +81,10 @@ class DTConfig(AlgorithmConfig):
     return_scale: Structural[PositiveFloat | None] = None
     """Divisor of returns before the network; none = the largest absolute return-to-go in the data.
     """
-    return_input: Structural[Literal["average", "total"]] = "average"
-    """Input for the return-to-go: ``average`` = divided by the part of the data's longest episode that is left, and
-    clipped to the range of the data; ``total`` = unchanged, as in the paper.
+    return_input: Structural[Literal["average", "total"] | None] = None
+    """Input for the return-to-go: ``total`` = unchanged, as in the paper; ``average`` = divided by the part of the
+    data's longest episode that is left, and clipped to the range of the data. None = ``average`` where some episode's
+    last decision has a return-to-go as high as the best episode's first, as with losses for rewards, else ``total``.
     """
     context: Structural[Length] = 20
     """Decisions that the policy attends to, the present one included."""
@@ -297,9 +298,10 @@ class DT(Algorithm[DTConfig]):
                 total = data.returns(1.0).total
                 largest = float(np.abs(total).max())
                 self.transformer.return_scale.fill_(self.cfg.return_scale or largest or 1.0)
-                if self.cfg.return_input == "average":
-                    self.set_average(total, windows)
                 self.best_return = float(total[windows.first_rows].max())
+                ambiguous = float(total[windows.last_rows].max()) >= self.best_return
+                if (self.cfg.return_input or ("average" if ambiguous else "total")) == "average":
+                    self.set_average(total, windows)
                 self.set_target_return()
         return self._data, self._windows
 
