@@ -56,6 +56,20 @@ def test_a_whole_update_of_a2c_steps_along_the_gradient_of_ppo():
     assert row["updates"] == a2c.updates == 1
 
 
+def test_the_first_step_of_adam_divides_the_gradient_by_its_size():
+    a2c, ppo, rollout = pair("CartPole-v1", normalize_advantage=False, max_grad_norm=None)
+    trainer = Trainer("CartPole-v1", A2CConfig(**SAME, optimizer="adam", adam_eps=0.1), seed=3, num_envs=4)
+    adam = trainer.learners["main"]
+    before = adam.optimizer.flat.data.clone()
+    assert torch.equal(before, a2c.optimizer.flat.data)
+    compute_gradients(ppo.forward, ppo.loss, ppo.targets(rollout), ppo.optimizer, ppo.now())
+    gradient = ppo.optimizer.flat.grad.clone()
+    gradient *= min(1.0, adam.cfg.max_grad_norm / gradient.norm().item())
+    adam.training_step(rollout)
+    expected = before - 7e-4 * gradient / (gradient.abs() + 0.1)
+    assert torch.allclose(adam.optimizer.flat.data, expected, atol=1e-8, rtol=0)
+
+
 def test_the_loss_of_two_rows_by_hand():
     # log(1/4) and log(1/2), advantages 2 and -1; values miss by 1 and 3
     distribution = Categorical(torch.tensor([[0.25, 0.75], [0.5, 0.5]]).log())

@@ -119,6 +119,12 @@ def test_the_gradient_of_a_sum_is_clipped_as_that_of_a_mean():
     assert translated("APPO", {}).settings["algorithm.max_grad_norm"] == 40  # whose loss is a mean there
 
 
+@pytest.mark.parametrize("name", ["A2C", "A3C"])
+def test_a2c_learns_by_adam_with_the_epsilon_of_2021(name):
+    settings = translated(name, {}).settings
+    assert (settings["algorithm.optimizer"], settings["algorithm.adam_eps"]) == ("adam", 1e-8)
+
+
 # --- IMPALA and APPO --------------------------------------------------------------------------------------------------
 
 

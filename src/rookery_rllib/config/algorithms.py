@@ -74,7 +74,7 @@ ALGORITHMS = {
     }, "DDPPO is PPO here: one learner with the batch of all workers"),
     "A2C": OldAlgorithm("a2c", "A3C", {
         "rollout_fragment_length": 20, "min_iter_time_s": 10, "sample_async": False,
-    }, "A2C learns by RMSprop here, and by Adam there"),
+    }),
     "A3C": OldAlgorithm("a2c", "", {
         "rollout_fragment_length": 10, "grad_clip": 40.0, "entropy_coeff": 0.01, "min_iter_time_s": 5,
         "sample_async": True,
@@ -158,6 +158,7 @@ PINS: list[tuple[Collection[str], dict[str, Any]]] = [
     ((*A2C_KIND, *IMPALA_KIND), {
         "normalize_advantage": False, "scale_rewards": False, "normalize_values": False,
     }),
+    (A2C_KIND, {"optimizer": "adam", "adam_eps": 1e-8}),
     (IMPALA_KIND, {"gae_lambda": 1.0, "c_bar": 1.0, "adam_eps": 1e-8}),
     (("APPO",), {
         "target_every": 1, "target_kl": None, "value_clip": None, "log_std_min": -20.0, "log_std_max": 2.0,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -29,7 +29,7 @@ from rookery.algorithms.settings import ActorCriticSettings
 from rookery.core.batch import Demand, Minibatch, Rollout
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
-from rookery.core.optim import ClosedForm, Optimizer, OutputGradients, RMSprop, gradient_step
+from rookery.core.optim import Adam, ClosedForm, Optimizer, OutputGradients, RMSprop, gradient_step
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings.fields import Fraction, NonNegative, PositiveFloat, Scheduled, Structural
 from rookery.core.settings.reach import Length
@@ -49,11 +49,11 @@ class A2CConfig(AlgorithmConfig, ActorCriticSettings):
     capabilities = Capabilities(supports_staleness=True, supports_memory=True, supports_multi_learner=True)
     field_order = (
         "lr gamma gae_lambda fragment_length rollout_size value_coef entropy_coef max_grad_norm normalize_advantage "
-        "scale_rewards normalize_values rms_alpha rms_eps signals model"
+        "scale_rewards normalize_values optimizer rms_alpha rms_eps adam_eps signals model"
     )
 
     lr: Scheduled[PositiveFloat] = 7e-4
-    """Learning rate of RMSprop."""
+    """Learning rate."""
     gae_lambda: Fraction = 1.0
     """Decay of later errors in the advantage: 1 = the rewards of the fragment, then the value, as in the paper."""
     fragment_length: Structural[Length] = 5
@@ -61,10 +61,14 @@ class A2CConfig(AlgorithmConfig, ActorCriticSettings):
     entropy_coef: Scheduled[NonNegative] = 0.0
     normalize_advantage: bool = False
     """Normalizes advantages of each batch to mean 0 and standard deviation 1."""
+    optimizer: Structural[Literal["rmsprop", "adam"]] = "rmsprop"
+    """Optimizer of the gradient steps."""
     rms_alpha: Fraction = 0.99
     """Decay of RMSprop's mean square."""
     rms_eps: PositiveFloat = 1e-5
     """Added to RMSprop's mean square, inside the root."""
+    adam_eps: PositiveFloat = 1e-5
+    """Added to Adam's denominator."""
 
 
 def a2c_loss(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> tuple[Tensor, Metrics]:
@@ -148,6 +152,8 @@ class A2C(Algorithm[A2CConfig]):
 
     def make_optimizer(self) -> Optimizer:
         """Builds the optimizer of `net`; a subclass may build another."""
+        if self.cfg.optimizer == "adam":
+            return Adam(flatten(self.net.parts), betas=(0.9, 0.999), eps=self.cfg.adam_eps)
         return RMSprop(flatten(self.net.parts), alpha=self.cfg.rms_alpha, eps=self.cfg.rms_eps)
 
     @property

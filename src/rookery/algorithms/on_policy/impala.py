@@ -13,8 +13,6 @@ from typing import ClassVar, Literal
 from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.on_policy.a2c import A2C, A2CConfig
 from rookery.algorithms.on_policy.actor_critic import Correction
-from rookery.core.flat import flatten
-from rookery.core.optim import Adam, Optimizer
 from rookery.core.settings.fields import NonNegative, PositiveFloat, Scheduled, Structural
 from rookery.core.settings.reach import Length, Rows
 
@@ -36,10 +34,8 @@ class IMPALAConfig(A2CConfig):
     """Largest importance weight of a decision: above 1 less is clipped, and single decisions weigh more."""
     c_bar: PositiveFloat = 1.0
     """Largest weight of a later error for an earlier decision."""
-    optimizer: Structural[Literal["adam", "rmsprop"]] = "adam"
+    optimizer: Structural[Literal["rmsprop", "adam"]] = "adam"
     """Optimizer of the gradient steps; rmsprop uses `rms_alpha` and `rms_eps`, as in the paper."""
-    adam_eps: PositiveFloat = 1e-5
-    """Added to Adam's denominator."""
 
 
 class IMPALA(A2C):
@@ -51,9 +47,3 @@ class IMPALA(A2C):
     def correction(self) -> Correction:
         """Off-policy correction."""
         return Correction(self.cfg.rho_bar, self.cfg.c_bar)
-
-    def make_optimizer(self) -> Optimizer:
-        """Builds the optimizer of `net`; a subclass may build another."""
-        if self.cfg.optimizer == "rmsprop":
-            return super().make_optimizer()
-        return Adam(flatten(self.net.parts), betas=(0.9, 0.999), eps=self.cfg.adam_eps)
