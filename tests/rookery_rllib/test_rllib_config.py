@@ -69,7 +69,13 @@ def test_the_tutorials_batch_is_one_round_of_4000():
     ("agents", "multiagent", "rows"),
     [
         (None, {}, 4000),
-        (["agent1", "agent2"], {}, 8000),
+        (["agent1", "agent2"], {}, 4000),
+        (["agent1", "agent2"], {"policies": ["default_policy"]}, 4000),
+        (["agent1", "agent2"], {"policies": ["shared"], "policy_mapping_fn": lambda agent: "shared"}, 8000),
+        (["agent1", "agent2"], {"policies": ["shared"], "policy_mapping_fn": lambda agent: "shared",
+                                "count_steps_by": "agent_steps"}, 4000),
+        (["agent1", "agent2"], {"policies": {"agent1", "agent2"}, "policy_mapping_fn": lambda agent: agent,
+                                "count_steps_by": "agent_steps"}, 2000),
         (["agent1", "agent2"], {"policies": {"agent1", "agent2"}, "policy_mapping_fn": lambda agent: agent}, 4000),
         (["agent1", "agent2"], {"count_steps_by": "agent_steps"}, 4000),
     ],
@@ -123,6 +129,20 @@ def test_the_gradient_of_a_sum_is_clipped_as_that_of_a_mean():
 def test_a2c_learns_by_adam_with_the_epsilon_of_2021(name):
     settings = translated(name, {}).settings
     assert (settings["algorithm.optimizer"], settings["algorithm.adam_eps"]) == ("adam", 1e-8)
+
+
+@pytest.mark.parametrize(("policy", "last"), [("default_policy", 50_000.0), ("shared", 100_000.0)])
+def test_schedules_of_the_only_policy_go_by_rows_of_agents(policy, last):
+    points = [[0, 1e-3], [100_000, 0.0]]
+    multiagent = {"policies": [policy], "policy_mapping_fn": lambda agent: policy}
+    config = {"multiagent": multiagent, "lr_schedule": points, "timesteps_per_iteration": 16_000}
+    settings = translated("PPO", config, agents=["one", "other"]).settings
+    assert settings["algorithm.lr"].points == ((0.0, 1e-3), (last, 0.0))
+    assert settings["sampling.iteration_steps"] == 16_000 * last / 100_000
+    config = {"multiagent": multiagent, "exploration_config": {"type": "EpsilonGreedy", "epsilon_timesteps": 100_000}}
+    settings = translated("DQN", config, agents=["one", "other"]).settings
+    assert settings["algorithm.exploration.epsilon"].steps == last
+    assert settings["algorithm.target.every_env_steps"] == 500 * last / 100_000
 
 
 # --- IMPALA and APPO --------------------------------------------------------------------------------------------------

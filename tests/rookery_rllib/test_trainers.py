@@ -96,6 +96,15 @@ def over():
     return [notes for notes in Meadow.played if notes["over"]]
 
 
+def test_timesteps_are_rows_of_agents_where_all_have_the_default_policy():
+    Meadow.played = []
+    trainer = PPOTrainer(config={**SMALL, "env": Meadow})
+    result = trainer.train()
+    decisions = sum(notes["decisions"] for notes in Meadow.played)
+    assert trainer.rookery.env_steps < decisions == result["timesteps_total"] == result["agent_timesteps_total"]
+    assert result["timesteps_this_iter"] == result["info"]["num_steps_sampled"] == decisions
+
+
 # --- results ----------------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,9 @@ X = "algorithm.exploration."
 R = "algorithm.replay."
 """Prefixes of settings paths."""
 
+DEFAULT_POLICY_ID = "default_policy"
+"""Name of the only policy of a configuration that names none."""
+
 PPO_KIND = ("PPO", "DDPPO")
 A2C_KIND = ("A2C", "A3C")
 IMPALA_KIND = ("IMPALA", "APPO")

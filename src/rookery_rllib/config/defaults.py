@@ -19,9 +19,6 @@ from rookery_rllib.config.table import ROWS
 
 Config = dict[str, Any]
 
-DEFAULT_POLICY_ID = "default_policy"
-"""Name of the only policy of a trainer."""
-
 REPLACED_BY_TYPE = ("exploration_config",)
 """Sections that are replaced as a whole where their ``type`` changes."""
 

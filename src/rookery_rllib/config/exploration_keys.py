@@ -143,7 +143,7 @@ def epsilon(reader: Reader) -> Any:
         return written_schedule(reader, "exploration_config.epsilon_schedule", schedule)
     names = ("initial_epsilon", "final_epsilon", "epsilon_timesteps")
     first, last, steps = (exploration_number(reader, name) for name in names)
-    return ramp(first, last, steps)
+    return ramp(reader, first, last, steps)
 
 
 def critic_exploration(reader: Reader) -> Values:
@@ -192,7 +192,7 @@ def noise_size(reader: Reader, std: float) -> Any:
         )  # fmt: skip
     names = ("initial_scale", "final_scale", "scale_timesteps", "random_timesteps")
     first, last, steps, after = (exploration_number(reader, name) for name in names)
-    return ramp(std * first, std * last, steps, after)
+    return ramp(reader, std * first, std * last, steps, after)
 
 
 def team_exploration(reader: Reader) -> Values:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from rookery.face import show
-from rookery_rllib.config.algorithms import APEX_KIND, DQN_KIND, IMPALA_KIND
+from rookery_rllib.config.algorithms import APEX_KIND, DEFAULT_POLICY_ID, DQN_KIND, IMPALA_KIND
 
 Values = dict[str, Any]
 
@@ -25,7 +25,8 @@ class Reader:
         algorithm: Its name, ``PPO``.
         config: All keys, with defaults for those not set.
         given: The keys that were set, dotted.
-        agents: Agents of each policy in an environment; 1 if unknown.
+        agents: Agents of this policy in an environment; 1 if unknown.
+        env_agents: Agents of all policies in an environment; 1 if unknown.
         cluster: Address of the cluster that workers run on; empty = in this process.
         notes: Lines to print once.
         problems: Lines of the error to raise.
@@ -35,6 +36,7 @@ class Reader:
     config: Mapping[str, Any]
     given: frozenset[str]
     agents: int = 1
+    env_agents: int = 1
     cluster: str = ""
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -99,8 +101,22 @@ class Reader:
         """Returns the rounds of a batch: the fewest that reach ``train_batch_size``."""
         if self.algorithm in ("DDPPO", "A3C"):
             return 1
-        steps = self.round * (self.agents if self.get("multiagent.count_steps_by") == "agent_steps" else 1)
+        by_agents = self.get("multiagent.count_steps_by") == "agent_steps"
+        steps = self.round * (self.env_agents if by_agents else self.rows_per_step)
         return max(math.ceil(self.whole("train_batch_size", 1) / steps), 1)
+
+    @cached_property
+    def counts_rows(self) -> bool:
+        """Returns whether steps are rows of agents: where the only policy is ``default_policy``, batches of RLlib are
+        plain ones, whose length is their rows; with other names their length is in env steps.
+        """
+        names = self.get("multiagent.policies") or (DEFAULT_POLICY_ID,)
+        return list(names) == [DEFAULT_POLICY_ID]
+
+    @property
+    def rows_per_step(self) -> int:
+        """Returns by how much an env step counts."""
+        return self.env_agents if self.counts_rows else 1
 
     @cached_property
     def in_a_row(self) -> int:

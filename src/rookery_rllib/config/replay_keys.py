@@ -30,7 +30,7 @@ def replay(reader: Reader) -> Values:
     return {
         **values,
         f"{path}alpha": reader.get("prioritized_replay_alpha"),
-        f"{path}beta": ramp(first, last, reader.number("prioritized_replay_beta_annealing_timesteps")),
+        f"{path}beta": ramp(reader, first, last, reader.number("prioritized_replay_beta_annealing_timesteps")),
         f"{path}priority_eps": reader.get("prioritized_replay_eps"),
     }
 
@@ -62,7 +62,7 @@ def dueling(reader: Reader) -> Values:
 def q_target(reader: Reader) -> Values:
     """Translates the interval of target network updates."""
     return {
-        "algorithm.target.every_env_steps": reader.whole("target_network_update_freq", 1),
+        "algorithm.target.every_env_steps": max(reader.whole("target_network_update_freq", 1) // reader.rows_per_step, 1),
         "algorithm.target.every": None,
     }
 

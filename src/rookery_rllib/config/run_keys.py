@@ -245,7 +245,8 @@ MULTIAGENT = [
          "Names of the policies that learn, or a function of the name that is called once for each; None = all.",
          rl2="multi_agent"),
     by(lanes, {"multiagent.count_steps_by": "env_steps"}, f"{A}rollout_size",
-       "Unit of train_batch_size: env_steps or agent_steps.", rl2="multi_agent"),
+       "Unit of train_batch_size: env_steps or agent_steps. Where all agents have the only policy default_policy, it "
+       "is always rows of agents, as is that of timesteps.", rl2="multi_agent"),
     used({"multiagent.observation_fn": None},
          "Function (agent_obs, worker, base_env, policies, episode) that replaces the observations of each step.",
          rl2="multi_agent"),

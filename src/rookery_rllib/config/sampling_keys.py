@@ -100,7 +100,7 @@ def replay_pace(reader: Reader) -> Values:
 
 def iteration(reader: Reader) -> Values:
     """Translates the env steps of an iteration: a batch, or ``timesteps_per_iteration`` if that is more."""
-    steps = reader.whole("timesteps_per_iteration")
+    steps = math.ceil(reader.whole("timesteps_per_iteration") / reader.rows_per_step)
     if reader.algorithm in (*OFF_POLICY, *TEAM_KIND):
         return {"sampling.iteration_steps": max(steps, reader.round)}
     batch = reader.rounds * reader.round
@@ -129,7 +129,7 @@ SAMPLING = [
     by(on_policy_batch, {"rollout_fragment_length": 200, "train_batch_size": 200, "batch_mode": "truncate_episodes"},
        f"{A}fragment_length {A}rollout_size",
        "A batch is the fewest rounds of rollout_fragment_length steps of all environments that have train_batch_size "
-       "env steps (DDPPO: one round). Advantages are bootstrapped at the end of a fragment; with complete_episodes, "
+       "steps (DDPPO: one round). Advantages are bootstrapped at the end of a fragment; with complete_episodes, "
        "at the end of a batch.",
        PPO_KIND, rl2={"train_batch_size": "training", "batch_mode": "env_runners"}),
     by(actor_batch, "rollout_fragment_length train_batch_size batch_mode grad_clip",

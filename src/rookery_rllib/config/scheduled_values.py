@@ -1,4 +1,7 @@
-"""Schedules over env steps, in the forms of keys of 2021."""
+"""Schedules over env steps, in the forms of keys of 2021.
+
+Steps of RLlib may be rows of agents (`Reader.rows_per_step`): they are divided here.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ def scheduled(reader: Reader, key: str, schedule_key: str) -> Any:
 
 
 def piecewise(reader: Reader, key: str, points: Any) -> Any:
-    """Returns a piecewise linear schedule through ``[[env steps, value], ...]``."""
+    """Returns a piecewise linear schedule through ``[[steps, value], ...]``."""
     shaped = isinstance(points, list | tuple) and bool(points)
     if not shaped or not all(isinstance(point, list | tuple) and len(point) == 2 for point in points):
         reader.refuse(key, "must be a list of [env steps, value], for example [[0, 1e-3], [100000, 1e-5]]")
@@ -30,13 +33,14 @@ def piecewise(reader: Reader, key: str, points: Any) -> Any:
     if any(low >= high for low, high in pairwise(steps)) or steps[0] < 0:
         reader.refuse(key, "env steps must ascend from 0 or later")
         return 1.0
-    return Piecewise(tuple((float(step), float(value)) for step, value in points))
+    return Piecewise(tuple((step / reader.rows_per_step, float(value)) for step, value in points))
 
 
-def ramp(start: float, end: float, steps: float, after: float = 0.0) -> Any:
+def ramp(reader: Reader, start: float, end: float, steps: float, after: float = 0.0) -> Any:
     """Returns a linear schedule from one value to another, from step `after` on; a number if both are equal."""
     if start == end or steps <= 0:
         return end
+    steps, after = steps / reader.rows_per_step, after / reader.rows_per_step
     if after <= 0:
         return Linear(start, end, int(steps))
     return Piecewise(((0.0, start), (after, start), (after + steps, end)))
@@ -53,7 +57,7 @@ def written_schedule(reader: Reader, key: str, schedule: Any) -> Any:
     if kind == "Constant":
         return float(parts.get("value", parts.get("_v", 0.0)))
     if kind == "Linear" or (kind == "Polynomial" and parts.get("power", 2.0) == 1.0):
-        return ramp(parts.get("initial_p", 1.0), parts.get("final_p", 0.0), parts.get("schedule_timesteps", 0))
+        return ramp(reader, parts.get("initial_p", 1.0), parts.get("final_p", 0.0), parts.get("schedule_timesteps", 0))
     if kind == "Piecewise":
         return piecewise(reader, key, parts.get("endpoints"))
     reader.refuse(key, "must be a ConstantSchedule, LinearSchedule or PiecewiseSchedule")

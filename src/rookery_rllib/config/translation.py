@@ -14,10 +14,9 @@ from importlib import import_module
 from typing import Any
 
 from rookery.face import ConfigError, Layer, is_undecided, nearest, show
-from rookery_rllib.config.algorithms import ALGORITHMS, LINES_ON_CLUSTER, pins
+from rookery_rllib.config.algorithms import ALGORITHMS, DEFAULT_POLICY_ID, LINES_ON_CLUSTER, pins
 from rookery_rllib.config.defaults import (
     DEFAULT_CONFIGS,
-    DEFAULT_POLICY_ID,
     MODEL_DEFAULTS,
     Config,
     copied,
@@ -88,6 +87,8 @@ class Translation:
             ``custom_function``, ``workers`` on a cluster and whether they run ``beside`` training.
         notes: Lines to print once.
         model: The complete section ``model``.
+        counts_rows: Whether timesteps are rows of agents (`Reader.counts_rows`).
+        rows_per_step: By how much an env step counts in timesteps (`Reader.rows_per_step`).
         trainer: Keys that the trainer itself uses, with their values (`rows.ConfigKeyStatus.USED`).
         config: All keys, with defaults for those not set.
         layers: The settings as layers, weakest first, with the keys as sources.
@@ -103,6 +104,8 @@ class Translation:
     evaluation: Config
     notes: tuple[str, ...]
     model: Config
+    counts_rows: bool
+    rows_per_step: int
     trainer: Config
     config: Config
     layers: tuple[Layer, ...]
@@ -134,9 +137,10 @@ def translated(
     whole, given = _merged(algorithm, config)
     policies, mapping = policies_of(whole)
     counts = _counts(policies, mapping, agents)
-    main = Reader(algorithm, whole, given, counts.get(next(iter(policies)), 1), cluster)
+    everyone = len(agents) if agents else 1
+    main = Reader(algorithm, whole, given, counts.get(next(iter(policies)), 1), everyone, cluster)
     found = _settings(main, discrete)
-    standard = _settings(Reader(algorithm, copied(DEFAULT_CONFIGS[algorithm]), frozenset(), 1, cluster), discrete)
+    standard = _settings(Reader(algorithm, copied(DEFAULT_CONFIGS[algorithm]), frozenset(), cluster=cluster), discrete)
     entries, own = _entries(main, policies, counts, found, discrete)
     if main.problems:
         raise ConfigError(*dict.fromkeys(main.problems))
@@ -161,6 +165,8 @@ def translated(
         evaluation=evaluation,
         notes=tuple(dict.fromkeys([*filter(None, [line]), *main.notes])),
         model=whole["model"],
+        counts_rows=main.counts_rows,
+        rows_per_step=main.rows_per_step,
         trainer=_kept(main),
         config=whole,
         layers=(*_layers(standard, found), *([own] if own.values else [])),
@@ -517,5 +523,5 @@ def _own(
     shared = {key: main.config[key] for key in {*SHARED, *given_keys}}
     whole = merge_trainer_configs({**base, **shared}, dict(config), True)
     whole["model"] = merge_trainer_configs(MODEL_DEFAULTS, whole["model"] or {}, True)
-    reader = Reader(algorithm, whole, given, agents, main.cluster)
+    reader = Reader(algorithm, whole, given, agents, main.env_agents, main.cluster)
     return reader, _settings(reader, discrete)

@@ -65,15 +65,15 @@ class ScriptPolicyConfig(AlgorithmConfig):
         return ScriptActor(obs, action, self, name, generator, *made_policy(self, obs, action, generator))
 
 
-def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the batch settings of a policy of a script.
+def settings_of(config: Mapping[str, Any], rows_per_step: int) -> dict[str, Any]:
+    """Returns the batch settings of a policy of a script, an env step of which counts as so many rows.
 
     These are whole rounds of fragments until ``train_batch_size`` is reached, each fragment a trajectory; with
     ``complete_episodes`` they are cut only at the end of a batch.
     """
     length = max(int(config["rollout_fragment_length"]), 1)
     lanes = max(int(config["num_workers"]), 1) * max(int(config["num_envs_per_worker"]), 1)
-    rounds = max(math.ceil(int(config["train_batch_size"]) / (length * lanes)), 1)
+    rounds = max(math.ceil(int(config["train_batch_size"]) / (length * lanes * rows_per_step)), 1)
     whole = config["batch_mode"] == "complete_episodes"
     return {"fragment_length": length * rounds, "cut_after": length * rounds if whole else length}
 

@@ -27,8 +27,8 @@ from rookery.face import (
 from rookery_rllib.base.notices import say_once
 from rookery_rllib.base.ray_client import address
 from rookery_rllib.batch.numpy_functions import as_arrays
-from rookery_rllib.config.algorithms import ON_POLICY
-from rookery_rllib.config.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
+from rookery_rllib.config.algorithms import DEFAULT_POLICY_ID, ON_POLICY
+from rookery_rllib.config.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, merge_trainer_configs
 from rookery_rllib.config.on_policy_keys import VALUE_CLIP_IGNORED
 from rookery_rllib.config.sampling_keys import WHOLE_EPISODES
 from rookery_rllib.config.translation import Translation, translated
@@ -247,7 +247,8 @@ class BaseTrainer(Trainable):
             if self._writer is not None:
                 learner.hooks.append(Recorder(self, name, self._writer))
             if wanted:
-                learner.hooks.append(LearnHook(self, name, settings_of(self.config)["cut_after"] if scripted else None))
+                batches = settings_of(self.config, self.translation.rows_per_step)
+                learner.hooks.append(LearnHook(self, name, batches["cut_after"] if scripted else None))
 
     def _init(self, config: dict[str, Any], env_creator: Callable[..., Any]) -> None: ...
 
@@ -389,7 +390,7 @@ class BaseTrainer(Trainable):
         result = self._result(found)
         if due:
             result |= self.evaluate()
-        self._steps_before = found.env_steps
+        self._steps_before = self.timesteps
         if self.config["env_task_fn"] is not None:
             self._set_tasks(self.config["env_task_fn"], result)
         return result
@@ -427,7 +428,7 @@ class BaseTrainer(Trainable):
     def _result(self, found: IterationResult) -> dict[str, Any]:
         ended = self.take_episodes()
         result = summarized(self._window.with_earlier(ended), len(ended))
-        counted = counters(found, self._steps_before, self.decisions)
+        counted = counters(self.timesteps, self._steps_before, self.decisions, found)
         counted["num_healthy_workers"] = int(self.config["num_workers"])
         info = counted.pop("info")
         info["learner"] = {}
@@ -449,6 +450,12 @@ class BaseTrainer(Trainable):
     def decisions(self) -> int:
         """Decisions of all agents so far."""
         return self._decisions_before + self.rookery._pool.acted()
+
+    @property
+    def timesteps(self) -> int:
+        """Timesteps so far, as RLlib counts them: rows of agents if they all have the default policy, else env steps."""
+        counts_rows = self.translation.counts_rows and not self.teams
+        return self.decisions if counts_rows else self.rookery.env_steps
 
     def take_episodes(self) -> list[EndedEpisode]:
         away = [self._episode_of(result) for result in self._away]
@@ -568,8 +575,8 @@ class BaseTrainer(Trainable):
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Loads the state of a checkpoint; the settings remain those of this trainer."""
         extra = restore_checkpoint(self, Path(checkpoint))
-        self._steps_before = self.rookery.env_steps
         self._decisions_before += int(extra.get("decisions", 0)) - self.decisions
+        self._steps_before = self.timesteps
 
     def cleanup(self) -> None:
         if "evaluation_workers" in self.__dict__:

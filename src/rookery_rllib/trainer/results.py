@@ -190,23 +190,24 @@ def _machine_use() -> dict[str, float]:
     return {name: round(share, 1) for name, share in found.items()}
 
 
-def counters(result: IterationResult, earlier: int, decisions: int) -> dict[str, Any]:
+def counters(timesteps: int, earlier: int, decisions: int, result: IterationResult) -> dict[str, Any]:
     """Returns the counters of sampled and trained steps.
 
     Args:
-        result: The latest result of the run.
-        earlier: Environment steps an iteration earlier.
+        timesteps: Timesteps so far.
+        earlier: Those of an iteration earlier.
         decisions: Decisions of all agents so far.
+        result: The latest result of the run.
     """
     return {
-        "timesteps_this_iter": result.env_steps - earlier,
-        "timesteps_total": result.env_steps,
+        "timesteps_this_iter": timesteps - earlier,
+        "timesteps_total": timesteps,
         "agent_timesteps_total": decisions,
         "num_healthy_workers": 0,
         "info": {
-            "num_steps_sampled": result.env_steps,
+            "num_steps_sampled": timesteps,
             "num_agent_steps_sampled": decisions,
-            "num_steps_trained": result.env_steps,
+            "num_steps_trained": timesteps,
             "num_agent_steps_trained": sum(policy.decisions for policy in result.policies.values()),
         },
     }

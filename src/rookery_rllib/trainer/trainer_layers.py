@@ -71,7 +71,7 @@ def policy_layers(trainer: Any, name: str, entry: Any) -> list[Layer]:
     own = {**trainer.config, **entry.config, **trainer._beyond}
     if cls is not None:
         kind = ScriptLossConfig if issubclass(cls, TorchPolicy) else ScriptPolicyConfig
-        config = kind(policy_class=cls, config=own, **settings_of(own))
+        config = kind(policy_class=cls, config=own, **settings_of(own, trainer.translation.rows_per_step))
         return [Layer(f"policy {name}", {f"policies.{name}": config})]
     if custom_model(options) is None:
         return []

@@ -117,7 +117,7 @@ class RolloutWorker:
 
     @property
     def global_vars(self) -> dict[str, int]:
-        return {"timestep": self._trainer.rookery.env_steps}
+        return {"timestep": self._trainer.timesteps}
 
     def get_policy(self, policy_id: str = "default_policy") -> Any:
         return self.policy_map.get(policy_id)
