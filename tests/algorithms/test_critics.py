@@ -9,7 +9,7 @@ from gymnasium import spaces
 from reaching import experience
 from torch.nn import functional
 
-from rookery import ModelConfig
+from rookery import ModelConfig, TD3Config
 from rookery.algorithms.off_policy.critics import (
     BatchRenorm,
     CriticBatch,
@@ -19,6 +19,7 @@ from rookery.algorithms.off_policy.critics import (
     JointBatch,
     StateAction,
     backup,
+    critic_gradient,
     critic_loss,
     detached_view,
     joint_critic_loss,
@@ -70,35 +71,51 @@ def test_quantile_targets_drop_the_highest_of_all_networks_together():
 
 def test_the_loss_of_means_is_half_the_squared_error_summed_over_networks():
     q, target = torch.randn(3, 5), torch.randn(5)
-    loss, metrics = critic_loss(q, CriticBatch({}, torch.zeros(5, 2), target, None), None)
+    loss, metrics = critic_loss(q, CriticBatch({}, torch.zeros(5, 2), target, None), TD3Config())
     assert float(loss) == pytest.approx(sum(0.5 * float(functional.mse_loss(one, target)) for one in q), rel=1e-6)
     assert metrics["priority"].equal((q - target).abs())
     weight = torch.tensor([0.0, 0.0, 1.0, 0.0, 0.0])
-    alone, _ = critic_loss(q, CriticBatch({}, torch.zeros(5, 2), target, weight), None)
+    alone, _ = critic_loss(q, CriticBatch({}, torch.zeros(5, 2), target, weight), TD3Config())
     assert float(alone) == pytest.approx(0.5 * float((q[:, 2] - target[2]).square().sum()) / 5, rel=1e-6)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("huber", [None, 0.5])
+def test_the_gradient_of_huber_and_of_squares_is_that_of_the_loss(huber, weighted):
+    q, target, weight = torch.randn(2, 9, dtype=torch.float64), torch.randn(9), torch.rand(9) if weighted else None
+    batch, cfg = CriticBatch({}, torch.zeros(9, 2), target, weight), TD3Config(critic=CriticConfig(huber=huber))
+    leaf = q.clone().requires_grad_()
+    loss, metrics = critic_loss(leaf, batch, cfg)
+    each = functional.huber_loss(q, target.expand(2, -1).double(), reduction="none", delta=huber or 1e9)
+    by = torch.ones(9) if weight is None else weight
+    assert loss.item() == pytest.approx((each * by).mean(1).sum().item())
+    (gradient,), closed = critic_gradient(q.clone(), batch, cfg)
+    assert torch.allclose(gradient, torch.autograd.grad(loss, leaf)[0])
+    assert float(closed["critic_loss"]) == pytest.approx(float(metrics["critic_loss"]))
+    assert torch.equal(closed["priority"], metrics["priority"])
 
 
 def test_each_of_two_networks_reports_its_loss():
     q, target, weight = torch.randn(2, 5), torch.randn(5), torch.rand(5)
     for weights in (None, weight):
-        _, metrics = critic_loss(q, CriticBatch({}, torch.zeros(5, 2), target, weights), None)
+        _, metrics = critic_loss(q, CriticBatch({}, torch.zeros(5, 2), target, weights), TD3Config())
         by = torch.ones(5) if weights is None else weights
         own = [float((0.5 * (one - target).square() * by).mean()) for one in q]
         assert [float(metrics[f"critic_loss_{number}"]) for number in (1, 2)] == pytest.approx(own)
         assert float(metrics["critic_loss"]) == pytest.approx(sum(own))
-    _, metrics = critic_loss(torch.randn(2, 5, 3), CriticBatch({}, torch.zeros(5, 2), torch.randn(5, 4), None), None)
+    _, metrics = critic_loss(torch.randn(2, 5, 3), CriticBatch({}, torch.zeros(5, 2), torch.randn(5, 4), None), TD3Config())
     assert float(metrics["critic_loss"]) == pytest.approx(
         float(metrics["critic_loss_1"] + metrics["critic_loss_2"]), rel=1e-5
     )
-    _, metrics = critic_loss(torch.randn(3, 5), CriticBatch({}, torch.zeros(5, 2), target, None), None)
+    _, metrics = critic_loss(torch.randn(3, 5), CriticBatch({}, torch.zeros(5, 2), target, None), TD3Config())
     assert "critic_loss_1" not in metrics
 
 
 def test_the_loss_of_quantiles_has_the_golden_value():
     theta, target = torch.tensor([[[0.1, 0.5, 1.0]]]), torch.tensor([[0.0, 2.0, 0.3]])
-    loss, _ = critic_loss(theta, CriticBatch({}, torch.zeros(1, 2), target, None), None)
+    loss, _ = critic_loss(theta, CriticBatch({}, torch.zeros(1, 2), target, None), TD3Config())
     assert float(loss) == pytest.approx(0.451389, abs=1e-6)
-    twice, _ = critic_loss(theta.expand(2, 1, 3), CriticBatch({}, torch.zeros(1, 2), target, None), None)
+    twice, _ = critic_loss(theta.expand(2, 1, 3), CriticBatch({}, torch.zeros(1, 2), target, None), TD3Config())
     assert float(twice) == pytest.approx(2 * 0.451389, abs=1e-6)
 
 

@@ -199,6 +199,24 @@ def test_targets_of_critics_follow_in_every_step_and_there_is_none_of_the_actor(
         assert torch.allclose(learner.critics._target_data, 0.9 * before + 0.1 * source, atol=1e-7)
 
 
+def test_each_part_may_have_its_own_rate_and_targets_may_wait():
+    learners = [learn_from(sac(**rates), transitions()) for rates in (
+        {}, {"actor_lr": 1e-4, "alpha_lr": 1e-2, "target_every": 2}
+    )]  # fmt: skip
+    before = [optimizer.flat.data.clone() for optimizer in optimizers(learners[0])]
+    target = learners[1].critics._target_data.clone()
+    for learner in learners:
+        step(learner)
+    usual, own = ([each.flat.data for each in optimizers(learner)] for learner in learners)
+    rate = learners[0].cfg.lr
+    assert torch.allclose(own[0] - before[0], 1e-4 / rate * (usual[0] - before[0]), atol=2e-7)
+    assert torch.equal(own[1], usual[1])
+    assert torch.allclose(own[2] - before[2], 1e-2 / rate * (usual[2] - before[2]), atol=2e-7)
+    assert torch.equal(learners[1].critics._target_data, target)
+    step(learners[1])
+    assert not torch.equal(learners[1].critics._target_data, target)
+
+
 def test_importance_weights_scale_the_critics_loss_and_errors_become_priorities():
     rows = transitions(weight=torch.linspace(0, 1, 32))
     learner = learn_from(sac(alpha=0.0, replay=ReplayConfig(kind="prioritized", capacity=1000)), rows)

@@ -141,6 +141,31 @@ def test_targets_follow_by_tau():
         assert torch.allclose(after[target], 0.75 * before[target] + 0.25 * after[source], atol=1e-7)
 
 
+def test_targets_may_follow_less_often():
+    learner = learn_from(ddpg(target_every=2), experience())
+    moved = []
+    for _ in range(4):
+        before = vectors(learner)
+        update(learner)
+        moved.append([not equal for equal in same(before, vectors(learner))])
+    waits, moves = [True, True, False, False], [True, True, True, True]
+    assert moved == [waits, moves, waits, moves]
+
+
+def test_the_actor_may_have_its_own_rate_and_critics_their_own_layers():
+    learners = [learn_from(ddpg(lr=1e-3, actor_lr=rate), experience()) for rate in (None, 1e-3, 1e-4)]
+    before = vectors(learners[0])
+    for learner in learners:
+        update(learner)
+    usual, given, slower = (vectors(learner) for learner in learners)
+    assert all(same(usual, given))
+    assert torch.equal(usual[1], slower[1])
+    assert torch.allclose(slower[0] - before[0], 0.1 * (usual[0] - before[0]), atol=2e-7)
+    narrow = ddpg(critic=CriticConfig(number=1, hidden=(4,)))
+    assert len(vectors(narrow)[1]) == (3 + 2 + 1) * 4 + 4 + 1
+    assert len(vectors(narrow)[0]) == len(before[0])
+
+
 # --- what they share -------------------------------------------------------------------------------------------------
 
 

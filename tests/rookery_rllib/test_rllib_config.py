@@ -189,6 +189,54 @@ def test_a_gpu_that_nobody_asked_for_need_not_be_there():
     assert translated("IMPALA", {}).settings["device"] in ("cpu", "cuda")
 
 
+# --- actor and critics ------------------------------------------------------------------------------------------------
+
+
+def test_actor_and_critics_have_their_own_rates_and_layers():
+    rates = {"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-4, "entropy_learning_rate": 3e-4}
+    networks = {"policy_model": {"fcnet_hiddens": [64]}, "Q_model": {"fcnet_hiddens": [32, 32]}}
+    settings = translated("SAC", {"optimization": rates, **networks}).settings
+    assert [settings[f"algorithm.{name}"] for name in ("lr", "actor_lr", "alpha_lr")] == [1e-4, 1e-3, 3e-4]
+    assert (settings["algorithm.model.hidden"], settings["algorithm.critic.hidden"]) == ((64,), (32, 32))
+    for name in ("DDPG", "TD3", "MADDPG"):
+        given = {"actor_lr": 1e-4, "critic_lr": 1e-3, "actor_hiddens": [64], "critic_hiddens": [32]}
+        settings = translated(name, given).settings
+        assert (settings["algorithm.lr"], settings["algorithm.actor_lr"]) == (1e-3, 1e-4)
+        assert (settings["algorithm.model.hidden"], settings["algorithm.critic.hidden"]) == ((64,), (32,))
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "gradient_steps"),
+    [
+        ("SAC", {}, 1),
+        ("SAC", {"target_network_update_freq": 32}, 33),  # RLlib updates when more than 32 steps have passed
+        ("SAC", {"target_network_update_freq": 32, "rollout_fragment_length": 10}, 4),
+        ("TD3", {"target_network_update_freq": 1}, 2),
+        ("SAC", {"target_network_update_freq": 9, "train_batch_size": 32, "training_intensity": 64.0}, 20),
+    ],
+)
+def test_targets_follow_when_more_timesteps_have_passed(name, config, gradient_steps):
+    assert translated(name, config).settings["algorithm.target_every"] == gradient_steps
+
+
+def test_errors_are_those_of_2021():
+    assert translated("SAC", {}).settings["algorithm.critic.huber"] == 1.0  # has no key
+    assert translated("DDPG", {}).settings["algorithm.critic.huber"] is None
+    assert translated("DDPG", {"use_huber": True, "huber_threshold": 2.0}).settings["algorithm.critic.huber"] == 2.0
+
+
+def test_appo_without_v_trace_is_ppo_on_batches_of_the_latest_weights():
+    translation = translated("APPO", {"vtrace": False, "lambda": 0.9, "num_sgd_iter": 2, "minibatch_buffer_size": 4})
+    settings = translation.settings
+    assert (settings["algorithm.name"], settings["sampling.staleness"]) == ("ppo", 0)
+    assert (settings["algorithm.gae_lambda"], settings["algorithm.epochs"]) == (0.9, 2)
+    assert "algorithm.rho_bar" not in settings
+    assert not any("collects one batch" in line for line in translation.notes)
+    assert any("latest weights" in line for line in translation.notes)
+    resolved = resolve(RunConfig, translation.layers, ALGORITHMS)
+    assert resolved.config.policies["default_policy"].algorithm.clip == 0.4
+
+
 # --- single keys ------------------------------------------------------------------------------------------------------
 
 
@@ -307,8 +355,8 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
         ("R2D2", {}, "R2D2 trains recurrent policies"),
         ("PPO", {"model": {"fcnet_activation": "tahn"}}, "did you mean 'tanh'"),
         ("ES", {}, "there is no algorithm 'ES'"),
-        ("SAC", {"optimization": {"actor_learning_rate": 1e-5}}, "one learning rate"),
-        ("SAC", {"Q_model": {"fcnet_hiddens": [64]}}, r"Q_model\.fcnet_hiddens"),
+        ("SAC", {"Q_model": {"fcnet_activation": "tanh"}}, r"Q_model\.fcnet_activation.*one activation here"),
+        ("APPO", {"vtrace": False, "replay_proportion": 1.0}, "needs the target network of V-trace"),
         ("QMIX", {"mixer": None}, "mixer = None.*DQN without groups"),
         ("MADDPG", {"use_local_critic": True}, "use_local_critic"),
         ("PPO", {"extra_python_environs_for_worker": {"A": "1"}}, "_for_worker.*set the variables before it starts"),

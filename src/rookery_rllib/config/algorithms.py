@@ -179,9 +179,12 @@ PINS: list[tuple[Collection[str], dict[str, Any]]] = [
     (("DQN", "SimpleQ", "APEX", "SAC", *DDPG_KIND), {"replay.burn_in": 0}),
     (Q_KIND, {"target.kind": "hard"}),
     (("SAC", *DDPG_KIND), {"adam_eps": 1e-7, "critic.norm": "none", "critic.quantiles": None}),
-    (("SAC",), {"alpha": None, "entropy_share": 0.98, "log_std": "clamp"}),
+    (("SAC",), {"critic.huber": 1.0, "alpha": None, "entropy_share": 0.98, "log_std": "clamp"}),
 ]  # fmt: skip
 """Settings below ``algorithm`` that no key sets but a space preset would, with the algorithms that have them."""
+
+OF_VTRACE = {f"{A}{name}" for name in ("target_every", "rho_bar", "c_bar", "batch_uses", "buffered_batches")}
+"""Settings of APPO that it does not have without V-trace."""
 
 
 def pins(algorithm: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from rookery.face import Piecewise, nearest
 from rookery_rllib.config.algorithms import DDPG_KIND, ON_POLICY, Q_KIND, A, X
 from rookery_rllib.config.own_exploration import own_exploration
 from rookery_rllib.config.reader import Reader, Values
-from rookery_rllib.config.rows import by, refused
+from rookery_rllib.config.rows import by, ignored, refused
 from rookery_rllib.config.scheduled_values import points_of, ramp, written_schedule
 
 APEX_RATE = 0.4
@@ -228,7 +228,7 @@ EPSILON_TEXT = (
 SURPRISE = "Setting of Curiosity, an intrinsic reward with its own value function."
 ONE_LAYER = "the models of Curiosity have one hidden layer with relu; leave it out"
 OWN_PLAY = "on-policy learning uses the policy's own actions; use 0"
-ADAPTS = "the noise adapts to a target difference of actions; leave it out"
+ADAPTS = "the noise adapts to a target difference of actions, and is added after random_timesteps"
 
 EXPLORATION = [
     by(drawn_exploration, TYPE, "", "Exploration type: StochasticSampling, Curiosity.", DRAWN),
@@ -252,10 +252,10 @@ EXPLORATION = [
     by(q_exploration, _of("SoftQ", temperature=1.0), Q_PATHS, "Temperature of the softmax over action values.", Q_KIND),
     refused(_of("StochasticSampling", random_timesteps=0), "set learning_starts, which ends random actions; use 0",
             Q_KIND),
-    refused(_of("ParameterNoise", initial_stddev=1.0), ADAPTS, Q_KIND),
+    ignored(_of("ParameterNoise", initial_stddev=1.0), ADAPTS, Q_KIND),
     by(q_exploration, _of("ParameterNoise", random_timesteps=10_000), Q_PATHS,
        "Env steps with random actions before the noise.", Q_KIND),
-    refused(_of("ParameterNoise", sub_exploration=None), ADAPTS, Q_KIND),
+    ignored(_of("ParameterNoise", sub_exploration=None), ADAPTS, Q_KIND),
     by(critic_exploration, TYPE, f"{A}learning_starts", "Exploration type: StochasticSampling.", ("SAC",)),
     by(critic_exploration, _of("StochasticSampling", random_timesteps=0), f"{A}learning_starts",
        "Decisions with random actions, if more than learning_starts.", ("SAC",)),

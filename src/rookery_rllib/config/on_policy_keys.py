@@ -42,6 +42,17 @@ def value_clip(reader: Reader) -> Values:
     return {"algorithm.value_clip": reader.number("vf_clip_param")}
 
 
+def surrogate(reader: Reader) -> Values:
+    """Translates APPO's choice between V-trace and the advantages of PPO."""
+    if reader.get("vtrace"):
+        return {"algorithm.gae_lambda": 1.0}
+    for key in ("replay_proportion", "use_kl_loss"):
+        if reader.get(key):
+            reader.refuse(key, "it needs the target network of V-trace; set vtrace = True, or leave it out")
+    reader.notes.append("vtrace = False: it is PPO on batches of the latest weights, and nothing is collected meanwhile")
+    return {**advantage(reader), "algorithm.name": "ppo"}
+
+
 def trace_bounds(reader: Reader) -> Values:
     """Translates the largest importance weight, which is the same for targets and policy gradients."""
     keys = ("vtrace_clip_rho_threshold", "vtrace_clip_pg_rho_threshold")
@@ -63,6 +74,8 @@ def passes(reader: Reader) -> Values:
     """Translates the number of times that APPO learns from a batch: as epochs, or by reusing it from a batch buffer."""
     rows, kept = batch_rows(reader), reader.whole("minibatch_buffer_size", 1)
     uses, proportion = reader.whole("num_sgd_iter", 1), reader.number("replay_proportion")
+    if not reader.get("vtrace"):
+        kept = 1  # batches are learned from at once
     values: Values = {"algorithm.minibatch_size": rows, "algorithm.epochs": 1, "algorithm.batch_uses": 1}
     if proportion != int(proportion) or proportion < 0:
         reader.refuse("replay_proportion", "must be a whole number: older batches that are learned with each new one")
@@ -135,9 +148,11 @@ IMPALA_AND_APPO = [
        "A batch is the fewest rounds of rollout_fragment_length steps of all environments that have train_batch_size "
        "env steps.", ("APPO",)),
     refused({"vtrace": True}, "IMPALA always corrects for stale weights (V-trace); use A2C", ("IMPALA",)),
-    refused("vtrace",
-            "APPO always corrects for stale weights (V-trace); use PPO with sample_async",
-            ("APPO",)),
+    by(surrogate, {"use_critic": True, "use_gae": True, "lambda": 1.0}, f"{A}gae_lambda",
+       "Lambda of generalized advantage estimation, if vtrace is False.", ("APPO",)),
+    by(surrogate, "vtrace", "algorithm.name sampling.staleness",
+       "True: stale weights are corrected for (V-trace). False: advantages of PPO, on batches of the latest weights.",
+       ("APPO",)),
     by(trace_bounds, {"vtrace_clip_rho_threshold": 1.0, "vtrace_clip_pg_rho_threshold": 1.0}, f"{A}rho_bar",
        "Largest importance weight, the same for value targets and policy gradients.", IMPALA_KIND),
     ignored({"vtrace_drop_last_ts": True},
@@ -169,7 +184,6 @@ IMPALA_AND_APPO = [
     refused({"_separate_vf_optimizer": False}, "actor and critic have one optimizer; leave it out", IMPALA_KIND),
     ignored({"_lr_vf": 0.0005}, "actor and critic have one optimizer", IMPALA_KIND),
     refused({"after_train_step": None}, "read or change batches in on_learn_on_batch", IMPALA_KIND),
-    ignored({"use_critic": True, "use_gae": True, "lambda": 1.0}, "it belongs to vtrace = False", ("APPO",)),
     computed(lambda reader: reader.number("kl_coeff") if reader.get("use_kl_loss") else 0.0,
              {"use_kl_loss": False, "kl_coeff": 1.0}, f"{A}kl_coef",
              "Initial weight of the penalty on the KL divergence from the target network, if use_kl_loss is set.",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rookery.face import show
 from rookery_rllib.base.deprecation import DEPRECATED_VALUE
 from rookery_rllib.config.algorithms import APEX_KIND, DDPG_KIND, DQN_KIND, OFF_POLICY, Q_KIND, A, M, R, X
 from rookery_rllib.config.exploration_keys import critic_exploration, q_exploration
@@ -67,53 +66,78 @@ def q_target(reader: Reader) -> Values:
     }
 
 
-def same(reader: Reader, keys: Sequence[str], what: str) -> Any:
-    """Returns the value that several keys have, which must be the same."""
-    first = reader.get(keys[0])
-    for key in keys[1:]:
-        value = reader.get(key)
-        pair = [list(one) if isinstance(one, list | tuple) else one for one in (first, value)]
-        if pair[0] != pair[1]:
-            reader.refuse(key, f"{what}, and {keys[0]} is {show(first)}: give both the same value")
-    return first
+def critic_layers(reader: Reader, actor: Sequence[int], critic: Sequence[int]) -> Values:
+    """Returns the hidden layers of the actor, and those of critics if they differ."""
+    actor, critic = tuple(actor), tuple(critic)
+    return {"algorithm.model.hidden": actor, "algorithm.critic.hidden": None if actor == critic else critic}
+
+
+def same_function(reader: Reader, keys: Sequence[str]) -> str:
+    """Returns the activation of layers of actor and critics, which must be the same, and one of ours."""
+    name, other = (activation(reader, key) for key in keys)
+    if name != other:
+        reader.refuse(keys[1], f"actor and critics have one activation here, and {keys[0]} is {name}: give both the same")
+    if name not in OURS:
+        reader.refuse(keys[0], f"must be one of {', '.join(OURS)}")
+    return OURS.get(name, "relu")
 
 
 def sac_networks(reader: Reader) -> Values:
-    what = "actor and critics have the same layers here"
-    names = ("fcnet_hiddens", "fcnet_activation", "post_fcnet_hiddens", "post_fcnet_activation")
-    layers, _, after, _ = (same(reader, (f"policy_model.{name}", f"Q_model.{name}"), what) for name in names)
-    key = "policy_model.fcnet_activation" if layers else "policy_model.post_fcnet_activation"
-    name = activation(reader, key)
-    if name not in OURS and (layers or after):
-        reader.refuse(key, f"must be one of {', '.join(OURS)}")
+    layers = {}
     for network in ("policy_model", "Q_model"):
         if reader.get(f"{network}.custom_model") is not None:
             reader.refuse(f"{network}.custom_model", "SAC has no custom networks here; set fcnet_hiddens")
-    return {
-        "algorithm.model.hidden": (*(layers or ()), *(after or ())),
-        "algorithm.model.activation": OURS.get(name, "relu"),
-    }
+        names = (f"{network}.fcnet_hiddens", f"{network}.post_fcnet_hiddens")
+        layers[network] = [tuple(reader.get(name) or ()) for name in names]
+    before, after = layers["policy_model"]
+    q_before, q_after = layers["Q_model"]
+    values = critic_layers(reader, before + after, q_before + q_after)
+    used = [
+        f"{network}.{'fcnet' if first else 'post_fcnet'}_activation"
+        for network, (first, last) in layers.items()
+        if first or last
+    ]
+    function = same_function(reader, used) if len(used) == len(layers) else "relu"
+    return {**values, "algorithm.model.activation": function}
+
+
+def part_rates(reader: Reader, critic: str, **parts: str) -> Values:
+    """Returns the learning rate of critics, and that of each part which differs."""
+    rate = reader.number(critic)
+    own = {f"algorithm.{name}": reader.number(key) for name, key in parts.items()}
+    return {"algorithm.lr": rate, **{path: None if value == rate else value for path, value in own.items()}}
 
 
 def sac_rates(reader: Reader) -> Values:
-    names = ("actor", "critic", "entropy")
-    what = "actor, critics and temperature have one learning rate here"
-    rate = same(reader, [f"optimization.{name}_learning_rate" for name in names], what)
-    return {"algorithm.lr": rate}
+    at = "optimization."
+    return part_rates(
+        reader, f"{at}critic_learning_rate", actor_lr=f"{at}actor_learning_rate", alpha_lr=f"{at}entropy_learning_rate"
+    )
 
 
 def ddpg_networks(reader: Reader) -> Values:
-    what = "actor and critics have the same layers here"
-    hidden = same(reader, ("actor_hiddens", "critic_hiddens"), what)
-    same(reader, ("actor_hidden_activation", "critic_hidden_activation"), what)
-    name = activation(reader, "actor_hidden_activation")
-    if name not in OURS:
-        reader.refuse("actor_hidden_activation", f"must be one of {', '.join(OURS)}")
-    return {"algorithm.model.hidden": tuple(hidden or ()), "algorithm.model.activation": OURS.get(name, "relu")}
+    values = critic_layers(reader, reader.get("actor_hiddens") or (), reader.get("critic_hiddens") or ())
+    function = same_function(reader, ("actor_hidden_activation", "critic_hidden_activation"))
+    return {**values, "algorithm.model.activation": function}
 
 
 def ddpg_rates(reader: Reader) -> Values:
-    return {"algorithm.lr": same(reader, ("actor_lr", "critic_lr"), "actor and critics have one learning rate here")}
+    return part_rates(reader, "critic_lr", actor_lr="actor_lr")
+
+
+def target_updates(reader: Reader) -> Values:
+    """Translates the env steps that must have passed between updates of target networks to gradient steps."""
+    steps = reader.whole("target_network_update_freq") / reader.rows_per_step
+    rounds = int(steps // reader.round) + 1  # RLlib looks after each round, and updates when more steps have passed
+    intensity = reader.get("training_intensity")
+    each = 1.0
+    if intensity:
+        each = reader.number("training_intensity") * reader.round * reader.agents / reader.whole("train_batch_size", 1)
+    return {"algorithm.target_every": max(round(rounds * each), 1)}
+
+
+def huber(reader: Reader) -> Values:
+    return {"algorithm.critic.huber": reader.number("huber_threshold") if reader.get("use_huber") else None}
 
 
 def smoothing(reader: Reader) -> Values:
@@ -193,8 +217,8 @@ CRITIC_KEYS = [
              "Whether there are two critics, of which the lower value is used.", ("SAC", *DDPG_KIND), rl2="training"),
     to({"tau": 5e-3}, f"{A}tau", "Soft update rate of target networks per gradient step.", ("SAC", *DDPG_KIND),
        rl2="training"),
-    refused({"target_network_update_freq": 0}, "target networks are updated in every gradient step, by tau; use 0",
-            ("SAC", "DDPG", "TD3")),
+    by(target_updates, {"target_network_update_freq": 0}, f"{A}target_every",
+       "Timesteps between updates of target networks, by tau; 0 = in every gradient step.", ("SAC", "DDPG", "TD3")),
     ignored("target_network_update_freq", "target networks are updated in every gradient step, by tau", ("APEX_DDPG",)),
     refused({"use_state_preprocessor": DEPRECATED_VALUE}, "there is no separate network for observations; leave it out",
             ("SAC", *DDPG_KIND), fine=(DEPRECATED_VALUE, False)),
@@ -202,7 +226,8 @@ CRITIC_KEYS = [
        "Decisions before learning starts; until then actions are random.", ("SAC", *DDPG_KIND)),
     by(sac_networks,
        {f"{net}.{name}": value for net in ("policy_model", "Q_model") for name, value in SAC_NETWORK.items()},
-       f"{M}hidden {M}activation", "Hidden layers; those of actor and critics must be equal.", ("SAC",)),
+       f"{M}hidden {A}critic.hidden {M}activation", "Hidden layers of actor and critics; their activation must be the "
+       "same.", ("SAC",)),
     ignored({"policy_model.custom_model_config": {}, "Q_model.custom_model_config": {}},
             "SAC has no custom_model here", ("SAC",)),
     to({"initial_alpha": 1.0}, f"{A}alpha_init", "Initial temperature.", ("SAC",), rl2="training"),
@@ -210,19 +235,21 @@ CRITIC_KEYS = [
              {"target_entropy": None}, f"{A}target_entropy", "Target entropy; None or 'auto' = from the action space.",
              ("SAC",), rl2="training"),
     by(sac_rates, {"optimization.actor_learning_rate": 3e-4, "optimization.critic_learning_rate": 3e-4,
-       "optimization.entropy_learning_rate": 3e-4}, f"{A}lr", "Learning rate; the three must be equal.", ("SAC",)),
+       "optimization.entropy_learning_rate": 3e-4}, f"{A}lr {A}actor_lr {A}alpha_lr",
+       "Learning rates of critics, actor and temperature.", ("SAC",)),
     refused({"_deterministic_loss": False, "_use_beta_distribution": False},
             "the policy is always a squashed Gaussian; leave it out", ("SAC",)),
     by(ddpg_networks, {"actor_hiddens": [400, 300], "actor_hidden_activation": "relu", "critic_hiddens": [400, 300],
-       "critic_hidden_activation": "relu"}, f"{M}hidden {M}activation",
-       "Hidden layers; those of actor and critics must be equal.", DDPG_KIND),
-    by(ddpg_rates, {"actor_lr": 1e-3, "critic_lr": 1e-3}, f"{A}lr", "Learning rate; both must be equal.", DDPG_KIND),
+       "critic_hidden_activation": "relu"}, f"{M}hidden {A}critic.hidden {M}activation",
+       "Hidden layers of actor and critics; their activation must be the same.", DDPG_KIND),
+    by(ddpg_rates, {"actor_lr": 1e-3, "critic_lr": 1e-3}, f"{A}lr {A}actor_lr", "Learning rates of actor and critics.",
+       DDPG_KIND),
     by(smoothing, {"policy_delay": 1, "smooth_target_policy": False, "target_noise": 0.2, "target_noise_clip": 0.5},
        f"{A}policy_delay {A}target_noise {A}target_noise_clip",
        "policy_delay: gradient steps of the critics per actor update. smooth_target_policy: noise of standard "
        "deviation target_noise, clipped to target_noise_clip, is added to target actions. DDPG with either is TD3.",
        DDPG_KIND),
-    refused({"use_huber": False}, "critics always use the squared error; leave it out", DDPG_KIND),
-    ignored({"huber_threshold": 1.0}, "it belongs to use_huber", DDPG_KIND),
-    refused({"l2_reg": 1e-6}, "weight decay is not supported; use 0", DDPG_KIND, fine=(0, 0.0)),
+    by(huber, {"use_huber": False, "huber_threshold": 1.0}, f"{A}critic.huber",
+       "use_huber: errors of values above huber_threshold count linearly; else all are squared.", DDPG_KIND),
+    ignored({"l2_reg": 1e-6}, "weights do not decay", DDPG_KIND, fine=(0, 0.0)),
 ]  # fmt: skip

@@ -112,7 +112,7 @@ def staleness(reader: Reader) -> Values:
     if reader.algorithm == "A3C" or reader.is_asynchronous:
         return {"sampling.staleness": 0}
     if reader.algorithm in IMPALA_KIND:
-        return {"sampling.staleness": 1}
+        return {"sampling.staleness": int(bool(reader.get("vtrace")))}
     if reader.algorithm == "PG" and reader.get("sample_async"):
         reader.refuse("sample_async", "PG would treat experience of older weights as its own; use PPO or A2C, or False")
     return {"sampling.staleness": int(bool(reader.get("sample_async")))}
@@ -163,7 +163,7 @@ SAMPLING = [
     ignored({"remote_worker_envs": False, "remote_env_batch_wait_ms": 0},
             "a worker on a cluster steps its environments in its own process, so use more workers; without a cluster, "
             "environment processes are used if a short measurement finds them faster", rl2="env_runners"),
-    refused({"fake_sampler": False}, "there is no fake sampler; leave it out", rl2="debugging"),
+    ignored({"fake_sampler": False}, "every step is a real one", rl2="debugging"),
     computed(lambda reader: "restart" if reader.get("ignore_worker_failures") else "stop",
              {"ignore_worker_failures": False}, "env.on_error",
              "True: if an environment raises, its episode is dropped and the environment is rebuilt.",

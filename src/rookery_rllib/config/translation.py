@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from rookery.face import ConfigError, Layer, is_undecided, nearest, show
-from rookery_rllib.config.algorithms import ALGORITHMS, DEFAULT_POLICY_ID, LINES_ON_CLUSTER, pins
+from rookery_rllib.config.algorithms import ALGORITHMS, DEFAULT_POLICY_ID, LINES_ON_CLUSTER, OF_VTRACE, pins
 from rookery_rllib.config.defaults import (
     DEFAULT_CONFIGS,
     MODEL_DEFAULTS,
@@ -154,6 +154,7 @@ def translated(
         "beside": bool(found.values["evaluation.workers"] and whole["evaluation_parallel_to_training"]),
     }
     line = (LINES_ON_CLUSTER.get(algorithm) if main.workers else None) or ALGORITHMS[algorithm].line
+    line = "" if algorithm == "APPO" and found.values["algorithm.name"] == "ppo" else line
     return Translation(
         settings=found.values,
         sources=found.sources,
@@ -285,6 +286,8 @@ def _settings(reader: Reader, discrete: bool | None) -> _Found:
         given_keys = [_written(key) for key in names if _written(key) in reader.given]
         values |= made
         sources |= dict.fromkeys(made, ", ".join(given_keys or map(_written, names)))
+    if reader.algorithm == "APPO" and values["algorithm.name"] == "ppo":
+        values = {path: value for path, value in values.items() if path not in OF_VTRACE}
     return _Found(values, sources, given)
 
 

@@ -21,6 +21,7 @@ from rookery.algorithms.off_policy.critics import (
     CriticConfig,
     CriticSettings,
     StateAction,
+    at_rate,
     backup,
     behavior_of,
     critic_loss,
@@ -57,6 +58,8 @@ class MADDPGConfig(AlgorithmConfig, CriticSettings):
     capabilities = Capabilities(supports_staleness=True, uses_replay=True, needs_team=True)
 
     lr: Scheduled[PositiveFloat] = 1e-3
+    actor_lr: Scheduled[PositiveFloat] | None = None
+    """Learning rate of the actors; none = `lr`."""
     gamma: Fraction = 0.95
     train_every: Structural[Count] = 4
     updates_per_step: NonNegative = 0.25
@@ -124,7 +127,7 @@ class TeamCritics(nn.Module):
         super().__init__()
         action = policy.action_spec
         width = sum(action.sizes) + action.num_numbers
-        relaxed, inside = action_spec(spaces.Box(-1.0, 1.0, (width,))), model.replace(layer_norm=cfg.norm == "layer")
+        relaxed, inside = action_spec(spaces.Box(-1.0, 1.0, (width,))), cfg.network(model).replace(layer_norm=cfg.norm == "layer")
         self.outputs = cfg.quantiles or 1
         trunks = [
             build_critic_trunk(policy.critic_spec, relaxed, inside, generator=generator) for _ in range(cfg.number)
@@ -266,7 +269,8 @@ class MADDPG(Algorithm[MADDPGConfig]):
         choices = sum(self.policy.action_spec.sizes)
         even = torch.from_numpy(self.rng.random((len(rows), choices), dtype=np.float32)).to(self.replay.device)
         batch = ActorRows(rows.obs, self.critic_actions(rows.action, rows.obs), even)
-        return rename_grad_norm("actor", gradient_step(self.actor, actor_loss, batch, self.actor_optimizer, cfg))
+        step = at_rate(cfg, cfg.actor_lr)
+        return rename_grad_norm("actor", gradient_step(self.actor, actor_loss, batch, self.actor_optimizer, step))
 
 
 def acting_mask(action: ActionSpec, obs: TensorTree) -> Tensor:

@@ -23,8 +23,8 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.ops import quantile_huber
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, StepConfig, gradient_step, track
-from rookery.core.settings.fields import Fraction, Settings, Structural
-from rookery.core.settings.reach import CountFromZero, Few
+from rookery.core.settings.fields import Fraction, PositiveFloat, Settings, Structural
+from rookery.core.settings.reach import CountFromZero, Few, Layers
 from rookery.core.spaces.arrays import MASK
 from rookery.core.state import Stateful
 from rookery.models.build import CRITIC_ACTION, ModelConfig, build_body, build_critic_trunk, build_trunk
@@ -54,6 +54,9 @@ class CriticConfig(Settings):
     number: Few = 2
     """Number of networks, each with its own first weights. The lowest of their values is used."""
 
+    hidden: Layers | None = None
+    """Widths of the hidden layers of each network; none = those of `model`."""
+
     norm: Literal["none", "layer", "batch"] = "none"
     """Normalization between layers. ``batch`` = CrossQ: batch renormalization, and no target critics."""
 
@@ -62,6 +65,13 @@ class CriticConfig(Settings):
 
     drop: CountFromZero = 2
     """With `quantiles`: quantiles per network left out of targets, the highest of all together."""
+
+    huber: PositiveFloat | None = None
+    """Size from which errors of the mean count linearly instead of squared (Huber's loss); none = all are squared."""
+
+    def network(self, model: ModelConfig) -> ModelConfig:
+        """Returns the settings of a network, of those of the policy's."""
+        return model if self.hidden is None else model.replace(hidden=self.hidden)
 
 
 @dataclass(frozen=True)
@@ -157,12 +167,13 @@ def backup(q: Tensor, reward: Tensor, discount: Tensor, bonus: Tensor | None, cr
 
 
 def critic_loss(q: Tensor, batch: CriticBatch, cfg: CriticSettings) -> tuple[Tensor, Metrics]:
-    """Computes half the squared error of each network, or its quantile regression loss, summed over networks.
+    """Computes half the squared error of each network (or Huber's loss), or its quantile regression loss, summed over
+    networks.
 
     Args:
         q: ``[K, N]``, or quantiles ``[K, N, M]``.
         batch: Decisions with their value targets.
-        cfg: Not used.
+        cfg: The algorithm's settings.
 
     Returns:
         The loss, and metrics, of which ``priority`` is the size of each row's error, ``[K, N]``; of quantiles ``[N]``.
@@ -170,7 +181,8 @@ def critic_loss(q: Tensor, batch: CriticBatch, cfg: CriticSettings) -> tuple[Ten
     """
     if q.dim() == 2:
         error = q - batch.target
-        each = 0.5 * error.square()
+        pull = clipped(error, cfg.critic.huber)
+        each = pull * (error - 0.5 * pull)
         size = error.detach().abs()
     else:
         number = len(q)
@@ -186,11 +198,17 @@ def critic_gradient(q: Tensor, batch: CriticBatch, cfg: CriticSettings) -> Outpu
     if q.dim() != 2:
         return None
     error = q - batch.target
-    gradient = error / q.shape[1]
+    pull = clipped(error, cfg.critic.huber)
+    gradient = pull / q.shape[1]
     if batch.weight is not None:
         gradient.mul_(batch.weight)
-    losses = [0.5 * squares for squares in (error * gradient).sum(1).tolist()]
+    losses = (gradient * (error if pull is error else 2 * error - pull)).sum(1).mul_(0.5).tolist()
     return [gradient], {"critic_loss": sum(losses), **_critic_metrics(losses, q, error.abs_())}
+
+
+def clipped(error: Tensor, limit: float | None) -> Tensor:
+    """Returns the gradient of the loss of each error: the error itself, up to a limit."""
+    return error if limit is None else error.clamp(-limit, limit)
 
 
 def _critic_metrics(losses: Sequence[Tensor | float], q: Tensor, size: Tensor) -> Metrics:
@@ -365,7 +383,7 @@ class Critics(nn.Module):
 
     def __init__(self, policy: Policy, cfg: CriticConfig, model: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()
-        self.model = model
+        self.model = model = cfg.network(model)
         self.takes_action = policy.action_spec.num_numbers > 0
         self._both = self.takes_action and bool(policy.action_spec.sizes)
         self.networks = nn.ModuleList(Critic(policy, cfg, model, generator) for _ in range(cfg.number))
@@ -468,6 +486,15 @@ def detached_view(net: ModuleT) -> ModuleT:
         for name, buffer in original.named_buffers(recurse=False):
             module.register_buffer(name, buffer)
     return view
+
+
+def at_rate(cfg: ConfigT, lr: float | None) -> ConfigT:
+    """Returns the settings of a gradient step of a part with its own learning rate; None = that of all parts."""
+    if lr is None:
+        return cfg
+    own = copy.copy(cfg)
+    object.__setattr__(own, "lr", lr)
+    return own
 
 
 def rename_grad_norm(part: str, metrics: Metrics) -> Metrics:

@@ -24,6 +24,7 @@ from rookery.algorithms.off_policy.critics import (
     PolicyNetwork,
     StateAction,
     actor_structure,
+    at_rate,
     behavior_of,
     rename_grad_norm,
     target_copy,
@@ -34,7 +35,8 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, gradient_step, track
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings.fields import Structural
+from rookery.core.settings.fields import PositiveFloat, Scheduled, Structural
+from rookery.core.settings.reach import Count
 from rookery.models.distributions import Behavior
 from rookery.models.heads import HeadSpec
 from rookery.models.squashed import Deterministic
@@ -55,6 +57,10 @@ class DDPGConfig(AlgorithmConfig, CriticSettings):
     exploration: SizedNoiseConfig = field(default_factory=SizedNoiseConfig)
     """Noise on actions while playing."""
     critic: Structural[CriticConfig] = field(default_factory=lambda: CriticConfig(number=1))
+    actor_lr: Scheduled[PositiveFloat] | None = None
+    """Learning rate of the actor; none = `lr`."""
+    target_every: Count = 1
+    """Gradient steps between updates of target networks."""
 
     @property
     def head(self) -> HeadSpec:
@@ -125,6 +131,7 @@ class DDPG(Algorithm[DDPGConfig]):
             rows = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
             rows = self.before_update(rows)
             self.replay.record(self.learn_critics(rows, cfg) | self.learn_actor(rows, cfg))
+            self.track_targets(cfg)
 
     def explore(self) -> None:
         """Makes actions random while replay fills, then adds noise to them."""
@@ -149,8 +156,12 @@ class DDPG(Algorithm[DDPGConfig]):
         return action
 
     def learn_actor(self, rows: Transitions, cfg: DDPGConfig) -> Metrics:
-        """Makes a gradient step towards higher values of the actor's actions; then all target networks follow."""
-        metrics = gradient_step(self.actor, actor_loss, rows, self.actor_optimizer, cfg)
-        self.critics.track(cfg.tau)
-        track(self._actor_target_data, self.actor_optimizer.flat.data, cfg.tau)
-        return rename_grad_norm("actor", metrics)
+        """Makes a gradient step towards higher values of the actor's actions."""
+        step = at_rate(cfg, cfg.actor_lr)
+        return rename_grad_norm("actor", gradient_step(self.actor, actor_loss, rows, self.actor_optimizer, step))
+
+    def track_targets(self, cfg: DDPGConfig) -> None:
+        """Moves all target networks, at every `target_every`-th gradient step."""
+        if self.replay.gradient_steps % cfg.target_every == 0:
+            self.critics.track(cfg.tau)
+            track(self._actor_target_data, self.actor_optimizer.flat.data, cfg.tau)

@@ -27,6 +27,7 @@ from rookery.algorithms.off_policy.critics import (
     CriticSettings,
     StateAction,
     actor_structure,
+    at_rate,
     behavior_of,
     critic_loss,
     mask_at,
@@ -53,7 +54,7 @@ from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings.fields import Fraction, NonNegative, PositiveFloat, Scheduled, Structural
-from rookery.core.settings.reach import Few
+from rookery.core.settings.reach import Count, Few
 from rookery.core.spaces.arrays import ActionSpec, ObsSpec
 from rookery.models.distributions import Behavior, Categorical
 from rookery.models.heads import DistributionHead, HeadSpec
@@ -78,6 +79,12 @@ class SACConfig(AlgorithmConfig, CriticSettings):
     """Decisions whose rewards a target sums before it bootstraps; they come from the policy that played, and entropy
     counts only after them.
     """
+    actor_lr: Scheduled[PositiveFloat] | None = None
+    """Learning rate of the actor; none = `lr`."""
+    alpha_lr: Scheduled[PositiveFloat] | None = None
+    """Learning rate of the temperature; none = `lr`."""
+    target_every: Count = 1
+    """Gradient steps between updates of target networks."""
     alpha: Scheduled[NonNegative] | None = None
     """Temperature: the value of a nat of entropy in rewards; none = it adapts, so that the policy keeps
     `target_entropy`.
@@ -407,13 +414,15 @@ class SAC(Algorithm[SACConfig]):
             assert isinstance(entropy, Tensor)
             if forward is not None and self.temperature_optimizer is not None:
                 batch = EntropyBatch(entropy, self.target_entropy(rows))
+                step = at_rate(cfg, cfg.alpha_lr)
                 learned = gradient_step(
-                    forward, temperature_loss, batch, self.temperature_optimizer, cfg, TEMPERATURE_GRADIENT
+                    forward, temperature_loss, batch, self.temperature_optimizer, step, TEMPERATURE_GRADIENT
                 )
                 metrics |= rename_grad_norm("temperature", learned)
-            self.critics.track(cfg.tau)
             metrics["entropy"] = entropy if entropy.dim() == 1 else entropy.sum(1)
             self.replay.record({**metrics, "alpha": alpha})
+            if self.replay.gradient_steps % cfg.target_every == 0:
+                self.critics.track(cfg.tau)
 
     def explore(self) -> None:
         """Makes actions random while replay fills. A categorical policy starts nearly uniform."""
@@ -458,7 +467,10 @@ class SAC(Algorithm[SACConfig]):
         metrics = self.critics.learn(rows, next_action, alpha * next_logp, cfg)
         batch = ActorBatch(rows.obs, now, alpha, rows.recurrent, known)
         return metrics | rename_grad_norm(
-            "actor", gradient_step(self.actor, actor_loss, batch, self.actor_optimizer, cfg, ACTOR_GRADIENT)
+            "actor",
+            gradient_step(
+                self.actor, actor_loss, batch, self.actor_optimizer, at_rate(cfg, cfg.actor_lr), ACTOR_GRADIENT
+            ),
         )
 
     def learn_discrete(self, rows: Experience, alpha: Tensor, cfg: SACConfig) -> Metrics:
@@ -475,7 +487,8 @@ class SAC(Algorithm[SACConfig]):
         with torch.no_grad():
             q = action_values(self.critics.forward, batch).amin(0)
         actor_batch = DiscreteBatch(rows.obs, q, alpha, rows.recurrent)
-        learned = gradient_step(self.distribution, discrete_actor_loss, actor_batch, self.actor_optimizer, cfg)
+        step = at_rate(cfg, cfg.actor_lr)
+        learned = gradient_step(self.distribution, discrete_actor_loss, actor_batch, self.actor_optimizer, step)
         return metrics | rename_grad_norm("actor", learned)
 
     def learn_branches(self, rows: Experience, alpha: Tensor, cfg: SACConfig) -> Metrics:
@@ -492,7 +505,8 @@ class SAC(Algorithm[SACConfig]):
         batch = BranchCriticBatch(rows.obs, numbers, target, rows.weight, chosen, recurrent=rows.recurrent)
         metrics = self.critics.improve(branch_critic_loss, batch, cfg)
         actor_batch = ActorBatch(rows.obs, now, alpha, rows.recurrent)
-        learned = gradient_step(self.branches, branch_actor_loss, actor_batch, self.actor_optimizer, cfg)
+        step = at_rate(cfg, cfg.actor_lr)
+        learned = gradient_step(self.branches, branch_actor_loss, actor_batch, self.actor_optimizer, step)
         return metrics | rename_grad_norm("actor", learned)
 
     def branches(self, batch: ActorBatch) -> Branches:

@@ -53,6 +53,7 @@ class TD3(DDPG):
             self.replay.record(metrics)
             if self.replay.gradient_steps % self.cfg.policy_delay == 0:
                 self.replay.means.add(self.learn_actor(rows, cfg))
+                self.track_targets(cfg)
 
     @torch.no_grad()
     def next_action(self, obs: TensorTree) -> Tensor:

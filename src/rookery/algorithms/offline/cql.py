@@ -21,6 +21,7 @@ from rookery.algorithms.off_policy.critics import (
     PolicyNetwork,
     StateAction,
     actor_structure,
+    at_rate,
     backup,
     behavior_of,
     critic_loss,
@@ -35,7 +36,6 @@ from rookery.algorithms.offline.data_learner import (
     CONTINUOUS,
     DISCRETE,
     OFFLINE_AND_ONLINE,
-    ActorStep,
     check_actions,
     check_critics,
     check_data,
@@ -325,8 +325,7 @@ class CQL(SAC):
 
     def learn_actor(self, rows: Experience, noise: Tensor, alpha: Tensor, cfg: CQLConfig) -> Metrics:
         """Makes a gradient step of the actor, with noise ``[N, k]`` of new actions; at first by cloning."""
-        rate = cfg.lr if cfg.actor_lr is None else cfg.actor_lr
-        step: Any = ActorStep(rate, cfg.max_grad_norm, cfg.model)
+        step = at_rate(cfg, cfg.actor_lr)
         if self.replay.gradient_steps < cfg.cloning_steps:
             batch = CloningBatch(rows.obs, noise, alpha, action=rows.action)
             learned = gradient_step(self.cloning, cloning_actor_loss, batch, self.actor_optimizer, step)

@@ -17,6 +17,7 @@ from rookery.algorithms.off_policy.critics import (
     StateAction,
     actor_structure,
     behavior_of,
+    at_rate,
     rename_grad_norm,
 )
 from rookery.algorithms.off_policy.td3 import TD3, TD3Config
@@ -31,7 +32,7 @@ from rookery.algorithms.offline.data_learner import (
 from rookery.algorithms.settings import DataSettings
 from rookery.core.batch import Transitions
 from rookery.core.metrics import Metrics
-from rookery.core.optim import gradient_step, track
+from rookery.core.optim import gradient_step
 from rookery.core.seeding import Streams
 from rookery.core.settings.fields import NonNegative, Scheduled, Structural
 from rookery.core.spaces.arrays import ActionSpec, ObsSpec
@@ -150,8 +151,6 @@ class TD3BC(TD3):
         return clip_actions(super().before_update(batch))
 
     def learn_actor(self, rows: Transitions, cfg: TD3BCConfig) -> Metrics:  # type: ignore[override]
-        """Makes a gradient step towards higher values and the data's actions; then all target networks follow."""
-        metrics = gradient_step(self.actor, td3bc_actor_loss, rows, self.actor_optimizer, cfg)
-        self.critics.track(cfg.tau)
-        track(self._actor_target_data, self.actor_optimizer.flat.data, cfg.tau)
-        return rename_grad_norm("actor", metrics)
+        """Makes a gradient step towards higher values and the data's actions."""
+        step = at_rate(cfg, cfg.actor_lr)
+        return rename_grad_norm("actor", gradient_step(self.actor, td3bc_actor_loss, rows, self.actor_optimizer, step))
