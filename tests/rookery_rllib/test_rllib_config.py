@@ -219,6 +219,12 @@ def test_targets_follow_when_more_timesteps_have_passed(name, config, gradient_s
     assert translated(name, config).settings["algorithm.target_every"] == gradient_steps
 
 
+def test_ddpg_with_the_additions_of_td3_keeps_its_defaults():
+    resolved = resolve(RunConfig, translated("DDPG", {"policy_delay": 2}).layers, ALGORITHMS)
+    cfg = resolved.config.policies["default_policy"].algorithm
+    assert (type(cfg).__name__, cfg.tau, cfg.model.hidden) == ("TD3Config", 0.002, (400, 300))
+
+
 def test_errors_are_those_of_2021():
     assert translated("SAC", {}).settings["algorithm.critic.huber"] == 1.0  # has no key
     assert translated("DDPG", {}).settings["algorithm.critic.huber"] is None

@@ -332,7 +332,11 @@ def _fine(reader: Reader, key: str, row: Row) -> list[Any]:
 
 
 def _layers(standard: _Found, found: _Found) -> tuple[Layer, Layer]:
-    """Returns the defaults of 2021 and the keys that were set, as layers with the keys as sources."""
+    """Returns the defaults of 2021 and the keys that were set, as layers with the keys as sources.
+
+    Both have the algorithm that the keys lead to: a layer with another one would discard the settings of the defaults.
+    """
+    standard.values["algorithm.name"] = found.values["algorithm.name"]
     paths = [path for path in found.values if path in standard.values]
     below = {path: standard.values[path] for path in paths}
     above = {
