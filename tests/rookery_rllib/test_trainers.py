@@ -319,10 +319,27 @@ def test_a_policy_that_remembers_takes_and_gives_its_state():
     model = {"use_lstm": True, "lstm_cell_size": 4, "fcnet_hiddens": [8], "max_seq_len": 5}
     trainer = PPOTrainer(config={**SMALL, "env": "CartPole-v0", "model": model})
     trainer.train()
-    state = trainer.get_policy().get_initial_state()
+    policy = trainer.get_policy()
+    obs, memory, state = np.zeros(4, np.float32), None, [[0.0] * 4, np.zeros(4)]  # h and c
+    for _ in range(3):
+        action, state, _ = trainer.compute_action(obs, state=state, explore=False)
+        expected, memory = policy.actor.predict(obs, memory, deterministic=True)
+        assert action == expected and [part.shape for part in state] == [(4,), (4,)]
+        assert np.allclose(np.concatenate(state), memory[0], atol=1e-6)
+    assert [part.shape for part in policy.get_initial_state()] == [(4,), (4,)] and policy.num_state_tensors() == 2
+    with pytest.raises(ConfigError, match=r"parts of \[8, 8\] numbers; this policy has \[4, 4\]"):
+        trainer.compute_action(obs, state=[np.zeros(8), np.zeros(8)])
+    trainer.stop()
+
+
+def test_what_a_policy_recalls_is_the_last_part_of_its_state():
+    model = {"use_lstm": True, "lstm_cell_size": 4, "fcnet_hiddens": [8], "lstm_use_prev_action": True}
+    trainer = PPOTrainer(config={**SMALL, "env": "CartPole-v0", "model": model})
     obs = np.zeros(4, np.float32)
-    action, after, _ = trainer.compute_action(obs, state, explore=False)
-    assert action in (0, 1) and len(after) == len(state) and not np.array_equal(after[0], state[0])
+    whole = trainer.compute_action(obs, state=trainer.get_policy().get_initial_state(), explore=False)
+    short = trainer.compute_action(obs, state=[np.zeros(4), np.zeros(4)], explore=False)
+    assert [part.shape for part in whole[1]] == [part.shape for part in short[1]] == [(4,), (4,), (1,)]
+    assert all(np.array_equal(one, other) for one, other in zip(whole[1], short[1], strict=True))
     trainer.stop()
 
 

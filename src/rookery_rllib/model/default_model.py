@@ -38,13 +38,15 @@ class DefaultModel:
         tree = {path: leaf.long() if not leaf.is_floating_point() else leaf for path, leaf in tree.items()}
         memory = None
         if self._policy.memory_size:
-            memory = self._policy.initial_memory(len(rows)) if not state else as_tensor(state[0]).clone()
+            memory = self._policy.initial_memory(len(rows))
+            if state:
+                memory.copy_(torch.from_numpy(joined_state(self._policy, state, len(rows))))
         features, _, learned = self._policy._advance(tree, memory)
         output = head_outputs(self._policy.head, features)
         net = self.module
         if hasattr(net, "value") and not self._policy.memory_size:
             self._value = net.value(self._policy.normalize(tree))[:, 0]  # type: ignore[operator]
-        return output, [] if learned is None else [learned]
+        return output, [] if learned is None else split_state(self._policy, learned)
 
     def value_function(self) -> Tensor:
         if self._value is None:
@@ -52,8 +54,7 @@ class DefaultModel:
         return self._value
 
     def get_initial_state(self) -> list[np.ndarray]:
-        size = self._policy.memory_size
-        return [np.zeros(size, np.float32)] if size else []
+        return initial_state(self._policy)
 
     def variables(self, as_dict: bool = False) -> Any:
         found = self.module.state_dict()
@@ -71,6 +72,49 @@ class DefaultModel:
 
     def __str__(self) -> str:
         return str(self.module)
+
+
+def state_widths(actor: Actor) -> list[int]:
+    """Returns the widths of the parts of a policy's memory as lists of 2021 have them: h and c of an LSTM, one vector
+    of other cells; the previous action and reward, if it recalls them, come last.
+    """
+    cell = actor.memory
+    own = 0 if cell is None else int(cell.size)
+    parts = len(cell.layers) * cell.num_states if cell is not None and hasattr(cell, "num_states") else 1
+    widths = [own // parts] * parts + [actor.memory_size - own]
+    return [width for width in widths if width]
+
+
+def initial_state(actor: Actor) -> list[np.ndarray]:
+    """Returns the memory at the start of an episode, zeros ``[size]`` of each part."""
+    return [np.zeros(width, np.float32) for width in state_widths(actor)]
+
+
+def split_state(actor: Actor, memory: Tensor) -> list[Tensor]:
+    """Returns a memory ``[N, memory_size]`` as a list of its parts ``[N, width]``; see `state_widths`."""
+    widths = state_widths(actor)
+    recalled = actor.memory_size - (0 if actor.memory is None else int(actor.memory.size))
+    return list(torch.cat((memory[:, recalled:], memory[:, :recalled]), 1).split(widths, 1))
+
+
+def joined_state(actor: Actor, state: Any, rows: int) -> np.ndarray:
+    """Returns the memory ``[rows, memory_size]`` of a list of its parts, of which the recalled one may be missing.
+
+    Raises:
+        ConfigError: If the parts have another width.
+    """
+    own = 0 if actor.memory is None else int(actor.memory.size)
+    parts = [np.asarray(as_arrays(part), np.float32).reshape(rows, -1) for part in state]
+    given = np.concatenate(parts, 1)
+    recalled = np.zeros((rows, actor.memory_size - own), np.float32)
+    if given.shape[1] == actor.memory_size:
+        recalled = given[:, own:]
+    elif given.shape[1] != own:
+        raise ConfigError(
+            f"state: parts of {[part.shape[1] for part in parts]} numbers; this policy has "
+            f"{state_widths(actor)}, as policy.get_initial_state() returns them"
+        )
+    return np.concatenate((recalled, given[:, :own]), 1)
 
 
 def head_outputs(head: Any, features: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ from rookery_rllib.batch.numpy_functions import as_arrays
 from rookery_rllib.batch.postprocessing import compute_advantages
 from rookery_rllib.batch.sample_batch import SampleBatch
 from rookery_rllib.model.catalog import ModelCatalog
-from rookery_rllib.model.default_model import DefaultModel
+from rookery_rllib.model.default_model import DefaultModel, initial_state, joined_state, split_state
 from rookery_rllib.model.model_v2 import script_network
 from rookery_rllib.model.preprocessors import RowPreprocessor, preprocess_rows
 from rookery_rllib.policy.learner_stats import learner_stats
@@ -116,13 +116,13 @@ class LearnedPolicy(Policy):
         if policy.memory_size + (policy.exploration_size if explore else 0):
             memory = torch.zeros(num, policy.memory_size + policy.exploration_size, dtype=torch.float32, device="cpu")
             if state is not None and len(state):
-                memory[:, : policy.memory_size] = torch.as_tensor(
-                    np.asarray(as_arrays(state[0])), dtype=torch.float32, device="cpu"
-                )
+                memory[:, : policy.memory_size] = torch.from_numpy(joined_state(policy, state, num))
         with torch.no_grad():
             given = {path: torch.from_numpy(np.ascontiguousarray(leaf)) for path, leaf in tree.items()}
             action, logp = policy.act(given, noise, not explore, memory)
-        after = [memory[:, : policy.memory_size].numpy()] if memory is not None and policy.memory_size else []
+        after = []
+        if memory is not None and policy.memory_size:
+            after = [part.numpy() for part in split_state(policy, memory[:, : policy.memory_size])]
         return action.numpy(), after, {"action_logp": logp.numpy(), "action_prob": np.exp(logp.numpy())}
 
     @own_modes()
@@ -135,8 +135,7 @@ class LearnedPolicy(Policy):
             return behavior.log_prob(stored).numpy()
 
     def get_initial_state(self) -> list[Any]:
-        size = self.actor.memory_size
-        return [np.zeros(size, np.float32)] if size else []
+        return initial_state(self.actor)
 
     def preprocess(self, tree: Mapping[str, Any]) -> Any:
         """Returns stored observations ``[N, ...]`` by leaf path, preprocessed."""
