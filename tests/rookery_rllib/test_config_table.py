@@ -55,7 +55,7 @@ BESIDE = {
 }
 """What has to be said beside a key for it to do anything."""
 
-OFF_LAYERS = ("SAC", "DDPG", "TD3", "APEX_DDPG", "QMIX", "MADDPG")
+OFF_LAYERS = ("SAC", "CQL", "DDPG", "TD3", "APEX_DDPG", "QMIX", "MADDPG")
 OF_LAYERS = ("model.conv_activation", "model.post_fcnet_activation")
 """Keys that say nothing of these algorithms, whose layers are keys of their own."""
 
@@ -248,7 +248,7 @@ def test_a_key_that_is_set_or_translated_changes_what_the_table_says():
         if not row.paths or key in REFUSED_IF_SET or (algorithm, key) in SAME:
             continue
         if (
-            algorithm in ("PG", "SimpleQ", "DDPG", "TD3", "APEX_DDPG", "QMIX", "MADDPG")
+            algorithm in ("PG", "SimpleQ", "DDPG", "TD3", "APEX_DDPG", "QMIX", "MADDPG", *algorithms.OFFLINE)
             and key != "model.lstm_cell_size"
             and ("lstm" in key or "attention" in key)
         ):
@@ -267,7 +267,7 @@ SAME = {
     ("PG", "rollout_fragment_length"), ("PG", "batch_mode"),  # learns from whole episodes
     ("PG", "sample_async"), ("R2D2", "prioritized_replay"), ("R2D2", "model.use_lstm"),  # refused
     ("R2D2", "model.use_attention"),  # has a memory in any case
-    ("SAC", "exploration_config.type"), ("QMIX", "exploration_config.type"),  # have one
+    ("SAC", "exploration_config.type"), ("CQL", "exploration_config.type"), ("QMIX", "exploration_config.type"),  # have one
     ("MADDPG", "exploration_config.type"),
     ("MADDPG", "model.lstm_cell_size"),  # remembers nothing
     ("QMIX", "model.max_seq_len"),  # a whole episode there
@@ -292,7 +292,7 @@ def test_a_key_that_is_refused_is_named_with_what_to_use():
     wrong = []
     for algorithm, key, _row in cases(ConfigKeyStatus.REFUSED):
         written = f"exploration_config.{key.split('.')[2]}" if key.count(".") == 2 else key
-        if (algorithm, key) == ("SAC", "clip_actions"):
+        if algorithm in ("SAC", "CQL") and key == "clip_actions":
             continue  # fine there, because normalize_actions is True
         try:
             both(algorithm, key)

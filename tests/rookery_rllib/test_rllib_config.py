@@ -354,7 +354,6 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
         ("PPO", {"num_workers": "3"}, "num_workers = '3': must be a whole number"),
         ("PPO", {"lr": {"grid_search": [1, 2]}}, "lr = .*only tune.run searches"),
         ("PPO", {"sgd_minibatch_size": 9000}, "must be at most train_batch_size = 4000"),
-        ("PPO", {"input": "/tmp/x"}, "input = '/tmp/x': must be 'sampler'"),
         ("PPO", {"multiagent": {"policies": {"a": (None, None)}}}, r"policies\.a = .*four values, not 2"),
         ("PPO", {"multiagent": {"policies": {"a"}, "policies_to_train": ["b"]}}, "there is no policy 'b'"),
         ("PPO", {"multiagent": {"policies": {"a": (None, None, None, {"lrr": 1})}}}, r"policies.a: lrr = 1.*'lr'"),
@@ -388,7 +387,8 @@ def test_the_defaults_are_settings_of_ours(algorithm):
     translation = translated(algorithm, config, discrete=False)
     resolved = resolve(RunConfig, translation.layers, ALGORITHMS)
     assert not resolved.notes
-    assert resolved.config.algorithm.gamma == DEFAULT_CONFIGS[algorithm]["gamma"]
+    if algorithm != "BC":  # which has no rewards
+        assert resolved.config.algorithm.gamma == DEFAULT_CONFIGS[algorithm]["gamma"]
 
 
 def test_explain_names_the_key_a_value_came_from():

@@ -32,6 +32,20 @@ def registered_env(name: str) -> Callable[..., Any] | None:
     return ENVIRONMENTS.get(name)
 
 
+INPUTS: dict[str, Callable[..., Any]] = table("inputs")
+
+
+def register_input(name: str, input_creator: Callable[..., Any]) -> None:
+    if not callable(input_creator):
+        raise ConfigError(f"register_input({name!r}): takes a function of an IOContext, which returns an InputReader")
+    INPUTS[name] = input_creator
+
+
+def registered_input(name: str) -> Callable[..., Any] | None:
+    """Returns the function that makes a reader; None if no input of that name is registered."""
+    return INPUTS.get(name)
+
+
 def registered() -> dict[str, Mapping[str, Any]]:
     """Returns all registries by kind, to be sent to other processes."""
     return {kind: dict(entries) for kind, entries in _TABLES.items()}

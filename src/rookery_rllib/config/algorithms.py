@@ -24,7 +24,12 @@ DQN_KIND = ("DQN", "R2D2", "APEX")
 Q_KIND = (*DQN_KIND, "SimpleQ")
 DDPG_KIND = ("DDPG", "TD3", "APEX_DDPG")
 APEX_KIND = ("APEX", "APEX_DDPG")
-OFF_POLICY = (*Q_KIND, "SAC", *DDPG_KIND)
+SAC_KIND = ("SAC", "CQL")
+OFF_POLICY = (*Q_KIND, *SAC_KIND, *DDPG_KIND)
+
+CLONING_KIND = ("MARWIL", "BC")
+OFFLINE = (*CLONING_KIND, "CQL")
+"""Algorithms that learn from recorded experience (`input`)."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,11 @@ ALGORITHMS = {
         **FROM_REPLAY, "timesteps_per_iteration": 100, "rollout_fragment_length": 1, "train_batch_size": 256,
         "normalize_actions": True, "buffer_size": 1_000_000, "prioritized_replay": False,
     }),
+    "CQL": OldAlgorithm("cql", "SAC", {"input_evaluation": []}),
+    "MARWIL": OldAlgorithm("marwil", changes={
+        "postprocess_inputs": True, "batch_mode": "complete_episodes", "train_batch_size": 2000, "num_workers": 0,
+    }),
+    "BC": OldAlgorithm("bc", "MARWIL", {"beta": 0.0, "postprocess_inputs": False, "input_evaluation": []}),
     "DDPG": OldAlgorithm("ddpg", changes={
         **FROM_REPLAY, "rollout_fragment_length": 1, "train_batch_size": 256, "exploration_config": OU_NOISE,
         "evaluation_config": {"explore": False}, "twin_q": False, "tau": 0.002, "use_state_preprocessor": False,
@@ -176,10 +186,13 @@ PINS: list[tuple[Collection[str], dict[str, Any]]] = [
         "n_step": 1, "double": False, "dueling": False, "dueling_hidden": (), "values.kind": "mean",
         "values.rescale": False,
     }),
-    (("DQN", "SimpleQ", "APEX", "SAC", *DDPG_KIND), {"replay.burn_in": 0}),
+    (("DQN", "SimpleQ", "APEX", *SAC_KIND, *DDPG_KIND), {"replay.burn_in": 0}),
+    (CLONING_KIND, {"validation": 0.0, "distribution": "gaussian", "entropy_coef": 0.0, "adam_eps": 1e-8}),
     (Q_KIND, {"target.kind": "hard"}),
-    (("SAC", *DDPG_KIND), {"adam_eps": 1e-7, "critic.norm": "none", "critic.quantiles": None}),
-    (("SAC",), {"critic.huber": 1.0, "alpha": None, "entropy_share": 0.98, "log_std": "clamp"}),
+    ((*SAC_KIND, *DDPG_KIND), {"adam_eps": 1e-7, "critic.norm": "none", "critic.quantiles": None}),
+    (("SAC",), {"critic.huber": 1.0}),
+    (SAC_KIND, {"alpha": None, "entropy_share": 0.98, "log_std": "clamp"}),
+    (("CQL",), {"critic.huber": None, "soft_targets": False}),
 ]  # fmt: skip
 """Settings below ``algorithm`` that no key sets but a space preset would, with the algorithms that have them."""
 

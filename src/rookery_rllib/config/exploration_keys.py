@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rookery.face import Piecewise, nearest
-from rookery_rllib.config.algorithms import DDPG_KIND, ON_POLICY, Q_KIND, A, X
+from rookery_rllib.config.algorithms import CLONING_KIND, DDPG_KIND, ON_POLICY, Q_KIND, SAC_KIND, A, X
 from rookery_rllib.config.own_exploration import own_exploration
 from rookery_rllib.config.reader import Reader, Values
 from rookery_rllib.config.rows import by, ignored, refused
@@ -152,11 +152,11 @@ def critic_exploration(reader: Reader) -> Values:
     starts = reader.whole("learning_starts")
     values: Values = {f"{path}kind": "white", f"{path}theta": 0.15}
     noises = ("GaussianNoise", "OrnsteinUhlenbeckNoise", "PerWorkerGaussianNoise", "PerWorkerOrnsteinUhlenbeckNoise")
-    known = {"SAC": ("StochasticSampling",)}.get(reader.algorithm, noises)
+    known = dict.fromkeys(SAC_KIND, ("StochasticSampling",)).get(reader.algorithm, noises)
     if kind not in known:
         if kind != OWN_EXPLORATION:
             refuse_exploration(reader, kind, " or ".join(known))
-        elif reader.algorithm != "SAC":
+        elif reader.algorithm not in SAC_KIND:
             values[f"{path}std"] = 0.0
         return values | {"algorithm.learning_starts": starts}
     values["algorithm.learning_starts"] = max(starts, int(exploration_number(reader, "random_timesteps")))
@@ -245,6 +245,7 @@ EXPLORATION = [
     refused(_of("Curiosity", forward_net_activation="relu"), ONE_LAYER, DRAWN, fine=("relu",)),
     refused(_of("Curiosity", sub_exploration=None), ONE_LAYER, DRAWN,
             fine=(None, {"type": "StochasticSampling"}, "StochasticSampling")),
+    ignored("exploration_config.type", "it learns from recorded data, and never explores", CLONING_KIND),
     by(q_exploration, TYPE, Q_PATHS, "Exploration type: EpsilonGreedy, PerWorkerEpsilonGreedy, SoftQ, "
        "StochasticSampling, Random, ParameterNoise.", Q_KIND),
     by(q_exploration, _of("EpsilonGreedy", **EPSILON), Q_PATHS,
@@ -256,9 +257,9 @@ EXPLORATION = [
     by(q_exploration, _of("ParameterNoise", random_timesteps=10_000), Q_PATHS,
        "Env steps with random actions before the noise.", Q_KIND),
     ignored(_of("ParameterNoise", sub_exploration=None), ADAPTS, Q_KIND),
-    by(critic_exploration, TYPE, f"{A}learning_starts", "Exploration type: StochasticSampling.", ("SAC",)),
+    by(critic_exploration, TYPE, f"{A}learning_starts", "Exploration type: StochasticSampling.", SAC_KIND),
     by(critic_exploration, _of("StochasticSampling", random_timesteps=0), f"{A}learning_starts",
-       "Decisions with random actions, if more than learning_starts.", ("SAC",)),
+       "Decisions with random actions, if more than learning_starts.", SAC_KIND),
     by(team_exploration, TYPE, f"{X}epsilon", "Exploration type: EpsilonGreedy.", ("QMIX",)),
     by(team_exploration, _of("EpsilonGreedy", **EPSILON), f"{X}epsilon", EPSILON_TEXT, ("QMIX",)),
     by(drawn_exploration, TYPE, "", "Exploration type: StochasticSampling.", ("MADDPG",)),

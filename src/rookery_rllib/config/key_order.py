@@ -64,6 +64,8 @@ ORDER = {
         grad_clip learning_starts target_network_update_freq worker_side_prioritization _deterministic_loss
         _use_beta_distribution
     """,
+    "CQL": "bc_iters temperature num_actions lagrangian lagrangian_thresh min_q_weight",
+    "MARWIL": "use_gae beta vf_coeff grad_clip replay_buffer_size learning_starts",
     "DDPG": """
         twin_q policy_delay smooth_target_policy target_noise target_noise_clip use_state_preprocessor
         actor_hiddens actor_hidden_activation critic_hiddens critic_hidden_activation n_step buffer_size

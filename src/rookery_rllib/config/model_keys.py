@@ -6,7 +6,17 @@ from typing import Any
 
 from rookery.face import nearest
 from rookery_rllib.base.deprecation import DEPRECATED_VALUE
-from rookery_rllib.config.algorithms import DDPG_KIND, OFF_POLICY, ON_POLICY, PPO_KIND, Q_KIND, M
+from rookery_rllib.config.algorithms import (
+    CLONING_KIND,
+    DDPG_KIND,
+    OFF_POLICY,
+    OFFLINE,
+    ON_POLICY,
+    PPO_KIND,
+    Q_KIND,
+    SAC_KIND,
+    M,
+)
 from rookery_rllib.config.default_networks import FUNCTIONS
 from rookery_rllib.config.reader import Reader, Values
 from rookery_rllib.config.rows import by, ignored, refused, used
@@ -97,7 +107,7 @@ def memory(reader: Reader) -> Values:
         values[f"{path}previous_{name}"] = many > 0
     if reader.algorithm == "R2D2" and not (lstm or attends) and reader.get("model.custom_model") is None:
         reader.refuse("model.use_lstm", "R2D2 trains recurrent policies; set model.use_lstm = True, or use DQN")
-    if (lstm or attends) and reader.algorithm in ("SimpleQ", *DDPG_KIND, "MADDPG"):
+    if (lstm or attends) and reader.algorithm in ("SimpleQ", *DDPG_KIND, "MADDPG", *OFFLINE):
         use = "R2D2" if reader.algorithm == "SimpleQ" else "PPO"
         key = "model.use_lstm" if lstm else "model.use_attention"
         reader.refuse(key, f"{reader.algorithm} does not train policies with memory; use {use}")
@@ -113,8 +123,8 @@ def frames(reader: Reader) -> int:
     return max(reader.whole("model.num_framestacks"), 1)
 
 
-LAYERED = (*ON_POLICY, "PG", *Q_KIND)
-OUTSIDE_LAYERS = ("SAC", *DDPG_KIND)
+LAYERED = (*ON_POLICY, "PG", *Q_KIND, *CLONING_KIND)
+OUTSIDE_LAYERS = (*SAC_KIND, *DDPG_KIND)
 
 MODEL = [
     by(policy_network, {"model.fcnet_hiddens": [256, 256], "model.fcnet_activation": "tanh",
@@ -134,7 +144,7 @@ MODEL = [
     by(shared_trunk, {"vf_share_layers": DEPRECATED_VALUE}, f"{M}shared_trunk", "Former name of vf_share_layers.",
        PPO_KIND),
     ignored("model.vf_share_layers", "the algorithm has no value function beside its policy network",
-            ("PG", *OFF_POLICY)),
+            ("PG", *CLONING_KIND, *OFF_POLICY)),
     by(memory, {"model.use_lstm": False, "model.max_seq_len": 20, "model.lstm_cell_size": 256,
        "model.lstm_use_prev_action": False, "model.lstm_use_prev_reward": False,
        "model.lstm_use_prev_action_reward": DEPRECATED_VALUE, "model.use_attention": False,

@@ -6,7 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from rookery_rllib.base.deprecation import DEPRECATED_VALUE
-from rookery_rllib.config.algorithms import APEX_KIND, DDPG_KIND, DQN_KIND, OFF_POLICY, Q_KIND, A, M, R, X
+from rookery_rllib.config.algorithms import (
+    APEX_KIND,
+    CLONING_KIND,
+    DDPG_KIND,
+    DQN_KIND,
+    OFF_POLICY,
+    Q_KIND,
+    SAC_KIND,
+    A,
+    M,
+    R,
+    X,
+)
 from rookery_rllib.config.exploration_keys import critic_exploration, q_exploration
 from rookery_rllib.config.model_keys import OURS, activation
 from rookery_rllib.config.reader import Reader, Values
@@ -172,7 +184,7 @@ REPLAY = [
        "Prioritized replay by TD error: whether, exponents alpha and beta, constant added to priorities. Beta changes "
        "linearly to its final value over the annealing steps.",
        tuple(name for name in OFF_POLICY if name != "SimpleQ")),
-    to({"n_step": 1}, f"{A}n_step", "Steps of n-step targets.", (*DQN_KIND, "SAC", *DDPG_KIND),
+    to({"n_step": 1}, f"{A}n_step", "Steps of n-step targets.", (*DQN_KIND, *SAC_KIND, *DDPG_KIND),
        rl2="training"),
     to({"learning_starts": 1000}, f"{A}learning_starts",
        "Decisions before learning starts. Until then actions are random.", Q_KIND, rl2="training"),
@@ -214,31 +226,31 @@ DQN_KEYS = [
 
 CRITIC_KEYS = [
     computed(lambda reader: 2 if reader.get("twin_q") else 1, {"twin_q": True}, f"{A}critic.number",
-             "Whether there are two critics, of which the lower value is used.", ("SAC", *DDPG_KIND), rl2="training"),
-    to({"tau": 5e-3}, f"{A}tau", "Soft update rate of target networks per gradient step.", ("SAC", *DDPG_KIND),
+             "Whether there are two critics, of which the lower value is used.", (*SAC_KIND, *DDPG_KIND), rl2="training"),
+    to({"tau": 5e-3}, f"{A}tau", "Soft update rate of target networks per gradient step.", (*SAC_KIND, *DDPG_KIND),
        rl2="training"),
     by(target_updates, {"target_network_update_freq": 0}, f"{A}target_every",
-       "Timesteps between updates of target networks, by tau; 0 = in every gradient step.", ("SAC", "DDPG", "TD3")),
+       "Timesteps between updates of target networks, by tau; 0 = in every gradient step.", (*SAC_KIND, "DDPG", "TD3")),
     ignored("target_network_update_freq", "target networks are updated in every gradient step, by tau", ("APEX_DDPG",)),
     refused({"use_state_preprocessor": DEPRECATED_VALUE}, "there is no separate network for observations; leave it out",
-            ("SAC", *DDPG_KIND), fine=(DEPRECATED_VALUE, False)),
+            (*SAC_KIND, *DDPG_KIND), fine=(DEPRECATED_VALUE, False)),
     by(critic_exploration, {"learning_starts": 1500}, f"{A}learning_starts",
-       "Decisions before learning starts; until then actions are random.", ("SAC", *DDPG_KIND)),
+       "Decisions before learning starts; until then actions are random.", (*SAC_KIND, *DDPG_KIND)),
     by(sac_networks,
        {f"{net}.{name}": value for net in ("policy_model", "Q_model") for name, value in SAC_NETWORK.items()},
        f"{M}hidden {A}critic.hidden {M}activation", "Hidden layers of actor and critics; their activation must be the "
-       "same.", ("SAC",)),
+       "same.", SAC_KIND),
     ignored({"policy_model.custom_model_config": {}, "Q_model.custom_model_config": {}},
-            "SAC has no custom_model here", ("SAC",)),
-    to({"initial_alpha": 1.0}, f"{A}alpha_init", "Initial temperature.", ("SAC",), rl2="training"),
+            "SAC has no custom_model here", SAC_KIND),
+    to({"initial_alpha": 1.0}, f"{A}alpha_init", "Initial temperature.", SAC_KIND, rl2="training"),
     computed(lambda reader: None if reader.get("target_entropy") in (None, "auto") else reader.number("target_entropy"),
              {"target_entropy": None}, f"{A}target_entropy", "Target entropy; None or 'auto' = from the action space.",
-             ("SAC",), rl2="training"),
+             SAC_KIND, rl2="training"),
     by(sac_rates, {"optimization.actor_learning_rate": 3e-4, "optimization.critic_learning_rate": 3e-4,
        "optimization.entropy_learning_rate": 3e-4}, f"{A}lr {A}actor_lr {A}alpha_lr",
-       "Learning rates of critics, actor and temperature.", ("SAC",)),
+       "Learning rates of critics, actor and temperature.", SAC_KIND),
     refused({"_deterministic_loss": False, "_use_beta_distribution": False},
-            "the policy is always a squashed Gaussian; leave it out", ("SAC",)),
+            "the policy is always a squashed Gaussian; leave it out", SAC_KIND),
     by(ddpg_networks, {"actor_hiddens": [400, 300], "actor_hidden_activation": "relu", "critic_hiddens": [400, 300],
        "critic_hidden_activation": "relu"}, f"{M}hidden {A}critic.hidden {M}activation",
        "Hidden layers of actor and critics; their activation must be the same.", DDPG_KIND),
@@ -252,4 +264,38 @@ CRITIC_KEYS = [
     by(huber, {"use_huber": False, "huber_threshold": 1.0}, f"{A}critic.huber",
        "use_huber: errors of values above huber_threshold count linearly; else all are squared.", DDPG_KIND),
     ignored({"l2_reg": 1e-6}, "weights do not decay", DDPG_KIND, fine=(0, 0.0)),
+]  # fmt: skip
+
+
+def cql_gap(reader: Reader) -> Values:
+    """Translates the multiplier of the penalty: its threshold is weighted there, and not here."""
+    if not reader.get("lagrangian"):
+        return {"algorithm.lagrange_gap": None}
+    weight = reader.number("min_q_weight")
+    if weight <= 0:
+        reader.refuse("min_q_weight", "with lagrangian = True it must be above 0")
+        return {}
+    return {"algorithm.lagrange_gap": reader.number("lagrangian_thresh") / weight}
+
+
+OFFLINE_KEYS = [
+    computed(lambda reader: reader.whole("train_batch_size", 1), "train_batch_size", f"{A}batch_size",
+             "Decisions of the data per gradient step. An iteration is one gradient step, or as many as "
+             "timesteps_per_iteration needs.", CLONING_KIND),
+    ignored("rollout_fragment_length batch_mode", "nothing is sampled: it learns from recorded data", CLONING_KIND),
+    to({"beta": 1.0}, f"{A}beta", "How much actions with high returns are preferred; 0 = behavioural cloning.",
+       ("MARWIL",)),
+    refused("beta", "behavioural cloning has no preference; use MARWIL", ("BC",), fine=(0.0,)),
+    ignored({"vf_coeff": 1.0}, "values have their own network and optimizer", CLONING_KIND),
+    to("grad_clip", f"{A}max_grad_norm", "Gradient norm limit; None = no clipping.", CLONING_KIND),
+    ignored({"replay_buffer_size": 1000}, "all data are learned from", CLONING_KIND),
+    ignored("learning_starts", "learning starts at once, on all data", CLONING_KIND),
+    ignored("use_gae", "advantages are returns of the data minus values", CLONING_KIND),
+    to({"bc_iters": 20000}, f"{A}cloning_steps", "Gradient steps at the start in which the actor clones the data.",
+       ("CQL",)),
+    to({"temperature": 1.0}, f"{A}conservative_temperature", "Temperature of the soft maximum over actions.", ("CQL",)),
+    to({"num_actions": 10}, f"{A}num_actions", "Actions compared with that of the data, of each kind.", ("CQL",)),
+    to({"min_q_weight": 5.0}, f"{A}conservative_weight", "Weight of the conservative penalty.", ("CQL",)),
+    by(cql_gap, {"lagrangian": False, "lagrangian_thresh": 5.0}, f"{A}lagrange_gap",
+       "lagrangian: the weight has a multiplier that keeps the gap at lagrangian_thresh / min_q_weight.", ("CQL",)),
 ]  # fmt: skip

@@ -9,7 +9,7 @@ import torch
 
 from rookery.face import nearest
 from rookery_rllib.base.deprecation import DEPRECATED_VALUE
-from rookery_rllib.config.algorithms import DDPG_KIND, ON_POLICY, Q_KIND, A, M
+from rookery_rllib.config.algorithms import ALGORITHMS, CLONING_KIND, DDPG_KIND, ON_POLICY, Q_KIND, SAC_KIND, A, M
 from rookery_rllib.config.reader import Reader, Values
 from rookery_rllib.config.rows import NO_DEFAULT, by, ignored, on_cluster, refused, to, used
 from rookery_rllib.config.sampling_keys import lanes
@@ -162,12 +162,14 @@ THREADS = {"intra_op_parallelism_threads": 8, "inter_op_parallelism_threads": 8}
 """Keys of TensorFlow sessions."""
 
 LEARNING = [
-    to({"gamma": 0.99}, f"{A}gamma", "Discount factor.", rl2="training"),
-    by(learning_rate, {"lr": 0.0001}, f"{A}lr", "Learning rate.", (*ON_POLICY, "PG", *Q_KIND)),
+    to({"gamma": 0.99}, f"{A}gamma", "Discount factor.", tuple(name for name in ALGORITHMS if name != "BC"),
+       rl2="training"),
+    ignored("gamma", "behavioural cloning has no rewards", ("BC",)),
+    by(learning_rate, {"lr": 0.0001}, f"{A}lr", "Learning rate.", (*ON_POLICY, "PG", *Q_KIND, *CLONING_KIND)),
     by(learning_rate, {"lr_schedule": None}, f"{A}lr", "Learning rate by env steps, [[step, rate], ...].",
        (*ON_POLICY, *Q_KIND), rl2="training"),
     ignored("lr", "learning rates of actor and critics have their own keys (optimization, actor_lr, critic_lr)",
-            ("SAC", *DDPG_KIND)),
+            (*SAC_KIND, *DDPG_KIND)),
     ignored({"optimizer": {}}, "no algorithm reads it; use lr and grad_clip",
             rl2="training"),
     by(device, {"num_gpus": 0, "_fake_gpus": False}, "device",
@@ -219,10 +221,10 @@ REPORTING = [
     refused({"extra_python_environs_for_driver": {}}, "set the environment variables before this process starts"),
     by(worker_environment, {"extra_python_environs_for_worker": {}}, "cluster.environment",
        "Environment variables of workers on a cluster; refused if environments run in this process."),
-    refused({"input": "sampler"},
-            "must be 'sampler', or a function that returns a PolicyServerInput; to learn from files: rookery replay "
-            "import FOLDER -o DATA, then rookery train --algo iql (bc, marwil, cql, ...) --replay DATA",
-            rl2="offline_data"),
+    used({"input": "sampler"},
+         "Recorded experience of MARWIL, BC and CQL: a directory, a file, a pattern, a list, a registered name, or a "
+         "function that returns an InputReader; for other algorithms 'sampler', or a function that returns a "
+         "PolicyServerInput.", rl2="offline_data"),
     used({"output": None},
          "Directory for experience as JSON lines, 'logdir' for the directory of the trial, or a function of an "
          "IOContext that returns an OutputWriter.", rl2="offline_data"),
@@ -231,7 +233,7 @@ REPORTING = [
     used({"output_max_file_size": 64 * 1024 * 1024}, "Bytes after which a new output file is started.",
          rl2="offline_data"),
     ignored({"input_evaluation": ["is", "wis"], "postprocess_inputs": False, "shuffle_buffer_size": 0},
-            "it belongs to the reading of recorded experience, which is refused (input)", rl2="offline_data"),
+            "data are read whole; policies are estimated by rookery evaluate RUN --replay DATA", rl2="offline_data"),
 ]  # fmt: skip
 
 MULTIAGENT = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from rookery.face import usable_cores
-from rookery_rllib.config.algorithms import A2C_KIND, IMPALA_KIND, OFF_POLICY, PPO_KIND, A
+from rookery_rllib.config.algorithms import A2C_KIND, CLONING_KIND, IMPALA_KIND, OFF_POLICY, PPO_KIND, A
 from rookery_rllib.config.reader import Reader, Values
 from rookery_rllib.config.rows import by, computed, ignored, refused, used
 from rookery_rllib.env.teams import TEAM_KIND
@@ -101,6 +101,8 @@ def replay_pace(reader: Reader) -> Values:
 def iteration(reader: Reader) -> Values:
     """Translates the env steps of an iteration: a batch, or ``timesteps_per_iteration`` if that is more."""
     steps = math.ceil(reader.whole("timesteps_per_iteration") / reader.rows_per_step)
+    if reader.algorithm in CLONING_KIND:
+        return {"sampling.iteration_steps": max(steps, reader.whole("train_batch_size", 1))}
     if reader.algorithm in (*OFF_POLICY, *TEAM_KIND):
         return {"sampling.iteration_steps": max(steps, reader.round)}
     batch = reader.rounds * reader.round

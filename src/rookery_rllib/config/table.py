@@ -9,7 +9,7 @@ from __future__ import annotations
 from rookery_rllib.config.exploration_keys import EXPLORATION
 from rookery_rllib.config.model_keys import MODEL
 from rookery_rllib.config.on_policy_keys import IMPALA_AND_APPO, PPO_AND_A2C
-from rookery_rllib.config.replay_keys import CRITIC_KEYS, DQN_KEYS, REPLAY
+from rookery_rllib.config.replay_keys import CRITIC_KEYS, DQN_KEYS, OFFLINE_KEYS, REPLAY
 from rookery_rllib.config.rows import Row
 from rookery_rllib.config.run_keys import ENVIRONMENT, EVALUATION, LEARNING, MULTIAGENT, REPORTING
 from rookery_rllib.config.sampling_keys import SAMPLING
@@ -28,6 +28,7 @@ SUBJECTS: dict[str, list[list[Row]]] = {
     "Replay": REPLAY,
     "DQN and variants": DQN_KEYS,
     "SAC, DDPG, TD3": CRITIC_KEYS,
+    "MARWIL, BC, CQL": OFFLINE_KEYS,
     "QMIX and MADDPG": TEAM_KEYS,
     "Exploration": EXPLORATION,
 }

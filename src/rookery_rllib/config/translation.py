@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from rookery.face import ConfigError, Layer, is_undecided, nearest, show
-from rookery_rllib.config.algorithms import ALGORITHMS, DEFAULT_POLICY_ID, LINES_ON_CLUSTER, OF_VTRACE, pins
+from rookery_rllib.config.algorithms import ALGORITHMS, DEFAULT_POLICY_ID, LINES_ON_CLUSTER, OF_VTRACE, SAC_KIND, pins
 from rookery_rllib.config.defaults import (
     DEFAULT_CONFIGS,
     MODEL_DEFAULTS,
@@ -265,7 +265,7 @@ def _settings(reader: Reader, discrete: bool | None) -> _Found:
     name = ALGORITHMS[reader.algorithm].name
     name = "td3" if name == "ddpg" and is_td3(reader) else name
     values: Values = {"algorithm.name": name, **pins(reader.algorithm)}
-    if reader.algorithm == "SAC" and discrete is not None:
+    if reader.algorithm in SAC_KIND and discrete is not None:
         values["algorithm.discrete"] = discrete
     sources = dict.fromkeys(values, reader.algorithm)
     given: set[str] = set()

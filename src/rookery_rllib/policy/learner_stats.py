@@ -8,6 +8,7 @@ from typing import Any
 LEARNER_KEYS = {
     "lr": "cur_lr",
     "policy_loss": "policy_loss",
+    "bc_loss": "policy_loss",
     "value_loss": "vf_loss",
     "explained_variance": "vf_explained_var",
     "entropy": "entropy",

@@ -27,7 +27,7 @@ from rookery.face import (
 from rookery_rllib.base.notices import say_once
 from rookery_rllib.base.ray_client import address
 from rookery_rllib.batch.numpy_functions import as_arrays
-from rookery_rllib.config.algorithms import DEFAULT_POLICY_ID, ON_POLICY
+from rookery_rllib.config.algorithms import DEFAULT_POLICY_ID, OFFLINE, ON_POLICY
 from rookery_rllib.config.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, merge_trainer_configs
 from rookery_rllib.config.on_policy_keys import VALUE_CLIP_IGNORED
 from rookery_rllib.config.sampling_keys import WHOLE_EPISODES
@@ -57,6 +57,7 @@ from rookery_rllib.trainer.cluster_workers import (
 from rookery_rllib.trainer.evaluating import TrainerEvaluation
 from rookery_rllib.trainer.evaluation_workers import EvaluationWorkers
 from rookery_rllib.trainer.policy_server import PolicyServerInput, agents_of, served
+from rookery_rllib.trainer.recorded_input import replay_of
 from rookery_rllib.trainer.recording import Recorder, writer_of
 from rookery_rllib.trainer.restoring import restore_checkpoint, write_checkpoint
 from rookery_rllib.trainer.results import (
@@ -184,6 +185,7 @@ class BaseTrainer(Trainable):
         self._hooked: list[str] = []
         self._writer = writer_of(self.config, self.logdir)
         self.workers = WorkerSet(self)
+        self.recorded = self._recorded()
         if observe is not None:
             self.env_maker.rewrite = rewriting(self, observe)
         self.rookery = self._make_rookery()
@@ -198,6 +200,28 @@ class BaseTrainer(Trainable):
         self._stopwatch = Stopwatch(self.rookery.timers)
         self._steps_before = self._decisions_before = 0
         self._init(self.config, self.env_creator)
+
+    def _recorded(self) -> str:
+        """Returns the directory of recorded experience that it learns from; empty for algorithms that sample.
+
+        Raises:
+            ConfigError: If `input` is wrong for the algorithm, or the environment has several agents.
+        """
+        source = self.config["input"]
+        if self.algorithm not in OFFLINE:
+            if source != "sampler":
+                raise ConfigError(
+                    f"rllib config: input = {source!r}: {self} samples: set 'sampler', or a function that returns a "
+                    f"PolicyServerInput; {', '.join(OFFLINE)} learn from recorded experience"
+                )
+            return ""
+        if self.is_multi_agent or self.has_clients:
+            raise ConfigError(f"{self}: env: recorded experience of one agent is learned from, in an environment of it")
+        env = self.env_maker.made[0] if self.makes_environments else self.env_creator(dict(self.config["env_config"]))
+        spaces = env.observation_space, env.action_space
+        if not self.makes_environments:
+            env.close()
+        return replay_of(self.config, self.logdir, spaces)
 
     def _translate(self, given: dict[str, Any], agents: list[Any] | None, env: Any) -> None:
         """Translates the configuration, for workers on a joined cluster if possible."""
@@ -379,9 +403,9 @@ class BaseTrainer(Trainable):
         if due:
             self._evaluation.begin()
         ends = time.monotonic() + self.translation.trainer["min_iter_time_s"]
-        found = self.rookery.train_iteration()
+        found = self._iterate()
         while time.monotonic() < ends:
-            found = self.rookery.train_iteration()
+            found = self._iterate()
         if shared:
             put_together(shared)
             learners = self.rookery.learners.items()
@@ -394,6 +418,14 @@ class BaseTrainer(Trainable):
         if self.config["env_task_fn"] is not None:
             self._set_tasks(self.config["env_task_fn"], result)
         return result
+
+    def _iterate(self) -> IterationResult:
+        """Samples and learns, or learns from recorded experience."""
+        if not self.recorded:
+            return self.rookery.train_iteration()
+        steps = self.rookery.config.sampling.iteration_steps or 1
+        rows = 1 if self.algorithm == "CQL" else int(self.config["train_batch_size"])
+        return self.rookery.learn(max(steps // rows, 1))
 
     def log_result(self, result: dict[str, Any]) -> None:
         """Passes a whole result, with counters and times, to the callbacks, which may add to it."""
@@ -454,6 +486,9 @@ class BaseTrainer(Trainable):
     @property
     def timesteps(self) -> int:
         """Timesteps so far, as RLlib counts them: rows of agents if they all have the default policy, else env steps."""
+        if self.recorded:
+            batch = int(self.config["train_batch_size"])
+            return batch * max(replay.gradient_steps for replay in self.rookery.replays.values())
         counts_rows = self.translation.counts_rows and not self.teams
         return self.decisions if counts_rows else self.rookery.env_steps
 

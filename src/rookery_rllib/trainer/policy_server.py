@@ -15,7 +15,7 @@ from typing import Any
 
 from rookery.face import SCHEME, TOKEN, Client, ConfigError, EpisodeLost, space_to_json
 from rookery_rllib.base.notices import say_once
-from rookery_rllib.batch.offline import IOContext
+from rookery_rllib.batch.offline import InputReader, IOContext
 from rookery_rllib.config.translation import policies_of
 from rookery_rllib.env.making import creator_of
 from rookery_rllib.gym.old_envs import adapted, speaks_in_dicts
@@ -48,14 +48,16 @@ def served(given: dict[str, Any]) -> CurrentId | None:
     source = given.get("input")
     if not callable(source):
         return None
-    del given["input"]
     worker = SimpleNamespace(num_workers=0, worker_index=0, env=None)
     server = source(IOContext(config=given, worker_index=0, worker=worker))
+    if isinstance(server, InputReader):
+        return None
     if not isinstance(server, PolicyServerInput):
         raise ConfigError(
-            f"rllib config: input: the function returned {type(server).__name__}, expected a PolicyServerInput; "
-            "rookery learn RUN learns from a replay that was recorded"
+            f"rllib config: input: the function returned {type(server).__name__}, expected a PolicyServerInput, or for "
+            "MARWIL, BC and CQL an InputReader"
         )
+    del given["input"]
     spaces = spaces_of_clients(given)
     given["env_config"] = {}
     given["num_envs_per_worker"] = max(int(given.get("num_envs_per_worker") or 1), EPISODES_AT_ONCE)

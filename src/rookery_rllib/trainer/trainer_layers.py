@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rookery.face import ConfigError, Layer
-from rookery_rllib.config.algorithms import DDPG_KIND, ON_POLICY, Q_KIND
+from rookery_rllib.config.algorithms import CLONING_KIND, DDPG_KIND, ON_POLICY, Q_KIND, SAC_KIND
 from rookery_rllib.config.defaults import merge_trainer_configs
 from rookery_rllib.model.catalog import custom_model, network_factory
 from rookery_rllib.model.model_v2 import ScriptNetwork
@@ -39,6 +39,9 @@ def trainer_layers(trainer: Any) -> list[Layer]:
         layers.append(Layer("rllib config: env", {"teams": trainer.teams}))
     for name, entry in translation.policies.items():
         layers += policy_layers(trainer, name, entry)
+    if trainer.recorded:
+        start = {f"policies.{name}.replay.start_from": (trainer.recorded,) for name in translation.policies}
+        layers.append(Layer("rllib config: input", start))
     layers += exploration_layers(translation, trainer.policy_configs, layers)
     return [*layers, Layer("trainer", {"logging.console": "quiet"})]
 
@@ -76,7 +79,7 @@ def policy_layers(trainer: Any, name: str, entry: Any) -> list[Layer]:
     if custom_model(options) is None:
         return []
     algorithm = trainer.algorithm
-    if algorithm in ("SAC", *DDPG_KIND):
+    if algorithm in (*SAC_KIND, *DDPG_KIND, *CLONING_KIND):
         raise ConfigError(
             f"rllib config: model.custom_model = {options['custom_model']!r}: the networks of {algorithm} "
             "are made by settings, actor and critics alike; leave it out, or use PPO, A2C, PG or DQN, or "

@@ -46,6 +46,7 @@ TD3Trainer, DDPGTrainer, A2CTrainer, A3CTrainer = (TRAINERS[name] for name in ("
 DDPPOTrainer, PGTrainer, R2D2Trainer = (TRAINERS[name] for name in ("DDPPO", "PG", "R2D2"))
 QMixTrainer, MADDPGTrainer = TRAINERS["QMIX"], TRAINERS["MADDPG"]
 ImpalaTrainer, APPOTrainer = TRAINERS["IMPALA"], TRAINERS["APPO"]
+MARWILTrainer, BCTrainer, CQLTrainer = (TRAINERS[name] for name in ("MARWIL", "BC", "CQL"))
 ApexTrainer, ApexDDPGTrainer = TRAINERS["APEX"], TRAINERS["APEX_DDPG"]
 GenericOffPolicyTrainer = DQNTrainer
 """Base of off-policy trainers made by ``with_updates``."""
@@ -54,9 +55,6 @@ UNSUPPORTED = {
     "ES": "evolution strategies", "ARS": "augmented random search", "DREAMER": "Dreamer", "MAML": "MAML",
     "MBMPO": "MBMPO", "SlateQ": "SlateQ", "contrib/AlphaZero": "AlphaZero", "contrib/LinTS": "linear bandits",
     "contrib/LinUCB": "linear bandits",
-    "MARWIL": "MARWIL as a trainer (use rookery train --algo marwil --replay DATA)",
-    "BC": "behavioural cloning as a trainer (use rookery train --algo bc --replay DATA)",
-    "CQL": "CQL as a trainer (use rookery train --algo cql --replay DATA; docs/from-rllib.md has its keys)",
     "contrib/RandomAgent": "the random agent (use a Policy that draws from its action space)",
 }  # fmt: skip
 """Unsupported trainers of 2021, with descriptions."""

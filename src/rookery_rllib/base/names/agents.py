@@ -46,6 +46,13 @@ ray.rllib.agents.dqn  .dqn: DQNTrainer DEFAULT_CONFIG  .simple_q: SimpleQTrainer
 ray.rllib.agents.impala.impala  trainer.trainers: ImpalaTrainer  config.defaults: DEFAULT_CONFIG=IMPALA_DEFAULT_CONFIG
 ray.rllib.agents.impala  .impala: *
 
+ray.rllib.agents.marwil.marwil  trainer.trainers: MARWILTrainer
+    config.defaults: DEFAULT_CONFIG=MARWIL_DEFAULT_CONFIG
+ray.rllib.agents.marwil.bc  trainer.trainers: BCTrainer  config.defaults: BC_DEFAULT_CONFIG
+ray.rllib.agents.marwil  .marwil: *  .bc: *
+ray.rllib.agents.cql.cql  trainer.trainers: CQLTrainer  config.defaults: CQL_DEFAULT_CONFIG
+ray.rllib.agents.cql  .cql: *
+
 ray.rllib.agents.pg.pg  trainer.trainers: PGTrainer  config.defaults: DEFAULT_CONFIG=PG_DEFAULT_CONFIG
 ray.rllib.agents.pg.pg_torch_policy  policy.templates: PGTorchPolicy
     policy.losses: pg_torch_loss pg_loss_stats post_process_advantages
@@ -123,8 +130,6 @@ ray.rllib.agents
     maml: MAML is not implemented
     mbmpo: MBMPO is not implemented
     slateq: SlateQ is not implemented
-    marwil: {_OFFLINE} --algo marwil (or bc) --replay DATA
-    cql: {_OFFLINE} --algo cql --replay DATA
 ray.rllib.algorithms
     marwil bc: {_OFFLINE} --algo marwil (or bc) --replay DATA
     cql: {_OFFLINE} --algo cql --replay DATA

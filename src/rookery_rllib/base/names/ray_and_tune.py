@@ -30,7 +30,7 @@ ray.tune.logger
 ray.tune.progress_reporter  tune.reporters:
     ProgressReporter TuneReporterBase CLIReporter JupyterNotebookReporter TrialProgressCallback
 ray.tune.registry
-    base.registrations: register_env
+    base.registrations: register_env register_input
     tune.trainables: register_trainable get_trainable_cls has_trainable validate_trainable ENV_CREATOR TRAINABLE_CLASS
         _global_registry=global_registry
 ray.tune.resources  trainer.trial.resources: Resources

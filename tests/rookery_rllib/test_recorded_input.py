@@ -1,0 +1,155 @@
+"""MARWIL, BC and CQL as trainers: what they read as `input`, what they learn from it, and what they refuse."""
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rookery.core.errors import ConfigError
+from rookery_rllib.base.registrations import register_input
+from rookery_rllib.batch.offline import InputReader, JsonReader, JsonWriter
+from rookery_rllib.batch.sample_batch import SampleBatch
+from rookery_rllib.trainer import recorded_input
+from rookery_rllib.trainer.trainers import BCTrainer, CQLTrainer, MARWILTrainer, PPOTrainer, get_trainer_class
+
+EPISODE = 10
+SMALL = {"model": {"fcnet_hiddens": [8]}, "train_batch_size": 50, "seed": 1}
+
+
+class Signs:
+    """Shows a number; the action that equals its sign is right."""
+
+    observation_space = spaces.Box(-1, 1, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, config=None):
+        self.rng = np.random.default_rng(0)
+
+    def reset(self):
+        self.t = 0
+        return self._seen()
+
+    def step(self, action):
+        right = float(action == (self.obs[0] > 0))
+        self.t += 1
+        return self._seen(), right, self.t == EPISODE, {}
+
+    def _seen(self):
+        self.obs = self.rng.uniform(-1, 1, 1).astype(np.float32)
+        return self.obs
+
+
+def episode(number, right=0.9):
+    """An episode in which a share of the actions is right."""
+    rng = np.random.default_rng(number)
+    obs = rng.uniform(-1, 1, (EPISODE + 1, 1)).astype(np.float32)
+    good = (obs[:-1, 0] > 0).astype(int)
+    actions = np.where(rng.random(EPISODE) < right, good, 1 - good)
+    return SampleBatch({
+        "obs": obs[:-1], "new_obs": obs[1:], "actions": actions, "rewards": (actions == good).astype(np.float32),
+        "dones": np.arange(EPISODE) == EPISODE - 1, "eps_id": np.full(EPISODE, number), "t": np.arange(EPISODE),
+    })  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    writer = JsonWriter(str(tmp_path / "data"))
+    for number in range(30):
+        writer.write(episode(number))
+    return str(tmp_path / "data")
+
+
+def right(trainer):
+    """Share of right actions."""
+    seen = np.linspace(-1, 1, 40, dtype=np.float32)[:, None]
+    actions = trainer.get_policy().compute_actions(seen, explore=False)[0]
+    return np.mean(np.asarray(actions) == (seen[:, 0] > 0))
+
+
+@pytest.mark.parametrize("cls", [BCTrainer, MARWILTrainer], ids=str)
+def test_the_data_are_learned_from_and_nothing_is_sampled(cls, folder, tmp_path):
+    config = {**SMALL, "env": Signs, "input": folder, "lr": 1e-2, "timesteps_per_iteration": 5000}
+    trainer = cls(config=config)
+    assert len(trainer.local_replay_buffer["default_policy"].buffer) == 300
+    result = trainer.train()
+    assert (result["timesteps_total"], result["timesteps_this_iter"], trainer.rookery.env_steps) == (5000, 5000, 0)
+    assert np.isnan(result["episode_reward_mean"])
+    assert np.isfinite(result["info"]["learner"]["default_policy"]["learner_stats"]["policy_loss"])
+    assert right(trainer) > 0.9
+    path = trainer.save(str(tmp_path / "checkpoints"))
+    other = cls(config=config)
+    other.restore(path)
+    assert right(other) == right(trainer) and other.train()["timesteps_total"] == 10_000
+    for each in (trainer, other):
+        each.stop()
+
+
+def test_weights_prefer_the_better_of_two_actions(tmp_path):
+    writer = JsonWriter(str(tmp_path))
+    for number in range(60):
+        writer.write(episode(number, right=0.35))  # most actions are wrong
+    config = {**SMALL, "env": Signs, "input": str(tmp_path), "lr": 1e-2, "timesteps_per_iteration": 10_000, "gamma": 0.0}
+    shares = []
+    for cls, beta in ((BCTrainer, 0.0), (MARWILTrainer, 20.0)):
+        trainer = cls(config={**config, "beta": beta})
+        trainer.train()
+        shares.append(right(trainer))
+        trainer.stop()
+    assert shares[0] < 0.2 < 0.8 < shares[1]
+
+
+class Once(InputReader):
+    """Episodes of a script."""
+
+    def __init__(self, ioctx):
+        self.number = 0
+
+    def next(self):
+        self.number += 1
+        return SampleBatch.concat_samples([episode(1000 * self.number + i) for i in range(100)])
+
+
+def test_inputs_of_every_form_are_read(folder, monkeypatch):
+    monkeypatch.setattr(recorded_input, "ROWS", 2000)
+    register_input("recorded here", lambda ioctx: JsonReader(folder, ioctx))
+    files = JsonReader(folder).files
+    for source, rows in ((folder + "/*.json", 300), (files, 300), ({folder: 1.0}, 300), ("recorded here", 300),
+                         (Once, 2000)):  # fmt: skip
+        trainer = BCTrainer(config={**SMALL, "env": Signs, "input": source})
+        assert len(trainer.local_replay_buffer["default_policy"].buffer) == rows
+        trainer.stop()
+
+
+def test_what_cannot_be_read_is_refused(folder):
+    for config, message in (
+        ({}, "input = 'sampler': this algorithm learns from recorded experience"),
+        ({"input": 3}, "input = 3"),
+        ({"input": lambda ioctx: 3}, "returned int"),
+        ({"input": folder, "beta": 1.0}, "use MARWIL"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            BCTrainer(config={**SMALL, "env": Signs, **config})
+    with pytest.raises(ConfigError, match="PPO samples"):
+        PPOTrainer(config={"env": "CartPole-v1", "input": folder})
+    assert get_trainer_class("CQL") is CQLTrainer
+
+
+def test_cql_learns_from_actions_of_numbers(tmp_path):
+    writer = JsonWriter(str(tmp_path))
+    rng = np.random.default_rng(0)
+    for number in range(20):
+        obs = rng.uniform(-1, 1, (6, 3)).astype(np.float32)
+        writer.write(SampleBatch({
+            "obs": obs[:-1], "new_obs": obs[1:], "actions": rng.uniform(-2, 2, (5, 1)).astype(np.float32),
+            "rewards": np.ones(5, np.float32), "dones": np.arange(5) == 4, "eps_id": np.full(5, number),
+            "t": np.arange(5),
+        }))  # fmt: skip
+    networks = {name: {"fcnet_hiddens": [8]} for name in ("policy_model", "Q_model")}
+    config = {"env": "Pendulum-v1", "input": str(tmp_path), "train_batch_size": 16, "timesteps_per_iteration": 20}
+    trainer = CQLTrainer(config={**config, **networks, "bc_iters": 10, "min_q_weight": 2.0, "seed": 1})
+    result = trainer.train()
+    cfg = trainer.rookery.learners["default_policy"].cfg
+    assert (cfg.cloning_steps, cfg.conservative_weight, cfg.critic.huber) == (10, 2.0, None)
+    assert trainer.rookery.replays["default_policy"].gradient_steps == 20
+    assert result["timesteps_total"] == 20 * 16
+    assert np.isfinite(result["info"]["learner"]["default_policy"]["learner_stats"]["critic_loss"])
+    trainer.stop()
