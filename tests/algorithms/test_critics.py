@@ -103,7 +103,9 @@ def test_each_of_two_networks_reports_its_loss():
         own = [float((0.5 * (one - target).square() * by).mean()) for one in q]
         assert [float(metrics[f"critic_loss_{number}"]) for number in (1, 2)] == pytest.approx(own)
         assert float(metrics["critic_loss"]) == pytest.approx(sum(own))
-    _, metrics = critic_loss(torch.randn(2, 5, 3), CriticBatch({}, torch.zeros(5, 2), torch.randn(5, 4), None), TD3Config())
+    _, metrics = critic_loss(
+        torch.randn(2, 5, 3), CriticBatch({}, torch.zeros(5, 2), torch.randn(5, 4), None), TD3Config()
+    )
     assert float(metrics["critic_loss"]) == pytest.approx(
         float(metrics["critic_loss_1"] + metrics["critic_loss_2"]), rel=1e-5
     )

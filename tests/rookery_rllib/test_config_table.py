@@ -49,6 +49,7 @@ BESIDE = {
         for name in ("random_timesteps", "scale_timesteps")
     },
     "huber_threshold": {"use_huber": True},
+    "lagrangian_thresh": {"lagrangian": True},
     "v_min": {"num_atoms": 51},
     "v_max": {"num_atoms": 51},
     "evaluation_config.explore": {},
@@ -163,13 +164,19 @@ def merged(one: dict, two: dict) -> dict:
 def basis(algorithm: str, key: str) -> dict:
     """Returns the keys that a test sets beside a key."""
     said = {} if algorithm in OFF_LAYERS and key in OF_LAYERS else BESIDE.get(key, {})
+    if algorithm in algorithms.CLONING_KIND:
+        said = {name: value for name, value in said.items() if name in DEFAULT_CONFIGS[algorithm]}
     if algorithm == "R2D2" and "use_attention" not in said.get("model", {}):
         said = merged({"model": {"use_lstm": True}}, said)
     if algorithm == "R2D2" and key in ("num_atoms", "v_min", "v_max"):
         said = merged(said, {"use_h_function": False})
     if algorithm == "APPO":
         without = {"lambda": {"vtrace": False}, "use_gae": {"vtrace": False, "lambda": 0.5}}
-        said = {**without, "kl_coeff": {"use_kl_loss": True}, "replay_buffer_num_slots": {"replay_proportion": 1.0}}.get(key, said)
+        said = {
+            **without,
+            "kl_coeff": {"use_kl_loss": True},
+            "replay_buffer_num_slots": {"replay_proportion": 1.0},
+        }.get(key, said)
     if key.count(".") == 2:
         said = merged(said, {"exploration_config": {"type": key.split(".")[1]}})
     return said
@@ -267,7 +274,8 @@ SAME = {
     ("PG", "rollout_fragment_length"), ("PG", "batch_mode"),  # learns from whole episodes
     ("PG", "sample_async"), ("R2D2", "prioritized_replay"), ("R2D2", "model.use_lstm"),  # refused
     ("R2D2", "model.use_attention"),  # has a memory in any case
-    ("SAC", "exploration_config.type"), ("CQL", "exploration_config.type"), ("QMIX", "exploration_config.type"),  # have one
+    ("SAC", "exploration_config.type"), ("CQL", "exploration_config.type"),  # have one
+    ("QMIX", "exploration_config.type"),
     ("MADDPG", "exploration_config.type"),
     ("MADDPG", "model.lstm_cell_size"),  # remembers nothing
     ("QMIX", "model.max_seq_len"),  # a whole episode there

@@ -87,7 +87,14 @@ def test_weights_prefer_the_better_of_two_actions(tmp_path):
     writer = JsonWriter(str(tmp_path))
     for number in range(60):
         writer.write(episode(number, right=0.35))  # most actions are wrong
-    config = {**SMALL, "env": Signs, "input": str(tmp_path), "lr": 1e-2, "timesteps_per_iteration": 10_000, "gamma": 0.0}
+    config = {
+        **SMALL,
+        "env": Signs,
+        "input": str(tmp_path),
+        "lr": 1e-2,
+        "timesteps_per_iteration": 10_000,
+        "gamma": 0.0,
+    }
     shares = []
     for cls, beta in ((BCTrainer, 0.0), (MARWILTrainer, 20.0)):
         trainer = cls(config={**config, "beta": beta})

@@ -49,7 +49,9 @@ def surrogate(reader: Reader) -> Values:
     for key in ("replay_proportion", "use_kl_loss"):
         if reader.get(key):
             reader.refuse(key, "it needs the target network of V-trace; set vtrace = True, or leave it out")
-    reader.notes.append("vtrace = False: it is PPO on batches of the latest weights, and nothing is collected meanwhile")
+    reader.notes.append(
+        "vtrace = False: it is PPO on batches of the latest weights, and nothing is collected meanwhile"
+    )
     return {**advantage(reader), "algorithm.name": "ppo"}
 
 

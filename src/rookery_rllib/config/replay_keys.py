@@ -73,7 +73,9 @@ def dueling(reader: Reader) -> Values:
 def q_target(reader: Reader) -> Values:
     """Translates the interval of target network updates."""
     return {
-        "algorithm.target.every_env_steps": max(reader.whole("target_network_update_freq", 1) // reader.rows_per_step, 1),
+        "algorithm.target.every_env_steps": max(
+            reader.whole("target_network_update_freq", 1) // reader.rows_per_step, 1
+        ),
         "algorithm.target.every": None,
     }
 
@@ -88,7 +90,9 @@ def same_function(reader: Reader, keys: Sequence[str]) -> str:
     """Returns the activation of layers of actor and critics, which must be the same, and one of ours."""
     name, other = (activation(reader, key) for key in keys)
     if name != other:
-        reader.refuse(keys[1], f"actor and critics have one activation here, and {keys[0]} is {name}: give both the same")
+        reader.refuse(
+            keys[1], f"actor and critics have one activation here, and {keys[0]} is {name}: give both the same"
+        )
     if name not in OURS:
         reader.refuse(keys[0], f"must be one of {', '.join(OURS)}")
     return OURS.get(name, "relu")
@@ -226,7 +230,8 @@ DQN_KEYS = [
 
 CRITIC_KEYS = [
     computed(lambda reader: 2 if reader.get("twin_q") else 1, {"twin_q": True}, f"{A}critic.number",
-             "Whether there are two critics, of which the lower value is used.", (*SAC_KIND, *DDPG_KIND), rl2="training"),
+             "Whether there are two critics, of which the lower value is used.", (*SAC_KIND, *DDPG_KIND),
+             rl2="training"),
     to({"tau": 5e-3}, f"{A}tau", "Soft update rate of target networks per gradient step.", (*SAC_KIND, *DDPG_KIND),
        rl2="training"),
     by(target_updates, {"target_network_update_freq": 0}, f"{A}target_every",

@@ -78,7 +78,7 @@ def state_widths(actor: Actor) -> list[int]:
     """Returns the widths of the parts of a policy's memory as lists of 2021 have them: h and c of an LSTM, one vector
     of other cells; the previous action and reward, if it recalls them, come last.
     """
-    cell = actor.memory
+    cell: Any = actor.memory
     own = 0 if cell is None else int(cell.size)
     parts = len(cell.layers) * cell.num_states if cell is not None and hasattr(cell, "num_states") else 1
     widths = [own // parts] * parts + [actor.memory_size - own]

@@ -485,7 +485,9 @@ class BaseTrainer(Trainable):
 
     @property
     def timesteps(self) -> int:
-        """Timesteps so far, as RLlib counts them: rows of agents if they all have the default policy, else env steps."""
+        """Timesteps so far, as RLlib counts them: rows of agents if all have the default policy, else env steps; with
+        recorded experience, rows that were learned from.
+        """
         if self.recorded:
             batch = int(self.config["train_batch_size"])
             return batch * max(replay.gradient_steps for replay in self.rookery.replays.values())

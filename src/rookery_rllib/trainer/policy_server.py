@@ -159,6 +159,11 @@ class PolicyClient:
         token = os.environ.get(TOKEN)
         if not token and file is not None and file.is_file():
             token = file.read_text(encoding="utf-8").strip()
+        if not token:
+            raise ConnectionError(
+                f"PolicyClient: there is no server yet at {address}: start the trainer with a PolicyServerInput first, "
+                f"which writes its token for clients of the same user; elsewhere set {TOKEN} on both sides"
+            )
         self._client = Client(address, token)
         self._now: dict[str, str] = {}  # the current episode of the script
         self._unlearned: set[str] = set()  # episodes of the script without training

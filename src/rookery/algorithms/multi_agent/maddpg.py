@@ -127,7 +127,10 @@ class TeamCritics(nn.Module):
         super().__init__()
         action = policy.action_spec
         width = sum(action.sizes) + action.num_numbers
-        relaxed, inside = action_spec(spaces.Box(-1.0, 1.0, (width,))), cfg.network(model).replace(layer_norm=cfg.norm == "layer")
+        relaxed, inside = (
+            action_spec(spaces.Box(-1.0, 1.0, (width,))),
+            cfg.network(model).replace(layer_norm=cfg.norm == "layer"),
+        )
         self.outputs = cfg.quantiles or 1
         trunks = [
             build_critic_trunk(policy.critic_spec, relaxed, inside, generator=generator) for _ in range(cfg.number)

@@ -16,8 +16,8 @@ from rookery.algorithms.off_policy.critics import (
     Critics,
     StateAction,
     actor_structure,
-    behavior_of,
     at_rate,
+    behavior_of,
     rename_grad_norm,
 )
 from rookery.algorithms.off_policy.td3 import TD3, TD3Config

@@ -62,6 +62,22 @@ ray.rllib.examples.policy  examples.scripted_policies: random_policy.RandomPolic
 """)
 
 GONE = gone_in("""
+ray.rllib.examples
+    serving attention_net attention_net_supervised autoregressive_action_dist batch_norm_model cartpole_lstm
+        centralized_critic centralized_critic_2 checkpoint_by_custom_criteria coin_game_env complex_struct_space
+        curriculum_learning custom_env custom_eval custom_experiment custom_fast_model custom_keras_model
+        custom_logger custom_loss custom_metrics_and_callbacks custom_metrics_and_callbacks_legacy
+        custom_model_api custom_observation_filters custom_rnn_model custom_tf_policy custom_torch_policy
+        custom_train_fn deterministic_training dmlab_watermaze eager_execution env_rendering_and_recording
+        hierarchical_training iterated_prisoners_dilemma_env lstm_auto_wrapping mobilenet_v2_with_lstm
+        multi_agent_cartpole multi_agent_custom_policy multi_agent_independent_learning
+        multi_agent_parameter_sharing multi_agent_two_trainers nested_action_spaces offline_rl
+        parallel_evaluation_and_training parametric_actions_cartpole partial_gpus pettingzoo_env
+        random_parametric_agent recsim_with_slateq restore_1_of_n_agents_from_checkpoint
+        rock_paper_scissors_multiagent rollout_worker_custom_workflow saving_experiences sb2rllib_rllib_example
+        sb2rllib_sb_example serve_and_rllib sumo_env_local trajectory_view_api two_step_game
+        two_trainer_workflow unity3d_env_local vizdoom_with_attention_net: an example script; put a copy into
+        the folder of your script, and import it by its own name
 ray.rllib.examples.env
     ant_rand_goal halfcheetah_rand_direc: MuJoCo tasks for MAML, which is not implemented; for the
         robots themselves use gymnasium.envs.mujoco

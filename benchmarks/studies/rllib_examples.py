@@ -1,0 +1,123 @@
+"""RLlib's example scripts of 2021, started unedited: ``rllib_examples.py FOLDER [--only NAME ...] [--write]``.
+
+FOLDER is ``rllib/examples`` of the wheel ``ray==1.4.0``, unpacked; the scripts are not part of Rookery. Each runs in an
+empty folder as ``rookery rllib run SCRIPT``, with ``--framework=torch`` and ``--stop-iters=1`` if it has these flags,
+and the further arguments of `ARGUMENTS`. It starts if it ends without an error, or has reported an iteration when
+``--seconds`` are over; for others the row has the last line of the error. ``--write`` puts the rows into
+benchmarks/results/rllib-examples.md; scripts that did not run keep theirs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).parents[1]
+PAGE = BENCHMARKS / "results" / "rllib-examples.md"
+TITLE = "## All 60 scripts, started"
+
+FLAGS = ("--framework=torch", "--stop-iters=1")
+"""Arguments of every script that has the flag."""
+
+ARGUMENTS = {
+    "custom_keras_model": ["--run=PPO", "--stop=0"],
+    "custom_loss": ["--input-files={recorded}"],
+    "custom_experiment": ["--train-iterations=1"],
+    "partial_gpus": ["--num-gpus=0"],
+    "restore_1_of_n_agents_from_checkpoint": ["--pre-training-iters=1"],
+    "rollout_worker_custom_workflow": ["--num-iters=1"],
+    "serve_and_rllib": ["--train-iters=1", "--no-render"],
+    "two_trainer_workflow": ["--torch"],
+}
+"""Further arguments by script; ``{recorded}`` is experience that ``saving_experiences`` has written."""
+
+REPORTED = re.compile(r"training_iteration|TERMINATED|RUNNING|episode_reward_mean")
+"""Words of a reported iteration in what a script prints."""
+
+
+def arguments(path: Path) -> list[str]:
+    """Returns the arguments of a script."""
+    text = path.read_text(encoding="utf-8")
+    flags = [flag for flag in FLAGS if f'"{flag.split("=")[0]}"' in text]
+    return [*flags, *ARGUMENTS.get(path.stem, [])]
+
+
+def started(path: Path, words: list[str], seconds: int) -> tuple[bool, str, float]:
+    """Runs a script; returns whether it starts, the end of its error or of its output, and seconds."""
+    environment = {**os.environ, "PYTHONPATH": str(BENCHMARKS.parent / "src"), "OMP_NUM_THREADS": "1"}
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        environment["TUNE_RESULT_DIR"] = folder
+        command = [sys.executable, "-m", "rookery", "rllib", "run", str(path), "--", *words]
+        running = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            out, errors = running.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            running.terminate()
+            out, errors = running.communicate()
+            fine = bool(REPORTED.search(out))
+            return fine, f"still runs after {seconds} s" if fine else f"nothing reported in {seconds} s", seconds
+    spent = time.perf_counter() - began
+    if running.returncode == 0:
+        return True, "ends", spent
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    return False, lines[-1][:160].replace("|", "/") if lines else f"exit status {running.returncode}", spent
+
+
+def recorded(folder: Path, seconds: int) -> str:
+    """Returns the directory of the experience that the script saving_experiences writes."""
+    place = Path(tempfile.gettempdir()) / "demo-out"
+    if not place.exists():
+        started(folder / "saving_experiences.py", [], seconds)
+    return str(place)
+
+
+def main() -> None:
+    """Runs the scripts, prints the table, and writes it if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="names of scripts, without .py")
+    parser.add_argument("--seconds", type=int, default=90, help="limit of a script")
+    parser.add_argument("--write", action="store_true", help=f"write the rows into {PAGE.name}")
+    args = parser.parse_args()
+    head, _, section = PAGE.read_text(encoding="utf-8").partition(TITLE)
+    rows = {line.split("|")[1].strip(): line for line in section.splitlines() if re.match(r"\| \w+ \| .*\|$", line)}
+    rows.pop("script", None)
+    for path in sorted(args.folder.glob("*.py")):
+        if path.stem == "__init__" or (args.only and path.stem not in args.only):
+            continue
+        words = [word.format(recorded=recorded(args.folder, args.seconds)) for word in arguments(path)]
+        fine, how, spent = started(path, words, args.seconds)
+        shown = " ".join(word for word in words if not word.startswith("--input-files"))
+        rows[path.stem] = f"| {path.stem} | `{shown}` | {'yes' if fine else 'no'} | {how} | {spent:.0f} |"
+        print(rows[path.stem], flush=True)
+        if args.write:
+            write(head, rows)
+
+
+def write(head: str, rows: dict[str, str]) -> None:
+    """Writes the page with the table of all rows."""
+    good = sum("| yes |" in row for row in rows.values())
+    text = f"""{TITLE}
+
+Made by `python benchmarks/studies/rllib_examples.py FOLDER --write`: one iteration of each script, unedited, on a
+machine that other work shared. {good} of {len(rows)} start.
+
+| script | arguments | starts | how | seconds |
+|---|---|---|---|---|
+"""
+    PAGE.write_text(
+        head.rstrip() + "\n\n" + text + "\n".join(rows[name] for name in sorted(rows)) + "\n", encoding="utf-8"
+    )
+
+
+if __name__ == "__main__":
+    main()
