@@ -4,7 +4,7 @@ FOLDER is ``rllib/examples`` of the wheel ``ray==1.4.0``, unpacked; the scripts 
 empty folder as ``rookery rllib run SCRIPT``, with ``--framework=torch`` and ``--stop-iters=1`` if it has these flags,
 and the further arguments of `ARGUMENTS`. It starts if it ends without an error, or has reported an iteration when
 ``--seconds`` are over; for others the row has the last line of the error. ``--write`` puts the rows into
-benchmarks/results/rllib-examples.md; scripts that did not run keep theirs.
+benchmarks/results/rllib-examples.md; rows of scripts that did not run stay.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ OTHER = {
 """Another value of keys whose default does not show what one would be."""
 
 EXPLORES = {
-    **dict.fromkeys(("DQN", "SimpleQ", "R2D2", "APEX"), "SoftQ"),
+    **dict.fromkeys(("DQN", "SimpleQ", "R2D2", "APEX", *algorithms.CLONING_KIND), "SoftQ"),
     "DDPG": "GaussianNoise",
     "APEX_DDPG": "GaussianNoise",
     "TD3": "OrnsteinUhlenbeckNoise",
